@@ -237,7 +237,7 @@ func TestABrokenManifestKeepsWhatIsProgrammed(t *testing.T) {
 	p.waitFor(t, "msg=ready")
 	before := list(t, w.Node)
 	write("web.yaml", service("eighty"))
-	p.waitFor(t, "web.yaml:1: Service default/web: spec.ports.port: cannot use string as int32")
+	p.waitFor(t, "web.yaml:1: Service default/web: json: cannot unmarshal string into Go struct field ServicePort.spec.ports.port of type int32")
 	if diff := cmp.Diff(before, list(t, w.Node)); diff != "" {
 		t.Errorf("a broken file changed the rules (-before +after):\n%s", diff)
 	}

@@ -14,7 +14,7 @@
 //   - an unknown field, a wrong type, a missing name: the object is ignored,
 //   - two objects of one kind and name: the second is ignored.
 //
-// It has the line where the document begins, the object, and the path of the field.
+// It has the line where the document begins, the object, and the decoder's words with the path of the field.
 //
 // [Load] reads files and folders once, for dry runs. [LoadAll] also reads pods, for people who ask why. [Source] follows the files.
 package manifest

@@ -28,16 +28,20 @@ func object4(name string) string {
 // same objects in another order and layout.
 func TestOnlyDifferencesAreWritten(t *testing.T) {
 	dir := t.TempDir()
-	files := newTree([]string{dir})
-	var objects *Objects
+	files := newTree([]string{dir}, false)
+	objects := new(Objects)
 	step := func(want ...string) {
 		t.Helper()
 		files.refresh()
 		files.refresh() // a file that has changed is read when it rests
-		next, _ := merge(files.inEffect())
+		next, _ := merge(files.files)
 		var got []string
-		for _, e := range differences(objects, next) {
-			got = append(got, map[bool]string{false: "set ", true: "delete "}[e.gone]+e.ref.String())
+		set, gone := differences(objects, next)
+		for _, o := range set {
+			got = append(got, "set "+o.ref.String())
+		}
+		for _, o := range gone {
+			got = append(got, "delete "+o.ref.String())
 		}
 		objects = next
 		slices.Sort(got)
@@ -86,8 +90,8 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantErrs := []string{
-		dir + "/m/x/c.json:1: line 1: did not find expected node content",
-		dir + "/m/b.yaml:7: Service default/a: is already defined at " + dir + "/m/a.yaml:2: this one is ignored",
+		dir + "/m/x/c.json:1: yaml: line 1: did not find expected node content",
+		dir + "/m/b.yaml:7: Service default/a: is already defined at " + dir + "/m/a.yaml:1: this one is ignored",
 	}
 	if diff := cmp.Diff(wantErrs, texts(errs)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
@@ -112,14 +116,14 @@ func TestLoadNeedsItsPaths(t *testing.T) {
 }
 
 func TestLoadReadsTheStandardInput(t *testing.T) {
-	tr := newTree([]string{"-"})
+	tr := newTree([]string{"-"}, false)
 	tr.stdin = strings.NewReader(service("a", 1) + "---\n- x\n")
-	errs := tr.refresh()
+	errs, _ := tr.refresh()
 	if diff := cmp.Diff([]string{"stdin:7: every object needs an apiVersion and a kind"}, texts(errs)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 	for range 2 { // it stays, though it can't be read again
-		o, _ := merge(tr.inEffect())
+		o, _ := merge(tr.files)
 		if diff := cmp.Diff([]string{"Service default/a"}, refs(o)); diff != "" {
 			t.Errorf("objects (-want +got):\n%s", diff)
 		}

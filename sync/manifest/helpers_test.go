@@ -1,8 +1,8 @@
 package manifest
 
 // Parse reads the manifest in data. Errors have the given name.
-func Parse(name string, data []byte) (*Objects, []Error) {
+func Parse(name string, data []byte) (*Objects, []error) {
 	f := parseFile(name, data, false)
-	objects, _ := merge([]*file{f}) // one file has no duplicates left
-	return objects, f.errs
+	objects, twice := merge([]*file{f})
+	return objects, append(f.errs, twice...)
 }

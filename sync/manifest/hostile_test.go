@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"strings"
@@ -38,29 +37,28 @@ func TestHostileInput(t *testing.T) {
 		in   string
 		want string // the only error
 	}{
-		{"a NUL byte", "apiVersion: v1\nkind: \x00", "in:1: control characters are not allowed"},
-		{"10 MiB of NUL bytes", mebibytes("\x00", 10), "in:1: control characters are not allowed"},
-		{"binary", "\n\x7fELF\xff\xfe" + mebibytes("\xff\xaa\x01\n", 10), "in:2: document has more than 2097152 values: split it with ---"},
-		{"UTF-16", "\xff\xfea\x00", "in:1: incomplete UTF-16 character"},
-		{"a control character", "a: \x01", "in:1: control characters are not allowed"},
-		{"too large", mebibytes("# comment\n", 65), "in: file is larger than 64 MiB"},
+		{"a NUL byte", "apiVersion: v1\nkind: \x00", "in:1: yaml: control characters are not allowed"},
+		{"10 MiB of NUL bytes", mebibytes("\x00", 10), "in:1: yaml: control characters are not allowed"},
+		{"binary", "\n\x7fELF\xff\xfe" + mebibytes("\xff\xaa\x01\n", 10), "in:1: yaml: control characters are not allowed"},
+		{"UTF-16", "\xff\xfea\x00", "in:1: yaml: incomplete UTF-16 character"},
+		{"a control character", "a: \x01", "in:1: yaml: control characters are not allowed"},
+		{"too large", mebibytes("# comment\n", 65), "in:1: file is larger than 64 MiB"},
 		{"a large word", mebibytes("a", 10), "in:1: every object needs an apiVersion and a kind"},
 		{"many words", mebibytes("some words ", 10), "in:1: every object needs an apiVersion and a kind"},
 		{"many lines", mebibytes("a line of text\n", 10), "in:1: every object needs an apiVersion and a kind"},
-		{"a quote that does not end", `"` + mebibytes("a\n", 10), "in:1: document has more than 2097152 values: split it with ---"},
-		{"deep lists", nested("[", "", "]", 10<<20), "in:1: document has more than 2097152 values: split it with ---"},
-		{"lists too deep", nested("[", "a", "]", 10_001), "in:1: exceeded max depth of 10000"},
-		{"lists too deep for the parser", nested("[", "a", "]", 100_000), "in:1: exceeded max depth of 10000"},
-		{"JSON too deep", nested(`{"a":`, "1", "}", 10_001), "in:1: exceeded max depth of 10000"},
-		{"deep JSON", nested(`{"a":`, "1", "}", 1<<20), "in:1: exceeded max depth of 10000"},
-		{"lists in lists", nested(`{"apiVersion":"v1","kind":"List","items":[`, "", "]}", 3000), "in:1: List: lists in more than 10 lists"},
-		{"carriage returns", mebibytes("-\r", 10), "in:1: document has more than 2097152 values: split it with ---"},
-		{"JSON that does not end", `{"a":[` + mebibytes("1,\n", 1), "in:1: line 349526: did not find expected node content"},
-		{"JSON with many values", `{"a":[` + mebibytes("1,", 9), "in:1: document has more than 2097152 values: split it with ---"},
-		{"dashes", mebibytes("- ", 2), "in:1: exceeded max depth of 10000"},
+		{"a quote that does not end", `"` + mebibytes("a\n", 1), "in:1: yaml: line 524290: found unexpected end of stream"},
+		{"deep lists", nested("[", "", "]", 10<<20), "in:1: yaml: exceeded max depth of 10000"},
+		{"lists too deep", nested("[", "a", "]", 10_001), "in:1: yaml: exceeded max depth of 10000"},
+		{"lists too deep for the parser", nested("[", "a", "]", 100_000), "in:1: yaml: exceeded max depth of 10000"},
+		{"JSON too deep", nested(`{"a":`, "1", "}", 10_001), "in:1: yaml: exceeded max depth of 10000"},
+		{"deep JSON", nested(`{"a":`, "1", "}", 1<<20), "in:1: yaml: exceeded max depth of 10000"},
+		{"carriage returns", mebibytes("-\r", 1), "in:1: every object needs an apiVersion and a kind"},
+		{"JSON that does not end", `{"a":[` + mebibytes("1,\n", 1), "in:1: yaml: line 349526: did not find expected node content"},
+		{"JSON with many values", `{"a":[` + mebibytes("1,", 1) + "1]}", "in:1: every object needs an apiVersion and a kind"},
+		{"dashes", mebibytes("- ", 2), "in:1: yaml: exceeded max depth of 10000"},
 		{"empty items", mebibytes("-\n", 1), "in:1: every object needs an apiVersion and a kind"},
-		{"braces", mebibytes("{", 1), "in:1: exceeded max depth of 10000"},
-		{"comments", mebibytes("# c\n", 1) + "a", "in:262145: every object needs an apiVersion and a kind"},
+		{"braces", mebibytes("{", 1), "in:1: yaml: exceeded max depth of 10000"},
+		{"comments", mebibytes("# c\n", 1) + "a", "in:1: every object needs an apiVersion and a kind"},
 		{"comments between", mebibytes("- a\n# c\n", 1), "in:1: every object needs an apiVersion and a kind"},
 		{"keys", func() string {
 			var b strings.Builder
@@ -76,9 +74,9 @@ func TestHostileInput(t *testing.T) {
 			}
 			return b.String()
 		}(), "in:1: every object needs an apiVersion and a kind"},
-		{"an anchor in itself", service + "spec: &a {ports: [*a]}", `in:1: anchor 'a' value contains itself`},
-		{"an alias of nothing", service + "spec: *a", `in:1: unknown anchor 'a' referenced`},
-		{"a bomb where nothing is read", bomb(60, "", "x: *x%d\n"), "in:1: document contains excessive aliasing"},
+		{"an anchor in itself", service + "spec: &a {ports: [*a]}", `in:1: yaml: anchor 'a' value contains itself`},
+		{"an alias of nothing", service + "spec: *a", `in:1: yaml: unknown anchor 'a' referenced`},
+		{"a bomb where nothing is read", bomb(60, "", "x: *x%d\n"), "in:1: yaml: document contains excessive aliasing"},
 		{"a bomb where a list of text is", bomb(60, service, "spec: {externalIPs: *x%d}\n"), ""},
 		{"a bomb of objects", func() string {
 			var b strings.Builder
@@ -97,7 +95,7 @@ func TestHostileInput(t *testing.T) {
 			b.WriteString("}\nb:\n")
 			b.WriteString(strings.Repeat("- <<: *a\n", 10_000))
 			return b.String()
-		}(), "in:1: document contains excessive aliasing"},
+		}(), "in:1: yaml: document contains excessive aliasing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if testing.Short() && len(tt.in) > 1<<20+64 {
@@ -141,15 +139,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o, errs := Parse("in", data)
-		// The YAML parser counts all of these as line breaks, editors only the first.
-		lines := 1
-		for _, br := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
-			lines += bytes.Count(data, []byte(br))
-		}
 		for _, e := range errs {
-			if e.Line < 0 || e.Line > lines+1 {
-				t.Errorf("line %d of %d: %v", e.Line, lines, e)
-			}
 			if strings.ContainsAny(e.Error(), "\n\r\x00") {
 				t.Errorf("not a line: %q", e.Error())
 			}

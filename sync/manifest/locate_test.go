@@ -31,9 +31,11 @@ spec:
         {"address": "1"},
         {"address": "2"}]}}]}
 ]}
+---
 {"apiVersion": "v1", "kind": "Node", "metadata": {
   "name": "c"},
   "spec": {"podCIDR": "nowhere"}}
+---
 {"apiVersion": "v1", "kind": "Service", "metadata": {
   "name": "sticky", "annotations": {
     "vmapd.io/lb-algorithm": "none"}},
@@ -58,13 +60,13 @@ spec:
 		field string
 		want  string
 	}{
-		{web, "", "in.yaml:2"},
-		{web, "spec.ports[0].port", "in.yaml:2"},
+		{web, "", "in.yaml:1"},
+		{web, "spec.ports[0].port", "in.yaml:1"},
 		{node("a"), "metadata.name", "in.yaml:16"},
 		{node("b"), "", "in.yaml:16"},
 		{node("b"), "status.addresses[1].address", "in.yaml:16"},
-		{node("c"), "spec.podCIDRs[0]", "in.yaml:25"},
-		{sticky, "spec.loadBalancerSourceRanges[0]", "in.yaml:28"},
+		{node("c"), "spec.podCIDRs[0]", "in.yaml:26"},
+		{sticky, "spec.loadBalancerSourceRanges[0]", "in.yaml:30"},
 		{node("none"), "metadata.name", ""},
 	} {
 		if got := o.Locate(model.Problem{Object: tt.ref, Field: tt.field}); got != tt.want {

@@ -20,17 +20,14 @@ type Objects struct {
 
 // merge combines the objects of several files. Of two objects with one name the first wins,
 // also if its file changed last: a restart must not change the result.
-func merge(files []*file) (*Objects, []Error) {
-	o := &Objects{byRef: make(map[model.ObjectRef]*object), unread: make(map[string]bool)}
-	var errs []Error
+func merge(files []*file) (o *Objects, errs []error) {
+	o = &Objects{byRef: make(map[model.ObjectRef]*object), unread: make(map[string]bool)}
 	for _, f := range files {
 		maps.Copy(o.unread, f.unread)
 		for _, obj := range f.objects {
 			if first, ok := o.byRef[obj.ref]; ok {
-				errs = append(errs, Error{
-					File: obj.file, Line: obj.line, Object: obj.ref,
-					Message: fmt.Sprintf("is already defined at %s: this one is ignored", first.place()),
-				})
+				const text = "%s: %s: is already defined at %s: this one is ignored"
+				errs = append(errs, failure(fmt.Sprintf(text, obj.place(), obj.ref, first.place())))
 				continue
 			}
 			o.byRef[obj.ref] = obj
@@ -68,19 +65,17 @@ func Raw[T any](o *Objects) iter.Seq2[string, *T] {
 // ApplyTo sets all objects in b.
 func (o *Objects) ApplyTo(b *model.Builder) {
 	for _, obj := range o.list {
-		if obj.set != nil {
-			obj.set(b)
-		}
+		obj.set(b)
 	}
 }
 
 // Locate returns the place of p's object as "file:line", where its document begins. It is "" if the object is in
 // no manifest.
 func (o *Objects) Locate(p model.Problem) string {
-	if obj := o.byRef[p.Object]; obj != nil {
-		return obj.place()
+	if o == nil || o.byRef[p.Object] == nil {
+		return ""
 	}
-	return ""
+	return o.byRef[p.Object].place()
 }
 
 // Unread names the kinds of objects that are not read in one line, or is "". One of them may be a misspelt one of ours.

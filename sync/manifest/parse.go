@@ -3,53 +3,50 @@ package manifest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/model"
 )
 
-// Limits of a manifest, so that no input exhausts the machine.
+// Limits of a file. The YAML parser bounds depth and aliases.
 const (
 	// maxFileSize bounds one file. The largest useful ones are dumps of a cluster.
 	maxFileSize = 64 << 20
-	// maxValues bounds one document. The YAML parser needs a few hundred bytes for each value, which
-	// may be one character long.
-	maxValues = 2 << 20
-	// maxLists bounds the nesting of Lists: JSON is scanned again at each level.
-	maxLists = 10
 	// maxErrors bounds the errors about one file.
 	maxErrors = 100
 )
 
-// file has the contents of one file.
+// file has the content of one file that is in effect: the last valid one, or the valid part of the first.
 type file struct {
+	at      place
+	refused *file // a later content that is not valid; nil: there is none
 	name    string
 	objects []*object
 	unread  map[string]bool // kinds
-	errs    []Error
+	errs    []error
 }
 
 type parser struct {
 	file *file
 	all  bool // see LoadAll
-	seen map[model.ObjectRef]*object
-	line int // where the document begins
+	line int  // where the document begins
 }
 
 func parseFile(name string, data []byte, all bool) *file {
-	p := parser{all: all, file: &file{name: name, unread: make(map[string]bool)}, seen: make(map[model.ObjectRef]*object)}
+	p := parser{all: all, line: 1, file: &file{name: name, unread: map[string]bool{}}}
 	if len(data) > maxFileSize {
-		p.errorf(model.ObjectRef{}, "", "file is larger than %d MiB", maxFileSize>>20)
+		p.fail(model.ObjectRef{}, "file is larger than 64 MiB")
 		return p.file
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
@@ -57,111 +54,145 @@ func parseFile(name string, data []byte, all bool) *file {
 	source := bytes.NewReader(data)
 	buffer := bufio.NewReader(source)
 	documents := yaml.NewYAMLReader(buffer)
-	for line := 1; ; {
+	for {
 		text, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		read := len(data) - source.Len() - buffer.Buffered()
-		before, _ := skip(data[:read])
-		p.line = line + before
-		line += bytes.Count(data[:read], []byte{'\n'})
-		data = data[read:]
-		if err != nil {
-			p.errorf(model.ObjectRef{}, "", "%v", err)
-		} else if _, text := skip(text); len(text) > 0 {
+		switch {
+		case errors.Is(err, io.EOF):
+			return p.file
+		case err != nil:
+			p.fail(model.ObjectRef{}, err.Error())
+		default:
 			p.document(text)
 		}
+		read := len(data) - source.Len() - buffer.Buffered()
+		p.line += bytes.Count(data[:read], []byte{'\n'})
+		data = data[read:]
 	}
-	return p.file
 }
 
-// skip returns the number of lines before the content of a document, and the rest: the first have only white
-// space, comments, directives (%YAML 1.2), or the separator.
-func skip(text []byte) (lines int, rest []byte) {
-	for row := range bytes.Lines(text) {
-		word := bytes.TrimSpace(bytes.TrimPrefix(row, []byte("---")))
-		if len(word) > 0 && word[0] != '#' && word[0] != '%' {
-			break
-		}
-		lines++
-		text = text[len(row):]
-	}
-	return lines, text
-}
-
-func (p *parser) errorf(ref model.ObjectRef, field, format string, args ...any) {
-	if len(p.file.errs) > maxErrors {
+// fail reports an error in an object, of which the kind may be known alone, or nothing.
+func (p *parser) fail(ref model.ObjectRef, message string) {
+	switch n := len(p.file.errs); {
+	case n > maxErrors:
 		return
+	case n == maxErrors:
+		ref, message = model.ObjectRef{}, "this and later errors are left out"
 	}
-	if len(p.file.errs) == maxErrors {
-		ref, field, format, args = model.ObjectRef{}, "", "this and later errors are left out", nil
+	text := fmt.Sprintf("%s:%d: ", p.file.name, p.line)
+	if ref.Name != "" {
+		text += ref.String() + ": "
+	} else if ref.Kind != "" {
+		text += ref.Kind + ": "
 	}
-	p.file.errs = append(p.file.errs, Error{
-		File: p.file.name, Line: p.line, Object: ref, Field: field, Message: fmt.Sprintf(format, args...),
-	})
+	p.file.errs = append(p.file.errs, failure(text+message))
 }
 
 // document reads a YAML document, or JSON values one after the other.
 func (p *parser) document(text []byte) {
-	if values(text) > maxValues {
-		p.errorf(model.ObjectRef{}, "", "document has more than %d values: split it with ---", maxValues)
-		return
-	}
-	if yaml.IsJSONBuffer(text) && p.stream(text) {
-		return
+	for dec, first := json.NewDecoder(bytes.NewReader(text)), true; yaml.IsJSONBuffer(text); first = false {
+		var value json.RawMessage
+		err := dec.Decode(&value)
+		switch {
+		case err == nil:
+			p.object(value, head{})
+			continue
+		case errors.Is(err, io.EOF):
+			return
+		case !first:
+			p.fail(model.ObjectRef{}, "what follows the JSON: "+err.Error())
+			return
+		}
+		break // YAML may begin with a brace, too
 	}
 	object, err := sigsyaml.YAMLToJSONStrict(text)
-	if err != nil {
-		p.errorf(model.ObjectRef{}, "", "%s", p.syntax(err))
+	if err == nil {
+		p.object(object, head{})
 		return
 	}
-	p.object(object, typeMeta{}, 0)
+	// The error has a line of the document. It is to have one of the file.
+	before := bytes.Repeat([]byte{'\n'}, p.line-1)
+	if _, again := sigsyaml.YAMLToJSONStrict(append(before, text...)); again != nil {
+		err = again
+	}
+	p.fail(model.ObjectRef{}, strings.Join(strings.Fields(err.Error()), " "))
 }
 
-// stream reads JSON values one after the other. It returns false if text does not begin with one: YAML may begin
-// with a brace, too.
-func (p *parser) stream(text []byte) bool {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	for at := 0; ; {
-		var value json.RawMessage
-		switch err := dec.Decode(&value); {
-		case errors.Is(err, io.EOF):
-			return true
-		case err != nil && at == 0:
-			return false
-		case err != nil:
-			p.errorf(model.ObjectRef{}, "", "what follows the JSON: %v", err)
-			return true
-		}
-		begin := int(dec.InputOffset()) - len(value)
-		p.line += bytes.Count(text[at:begin], []byte{'\n'})
-		p.object(value, typeMeta{}, 0)
-		p.line += bytes.Count(value, []byte{'\n'})
-		at = begin + len(value)
+// head says what an object is.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+}
+
+// object reads one object, or all objects of a list. It may lack its type; the default is that of h.
+func (p *parser) object(text []byte, h head) {
+	if string(bytes.TrimSpace(text)) == "null" {
+		return
+	}
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &h) // has what it could, also after an error
+	ref := model.ObjectRef{Kind: h.Kind, NamespacedName: model.NamespacedName{Name: h.Metadata.Name}}
+	if h.Kind != "Node" && h.Kind != "ServiceCIDR" { // these are cluster-wide
+		ref.Namespace = cmp.Or(h.Metadata.Namespace, metav1.NamespaceDefault)
+	}
+	if h.APIVersion == "" || h.Kind == "" {
+		p.fail(ref, "every object needs an apiVersion and a kind")
+		return
+	}
+	what := h.APIVersion + " " + h.Kind
+	v := empty(what, p.all)
+	switch {
+	case v != nil:
+		p.read(text, ref, v)
+	case what == "v1 List":
+		p.list(text, h.Kind, head{})
+	case empty(strings.TrimSuffix(what, "List"), p.all) != nil:
+		// The items may come without apiVersion and kind, as in an API server's answer.
+		p.list(text, h.Kind, head{APIVersion: h.APIVersion, Kind: strings.TrimSuffix(h.Kind, "List")})
+	default:
+		p.file.unread[short(what)] = true
 	}
 }
 
-// values estimates the number of values in text from above: it counts line breaks, some of which only YAML
-// has, and what separates values in one line.
-func values(text []byte) (n int) {
-	for _, b := range text {
-		switch b {
-		case '\n', '\r', 0x85, 0xa8, 0xa9, ',', '[', '{':
-			n++
-		}
+func (p *parser) list(text []byte, kind string, of head) {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
 	}
-	return n
+	errs, err := kjson.UnmarshalStrict(text, &list, kjson.DisallowDuplicateFields)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		p.fail(model.ObjectRef{Kind: kind}, err.Error())
+		return
+	}
+	for _, item := range list.Items {
+		p.object(item, of)
+	}
 }
 
-var lineNumber = regexp.MustCompile(`(?m)line (\d+): `)
-
-// syntax returns the text of the YAML parser's error in one line, with the lines of the file.
-func (p *parser) syntax(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	text = strings.Join(strings.Fields(strings.TrimPrefix(text, "unmarshal errors:")), " ")
-	return lineNumber.ReplaceAllStringFunc(text, func(s string) string {
-		n, _ := strconv.Atoi(strings.Trim(s, "line: "))
-		return fmt.Sprintf("line %d: ", p.line+n-1)
-	})
+// read keeps one object. v is an empty one.
+func (p *parser) read(text []byte, ref model.ObjectRef, v metav1.Object) {
+	errs, err := kjson.UnmarshalStrict(text, v)
+	v.SetNamespace(ref.Namespace)
+	value := modelled(v)
+	if value == nil {
+		errs = nil // pods may have fields of newer versions
+	}
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) == 0 && ref.Name == "" {
+		errs = append(errs, errors.New("metadata.name is missing"))
+	}
+	for _, err := range errs {
+		p.fail(ref, err.Error())
+	}
+	if len(errs) > 0 {
+		return
+	}
+	o := &object{ref: ref, file: p.file.name, line: p.line, value: value}
+	if p.all {
+		o.raw = v
+	}
+	p.file.objects = append(p.file.objects, o)
 }

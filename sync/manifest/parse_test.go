@@ -13,7 +13,7 @@ import (
 )
 
 // texts are the errors as a user sees them.
-func texts(errs []Error) []string {
+func texts(errs []error) []string {
 	var out []string
 	for _, e := range errs {
 		out = append(out, e.Error())
@@ -104,9 +104,9 @@ items:
 			name: "unknown fields are errors, also those with other capitals",
 			in:   "apiVersion: v1\nkind: Service\nmetadata: {name: web, shoe: 42}\nspec: {hat: [1, {}], ports: [{port: 80, nodeport: 1}]}\n",
 			errs: []string{
-				"in.yaml:1: Service default/web: metadata.shoe: unknown field",
-				"in.yaml:1: Service default/web: spec.hat: unknown field",
-				"in.yaml:1: Service default/web: spec.ports[0].nodeport: unknown field",
+				"in.yaml:1: Service default/web: unknown field \"metadata.shoe\"",
+				"in.yaml:1: Service default/web: unknown field \"spec.hat\"",
+				"in.yaml:1: Service default/web: unknown field \"spec.ports[0].nodeport\"",
 			},
 		},
 		{
@@ -133,7 +133,7 @@ kind: Node
 metadata: {name: d}
 `,
 			refs: []string{"Node a", "Node b", "Node c"},
-			errs: []string{`in.yaml:17: line 19: key "kind" already set in map`},
+			errs: []string{`in.yaml:17: yaml: unmarshal errors: line 19: key "kind" already set in map`},
 		},
 		{
 			name: "bad syntax costs the document",
@@ -159,8 +159,8 @@ metadata: {name: f}
 `,
 			refs: []string{"Node a", "Node d", "Node f"},
 			errs: []string{
-				`in.yaml:5: line 7: did not find expected ',' or '}'`,
-				`in.yaml:9: line 11: found a tab character that violates indentation`,
+				`in.yaml:5: yaml: line 7: did not find expected ',' or '}'`,
+				`in.yaml:9: yaml: line 11: found a tab character that violates indentation`,
 				`in.yaml:13: what follows the JSON: invalid character '"' after object key:value pair`,
 			},
 		},
@@ -203,7 +203,7 @@ items:
 `,
 			refs: []string{"Service default/good"},
 			errs: []string{
-				`in.yaml:1: Service default/web: spec.ports.targetPort: cannot use array as int32`,
+				`in.yaml:1: Service default/web: json: cannot unmarshal array into Go struct field ServicePort.spec.ports.targetPort of type int32`,
 				`in.yaml:21: Service ns2/bad: parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006"`,
 			},
 		},
@@ -248,15 +248,15 @@ metadata: {name: 123}
 				`in.yaml:13: Node: metadata.name is missing`,
 				`in.yaml:16: every object needs an apiVersion and a kind`,
 				`in.yaml:18: every object needs an apiVersion and a kind`,
-				`in.yaml:20: List: items: cannot use object as array`,
+				`in.yaml:20: List: json: cannot unmarshal object into Go struct field .items of type []json.RawMessage`,
 				`in.yaml:24: every object needs an apiVersion and a kind`,
-				`in.yaml:28: Service: metadata.name: cannot use number as string`,
+				`in.yaml:28: Service: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string`,
 			},
 		},
 		{
 			name: "the metadata's fields are in the metadata only",
 			in:   "apiVersion: v1\nkind: Service\nname: web\n",
-			errs: []string{"in.yaml:1: Service: name: unknown field"},
+			errs: []string{`in.yaml:1: Service: unknown field "name"`},
 		},
 		{
 			name: "the second of two objects of one name is refused",
@@ -268,17 +268,17 @@ metadata: {name: 123}
 			name: "keys that are there twice",
 			in: "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nkind: Service\n---\n" +
 				`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {}, "spec": {}}`,
-			errs: []string{`in.yaml:1: line 4: key "kind" already set in map`, `in.yaml:6: Node a: spec: duplicate field`},
+			errs: []string{`in.yaml:1: yaml: unmarshal errors: line 4: key "kind" already set in map`, `in.yaml:6: Node a: duplicate field "spec"`},
 		},
 		{
 			name: "keys that are no text",
 			in:   "? [a]\n: b\n---\n~: b\n",
-			errs: []string{`in.yaml:1: invalid map key: []interface {}{"a"}`, `in.yaml:4: unsupported map key of type: %!s(<nil>), key: <nil>, value: "b"`},
+			errs: []string{`in.yaml:1: yaml: invalid map key: []interface {}{"a"}`, `in.yaml:4: unsupported map key of type: %!s(<nil>), key: <nil>, value: "b"`},
 		},
 		{
 			name: "names that break lines",
 			in:   "apiVersion: v1\nkind: Node\nmetadata: {name: \"a\\n\\e[31mb\", labels: 1}\n",
-			errs: []string{`in.yaml:1: Node a\n\x1b[31mb: metadata.labels: cannot use number as object`},
+			errs: []string{`in.yaml:1: Node a\n\x1b[31mb: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type map[string]string`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

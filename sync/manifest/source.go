@@ -35,35 +35,31 @@ type Source struct {
 	current  atomic.Pointer[Objects] // in use
 	tree     *tree                   // nil before Open
 	files    []*file                 // of current
-	errs     []Error                 // of the last look
-	twice    []Error                 // of current
+	errs     []error                 // of the last look
+	twice    []error                 // of current
 	reported map[string]bool         // errors that are in the log
-	unread   string
 }
 
 // Open reads the manifests, and returns an error if one of Paths can't be read: so a caller finds a
 // mistake before it changes anything. Run continues with what was read. Without Run, a Source that
 // was opened must not be used again.
-func (s *Source) Open() error {
+func (s *Source) Open() (err error) {
 	if len(s.Paths) == 0 {
 		return errors.New("read manifests: no path given")
 	}
-	tree := newTree(s.Paths)
-	s.errs = tree.refresh()
-	if err := tree.missing(s.errs); err != nil {
+	tree := newTree(s.Paths, false)
+	if s.errs, err = tree.refresh(); err != nil {
 		return err
 	}
 	s.tree = tree
+	s.current.Store(new(Objects))
 	return nil
 }
 
 // Locate is [Objects.Locate] for the objects in use. It may be called at any time, and
 // returns "" before they are read.
 func (s *Source) Locate(p model.Problem) string {
-	if o := s.current.Load(); o != nil {
-		return o.Locate(p)
-	}
-	return ""
+	return s.current.Load().Locate(p)
 }
 
 // Run writes the manifests into the state, calls Complete, and then writes differences until ctx
@@ -78,14 +74,14 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	s.update(ctx, state)
 	state.Complete()
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "manifests read",
-		slog.Int("files", len(s.tree.order)), slog.Int("objects", s.current.Load().Len()))
+		slog.Int("files", len(s.tree.files)), slog.Int("objects", s.current.Load().Len()))
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(lookPeriod):
 		}
-		s.errs = s.tree.refresh()
+		s.errs, _ = s.tree.refresh()
 		s.update(ctx, state)
 	}
 }
@@ -94,22 +90,22 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 func (s *Source) update(ctx context.Context, state *reconcile.State) {
 	old := s.current.Load()
 	next := old
-	if files := s.tree.inEffect(); old == nil || !slices.Equal(files, s.files) {
-		s.files = files
-		next, s.twice = merge(files)
+	if !slices.Equal(s.tree.files, s.files) {
+		s.files = s.tree.files
+		next, s.twice = merge(s.files)
 		s.current.Store(next)
 	}
-	s.say(ctx, append(slices.Clip(s.errs), s.twice...), next.Unread())
-	if next == old {
-		return
+	s.say(ctx, append(slices.Clip(s.errs), s.twice...))
+	if text := next.Unread(); text != "" && text != old.Unread() {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, text)
 	}
-	edits := differences(old, next)
-	if len(edits) == 0 {
+	set, gone := differences(old, next)
+	if len(set)+len(gone) == 0 {
 		return
 	}
 	var change reconcile.Change
-	for _, e := range edits {
-		switch e.ref.Kind {
+	for _, o := range slices.Concat(set, gone) {
+		switch o.ref.Kind {
 		case "Service":
 			change.Services++
 		case "EndpointSlice":
@@ -117,42 +113,36 @@ func (s *Source) update(ctx context.Context, state *reconcile.State) {
 		}
 	}
 	state.Update(change, func(b *model.Builder) {
-		for _, e := range edits {
-			if e.gone {
-				e.delete(b)
-			} else {
-				e.set(b)
-			}
+		for _, o := range gone {
+			o.remove(b)
+		}
+		for _, o := range set {
+			o.set(b)
 		}
 	})
 }
 
-// edit is a difference: an object that is new, changed, or gone.
-type edit struct {
-	*object
-	gone bool
-}
-
-func differences(old, next *Objects) (edits []edit) {
-	if old == nil {
-		old = new(Objects)
+// differences returns the objects that are new or changed, and those that are gone.
+func differences(old, next *Objects) (set, gone []*object) {
+	if old == next {
+		return nil, nil
 	}
 	for _, o := range old.list {
 		if next.byRef[o.ref] == nil {
-			edits = append(edits, edit{o, true})
+			gone = append(gone, o)
 		}
 	}
 	for _, o := range next.list {
 		// It is the same pointer if its file has not changed.
 		if was := old.byRef[o.ref]; was != o && (was == nil || !reflect.DeepEqual(was.value, o.value)) {
-			edits = append(edits, edit{o, false})
+			set = append(set, o)
 		}
 	}
-	return edits
+	return set, gone
 }
 
-// say logs errors that are new or gone, and kinds that are not read.
-func (s *Source) say(ctx context.Context, errs []Error, unread string) {
+// say logs errors that are new or gone.
+func (s *Source) say(ctx context.Context, errs []error) {
 	before := s.reported
 	s.reported = make(map[string]bool)
 	for _, e := range errs {
@@ -167,8 +157,4 @@ func (s *Source) say(ctx context.Context, errs []Error, unread string) {
 			s.Log.LogAttrs(ctx, slog.LevelInfo, "error in manifest is gone", slog.String("err", text))
 		}
 	}
-	if unread != s.unread && unread != "" {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, unread)
-	}
-	s.unread = unread
 }
