@@ -24,9 +24,13 @@ func TestRulesThatAreNotSound(t *testing.T) {
 			c := ipvs.NewContent(model.IPv4)
 			c.Sets[ipvs.Services] = map[ipvs.Entry]bool{}
 			c.Companion = &ipvs.Companion{Chains: []ipvs.Chain{{Table: tt.table, Name: "C", Rules: []string{tt.rule}}}}
+			declared := map[string]bool{}
 			for _, j := range ipvs.Jumps() {
 				_, chain, _ := strings.Cut(j.Rule, "-j ")
-				c.Companion.Chains = append(c.Companion.Chains, ipvs.Chain{Table: j.Table, Name: chain})
+				if !declared[j.Table+chain] {
+					declared[j.Table+chain] = true
+					c.Companion.Chains = append(c.Companion.Chains, ipvs.Chain{Table: j.Table, Name: chain})
+				}
 			}
 			if _, err := ipvssim.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("want an error with %q, got %v", tt.want, err)
