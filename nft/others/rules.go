@@ -46,22 +46,11 @@ type Ruleset struct {
 // ReadRuleset reads the base chains of all tables. Rules are read when they are asked for. Without nf_tables, there are
 // none.
 func ReadRuleset() (*Ruleset, error) {
-	conn, err := nftables.New(nftables.AsLasting())
-	if IsMissing(err) {
-		return &Ruleset{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open netlink connection: %w", err)
+	conn, tables, err := openTables()
+	if conn == nil {
+		return &Ruleset{}, err
 	}
 	r := &Ruleset{conn: conn, tables: map[Place]*nftables.Table{}, lines: map[Place]map[uint64]Line{}}
-	tables, err := conn.ListTables()
-	if IsMissing(err) {
-		return r, nil
-	}
-	if err != nil {
-		r.Close()
-		return nil, fmt.Errorf("list tables: %w", err)
-	}
 	for _, t := range tables {
 		r.tables[Place{Family: familyName(byte(t.Family)), Table: t.Name}] = t
 	}

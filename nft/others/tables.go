@@ -13,27 +13,32 @@ import (
 
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.
 func TableNames(f model.Family) (names []string, err error) {
+	conn, tables, err := openTables()
+	if conn == nil {
+		return nil, err
+	}
 	families := [...]nftables.TableFamily{model.IPv4: nftables.TableFamilyIPv4, model.IPv6: nftables.TableFamilyIPv6}
-	var tables []*nftables.Table
-	conn, err := nftables.New()
-	if err == nil {
-		tables, err = conn.ListTablesOfFamily(families[f])
-	}
-	switch {
-	case IsMissing(err):
-		return nil, nil
-	case errors.Is(err, unix.EPERM):
-		return nil, nfnl.ErrNotPermitted
-	case err != nil:
-		return nil, fmt.Errorf("list tables: %w", err)
-	}
 	for _, t := range tables {
-		names = append(names, t.Name)
+		if t.Family == families[f] {
+			names = append(names, t.Name)
+		}
 	}
-	return names, nil
+	return names, conn.CloseLasting()
 }
 
-// IsMissing reports whether an error of a list says that the kernel has no nf_tables, or not for a family.
-func IsMissing(err error) bool {
-	return errors.Is(err, unix.EPROTONOSUPPORT) || nfnl.IsMissing(err)
+// openTables lists all tables. Without nf_tables, there is no connection either.
+func openTables() (conn *nftables.Conn, tables []*nftables.Table, err error) {
+	if conn, err = nftables.New(nftables.AsLasting()); err == nil {
+		if tables, err = conn.ListTables(); err == nil {
+			return conn, tables, nil
+		}
+		_ = conn.CloseLasting()
+	}
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT), nfnl.IsMissing(err):
+		return nil, nil, nil
+	case errors.Is(err, unix.EPERM):
+		return nil, nil, nfnl.ErrNotPermitted
+	}
+	return nil, nil, fmt.Errorf("list tables: %w", err)
 }

@@ -125,21 +125,11 @@ func (t *Tracer) Close() error {
 // RemoveStaleTraces removes tables of tracers that were killed on a kernel that keeps them (before Linux
 // 5.12): those whose destination has timed out. A tracer that works still has it.
 func RemoveStaleTraces() error {
-	conn, err := nftables.New(nftables.AsLasting())
-	if IsMissing(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open netlink connection: %w", err)
+	conn, tables, err := openTables()
+	if conn == nil {
+		return err
 	}
 	defer func() { _ = conn.CloseLasting() }()
-	tables, err := conn.ListTables()
-	if IsMissing(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("list tables: %w", err)
-	}
 	for _, t := range tables {
 		if !(Place{Table: t.Name}).IsOurs() || t.Flags&nftables.TableFlagOwner != 0 {
 			continue
