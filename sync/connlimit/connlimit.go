@@ -66,16 +66,15 @@ func Serve(s *http.Server, l *Listener) error {
 // key is that of the connection in a request's context.
 type key struct{}
 
-// Accept waits for the next connection. An error that is not the Listener's end is temporary
-// for net/http: most are the client's or pass, like ENOBUFS, but an http.Server ends with each
-// that it does not know.
+// Accept waits for the next connection. Errors but the Listener's end pass, like ENOBUFS, or are the client's; an
+// http.Server ends with each that it does not know.
 func (l *Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
-	switch {
-	case errors.Is(err, net.ErrClosed):
-		return nil, err
-	case err != nil:
-		return nil, passing{err}
+	for ; err != nil; accepted, err = l.Listener.Accept() {
+		if errors.Is(err, net.ErrClosed) {
+			return nil, err
+		}
+		time.Sleep(pause)
 	}
 	c := &conn{Conn: accepted, of: l, from: sourceOf(accepted.RemoteAddr()), silent: time.Now()}
 	l.mu.Lock()
@@ -87,12 +86,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// passing is an error after which an http.Server pauses and continues.
-type passing struct{ error }
-
-func (passing) Timeout() bool   { return false }
-func (passing) Temporary() bool { return true }
-func (p passing) Unwrap() error { return p.error }
+// pause is between two errors.
+const pause = 10 * time.Millisecond
 
 // victim returns the connection to close. The number of connections is small.
 func (l *Listener) victim() (found *conn) {

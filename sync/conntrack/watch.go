@@ -105,34 +105,31 @@ func (w *Watch) Of(client netip.AddrPort) (events []Event, missing error) {
 	return slices.Clone(w.clients[client]), w.missing
 }
 
-func (w *Watch) miss(why error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.missing = why
-}
-
 func (w *Watch) run() {
 	defer close(w.done)
 	for {
 		messages, err := w.conn.Receive()
+		lost := errors.Is(err, unix.ENOBUFS)
+		w.mu.Lock()
 		switch {
-		case errors.Is(err, unix.ENOBUFS):
-			w.miss(errLost)
+		case lost:
+			w.missing = errLost
 		case err != nil: // also at its Close
-			w.miss(fmt.Errorf("events of connection tracking could not be read: %w", err))
-			return
+			w.missing = fmt.Errorf("events of connection tracking could not be read: %w", err)
 		}
 		for _, m := range messages {
 			if e, ok := w.eventOf(m); ok {
 				w.add(e)
 			}
 		}
+		w.mu.Unlock()
+		if err != nil && !lost {
+			return
+		}
 	}
 }
 
 func (w *Watch) add(e Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	list, known := w.clients[e.Source]
 	switch {
 	case len(list) == watchedEvents:

@@ -10,14 +10,12 @@ import (
 )
 
 // failure is an error in a file, in one line of bounded length: it quotes what is in the file.
-func failure(text string) error { return errors.New(short(model.OneLine(text))) }
-
-func short(s string) string {
+func failure(text string) error {
 	const most = 800
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "..."
+	if text = model.OneLine(text); len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
 	}
-	return s
+	return errors.New(text)
 }
 
 // unreadable is an error of the file system.

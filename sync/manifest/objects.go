@@ -84,5 +84,5 @@ func (o *Objects) Unread() string {
 		return ""
 	}
 	kinds := strings.Join(slices.Sorted(maps.Keys(o.unread)), ", ")
-	return short(model.OneLine("no objects of other kinds are read: " + kinds))
+	return failure("no objects of other kinds are read: " + kinds).Error()
 }

@@ -152,7 +152,7 @@ func (p *parser) object(text []byte, h head) {
 		// The items may come without apiVersion and kind, as in an API server's answer.
 		p.list(text, h.Kind, head{APIVersion: h.APIVersion, Kind: strings.TrimSuffix(h.Kind, "List")})
 	default:
-		p.file.unread[short(what)] = true
+		p.file.unread[what] = true
 	}
 }
 
