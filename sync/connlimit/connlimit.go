@@ -69,6 +69,7 @@ type key struct{}
 // Accept waits for the next connection. Errors but the Listener's end pass, like ENOBUFS, or are the client's; an
 // http.Server ends with each that it does not know.
 func (l *Listener) Accept() (net.Conn, error) {
+	const pause = 10 * time.Millisecond
 	accepted, err := l.Listener.Accept()
 	for ; err != nil; accepted, err = l.Listener.Accept() {
 		if errors.Is(err, net.ErrClosed) {
@@ -85,9 +86,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 	l.conns[c] = struct{}{}
 	return c, nil
 }
-
-// pause is between two errors.
-const pause = 10 * time.Millisecond
 
 // victim returns the connection to close. The number of connections is small.
 func (l *Listener) victim() (found *conn) {
