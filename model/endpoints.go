@@ -61,7 +61,7 @@ func listsOf(offered []candidate) lists {
 }
 
 // requiredConditions returns the conditions that the endpoints of each list must have, among the merged candidates of a
-// service port. 0: the list is empty.
+// service port. 0: the list is empty. Those of the Local list are local, too.
 //
 // Either list has the ready endpoints or, if there are none, those that are terminating
 // but still serving, so that restarting the last pod does not refuse connections that
@@ -80,11 +80,11 @@ func requiredConditions(candidates []candidate) (required [len(TrafficPolicies)]
 			some |= c.conditions
 			every &= c.conditions
 			if c.has(local) {
-				required[Local] = ready | local
+				required[Local] = ready
 			}
 		case c.has(draining):
 			if required[Cluster] = draining; c.has(local) && required[Local] == 0 {
-				required[Local] = draining | local
+				required[Local] = draining
 			}
 		}
 	}

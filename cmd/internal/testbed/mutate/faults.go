@@ -29,7 +29,7 @@ var faults = []fault{
 	{"sync/reconcile/loop.go", "restoring them\")\n\t\t\tl.full, l.repair = true, true\n\t\t\tl.Backend.Resync()\n", "restoring them\")\n\t\t\tl.full, l.repair = true, true\n", "a change by another program is not compared"},
 	{"sync/reconcile/state.go", "\tif s.missing > 0 {\n", "\tif s.missing > 1 {\n", "rules are made before all objects are known"},
 	// model.
-	{"model/endpoints.go", "\t\t\t\trequired[Local] = ready | local\n", "\t\t\t\trequired[Local] = ready\n", "endpoints of other nodes serve a Local traffic policy"},
+	{"model/endpoints.go", "\tcase p == Local && !c.has(local):\n", "\tcase p == Local && required == 0:\n", "endpoints of other nodes serve a Local traffic policy"},
 	{"model/endpoints.go", "\tcase !some.has(ready):\n", "\tcase required[Cluster] == draining:\n", "endpoints that end are used in place of ready ones"},
 	{"model/builder.go", "\t\t\tr.slices = slices.Insert(r.slices, i, s)\n\t\t\tb.markDirty(r)\n", "\t\t\tr.slices = slices.Insert(r.slices, i, s)\n", "a new EndpointSlice changes nothing"},
 	{"model/builder.go", "\t\tb.markClaimants(v, b.claims.remove(v, s))\n", "\t\tb.claims.remove(v, s)\n", "a frontend that becomes free is not given to the next Service that claims it"},
