@@ -151,7 +151,7 @@ func checkConntrack(f Facts) []Line {
 		if c.Used >= c.Limit {
 			level = Fail
 		}
-		return bad(level, text+": at the limit, new connections are dropped", "raise conntrack.maxPerCore and conntrack.min, or find the client that opens so many (vmapd connections)")
+		return bad(level, text+": at the limit, new connections are dropped", "raise conntrack.maxPerCore and conntrack.min, or find the client that opens so many (conntrack -L)")
 	}
 	return good(text)
 }
