@@ -190,7 +190,7 @@ func TestCommandsAskForNoMoreThanTheDaemon(t *testing.T) {
 	p.startUp(t)
 	p.daemon.waitFor(t, "msg=ready")
 	for _, args := range []string{
-		"doctor", "status", "services", "services web", "endpoints web", "connections web",
+		"doctor", "status", "services", "status web", "status web --rules",
 		"explain --from 203.0.113.9 svc/web:tcp", "explain --from 203.0.113.9 172.30.0.10:80", "explain --from node/" + lab.NodeName + " svc/web:tcp",
 		"explain --from pod/pod-1 web.default.svc.cluster.local:80", "explain --from 203.0.113.9 " + lab.NodeIP4 + ":30080",
 		"explain --from 203.0.113.9 10.0.0.2:8080", "explain --from 203.0.113.9 svc/wbe:80", "explain --from 203.0.113.9 192.168.99.10:80",

@@ -260,7 +260,7 @@ func (c *conversion) checkAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := c.do(ctx, "Check", "explain --live"); err != nil {
+	if _, err := c.do(ctx, "Check", "explain --kubeconfig"); err != nil {
 		return err
 	}
 	_, err := c.Same(ctx, Rendering{

@@ -55,7 +55,7 @@ func TestStepsRunTheCommandsOfThePage(t *testing.T) {
 		{"Way B", "kube-proxy-leaves.yaml"},
 		{"Way B", "delete daemonset kube-proxy"},
 		{"Check", "readyz"},
-		{"Check", "explain --live"},
+		{"Check", "explain --kubeconfig"},
 		{"Back", "rollout undo"},
 		{"Back", "NODE vmapd.io/proxy-"},
 		{"Back", "delete daemonset vmapd"},
