@@ -18,12 +18,6 @@ type nodeFlags struct {
 	nodeName string
 }
 
-func (n *nodeFlags) addFlags(f *pflag.FlagSet, nodeName string) {
-	n.AddTrafficFlags(f)
-	f.StringVar(&n.nodeName, "node-name", "", nodeName)
-	_ = f.MarkHidden("hostname-override") // the daemon's name of --node-name
-}
-
 // addFiles defines the flags with the configuration files, and some more of the daemon's.
 func (n *nodeFlags) addFiles(f *pflag.FlagSet, nodeName string, more ...string) {
 	n.AddFileFlags(f, more...)

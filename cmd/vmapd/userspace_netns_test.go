@@ -43,7 +43,7 @@ func forwardManifest() {
 func forwardFile(path string, args []string) error {
 	var command nodeFlags
 	flags := pflag.NewFlagSet(path, pflag.ContinueOnError)
-	command.addFlags(flags, "")
+	command.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

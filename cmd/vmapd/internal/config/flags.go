@@ -12,8 +12,7 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// Flags are the values of a command line. The zero value is ready for AddFlags or
-// AddTrafficFlags.
+// Flags are the values of a command line. The zero value is ready for AddFlags.
 type Flags struct {
 	// CleanUp, InitOnly and WriteConfigTo ask for a task in place of the daemon.
 	CleanUp       bool
@@ -72,10 +71,6 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	define(fs, ownSettings, &f.own)
 	describe(fs)
 }
-
-// AddTrafficFlags defines the flags that decide about traffic, for commands that show
-// what the daemon with the same flags does.
-func (f *Flags) AddTrafficFlags(fs *pflag.FlagSet) { f.addSome(fs, trafficFlags...) }
 
 // AddFileFlags defines the flags with the configuration files, and some more, for commands that show what the daemon with
 // the same files does.
@@ -150,16 +145,6 @@ func describe(fs *pflag.FlagSet) {
 // name, like explain's --kubeconfig, which is not ours.
 func (f *Flags) given(name string) bool {
 	return f.set != nil && f.set.Changed(name) && (f.names == nil || slices.Contains(f.names, name))
-}
-
-// Given returns the names of our flags that are on the command line.
-func (f *Flags) Given() (list []string) {
-	f.set.Visit(func(flag *pflag.Flag) {
-		if f.given(flag.Name) {
-			list = append(list, flag.Name)
-		}
-	})
-	return list
 }
 
 // configuration returns the flags of kube-proxy in the form of a file. Without their flag,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -419,15 +418,16 @@ func TestExternalAddresses(t *testing.T) {
 func TestFeatureGates(t *testing.T) {
 	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nfeatureGates: {NFTablesNetlink: true, AllowServiceExternalIPs: false, ContextualLogging: true, New: true}\n"}.mustLoad(t)
 	want := `INFO proxy.yaml: featureGates.AllowServiceExternalIPs: false: external IPs of Services are served unless it is false
-INFO proxy.yaml: featureGates.ContextualLogging: ignored: nothing depends on it
-INFO proxy.yaml: featureGates.NFTablesNetlink: true, as always: nftables are read and written over netlink
-WARN proxy.yaml: featureGates.New: ignored: vmapd does not know this gate
+WARN proxy.yaml: featureGates.ContextualLogging: no effect: vmapd's behaviour does not depend on this gate
+WARN proxy.yaml: featureGates.NFTablesNetlink: no effect: vmapd's behaviour does not depend on this gate
+WARN proxy.yaml: featureGates.New: no effect: vmapd's behaviour does not depend on this gate
 `
 	if diff := cmp.Diff(want, notes(c)); diff != "" {
 		t.Errorf("notes, -want +got:\n%s", diff)
 	}
 	c = files{}.mustLoad(t, "--feature-gates=New=true", "--cluster-cidr=10.0.0.0/8")
-	if want := slog.LevelWarn.String() + " --feature-gates=New=true: ignored: vmapd does not know this gate\n"; notes(c) != want {
+	want = "WARN --feature-gates=New=true: no effect: vmapd's behaviour does not depend on this gate\n"
+	if notes(c) != want {
 		t.Errorf("got %s, want %s", notes(c), want)
 	}
 }

@@ -216,11 +216,7 @@ func gateTable() string {
 	var b strings.Builder
 	b.WriteString("\n| Gate | Here |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		g := gates[name]
-		if g.is == neither {
-			g.what = "nothing depends on it"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s |\n", name, g.what)
+		fmt.Fprintf(&b, "| `%s` | %s |\n", name, gates[name])
 	}
 	return b.String() + "\n"
 }
