@@ -66,10 +66,10 @@ func (a *answers) overview(context.Context, url.Values) (any, error) {
 	if health.Why != "" {
 		d.Problems = append(d.Problems, "load balancers must not use this node: "+health.Why)
 	}
-	for _, p := range slices.Sorted(maps.Values(a.plane.rivals.current())) {
+	for _, p := range slices.Sorted(maps.Values(a.plane.signs.Current())) {
 		d.Problems = append(d.Problems, "another Service proxy: "+p)
 	}
-	if left := a.plane.sweep.remaining().String(); left != "" {
+	if left := a.plane.sweep.Remaining().String(); left != "" {
 		d.Problems = append(d.Problems, "rules of another proxy or backend are left: "+left)
 	}
 	d.Problems = append(d.Problems, a.problems(health.NoNode)...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
@@ -31,8 +32,8 @@ type dataplane struct {
 	userspace *userspace.Forwarder                   // nil unless the backend is userspace
 	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
 	stats     func() [len(model.Families)]host.Stats // of the other backends
-	sweep     *sweeper                               // removes the leftovers of other backends and proxies
-	rivals    *rivals
+	sweep     *leftovers.Sweeper                     // of other backends and proxies
+	signs     *leftovers.Signs
 	notOwned  time.Time                    // since when another process owns our tables; zero: none does
 	foreign   func() kernel.ForeignChanges // nil unless the rules are watched
 }
@@ -88,7 +89,7 @@ func (d *daemon) openNFT(why string) (*dataplane, error) {
 		return nil, err
 	}
 	p.Backend, p.nft, p.close = b, b, b.Close
-	d.sweeps(p, func(f *finder) { f.runsNFT = true }, nil, kubeProxyTable)
+	d.sweeps(p, func(f *leftovers.Finder) { f.RunsNFT = true }, nil, leftovers.KubeProxyTable)
 	return p, nil
 }
 
@@ -101,7 +102,7 @@ func (d *daemon) openIPTables(why string) (*dataplane, error) {
 		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats,
 		iptables: b,
 	}
-	d.sweeps(p, func(f *finder) { f.Rules = b }, nil, nft.TableName, kubeProxyTable)
+	d.sweeps(p, func(f *leftovers.Finder) { f.Rules = b }, nil, nft.TableName, leftovers.KubeProxyTable)
 	return p, nil
 }
 
@@ -111,7 +112,7 @@ func (d *daemon) openIPVS(why string) (*dataplane, error) {
 		return nil, withImage(err)
 	}
 	p := &dataplane{Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats, ipvs: b}
-	d.sweeps(p, func(f *finder) { f.RunsIPVS = true }, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable)
+	d.sweeps(p, func(f *leftovers.Finder) { f.RunsIPVS = true }, host.RemoveKubeProxyIPVS, nft.TableName, leftovers.KubeProxyTable)
 	return p, nil
 }
 
@@ -125,26 +126,26 @@ func withImage(err error) error {
 
 // sweeps lets p remove the rules of other backends and of kube-proxy: nftables tables, those of iptables, and by
 // removeIPVS, or all if it is nil, the objects of IPVS. running tells the finder which backend runs.
-func (d *daemon) sweeps(p *dataplane, running func(*finder), removeIPVS func() error, tables ...string) {
+func (d *daemon) sweeps(p *dataplane, running func(*leftovers.Finder), removeIPVS func() error, tables ...string) {
 	event := func(reason string) func(string) {
 		return func(text string) { d.events.Node(events.Warning, reason, text) }
 	}
-	look := newFinder(d.config.IPVS())
+	look := leftovers.NewFinder(d.config.IPVS())
 	running(look)
-	look.tellMissing(d.log)
+	look.LogMissing(d.log)
 	if removeIPVS == nil {
 		removeIPVS = func() error { return host.RemoveIPVS(d.config.IPVS()) }
 	}
-	p.rivals = &rivals{log: d.log, event: event(events.ReasonOtherProxy)}
-	p.sweep = &sweeper{
-		removals: []func() error{
+	p.signs = &leftovers.Signs{Log: d.log, Event: event(events.ReasonOtherProxy)}
+	p.sweep = leftovers.NewSweeper(leftovers.Options{
+		Removals: []func() error{
 			func() error { return kernel.RemoveTables(tables...) },
 			look.RemoveRules,
 			removeIPVS,
 			removeOwnDevice(p),
 		},
-		find: look.find, rivals: p.rivals, log: d.log, event: event(events.ReasonLeftovers),
-	}
+		Find: look.All, Signs: p.signs, Log: d.log, Event: event(events.ReasonLeftovers),
+	})
 }
 
 // resyncInterval is the time between two comparisons of everything by the loop. For the backends iptables and IPVS,
@@ -165,7 +166,7 @@ func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 	err := p.Backend.Apply(ctx, s)
 	p.noteOwner(err)
 	if model.IsProgrammed(err) {
-		p.sweep.applied(ctx)
+		p.sweep.Applied(ctx)
 	}
 	return err
 }
@@ -175,12 +176,12 @@ func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 func (p *dataplane) noteOwner(err error) {
 	switch {
 	case !errors.Is(err, kernel.ErrOwned):
-		p.rivals.gone(signOwner)
+		p.signs.Gone(leftovers.SignOwner)
 		p.notOwned = time.Time{}
 	case p.notOwned.IsZero():
 		p.notOwned = time.Now()
-	case time.Since(p.notOwned) > handOver:
-		p.rivals.seen(signOwner, err.Error())
+	case time.Since(p.notOwned) > leftovers.HandOver:
+		p.signs.Seen(leftovers.SignOwner, err.Error())
 	}
 }
 

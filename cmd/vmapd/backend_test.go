@@ -9,11 +9,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // flatBackend fails with err.
@@ -36,14 +39,12 @@ func TestLeftoversFailNoRound(t *testing.T) {
 			}
 		}
 		backend := &flatBackend{err: errors.New("no")}
-		again := make(chan struct{}, 1)
 		told := 0
-		p := &dataplane{Backend: backend, rivals: &rivals{}, sweep: &sweeper{
-			removals: []func() error{remove("a", &stuck), remove("b", new(error))},
-			find:     func(bool) (found, error) { return found{}, nil },
-			again:    func() { again <- struct{}{} },
-			log:      slog.New(slog.NewTextHandler(&log, nil)), event: func(string) { told++ },
-		}}
+		p := &dataplane{Backend: backend, signs: new(leftovers.Signs), sweep: leftovers.NewSweeper(leftovers.Options{
+			Removals: []func() error{remove("a", &stuck), remove("b", new(error))},
+			Find:     func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil },
+			Log:      slog.New(slog.NewTextHandler(&log, nil)), Event: func(string) { told++ },
+		})}
 		apply := func(wantErr error, want ...string) {
 			t.Helper()
 			calls = nil
@@ -59,9 +60,9 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		apply(backend.err, "a", "b") // it has, but for one Service
 		backend.err = nil
 		apply(nil) // a change: it is too early
-		<-again
+		<-p.sweep.Again()
 		apply(nil, "a")
-		<-again
+		<-p.sweep.Again()
 		stuck = nil
 		apply(nil, "a")
 		apply(nil)
@@ -71,6 +72,32 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		if told != 1 {
 			t.Errorf("want one event, got %d", told)
 		}
+	})
+}
+
+// An instance of vmapd that waits for another one to end is no sign of another proxy, unless it
+// takes too long.
+func TestAnotherOwnerOfTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &flatBackend{err: fmt.Errorf("table vmapd is %w", kernel.ErrOwned)}
+		r := &leftovers.Signs{Log: slog.New(slog.DiscardHandler), Event: func(string) {}}
+		nothing := func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil }
+		p := &dataplane{Backend: backend, signs: r, sweep: leftovers.NewSweeper(leftovers.Options{Find: nothing, Log: r.Log})}
+		apply := func(after time.Duration, want string) {
+			t.Helper()
+			time.Sleep(after)
+			if err := p.Apply(t.Context(), new(model.Snapshot)); !errors.Is(err, backend.err) {
+				t.Fatal(err)
+			}
+			if got := r.Current()[leftovers.SignOwner]; got != want {
+				t.Errorf("sign %q, want %q", got, want)
+			}
+		}
+		apply(0, "")
+		apply(leftovers.HandOver, "")
+		apply(time.Second, "table vmapd is owned by another process; waiting for it to end")
+		backend.err = nil
+		apply(time.Second, "")
 	})
 }
 

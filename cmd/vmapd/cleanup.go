@@ -1,21 +1,10 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"os"
-	"slices"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/legacy/userspace"
-	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 )
 
 const cleanupLong = `Cleanup removes everything that vmapd with any backend, and kube-proxy in any mode,
@@ -52,103 +41,12 @@ func newCleanupCommand() *cobra.Command {
 			}
 			warn(&flags, conf, cmd.ErrOrStderr())
 			if keepKubeProxy {
-				return cleanUpOwn(conf)
+				return leftovers.RemoveOwn(conf.IPVS())
 			}
-			return cleanUp(conf)
+			return leftovers.Remove(conf.IPVS())
 		},
 	}
 	flags.AddCleanupFlags(c.Flags())
 	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only what vmapd left, nothing of kube-proxy's")
 	return c
-}
-
-// cleanUp removes everything that any proxy left. After an error, it continues with the rest,
-// unless it lacks the permission for all of it.
-func cleanUp(c *config.Config) error {
-	err := removeTables(nft.TableName, kubeProxyTable)
-	if errors.Is(err, kernel.ErrNotPermitted) {
-		return fmt.Errorf("clean up: %w", err)
-	}
-	r := newFinder(c.IPVS())
-	// Rules come before the ipsets that they refer to.
-	err = errors.Join(err, r.RemoveRules(), host.RemoveIPVS(c.IPVS()),
-		host.RemoveDevice(userspace.DeviceName), others.RemoveStaleTraces())
-	return errors.Join(err, stillThere(c, func(f found) found { return f }))
-}
-
-// cleanUpOwn is cleanUp for everything that vmapd left, once kube-proxy serves. A node without
-// anything of vmapd's needs no kube-proxy.
-func cleanUpOwn(c *config.Config) error {
-	err := stillThere(c, ofVmapd)
-	if err == nil {
-		return nil
-	}
-	if err := kubeProxyServes(c); err != nil {
-		return fmt.Errorf("clean up: %w", err)
-	}
-	err = removeTables(nft.TableName)
-	if errors.Is(err, kernel.ErrNotPermitted) {
-		return fmt.Errorf("clean up: %w", err)
-	}
-	r := newFinder(c.IPVS())
-	err = errors.Join(err, r.RemoveOwnRules(), host.RemoveOwnIPVS(c.IPVS()),
-		host.RemoveDevice(userspace.DeviceName), others.RemoveStaleTraces())
-	return errors.Join(err, stillThere(c, ofVmapd))
-}
-
-func ofVmapd(f found) found { return f.of(host.OwnerVmapd) }
-
-// kubeProxyServes returns an error unless kube-proxy has written its rules. A pod of kube-proxy is ready
-// a second or more before, and those of IPv6 come after those of IPv4. Without any rule, connections
-// fail; without any rule that uses connection tracking, the kernel ends that for the family, and
-// translates none that is under way.
-func kubeProxyServes(c *config.Config) error {
-	r := newFinder(c.IPVS())
-	var begun, served [len(model.Families)]bool
-	tables := false
-	for _, f := range model.Families {
-		names, err := others.TableNames(f)
-		if err != nil {
-			return fmt.Errorf("look for kube-proxy's %v table: %w", f, err)
-		}
-		if begun[f], served[f], err = r.KubeProxyRules(f); err != nil {
-			return fmt.Errorf("look for kube-proxy's %v rules: %w", f, err)
-		}
-		if slices.Contains(names, kubeProxyTable) { // which it makes with all in it
-			tables, served[f] = true, true
-		}
-	}
-	for _, f := range model.Families {
-		if served[f] || !begun[f] && slices.Contains(served[:], true) && (!tables || f == model.IPv6 && !withIPv6()) {
-			continue
-		}
-		return fmt.Errorf("kube-proxy has no rules for %v on this node yet, so nothing was removed; "+
-			"without kube-proxy, use cleanup without --keep-kube-proxy", f)
-	}
-	return nil
-}
-
-// withIPv6 reports whether this node has IPv6, as kube-proxy finds out. In mode nftables it has tables of
-// both families then.
-func withIPv6() bool {
-	_, err := os.Stat("/proc/net/if_inet6")
-	disabled, _ := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6") // where it is missing, it is enabled
-	return err == nil && strings.TrimSpace(string(disabled)) != "1"
-}
-
-// stillThere returns an error if something is left of that which should have gone.
-func stillThere(c *config.Config, which func(found) found) error {
-	left, err := newFinder(c.IPVS()).find(true)
-	if text := which(left).String(); text != "" {
-		err = errors.Join(err, fmt.Errorf("still there: %s; %s", text, leftoversRemedy))
-	}
-	return err
-}
-
-func removeTables(names ...string) error {
-	err := kernel.RemoveTables(names...)
-	if errors.Is(err, kernel.ErrOwned) {
-		return fmt.Errorf("%w (stop the daemon first)", err)
-	}
-	return err
 }

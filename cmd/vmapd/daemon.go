@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/events"
@@ -46,7 +47,7 @@ func (s *start) run(ctx context.Context, stderr io.Writer) error {
 	case s.WriteConfigTo != "":
 		return c.WriteFile(s.WriteConfigTo)
 	case s.CleanUp:
-		return cleanUp(c)
+		return leftovers.Remove(c.IPVS())
 	case s.InitOnly:
 		return initOnly(ctx, c, s.log)
 	}
@@ -99,7 +100,6 @@ func (d *daemon) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
 	o := d.observe(plane, in)
 	asked := &answers{daemon: d, plane: plane, observers: o, in: in}
 	ports, err := asked.openPorts()
@@ -115,8 +115,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	tasks := append(append(o.tasks(), in.tasks()...), watching...)
 	tasks = append(tasks, quiet(d.events.Run), quiet(loop.Run), ports.metrics.Run, ports.healthz.Run, quiet(asked.serve),
 		func(ctx context.Context) error { return d.follow(ctx, o.metrics) })
-	portSigns := ports.signs(plane.rivals, d.config.MetricsBindAddress)
-	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))
+	portSigns := ports.signs(plane.signs, d.config.MetricsBindAddress)
+	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.Watch(ctx, func() { portSigns(ctx) }) }),
+		quiet(func(ctx context.Context) { in.repeat(ctx, plane.sweep.Again()) }))
 	if plane.nft != nil {
 		tasks = append(tasks, quiet(plane.nft.RunPurges))
 	}

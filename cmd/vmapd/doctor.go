@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 )
@@ -138,7 +139,7 @@ func compared(ctx context.Context, path string) *doctor.Table {
 // examineNode adds to the facts of a host those that a daemon would know, and returns the backend that is configured. It
 // opens no backend, as that would load modules and make sets.
 func examineNode(ctx context.Context, h *doctor.Host, c *config.Config) (backend string) {
-	if found, err := newFinder(c.IPVS()).find(true); err == nil {
+	if found, err := leftovers.NewFinder(c.IPVS()).All(true); err == nil {
 		h.Leftovers = found.String()
 	}
 	h.Listening = proxyMode(ctx, c.MetricsBindAddress)

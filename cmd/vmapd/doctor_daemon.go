@@ -112,7 +112,7 @@ func (e *examiner) view() *doctor.Daemon {
 	services, endpointSlices := e.in.state.Pending()
 	v := &doctor.Daemon{
 		Version: version(), Started: e.started, NetAdmin: doctor.HasNetAdmin(), Why: e.plane.why, Pending: services + endpointSlices,
-		OtherProxies: slices.Sorted(maps.Values(e.plane.rivals.current())), Leftovers: e.plane.sweep.remaining().String(),
+		OtherProxies: slices.Sorted(maps.Values(e.plane.signs.Current())), Leftovers: e.plane.sweep.Remaining().String(),
 		Wants: wantsOf(e.config, snapshot),
 	}
 	v.Wants.NodeName, v.Wants.Backend = e.nodeName, e.plane.name

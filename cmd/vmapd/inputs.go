@@ -60,6 +60,18 @@ func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
 	return in, nil
 }
 
+// repeat asks for another round each time that it receives.
+func (in inputs) repeat(ctx context.Context, asked <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-asked:
+			in.state.Update(reconcile.Change{}, func(*model.Builder) {})
+		}
+	}
+}
+
 // unread returns the kinds of objects of which nothing is known yet, and nothing has failed.
 func (in inputs) unread() []string {
 	if in.cluster == nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -149,7 +150,7 @@ func TestTheDemoByIPVS(t *testing.T) {
 		}
 	}
 	if err := w.Node.Do(func() error {
-		return errors.Join(newFinder(ipvs.Options{}).RemoveRules(), host.RemoveIPVS(ipvs.Options{}))
+		return errors.Join(leftovers.NewFinder(ipvs.Options{}).RemoveRules(), host.RemoveIPVS(ipvs.Options{}))
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 )
 
 // kubeProxys matches a line of kube-proxy's in a listing: a chain of its own, a rule in it, or
@@ -108,7 +109,7 @@ func TestChainsOnAHostWithoutIPTables(t *testing.T) {
 		}
 		p := bare(t, w.Node, args...)
 		p.waitFor(t, "msg=ready")
-		time.Sleep(lookInterval + time.Second)
+		time.Sleep(leftovers.LookInterval + time.Second)
 		stopVmapd(t, p)
 		want := 0
 		if tables {

@@ -49,8 +49,8 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	figures := metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
 		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
-		Leftovers:      p.sweep.counts,
-		OtherProxy:     p.rivals.flags,
+		Leftovers:      p.sweep.Counts,
+		OtherProxy:     p.signs.Flags,
 		Findings:       func() map[metrics.Finding]int { return findings(o.doctor.Lines()) },
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 	}

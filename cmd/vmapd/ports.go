@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/sync/events"
 )
@@ -63,23 +64,23 @@ func (a *answers) pages() httpserver.MetricsPort {
 
 // signs returns a function that notes whether other processes listen on the two ports, of which the one for metrics has
 // this address.
-func (ps *ports) signs(r *rivals, metricsAddress string) func(context.Context) {
+func (ps *ports) signs(r *leftovers.Signs, metricsAddress string) func(context.Context) {
 	taken := map[string]time.Time{} // since when, by sign
 	return func(ctx context.Context) {
-		for sign, server := range map[string]*httpserver.Server{signHealthzPort: ps.healthz, signMetricsPort: ps.metrics} {
+		for sign, server := range map[string]*httpserver.Server{leftovers.SignHealthzPort: ps.healthz, leftovers.SignMetricsPort: ps.metrics} {
 			err := server.Err()
 			switch {
 			case !errors.Is(err, syscall.EADDRINUSE):
 				delete(taken, sign)
-				r.gone(sign)
+				r.Gone(sign)
 			case taken[sign].IsZero():
 				taken[sign] = time.Now()
-			case time.Since(taken[sign]) > handOver:
+			case time.Since(taken[sign]) > leftovers.HandOver:
 				text := err.Error()
-				if sign == signMetricsPort {
+				if sign == leftovers.SignMetricsPort {
 					text = describeOwner(ctx, metricsAddress, text)
 				}
-				r.seen(sign, text)
+				r.Seen(sign, text)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 )
 
 // occupy listens on addresses of the node until the test ends.
@@ -39,7 +40,7 @@ func TestWhatIsSecondaryFailsNoRound(t *testing.T) {
 	rules := slices.DeleteFunc(deployedRules(t), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
 	c := startCluster(t, rules...)
 	// A change may wait for twice this time. Leftovers are tried again meanwhile.
-	const syncPeriod = leftoversRetry/2 + 2*time.Second
+	const syncPeriod = leftovers.RetryTime/2 + 2*time.Second
 	const takenCheck, freeCheck = 32000, 32001
 	c.occupy(t, "127.0.0.1:30080", fmt.Sprintf("%s:%d", lab.NodeIP4, takenCheck), "127.0.0.1:10249")
 	feed(t, c.Node, "", "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
@@ -34,9 +35,10 @@ func (d *daemon) openUserspace(why string) (*dataplane, error) {
 	f := userspace.New(o)
 	p.Backend, p.userspace = f, f
 	p.close = func() error { return nil }
-	d.sweeps(p, func(f *finder) { f.runsUserspace = true }, nil, nft.TableName, kubeProxyTable)
+	d.sweeps(p, func(f *leftovers.Finder) { f.RunsUserspace = true }, nil, nft.TableName, leftovers.KubeProxyTable)
 	if !doctor.HasNetAdmin() {
-		p.sweep.removals, p.sweep.find = nil, func(bool) (found, error) { return nil, nil }
+		nothing := func(bool) (leftovers.Found, error) { return nil, nil }
+		p.sweep = leftovers.NewSweeper(leftovers.Options{Find: nothing, Signs: p.signs, Log: d.log, Event: func(string) {}})
 	}
 	return p, nil
 }

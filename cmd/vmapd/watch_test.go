@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -48,9 +49,9 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		if backend.Owned() {
 			return errors.New("the tables are owned: nothing is tested")
 		}
-		plane := &dataplane{Backend: backend, nft: backend, rivals: &rivals{}, sweep: &sweeper{
-			find: func(bool) (found, error) { return found{}, nil },
-		}}
+		plane := &dataplane{Backend: backend, nft: backend, signs: new(leftovers.Signs), sweep: leftovers.NewSweeper(leftovers.Options{
+			Find: func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil },
+		})}
 		loop.Backend = plane
 		loop.ForeignChange, watching = watch(plane, log)
 		return nil

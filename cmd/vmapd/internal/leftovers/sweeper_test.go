@@ -1,4 +1,4 @@
-package main
+package leftovers
 
 import (
 	"context"
@@ -13,18 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // proxied is a node on which somebody else has some chains.
 type proxied struct {
-	*sweeper
+	*Sweeper
 	chains   int
 	removals int
 	stuck    error
 	events   []string
-	log      syncBuffer
 }
 
 func newProxied(t *testing.T) *proxied {
@@ -32,22 +29,31 @@ func newProxied(t *testing.T) *proxied {
 	p := &proxied{}
 	chain := host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}
 	event := func(text string) { p.events = append(p.events, text) }
-	log := slog.New(slog.NewTextHandler(&p.log, nil))
-	p.sweeper = &sweeper{
-		removals: []func() error{func() error {
+	log := slog.New(slog.DiscardHandler)
+	p.Sweeper = NewSweeper(Options{
+		Removals: []func() error{func() error {
 			p.removals++
 			if p.stuck == nil {
 				p.chains = 0
 			}
 			return p.stuck
 		}},
-		find:   func(bool) (found, error) { return found{chain: p.chains}, nil },
-		again:  func() { go p.applied(t.Context()) }, // as a round does
-		rivals: &rivals{log: log, event: event}, log: log, event: event,
-	}
+		Find:  func(bool) (Found, error) { return Found{chain: p.chains}, nil },
+		Signs: &Signs{Log: log, Event: event}, Log: log, Event: event,
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	go p.watch(ctx, func() {})
+	go p.Watch(ctx, func() {})
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-p.Again():
+				p.Applied(t.Context()) // as a round does
+			}
+		}
+	}()
 	return p
 }
 
@@ -87,10 +93,10 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 		p.put(7)
 		after(time.Minute)
 		check("before the first Apply nothing is touched", 0, 7, 0)
-		p.applied(t.Context())
+		p.Applied(t.Context())
 		check("at the start", 1, 0, 0)
 		after(time.Minute)
-		p.applied(t.Context())
+		p.Applied(t.Context())
 		check("nothing came back", 1, 0, 0)
 
 		p.put(7)
@@ -101,28 +107,28 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 		p.put(7)
 		after(settleTime)
 		check("it came back, and vmapd may be about to end", 1, 7, 0)
-		after(lookInterval)
+		after(LookInterval)
 		check("it came back", 2, 0, 1)
 		p.put(7)
-		after(settleTime + lookInterval)
+		after(settleTime + LookInterval)
 		check("it came back again", 2, 7, 2)
 		if !strings.Contains(p.events[1], "leaves them alone") {
 			t.Errorf("the event does not tell: %s", p.events[1])
 		}
-		after(signRepeat - lookInterval)
+		after(signRepeat - LookInterval)
 		check("soon after", 2, 7, 2)
 		after(2 * restingLook)
 		check("some minutes later it is told again", 2, 7, 3)
-		if signs := p.rivals.current(); len(signs) != 1 || signs[signIPTables] == "" || p.remaining().String() == "" {
-			t.Errorf("signs %q, leftovers %q", signs, p.remaining())
+		if signs := p.o.Signs.Current(); len(signs) != 1 || signs[SignIPTables] == "" || p.Remaining().String() == "" {
+			t.Errorf("signs %q, leftovers %q", signs, p.Remaining())
 		}
 		after(restTime)
 		if p.removals != 3 || p.chains != 0 {
 			t.Errorf("after a rest: %d removals, %d chains", p.removals, p.chains)
 		}
 		after(2 * signMemory)
-		if signs := p.rivals.current(); len(signs) != 0 || p.remaining().String() != "" {
-			t.Errorf("the other proxy has ended: signs %q, leftovers %q", signs, p.remaining())
+		if signs := p.o.Signs.Current(); len(signs) != 0 || p.Remaining().String() != "" {
+			t.Errorf("the other proxy has ended: signs %q, leftovers %q", signs, p.Remaining())
 		}
 	})
 }
@@ -133,54 +139,29 @@ func TestLeftoversThatStay(t *testing.T) {
 		p := newProxied(t)
 		p.put(7)
 		p.jam(errors.New("operation not permitted"))
-		p.applied(t.Context())
-		after(10*leftoversRetry + time.Second)
-		if p.removals < 10 || len(p.events) != 1 || !strings.Contains(p.events[0], "7 × iptables-nft chain") || !strings.Contains(p.events[0], leftoversRemedy) {
+		p.Applied(t.Context())
+		after(10*RetryTime + time.Second)
+		if p.removals < 10 || len(p.events) != 1 || !strings.Contains(p.events[0], "7 × iptables-nft chain") || !strings.Contains(p.events[0], Remedy) {
 			t.Errorf("%d removals, events %q", p.removals, p.events)
 		}
-		if got := p.counts()[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}]; got != 7 {
+		if got := p.Counts()[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}]; got != 7 {
 			t.Errorf("want 7 counted, got %d", got)
 		}
 		p.jam(nil)
-		after(leftoversRetry + lookInterval)
-		if p.chains != 0 || len(p.rivals.current()) != 0 {
-			t.Errorf("%d chains, signs %q", p.chains, p.rivals.current())
+		after(RetryTime + LookInterval)
+		if p.chains != 0 || len(p.o.Signs.Current()) != 0 {
+			t.Errorf("%d chains, signs %q", p.chains, p.o.Signs.Current())
 		}
-	})
-}
-
-// An instance of vmapd that waits for another one to end is no sign of another proxy, unless it
-// takes too long.
-func TestAnotherOwnerOfTheTable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backend := &flatBackend{err: fmt.Errorf("table vmapd is %w", kernel.ErrOwned)}
-		r := &rivals{log: slog.New(slog.DiscardHandler), event: func(string) {}}
-		p := &dataplane{Backend: backend, rivals: r, sweep: newProxied(t).sweeper}
-		apply := func(after time.Duration, want string) {
-			t.Helper()
-			time.Sleep(after)
-			if err := p.Apply(t.Context(), new(model.Snapshot)); !errors.Is(err, backend.err) {
-				t.Fatal(err)
-			}
-			if got := r.current()[signOwner]; got != want {
-				t.Errorf("sign %q, want %q", got, want)
-			}
-		}
-		apply(0, "")
-		apply(handOver, "")
-		apply(time.Second, "table vmapd is owned by another process; waiting for it to end")
-		backend.err = nil
-		apply(time.Second, "")
 	})
 }
 
 func TestSignsOfLeftovers(t *testing.T) {
 	of := func(owner, kind string) host.Leftover { return host.Leftover{Owner: owner, Kind: kind} }
-	got := found{
+	got := Found{
 		of(host.OwnerKubeProxy, kindTable): 2, of(host.OwnerVmapd, kindTable): 1, of(host.OwnerVmapd, host.KindLegacyChain): 3,
 		of(host.OwnerKubeProxy, host.KindDevice): 1, of(host.OwnerKubeProxy, host.KindNFTChain): 0,
 	}
-	want := map[string]string{signNFTables: host.OwnerKubeProxy, signIPTables: host.OwnerVmapd, signIPVS: host.OwnerKubeProxy}
+	want := map[string]string{SignNFTables: host.OwnerKubeProxy, SignIPTables: host.OwnerVmapd, SignIPVS: host.OwnerKubeProxy}
 	if diff := cmp.Diff(want, got.signs()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

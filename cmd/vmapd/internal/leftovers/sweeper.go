@@ -1,4 +1,4 @@
-package main
+package leftovers
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// leftoversRetry is the time between two attempts to remove leftovers.
-	leftoversRetry = 30 * time.Second
-	// lookInterval is the time between two looks for leftovers that came back.
-	lookInterval = 5 * time.Second
+	// RetryTime is the time between two attempts to remove leftovers.
+	RetryTime = 30 * time.Second
+	// LookInterval is the time between two looks for leftovers that came back.
+	LookInterval = 5 * time.Second
 	// settleTime is the time for which leftovers must be there again before anything is done: where
 	// another proxy takes over the node, vmapd is about to end.
 	settleTime = 10 * time.Second
@@ -30,15 +30,19 @@ const (
 	restingLook = time.Minute
 )
 
-// sweeper removes what other backends and kube-proxy left on the node, and what they put there
-// again.
-type sweeper struct {
-	removals []func() error
-	find     func(all bool) (found, error) // see finder.find
-	again    func()                        // asks for another Apply, though nothing changed
-	rivals   *rivals
-	log      *slog.Logger
-	event    func(text string)
+// Options of a Sweeper. All are required.
+type Options struct {
+	Removals []func() error
+	Find     func(all bool) (Found, error) // see [Finder.All]
+	Signs    *Signs
+	Log      *slog.Logger
+	Event    func(text string)
+}
+
+// Sweeper removes what other backends and kube-proxy left on the node, and what they put there again.
+type Sweeper struct {
+	o     Options
+	again chan struct{}
 
 	mu      sync.Mutex     // held during removals and looks
 	pending []func() error // those that did not succeed yet
@@ -50,60 +54,73 @@ type sweeper struct {
 	removed [2]time.Time // the last removals that found something, the later one last
 	said    logonce.Error
 
-	left atomic.Pointer[found] // as of the last look
+	left atomic.Pointer[Found] // as of the last look
 }
 
-// remaining returns what was there when somebody looked last.
-func (s *sweeper) remaining() found {
+// NewSweeper returns a sweeper that has not removed anything yet.
+func NewSweeper(o Options) *Sweeper { return &Sweeper{o: o, again: make(chan struct{}, 1)} }
+
+// Again receives when another round is to call Applied, although nothing changed.
+func (s *Sweeper) Again() <-chan struct{} { return s.again }
+
+func (s *Sweeper) ask() {
+	select {
+	case s.again <- struct{}{}:
+	default:
+	}
+}
+
+// Remaining returns what was there when somebody looked last.
+func (s *Sweeper) Remaining() Found {
 	if f := s.left.Load(); f != nil {
 		return *f
 	}
 	return nil
 }
 
-// counts returns remaining, with a zero for everything that is not there.
-func (s *sweeper) counts() map[host.Leftover]int {
+// Counts returns Remaining, with a zero for everything that is not there.
+func (s *Sweeper) Counts() map[host.Leftover]int {
 	counts := map[host.Leftover]int{}
 	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
 		for _, kind := range []string{kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet, kindOurDevice} {
 			counts[host.Leftover{Owner: owner, Kind: kind}] = 0
 		}
 	}
-	maps.Copy(counts, s.remaining())
+	maps.Copy(counts, s.Remaining())
 	return counts
 }
 
-// applied is called after each Apply that succeeded. The first one removes leftovers: not before,
+// Applied is called after each Apply that succeeded. The first one removes leftovers: not before,
 // so that connections always find rules. Leftovers that can't be removed are no failure of the
 // backend, but a warning and an event.
-func (s *sweeper) applied(ctx context.Context) {
+func (s *Sweeper) Applied(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.clean && !s.back, s.resting():
 		return
 	case s.clean || s.tried.IsZero():
-		s.pending = slices.Clone(s.removals)
-	case time.Since(s.tried) < leftoversRetry:
+		s.pending = slices.Clone(s.o.Removals)
+	case time.Since(s.tried) < RetryTime:
 		return
 	}
 	s.sweep(ctx)
 }
 
-func (s *sweeper) sweep(ctx context.Context) {
+func (s *Sweeper) sweep(ctx context.Context) {
 	s.tried, s.since, s.back = time.Now(), time.Time{}, false
-	before, _ := s.find(true) // the same error comes after it
+	before, _ := s.o.Find(true) // the same error comes after it
 	var errs []error
 	s.pending = slices.DeleteFunc(s.pending, func(remove func() error) bool {
 		err := remove()
 		errs = append(errs, err)
 		return err == nil
 	})
-	after, err := s.find(true)
+	after, err := s.o.Find(true)
 	s.left.Store(&after)
 	if gone := before.without(after); gone.String() != "" {
 		s.removed = [2]time.Time{s.removed[1], time.Now()}
-		s.log.LogAttrs(ctx, slog.LevelInfo, "removed the rules of another backend or proxy", slog.String("removed", gone.String()))
+		s.o.Log.LogAttrs(ctx, slog.LevelInfo, "removed the rules of another backend or proxy", slog.String("removed", gone.String()))
 	}
 	if failed := errors.Join(errs...); failed != nil {
 		err = failed // what can't be listed is in it
@@ -117,42 +134,42 @@ func (s *sweeper) sweep(ctx context.Context) {
 		return
 	}
 	if s.said.Differs(err) {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "cannot remove the rules of another backend; retrying",
-			slog.Any("err", err), slog.Duration("retry_in", leftoversRetry))
-		s.event(fmt.Sprintf("cannot remove the rules of another backend or proxy: %v; %s", err, leftoversRemedy))
+		s.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot remove the rules of another backend; retrying",
+			slog.Any("err", err), slog.Duration("retry_in", RetryTime))
+		s.o.Event(fmt.Sprintf("cannot remove the rules of another backend or proxy: %v; %s", err, Remedy))
 	}
 	if len(s.pending) == 0 {
-		s.pending = slices.Clone(s.removals) // all have succeeded, and yet it is there
+		s.pending = slices.Clone(s.o.Removals) // all have succeeded, and yet it is there
 	}
-	time.AfterFunc(leftoversRetry, s.again)
+	time.AfterFunc(RetryTime, s.ask)
 }
 
 // resting reports whether removals have to wait, as another proxy puts everything back.
-func (s *sweeper) resting() bool {
+func (s *Sweeper) resting() bool {
 	return !s.removed[0].IsZero() && s.removed[1].Sub(s.removed[0]) < fightTime && time.Since(s.removed[1]) < restTime
 }
 
-// watch looks for leftovers that come back until ctx ends, and calls more each time.
-func (s *sweeper) watch(ctx context.Context, more func()) {
+// Watch looks for leftovers that come back until ctx ends, and calls more each time.
+func (s *Sweeper) Watch(ctx context.Context, more func()) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(lookInterval):
+		case <-time.After(LookInterval):
 		}
 		s.look(ctx)
 		more()
-		s.rivals.current() // forgets old signs
+		s.o.Signs.Current() // forgets old signs
 	}
 }
 
-func (s *sweeper) look(ctx context.Context) {
+func (s *Sweeper) look(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resting := s.resting()
 	if !s.clean {
-		if !s.tried.IsZero() && !resting && time.Since(s.tried) > leftoversRetry {
-			s.again()
+		if !s.tried.IsZero() && !resting && time.Since(s.tried) > RetryTime {
+			s.ask()
 		}
 		return
 	}
@@ -160,9 +177,9 @@ func (s *sweeper) look(ctx context.Context) {
 		return
 	}
 	s.looked = time.Now()
-	now, err := s.find(false)
+	now, err := s.o.Find(false)
 	if err != nil {
-		s.log.LogAttrs(ctx, slog.LevelDebug, "cannot look for the rules of another proxy", slog.Any("err", err))
+		s.o.Log.LogAttrs(ctx, slog.LevelDebug, "cannot look for the rules of another proxy", slog.Any("err", err))
 		return
 	}
 	s.left.Store(&now)
@@ -182,21 +199,21 @@ func (s *sweeper) look(ctx context.Context) {
 		what = fmt.Sprintf("vmapd removed them twice within %v, and leaves them alone for %v: end the other proxy, then restart vmapd", fightTime, restTime)
 	}
 	for kind, owner := range now.signs() {
-		s.rivals.seen(kind, fmt.Sprintf("objects of %s came back after they had been removed; %s", owner, what))
+		s.o.Signs.Seen(kind, fmt.Sprintf("objects of %s came back after they had been removed; %s", owner, what))
 	}
 	if !resting {
-		s.again()
+		s.ask()
 	}
 }
 
 // signs returns the signs of other proxies, with the owner of each.
-func (f found) signs() map[string]string {
-	kinds := map[string]string{host.KindNFTChain: signIPTables, host.KindLegacyChain: signIPTables, kindTable: signNFTables}
+func (f Found) signs() map[string]string {
+	kinds := map[string]string{host.KindNFTChain: SignIPTables, host.KindLegacyChain: SignIPTables, kindTable: SignNFTables}
 	signs := map[string]string{}
 	for l, n := range f {
 		kind, ok := kinds[l.Kind]
 		if !ok {
-			kind = signIPVS
+			kind = SignIPVS
 		}
 		if n > 0 && signs[kind] != host.OwnerKubeProxy {
 			signs[kind] = l.Owner
@@ -206,7 +223,7 @@ func (f found) signs() map[string]string {
 }
 
 // without returns the objects of f that are more than those of other.
-func (f found) without(other found) found {
+func (f Found) without(other Found) Found {
 	rest := maps.Clone(f)
 	for l, n := range other {
 		rest[l] -= n

@@ -1,4 +1,4 @@
-package main
+package leftovers
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 	"github.com/vmapd/vmapd/nft/others"
 )
 
-// kubeProxyTable is the table of kube-proxy's nftables mode.
-const kubeProxyTable = "kube-proxy"
+// KubeProxyTable is the table of kube-proxy's nftables mode.
+const KubeProxyTable = "kube-proxy"
 
 // Kinds of leftovers; legacy/host has the others.
 const (
@@ -29,22 +29,23 @@ const (
 	kindOurDevice = "device of userspace"
 )
 
-// found is a number of objects of each kind that other backends or kube-proxy have on the node.
-type found map[host.Leftover]int
+// Found is a number of objects of each kind that other backends or kube-proxy have on the node.
+type Found map[host.Leftover]int
 
-// finder looks for leftovers. It is for one goroutine.
-type finder struct {
+// Finder looks for leftovers. It is for one goroutine.
+type Finder struct {
 	host.Finder
-	runsNFT       bool
-	runsUserspace bool
+	// RunsNFT and RunsUserspace: the objects of this backend are no leftovers.
+	RunsNFT, RunsUserspace bool
 }
 
-func newFinder(o ipvs.Options) *finder {
-	return &finder{Finder: host.Finder{Remover: host.Remover{NFTTables: others.TableNames}, Options: o}}
+// NewFinder returns a finder for a node on which no backend runs. o has the virtual servers that stay.
+func NewFinder(o ipvs.Options) *Finder {
+	return &Finder{Finder: host.Finder{Remover: host.Remover{NFTTables: others.TableNames}, Options: o}}
 }
 
-// find looks for all leftovers, or for what tells that some came back, which takes little time.
-func (d *finder) find(all bool) (found, error) {
+// All looks for all leftovers or, unless all is set, for what shows that some came back, which takes little time.
+func (d *Finder) All(all bool) (Found, error) {
 	look := d.Look
 	if all {
 		look = d.Find
@@ -56,14 +57,14 @@ func (d *finder) find(all bool) (found, error) {
 		errs = append(errs, err)
 		for _, name := range names {
 			switch {
-			case name == kubeProxyTable:
+			case name == KubeProxyTable:
 				counts[host.Leftover{Owner: host.OwnerKubeProxy, Kind: kindTable}]++
-			case name == nft.TableName && !d.runsNFT:
+			case name == nft.TableName && !d.RunsNFT:
 				counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindTable}]++
 			}
 		}
 	}
-	if !d.runsUserspace {
+	if !d.RunsUserspace {
 		if _, err := net.InterfaceByName(userspace.DeviceName); err == nil {
 			counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindOurDevice}] = 1
 		}
@@ -71,8 +72,8 @@ func (d *finder) find(all bool) (found, error) {
 	return counts, errors.Join(errs...)
 }
 
-// tellMissing logs once that chains of iptables can't be looked for, in place of errors.
-func (d *finder) tellMissing(log *slog.Logger) {
+// LogMissing logs once that chains of iptables can't be looked for, in place of errors.
+func (d *Finder) LogMissing(log *slog.Logger) {
 	var once sync.Once
 	d.Missing = func(err error) {
 		once.Do(func() {
@@ -82,9 +83,9 @@ func (d *finder) tellMissing(log *slog.Logger) {
 	}
 }
 
-// of returns what one owner has.
-func (f found) of(owner string) found {
-	theirs := found{}
+// Of returns what one owner has.
+func (f Found) Of(owner string) Found {
+	theirs := Found{}
 	for l, n := range f {
 		if l.Owner == owner && n > 0 {
 			theirs[l] = n
@@ -94,11 +95,11 @@ func (f found) of(owner string) found {
 }
 
 // String is like "kube-proxy's: 57 × iptables-nft chain, 1 × IPVS device".
-func (f found) String() string {
+func (f Found) String() string {
 	var owners []string
 	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
 		var parts []string
-		theirs := f.of(owner)
+		theirs := f.Of(owner)
 		for _, l := range slices.SortedFunc(maps.Keys(theirs), func(a, b host.Leftover) int { return cmp.Compare(a.Kind, b.Kind) }) {
 			parts = append(parts, fmt.Sprintf("%d × %s", theirs[l], l.Kind))
 		}
@@ -109,6 +110,6 @@ func (f found) String() string {
 	return strings.Join(owners, "; ")
 }
 
-// leftoversRemedy is what an administrator can do where a removal fails.
-const leftoversRemedy = "remove them on the node (nft, iptables-nft, iptables-legacy, ipset, ipvsadm), or restart it; " +
+// Remedy is what an administrator can do where a removal fails.
+const Remedy = "remove them on the node (nft, iptables-nft, iptables-legacy, ipset, ipvsadm), or restart it; " +
 	"until then, Services that no longer exist may go on answering"
