@@ -105,10 +105,11 @@ func (t *transaction) chains(b *batch.Batch) {
 		if b.NewChain(c.Name) {
 			t.step("add chain", c.Name)
 			t.msgs.addChain(c)
-			continue
 		}
-		t.step("flush chain", c.Name)
-		t.msgs.flushChain(c.Name)
+		if !b.CreateTable { // a new chain may be one that a refused service port has kept: see send
+			t.step("flush chain", c.Name)
+			t.msgs.flushChain(c.Name)
+		}
 	}
 	for _, c := range b.SetChains {
 		for _, r := range c.Rules {
