@@ -36,6 +36,14 @@ func (w *work) add(more work) {
 	w.early, w.strays = w.early || more.early, w.strays || more.strays
 }
 
+// only returns the protocol of the flows that a pass looks at; 0: several. UDP's are few where there are many connections.
+func (w work) only() model.Protocol {
+	if w == (work{udp: true}) {
+		return model.UDP
+	}
+	return 0
+}
+
 // former is what service ports of UDP had.
 type former struct {
 	frontends map[model.VIP]model.ServicePortName

@@ -26,8 +26,15 @@ type flow struct {
 	source, dest, replySource, replyDest netip.AddrPort
 }
 
-// ctaTupleZone is an attribute that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
-const ctaTupleZone = 3
+// Attributes that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
+const (
+	ctaTupleZone       = 3
+	ctaFilter          = 25
+	ctaFilterOrigFlags = 1
+)
+
+// filterProtocol is a bit of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
+const filterProtocol = 1 << 3
 
 // Bits of the status, from linux/netfilter/nf_conntrack_common.h.
 const (

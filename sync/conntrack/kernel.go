@@ -110,9 +110,11 @@ func (t *table) close() {
 // interrupt makes a dump fail, so that its rest is not read.
 func interrupt(dump *netlink.Conn) { _ = dump.SetReadDeadline(time.Unix(1, 0)) }
 
-// sweep deletes the stale flows of a family. When ctx ends, it fails. After an error, the next sweep has new
+// sweep deletes the stale flows of a family and, unless it is 0, of a protocol. When ctx ends, it fails. After an error, the next sweep has new
 // connections, because an answer may still be on its way.
-func (t *table) sweep(ctx context.Context, of model.Family, stale func(*flow) bool) (seen, deleted int, err error) {
+func (t *table) sweep(ctx context.Context, of model.Family, only model.Protocol, stale func(*flow) bool) (
+	seen, deleted int, err error,
+) {
 	if t.dumps == nil {
 		if t.dumps, err = t.dial(); err != nil {
 			return 0, 0, err
@@ -120,7 +122,7 @@ func (t *table) sweep(ctx context.Context, of model.Family, stale func(*flow) bo
 	}
 	dumps := t.dumps
 	stop := context.AfterFunc(ctx, func() { interrupt(dumps) })
-	seen, deleted, err = t.sweepAll(of, stale)
+	seen, deleted, err = t.sweepAll(of, only, stale)
 	if !stop() { // the deadline is over from now on
 		err = errors.Join(ctx.Err(), err)
 	}
@@ -130,12 +132,32 @@ func (t *table) sweep(ctx context.Context, of model.Family, stale func(*flow) bo
 	return seen, deleted, err
 }
 
-// flows yields the kernel's flows of a family. A caller that stops early must call interrupt
-// first, or the rest would still be read.
-func (t *table) flows(of model.Family) iter.Seq2[flow, error] {
+// listing returns the request for the flows of a family and, unless it is 0, of a protocol. Kernels before Linux 5.8 list
+// those of all protocols.
+func listing(of model.Family, only model.Protocol) (netlink.Message, error) {
+	ae := netlink.NewAttributeEncoder()
+	if only != 0 {
+		ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
+			ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
+				ae.Uint8(nl.CTA_PROTO_NUM, uint8(only))
+				return nil
+			})
+			return nil
+		})
+		ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
+			ae.Uint32(ctaFilterOrigFlags, filterProtocol)
+			return nil
+		})
+	}
+	return message(msgGet, netlink.Request|netlink.Dump, of, ae)
+}
+
+// flows yields the flows of a listing. A caller that stops early must call interrupt first, or the rest would still be
+// read.
+func (t *table) flows(of model.Family, only model.Protocol) iter.Seq2[flow, error] {
 	return func(yield func(flow, error) bool) {
 		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v flows: %w", of, err)) }
-		m, err := message(msgGet, netlink.Request|netlink.Dump, of, netlink.NewAttributeEncoder())
+		m, err := listing(of, only)
 		if err == nil {
 			_, err = t.dumps.Send(m)
 		}
@@ -187,10 +209,10 @@ func (t *table) delete(f *flow) (deleted bool, err error) {
 	return true, nil
 }
 
-func (t *table) sweepAll(of model.Family, stale func(*flow) bool) (seen, deleted int, err error) {
+func (t *table) sweepAll(of model.Family, only model.Protocol, stale func(*flow) bool) (seen, deleted int, err error) {
 	var refused error   // the last one; others hardly differ
 	listed := new(flow) // one for all: stale is a function value, so that each of its arguments is on the heap
-	for f, err := range t.flows(of) {
+	for f, err := range t.flows(of, only) {
 		if err != nil {
 			return seen, deleted, err
 		}

@@ -40,7 +40,7 @@ func passOf(protocol model.Protocol, vip, endpoint string) *pass {
 
 // sweep does what the pass is for, as a Reconciler.
 func (t *table) sweepFor(f model.Family, p *pass) (seen, deleted int, err error) {
-	return t.sweep(context.Background(), f, p.stale)
+	return t.sweep(context.Background(), f, p.only(), p.stale)
 }
 
 func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
@@ -87,7 +87,7 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 		family        model.Family
 		seen, deleted int
 	}{{model.IPv4, 10, len(go4)}, {model.IPv6, 5, len(go6)}} {
-		seen, deleted, err := n.open(t).sweepFor(tt.family, servingPass(tt.family))
+		seen, deleted, err := n.open(t).sweep(t.Context(), tt.family, 0, servingPass(tt.family).stale)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestANewerFlowIsNotHit(t *testing.T) {
 	n.create(t, 1, func(int) flow { return stale })
 	table := n.open(t)
 	var found []flow
-	for f, err := range table.flows(model.IPv4) {
+	for f, err := range table.flows(model.IPv4, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestWhatIsRefusedKeepsNobodyElse(t *testing.T) {
 	n.create(t, 1, func(int) flow { return good })
 	table := n.open(t)
 	var flows []flow
-	for f, err := range table.flows(model.IPv4) {
+	for f, err := range table.flows(model.IPv4, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,10 +208,10 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	k := &table{dial: thisKernel(n.fd())}
 	defer k.close()
 	p := servingPass(model.IPv4)
-	if _, _, err := k.sweep(ctx, model.IPv4, p.stale); err == nil {
+	if _, _, err := k.sweep(ctx, model.IPv4, 0, p.stale); err == nil {
 		t.Error("no error, want one")
 	}
-	if _, deleted, err := k.sweep(t.Context(), model.IPv4, p.stale); deleted == 0 || err != nil {
+	if _, deleted, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); deleted == 0 || err != nil {
 		t.Errorf("%d deleted by the next, %v", deleted, err)
 	}
 }
@@ -224,8 +224,8 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	p := servingPass(model.IPv4)
 	var first *netlink.Conn
 	for range 2 {
-		n.fill(t, 100)
-		if _, deleted, err := k.sweep(t.Context(), model.IPv4, p.stale); err != nil || deleted != 100 {
+		n.fill(t, datagrams, 100)
+		if _, deleted, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); err != nil || deleted != 100 {
 			t.Fatalf("%d flows deleted, %v; want 100", deleted, err)
 		}
 		if first == nil {
@@ -236,16 +236,16 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 		t.Error("the second sweep had other connections than the first")
 	}
 
-	n.fill(t, 100)
+	n.fill(t, datagrams, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := k.sweep(ctx, model.IPv4, p.stale); err == nil {
+	if _, _, err := k.sweep(ctx, model.IPv4, 0, p.stale); err == nil {
 		t.Error("a sweep succeeded after the end of its context")
 	}
 	if k.dumps != nil {
 		t.Error("connections of a sweep that failed are still open: the rest of a list may be in them")
 	}
-	if _, _, err := k.sweep(t.Context(), model.IPv4, p.stale); err != nil {
+	if _, _, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); err != nil {
 		t.Errorf("after a sweep that failed: %v", err)
 	}
 }
@@ -283,9 +283,9 @@ func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
 	k := &table{dial: thisKernel(n.fd())}
 	defer k.close()
 	p := servingPass(model.IPv4)
-	n.fill(t, 1)
+	n.fill(t, datagrams, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, _, err := k.sweep(ctx, model.IPv4, func(*flow) bool {
+	_, _, err := k.sweep(ctx, model.IPv4, 0, func(*flow) bool {
 		cancel()
 		time.Sleep(10 * time.Millisecond) // the deadline is set meanwhile
 		return false
@@ -293,7 +293,7 @@ func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the sweep ended with %v", err)
 	}
-	if _, deleted, err := k.sweep(t.Context(), model.IPv4, p.stale); deleted != 1 || err != nil {
+	if _, deleted, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); deleted != 1 || err != nil {
 		t.Errorf("%d deleted by the next sweep, %v", deleted, err)
 	}
 }

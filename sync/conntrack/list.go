@@ -51,7 +51,7 @@ func (l *Lister) list(ctx context.Context, of model.Family, each func(*flow)) er
 	if l.table == nil {
 		l.table = &table{dial: thisKernel(l.NetNS)}
 	}
-	_, _, err := l.table.sweep(ctx, of, func(f *flow) bool {
+	_, _, err := l.table.sweep(ctx, of, 0, func(f *flow) bool {
 		each(f)
 		return false
 	})

@@ -62,3 +62,18 @@ func TestListTellsOfTranslatedFlows(t *testing.T) {
 		}
 	}
 }
+
+// Where there are many connections, a pass for UDP does not list them.
+func TestAPassForDatagramsListsThemAlone(t *testing.T) {
+	n := newNamespace(t)
+	n.fill(t, "tcp 172.30.0.10:80 from 10.0.0.3:8080", 5)
+	n.fill(t, datagrams, 3)
+	p := passOf(model.UDP, "172.30.0.10", "10.0.0.3:8053")
+	if seen, _, err := n.open(t).sweepFor(model.IPv4, p); seen != 3 || err != nil {
+		t.Errorf("%d flows listed, want 3; %v", seen, err)
+	}
+	p.streams = true
+	if seen, _, err := n.open(t).sweepFor(model.IPv4, p); seen != 8 || err != nil {
+		t.Errorf("with connections, %d flows listed, want 8; %v", seen, err)
+	}
+}

@@ -14,10 +14,10 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// fill makes so many flows to a cluster IP that no endpoint answers for any more.
-func (n *namespace) fill(t testing.TB, count int) {
+// fill makes so many flows from different ports that are else like one.
+func (n *namespace) fill(t testing.TB, like string, count int) {
 	t.Helper()
-	f := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
+	f := parse(t, like)
 	n.create(t, count, func(i int) flow {
 		const ports = 1 << 15
 		f.source = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / ports >> 8), byte(i / ports)}), uint16(1+i%ports))
@@ -25,6 +25,8 @@ func (n *namespace) fill(t testing.TB, count int) {
 		return f
 	})
 }
+
+const datagrams = "udp 172.30.0.10:53 from 10.0.0.3:8053"
 
 // maxFile is the limit of the kernel's table.
 const maxFile = "/proc/sys/net/netfilter/nf_conntrack_max"
@@ -88,7 +90,7 @@ func TestMemoryDoesNotFollowTheTable(t *testing.T) {
 	)
 	n := newNamespace(t)
 	allow(t, flows+10_000)
-	n.fill(t, flows)
+	n.fill(t, datagrams, flows)
 	serving := servingPass(model.IPv4)
 	others := passOf(model.UDP, "172.30.0.11", "10.0.0.2:8053")
 	for _, tt := range []struct {
@@ -113,12 +115,28 @@ func TestMemoryDoesNotFollowTheTable(t *testing.T) {
 	}
 }
 
+// BenchmarkPassBesideTCP is a pass for UDP over a table with 200,000 connections.
+func BenchmarkPassBesideTCP(b *testing.B) {
+	const flows = 200_000
+	n := newNamespace(b)
+	allow(b, flows+100_000)
+	n.fill(b, "tcp 172.30.0.10:80 from 10.0.0.3:8080", flows)
+	p := passOf(model.UDP, "172.30.0.10", "10.0.0.3:8053")
+	b.ReportAllocs()
+	table := n.open(b)
+	for b.Loop() {
+		if _, deleted, err := table.sweepFor(model.IPv4, p); err != nil || deleted != 0 {
+			b.Fatalf("%d deleted, %v", deleted, err)
+		}
+	}
+}
+
 // BenchmarkPass is a pass over a table with 200,000 UDP flows, beside 10,000 frontends.
 func BenchmarkPass(b *testing.B) {
 	const flows, frontends = 200_000, 10_000
 	n := newNamespace(b)
 	allow(b, flows+100_000)
-	n.fill(b, flows)
+	n.fill(b, datagrams, flows)
 	for _, deletes := range []bool{false, true} {
 		b.Run(fmt.Sprintf("deletes=%t", deletes), func(b *testing.B) {
 			p, want := passOf(model.UDP, "172.30.0.10", "10.0.0.3:8053"), 0
@@ -134,7 +152,7 @@ func BenchmarkPass(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				if deletes && len(n.list(b)) == 0 {
-					n.fill(b, flows)
+					n.fill(b, datagrams, flows)
 				}
 				b.StartTimer()
 				if _, deleted, err := table.sweepFor(model.IPv4, p); err != nil || deleted != want {

@@ -56,7 +56,7 @@ type Reconciler struct {
 
 	// The rest is Run's.
 	table *table
-	sweep func(ctx context.Context, of model.Family, stale func(*flow) bool) (seen, deleted int, err error)
+	sweep func(context.Context, model.Family, model.Protocol, func(*flow) bool) (seen, deleted int, err error)
 	said  [len(model.Families)]logonce.Error
 	retry time.Duration // the pause after the next failure
 	audit time.Time     // when all flows are looked at again
@@ -173,7 +173,7 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 		}
 		did = true
 		p := Pass{Family: f, Started: start}
-		p.Seen, p.Deleted, p.Err = r.sweep(ctx, f, r.judge(work))
+		p.Seen, p.Deleted, p.Err = r.sweep(ctx, f, work.only(), r.judge(work))
 		p.Took = time.Since(start)
 		if ctx.Err() != nil {
 			return did, ok

@@ -46,7 +46,7 @@ func newBench(t *testing.T, objects ...modeltest.Object) *bench {
 			b.reported = append(b.reported, p)
 		},
 	})
-	b.sweep = func(ctx context.Context, of model.Family, _ func(*flow) bool) (int, int, error) {
+	b.sweep = func(ctx context.Context, of model.Family, _ model.Protocol, _ func(*flow) bool) (int, int, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		pass := fmt.Sprintf("%v %v", time.Since(b.start), of)

@@ -46,8 +46,12 @@ func (d *daemon) track() (*netlink.Conn, error) {
 
 var errTracking = errors.New("connection tracking has a storm")
 
-// Send implements [netlink.Socket].
+// Send implements [netlink.Socket]: a message asks for a list.
 func (t *tracking) Send(m netlink.Message) error {
+	const get = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1 // IPCTNL_MSG_CT_GET
+	if m.Header.Type != get || m.Header.Flags&netlink.Dump != netlink.Dump {
+		return unix.EINVAL
+	}
 	t.takes()
 	defer t.takes()
 	w := t.d.w
