@@ -14,7 +14,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -54,11 +53,11 @@ func (a *answers) serve(ctx context.Context) {
 
 // overview answers /v1/status.
 func (a *answers) overview(context.Context, url.Values) (any, error) {
-	health := a.observers.tracker.Status()
+	health, examined := a.observers.tracker.Status(), a.observers.doctor.report()
 	d := status.Daemon{
 		Version: version(), Started: a.started.UTC().Truncate(time.Second), Now: time.Now().UTC(), Node: a.nodeName,
 		Backend: a.plane.name, With: a.plane.with, Why: a.plane.why,
-		Ready: health.Ready, Doctor: examined(a.observers.doctor.Fresh()),
+		Ready: health.Ready, Doctor: status.Examined{At: examined.At, Total: report.Total(examined.Lines), Findings: report.Bad(examined.Lines)},
 	}
 	if !health.Healthy {
 		d.Problems = append(d.Problems, "changes have waited for more than twice the sync period")
@@ -101,24 +100,6 @@ func (a *answers) problems(noNode string) (list []string) {
 		list = append(list, kind+" have not been read from the API server yet")
 	}
 	return list
-}
-
-// examined returns the total of an examination and its findings.
-func examined(r doctor.Report) status.Examined {
-	out := status.Examined{At: r.At}
-	var lines []report.Line
-	for _, l := range r.Lines {
-		lines = append(lines, report.Line{Level: report.Level(l.Level), Name: l.Check, Text: l.Evidence, Fix: l.Remedy})
-	}
-	for _, l := range lines {
-		if l.Level != report.OK {
-			out.Findings = append(out.Findings, l)
-		}
-	}
-	if len(lines) > 0 {
-		out.Total = report.Total(lines)
-	}
-	return out
 }
 
 // services answers /v1/services.

@@ -58,30 +58,25 @@ func newDoctorCommand() *cobra.Command {
 	return c
 }
 
-const (
-	// askTime is how long the daemon may take to answer.
-	askTime = 5 * time.Second
-	// compareTime is how long it may take to compare its tables with the kernel's.
-	compareTime = 20 * time.Second
-)
+// askTime is how long the daemon may take to answer.
+const askTime = 5 * time.Second
 
 func (x *examination) run(ctx context.Context, stdout io.Writer) error {
-	facts := doctor.Facts{Version: version()}
+	facts := askDaemon(ctx, x.socket)
 	conf, err := config.Load(&x.flags)
 	if err != nil {
 		facts.ConfigError = err.Error()
 	}
-	askDaemon(ctx, x.socket, &facts)
-	if facts.Daemon != nil {
-		facts.Daemon.Table = compared(ctx, x.socket)
-	} else if conf != nil {
+	switch {
+	case facts.Daemon != nil:
+		if err := askSocket(ctx, x.socket, "/v1/doctor/table", nil, &facts.Table); err != nil {
+			facts.Table = doctor.Compared("", nil, 0, []error{err})
+		}
+	case conf != nil:
 		facts.Wants = wantsOf(conf, nil)
+		examineNode(ctx, &facts, conf)
 	}
-	facts.Host = doctor.Examine(facts.Wants, true)
-	if facts.Daemon == nil && conf != nil {
-		facts.Wants.Backend = examineNode(ctx, &facts.Host, conf)
-	}
-	facts.At = time.Now()
+	facts.Examine(true)
 	r := doctor.Diagnose(facts)
 	if err := report.Print(stdout, x.output, r, r.Write); err != nil {
 		return err
@@ -94,20 +89,21 @@ func (x *examination) run(ctx context.Context, stdout io.Writer) error {
 
 // examineQuickly examines this node without a comparison of tables, and without the rules of other programs.
 func examineQuickly(ctx context.Context, path string) doctor.Report {
-	facts := doctor.Facts{Version: version(), At: time.Now()}
-	askDaemon(ctx, path, &facts)
-	facts.Host = doctor.Examine(facts.Wants, false)
+	facts := askDaemon(ctx, path)
+	facts.Examine(false)
 	return doctor.Diagnose(facts)
 }
 
-// askDaemon asks the daemon for its view, or notes why it has none.
-func askDaemon(ctx context.Context, path string, facts *doctor.Facts) {
-	var view doctor.Daemon
-	if err := askSocket(ctx, path, "/v1/doctor", nil, &view); err != nil {
+// askDaemon asks the daemon what it says of itself, or notes why it does not answer.
+func askDaemon(ctx context.Context, path string) doctor.Facts {
+	facts := doctor.Facts{At: time.Now(), Version: version()}
+	var answer doctor.Answer
+	if err := askSocket(ctx, path, "/v1/doctor", nil, &answer); err != nil {
 		facts.NoDaemon, facts.Hangs = err.Error(), !errors.Is(err, socket.ErrNoDaemon)
-		return
+		return facts
 	}
-	facts.Daemon, facts.Wants = &view, view.Wants
+	facts.Daemon, facts.Wants = &answer, answer.Wants
+	return facts
 }
 
 // askSocket asks the daemon, which has askTime to answer.
@@ -121,38 +117,21 @@ func askSocket(ctx context.Context, path, route string, query url.Values, out an
 	return err
 }
 
-// compared asks the daemon to compare its tables with the kernel's.
-func compared(ctx context.Context, path string) *doctor.Table {
-	ctx, cancel := context.WithTimeout(ctx, compareTime)
-	defer cancel()
-	var t doctor.Table
-	err := socket.Client{Path: path}.Get(ctx, "/v1/doctor/table", nil, &t)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		t.Skipped = fmt.Sprintf("that takes longer than %v", compareTime)
-	case err != nil:
-		t.Errors = []string{err.Error()}
-	}
-	return &t
-}
-
-// examineNode adds to the facts of a host those that a daemon would know, and returns the backend that is configured. It
-// opens no backend, as that would load modules and make sets.
-func examineNode(ctx context.Context, h *doctor.Host, c *config.Config) (backend string) {
+// examineNode adds what a daemon would know. It opens no backend, as that would load modules and make sets.
+func examineNode(ctx context.Context, f *doctor.Facts, c *config.Config) {
 	if found, err := leftovers.NewFinder(c.IPVS()).All(true); err == nil {
-		h.Leftovers = found.String()
+		f.Host.Leftovers = found.String()
 	}
-	h.Listening = proxyMode(ctx, c.MetricsBindAddress)
+	f.Host.Listening = proxyMode(ctx, c.MetricsBindAddress)
 	programs := map[config.Backend][]string{
 		config.IPTables: {"iptables"}, config.IPVS: {"iptables", "ipset"},
 	}[c.Backend]
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
-			h.NoPrograms = append(h.NoPrograms, p)
+			f.Host.NoPrograms = append(f.Host.NoPrograms, p)
 		}
 	}
-	if c.Backend == config.Auto {
-		return ""
+	if c.Backend != config.Auto {
+		f.Wants.Backend = string(c.Backend)
 	}
-	return string(c.Backend)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 // Rules of other programs that accept connections of Services, in the form in which these programs write them, are no
@@ -182,7 +183,7 @@ func TestDoctorForPrograms(t *testing.T) {
 			err = read(out, &got)
 		}
 		const off = 2 // the fast path, and bridges of pods: without them, there is no line
-		if err != nil || got.Level != doctor.OK || len(got.Lines) != len(doctor.Checks())-off || got.Node != lab.NodeName {
+		if err != nil || got.Level != report.OK || len(got.Lines) != len(doctor.Checks())-off || got.Node != lab.NodeName {
 			t.Errorf("%s: %v\n%s", format, err, out)
 		}
 	}
@@ -248,40 +249,16 @@ func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
 	}
 }
 
-// The version of the API server is a part of the report, and is asked for rarely.
-func TestDoctorTellsTheAPIServersVersion(t *testing.T) {
-	t.Parallel()
-	p := newPatient(t)
-	p.startUp(t)
-	p.daemon.waitFor(t, "msg=ready")
-	for range 3 {
-		if output, _ := p.vmapd(t, "doctor"); !strings.Contains(output, "API server v1.37.0") {
-			t.Fatalf("want the version of the API server:\n%s", output)
-		}
-		get(p.Node, nil, metricsURL+"/metrics")
-	}
-	asked := 0
-	for _, r := range p.api.Requests("") {
-		if r.Path == "/version" {
-			asked++
-		}
-	}
-	if asked != 1 {
-		t.Errorf("it was asked %d times, want 1", asked)
-	}
-}
-
 // A panic during an examination is a finding: here, of an examiner that lacks everything. The process goes on.
 func TestAPanicOfDoctorIsAFinding(t *testing.T) {
 	log := &syncBuffer{}
-	e := newExaminer(&daemon{log: slog.New(slog.NewTextHandler(log, nil))}, nil, nil, inputs{})
-	e.Lines()
-	waitUntil(t, "a report", func() bool { return len(e.Lines()) > 0 })
-	lines := e.Lines()
-	if len(lines) != 1 || lines[0].Check != doctor.CheckDoctor || lines[0].Level != doctor.Fail || !strings.HasPrefix(lines[0].Evidence, "doctor failed: runtime error: ") {
+	e := &examiner{daemon: &daemon{log: slog.New(slog.NewTextHandler(log, nil))}}
+	lines := e.report().Lines
+	if len(lines) != 1 || lines[0].Name != "doctor" || lines[0].Level != report.Fail ||
+		!strings.HasPrefix(lines[0].Text, "doctor failed: runtime error: ") {
 		t.Errorf("want the finding, got %v", lines)
 	}
-	if counts := findings(lines); counts[metrics.Finding{Check: doctor.CheckDoctor, Level: string(doctor.Fail)}] != 1 {
+	if counts := findings(lines); counts[metrics.Finding{Check: "doctor", Level: string(report.Fail)}] != 1 {
 		t.Errorf("want it in the metric, got %v", counts)
 	}
 	if text := log.String(); !strings.Contains(text, "doctor panicked") || !strings.Contains(text, "doctor_daemon.go") {

@@ -10,6 +10,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
@@ -41,7 +42,7 @@ type observers struct {
 func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	c := d.config
 	o := &observers{events: d.events, problems: &events.Problems{Recorder: d.events}}
-	o.doctor = newExaminer(d, p, o, in)
+	o.doctor = &examiner{daemon: d, plane: p, observers: o, in: in}
 	o.localhost = userspace.New(userspace.Options{Scope: userspace.Loopback, Log: d.log, Failed: d.listenerFailed})
 	if p.userspace != nil {
 		o.localhost, o.listens = p.userspace, true
@@ -51,7 +52,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
 		Leftovers:      p.sweep.Counts,
 		OtherProxy:     p.signs.Flags,
-		Findings:       func() map[metrics.Finding]int { return findings(o.doctor.Lines()) },
+		Findings:       func() map[metrics.Finding]int { return findings(o.doctor.report().Lines) },
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 	}
 	if in.cluster != nil {
@@ -80,8 +81,8 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	}
 	healthOf := health.Options{SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility}
 	healthOf.Findings = func() (names []string) {
-		for _, l := range doctor.Bad(o.doctor.Lines()) {
-			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Check))
+		for _, l := range report.Bad(o.doctor.report().Lines) {
+			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))
 		}
 		return names
 	}
@@ -106,18 +107,18 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 }
 
 // findings counts the lines of an examination that are not ok, by check.
-func findings(lines []doctor.Line) map[metrics.Finding]int {
+func findings(lines []report.Line) map[metrics.Finding]int {
 	counts := map[metrics.Finding]int{}
 	if len(lines) == 0 {
 		return counts
 	}
 	for _, check := range doctor.Checks() {
-		for _, level := range []doctor.Level{doctor.Warn, doctor.Fail} {
+		for _, level := range []report.Level{report.Warn, report.Fail} {
 			counts[metrics.Finding{Check: check, Level: string(level)}] = 0
 		}
 	}
-	for _, l := range doctor.Bad(lines) {
-		counts[metrics.Finding{Check: l.Check, Level: string(l.Level)}]++
+	for _, l := range report.Bad(lines) {
+		counts[metrics.Finding{Check: l.Name, Level: string(l.Level)}]++
 	}
 	return counts
 }

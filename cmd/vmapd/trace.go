@@ -234,11 +234,11 @@ func isTerminal(w io.Writer) bool {
 func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) error {
 	out := struct {
 		trace.Story
-		Doctor []doctor.Line `json:"doctor,omitempty"`
+		Doctor []report.Line `json:"doctor,omitempty"`
 	}{Story: s}
 	if !s.Answered() {
 		for _, l := range examineQuickly(ctx, x.socket).Lines {
-			if l.Level == report.Fail && (l.Check != doctor.CheckDaemon || x.kubeconfig == "" && len(x.paths) == 0) {
+			if l.Level == report.Fail && (l.Name != "daemon" || x.kubeconfig == "" && len(x.paths) == 0) {
 				out.Doctor = append(out.Doctor, l)
 			}
 		}
@@ -248,7 +248,7 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 		if len(out.Doctor) > 0 {
 			t.Say("")
 			t.Say("vmapd doctor on this node:")
-			t.Lines(doctor.Printable(out.Doctor))
+			t.Lines(out.Doctor)
 		}
 	})
 }

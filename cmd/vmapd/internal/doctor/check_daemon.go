@@ -1,193 +1,109 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer"
 )
 
-// ago returns a time before another as text; it is never negative.
-func (f Facts) ago(t time.Time) string { return span(f.At.Sub(t)) + " ago" }
+func (d *Daemon) running(l *found) {
+	l.good("runs with %s on node %s, since %s", d.Wants.Backend, d.Wants.NodeName,
+		report.Age(d.Started, d.Health.At))
+}
 
-// span returns a duration for people.
-func span(d time.Duration) string {
-	d = max(d, 0)
+func (d *Daemon) configuration(l *found) {
+	if d.ConfigError != "" {
+		l.warn("correct the file", "the last change is refused, and the one before stays: %s", d.ConfigError)
+	}
+	l.otherwise("valid, and in force")
+}
+
+const wantPrivilege = "give the container the capability NET_ADMIN, and run it in the host's network namespace"
+
+func (d *Daemon) privilege(l *found) {
 	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	case d.NetAdmin:
+		return
+	case d.Wants.Backend == "userspace":
+		l.warn(wantPrivilege, "the daemon lacks CAP_NET_ADMIN: with the backend userspace, "+
+			"it serves only addresses that the node has")
+	default:
+		l.fail(wantPrivilege, "the daemon lacks CAP_NET_ADMIN: it can't change rules")
 	}
-	return fmt.Sprintf("%dd", int(d.Hours())/24)
 }
 
-func checkDaemon(f Facts) []Line {
-	const alone = "The other lines are about the node alone"
-	switch {
-	case f.Daemon == nil && f.Hangs:
-		return bad(Fail, f.NoDaemon, "read its log (kubectl -n kube-system logs), and restart it if it hangs. "+alone)
-	case f.Daemon == nil:
-		return bad(Fail, f.NoDaemon, "start it, or read the log of the one that should run (kubectl -n kube-system logs): "+
-			"existing rules keep working but are not updated. "+alone)
-	}
-	text := "runs"
-	if f.Wants.Backend != "" {
-		text += " with " + f.Wants.Backend
-	}
-	if f.Wants.NodeName != "" {
-		text += " on node " + f.Wants.NodeName
-	}
-	return good(fmt.Sprintf("%s, since %s", text, span(f.At.Sub(f.Daemon.Started))))
+func (d *Daemon) kernel(l *found) {
+	l.good("the daemon uses %s: %s", d.Wants.Backend, d.Why)
 }
 
-func checkConfiguration(f Facts) []Line {
-	switch {
-	case f.ConfigError != "":
-		return bad(Fail, "the daemon would not start with this configuration: "+f.ConfigError, "correct the flag or the field")
-	case f.Daemon == nil:
-		return nil
-	case f.Daemon.ConfigError != "":
-		return bad(Warn, "the last change is refused, and the one before stays: "+f.Daemon.ConfigError, "correct the file")
-	}
-	return good("valid, and in force")
-}
-
-func checkVersion(f Facts) []Line {
-	text := "vmapd " + f.Version
-	if f.Host.Kernel != "" {
-		text += ", Linux " + f.Host.Kernel
-	}
-	if f.Daemon == nil {
-		return good(text)
-	}
-	if c := f.Daemon.Cluster; c != nil && c.Server != "" {
-		text += ", API server " + c.Server
-		if l := skew(c.Server); l != nil {
-			return l
-		}
-	}
-	if f.Daemon.Version != f.Version {
-		return bad(Warn, fmt.Sprintf("the daemon is %s, and this program %s", f.Daemon.Version, f.Version),
-			"use the program of the daemon's image: kubectl exec into vmapd's pod on this node")
-	}
-	return good(text)
-}
-
-// The minor versions of Kubernetes with which this version of vmapd may run.
-const (
-	// oldestServer is the first that has EndpointSlices in discovery.k8s.io/v1.
-	oldestServer = 21
-	// testedServer is the newest whose kube-proxy vmapd was compared with. A
-	// kube-proxy may be three minor versions older than the API server, and not more:
-	// https://kubernetes.io/releases/version-skew-policy/#kube-proxy
-	testedServer = 37
-	newestServer = testedServer + 3
-)
-
-// skew returns the line about a version of an API server that does not fit. A version in another form is
-// left alone.
-func skew(server string) []Line {
-	var major, minor int
-	if _, err := fmt.Sscanf(server, "v%d.%d", &major, &minor); err != nil || major != 1 {
-		return nil
-	}
-	switch {
-	case minor < oldestServer:
-		return bad(Fail, fmt.Sprintf("the API server is %s, and vmapd needs 1.%d or newer, with EndpointSlices of discovery.k8s.io/v1", server, oldestServer),
-			"update the cluster, or keep its kube-proxy")
-	case minor > newestServer:
-		return bad(Warn, fmt.Sprintf("the API server is %s, and this vmapd knows Kubernetes up to 1.%d: like kube-proxy, it may be three minor versions older, and not more", server, testedServer),
-			"use a newer version of vmapd")
-	}
-	return nil
-}
-
-func checkPrivilege(f Facts) []Line {
-	const remedy = "give the container the capability NET_ADMIN, and run it in the host's network namespace"
-	switch {
-	case f.Wants.Backend == "userspace" && f.Daemon != nil && !f.Daemon.NetAdmin:
-		return bad(Warn, "the daemon lacks CAP_NET_ADMIN: with the backend userspace, it serves only addresses that the node has", remedy)
-	case f.Daemon != nil && !f.Daemon.NetAdmin:
-		return bad(Fail, "the daemon lacks CAP_NET_ADMIN: it can't change rules", remedy)
-	case !f.Host.NetAdmin:
-		return bad(Warn, "this process lacks CAP_NET_ADMIN: the rules of other programs can't be read, and a daemon with the same rights could not start", remedy)
-	}
-	return good("CAP_NET_ADMIN")
-}
-
-// checkKernel says which backend works on this kernel, and why or, without a daemon, what the configured one lacks.
-func checkKernel(f Facts) []Line {
-	b := f.Wants.Backend
-	switch {
-	case len(f.Host.NoPrograms) > 0:
-		return bad(Fail, "programs that the backend "+b+" runs are not installed: "+strings.Join(f.Host.NoPrograms, ", "),
-			"vmapd's image has them; on a host, install them, or use --backend=auto")
-	case f.Daemon == nil || b == "":
-		return nil
-	}
-	return good(fmt.Sprintf("the daemon uses %s: %s", b, oneLine(f.Daemon.Why)))
-}
-
-func checkAPIServer(f Facts) []Line {
-	if f.Daemon == nil {
-		return nil
-	}
-	c := f.Daemon.Cluster
+func (d *Daemon) apiServer(l *found) {
+	c := d.Cluster
 	if c == nil {
-		return good("none is used: manifests are read from files")
+		l.good("none is used: manifests are read from files")
+		return
 	}
 	heard := "no answer yet"
 	if !c.Heard.IsZero() {
-		heard = "last answer " + f.ago(c.Heard)
+		heard = fmt.Sprintf("last answer %s ago", report.Age(c.Heard, d.Health.At))
 	}
-	if len(c.Errors) == 0 {
-		if c.Heard.IsZero() {
-			return bad(Warn, fmt.Sprintf("%s: %s", c.Address, heard), "wait; if that lasts, check the address and the network to it")
-		}
-		if len(c.Unread) > 0 {
-			return bad(Warn, fmt.Sprintf("%s: %s; %s have not been read yet", c.Address, heard, strings.Join(c.Unread, ", ")),
-				"wait; after ten seconds this line has what is missing")
-		}
-		return good(fmt.Sprintf("%s: %s, all kinds of objects are read", c.Address, heard))
-	}
-	var lines []Line
-	for _, group := range byCause(c.Errors) {
-		first := group[0]
+	for _, group := range byCause(c.Failing) {
 		var kinds []string
+		first := group[0]
 		for _, e := range group {
 			kinds = append(kinds, e.Resource)
 			if e.Since.Before(first.Since) {
 				first.Since = e.Since
 			}
 		}
-		remedy := first.Remedy
-		if remedy == "" {
-			remedy = "check that the API server runs, and that this node reaches it; meanwhile, the last known Services and endpoints stay"
-			if len(c.Unread) > 0 {
-				remedy = "check that the API server runs, and that this node reaches it; nothing is programmed until they have been read, and earlier rules stay"
-			}
+		fix := "check that the API server runs, and that this node reaches it; "
+		switch {
+		case first.Remedy != "":
+			fix = first.Remedy
+		case len(c.Unread) > 0:
+			fix += "nothing is programmed until they have been read, and earlier rules stay"
+		default:
+			fix += "meanwhile, the last known Services and endpoints stay"
 		}
-		lines = append(lines, Line{Level: Fail, Remedy: remedy, Evidence: fmt.Sprintf("%s can't be read from %s for %s (%s): %s",
-			strings.Join(kinds, ", "), c.Address, span(f.At.Sub(first.Since)), heard, oneLine(first.Error))})
+		l.fail(fix, "%s can't be read from %s for %s (%s): %v", strings.Join(kinds, ", "), c.Address,
+			report.Age(first.Since, d.Health.At), heard, first.Err)
 	}
-	return lines
+	switch {
+	case len(c.Failing) > 0:
+	case c.Heard.IsZero():
+		l.warn("wait; if that lasts, check the address and the network to it", "%s: %s", c.Address, heard)
+	case len(c.Unread) > 0:
+		l.warn("wait; after ten seconds this line has what is missing", "%s: %s; %s have not been read yet",
+			c.Address, heard, strings.Join(c.Unread, ", "))
+	default:
+		l.good("%s: %s, all kinds of objects are read", c.Address, heard)
+	}
 }
 
-// byCause returns errors in groups with the same text and the same remedy, but for the names of the kinds:
-// the same cause usually affects all.
-func byCause(errs []APIError) (groups [][]APIError) {
-	type cause struct{ text, remedy string }
-	at := map[cause]int{}
-	for _, e := range errs {
-		c := cause{strings.ReplaceAll(e.Error, e.Resource, ""), strings.ReplaceAll(e.Remedy, e.Resource, "")}
-		if i, ok := at[c]; ok {
-			groups[i] = append(groups[i], e)
-			continue
+// byCause returns failures in groups with the same text and the same remedy, but for the names of the kinds:
+// the same cause usually affects all. Their errors lack the path, which the kind has.
+func byCause(failures []informer.Failure) (groups [][]informer.Failure) {
+	at := map[string]int{}
+	for _, f := range failures {
+		if request, ok := errors.AsType[*url.Error](f.Err); ok {
+			f.Err = request.Err
 		}
-		at[c] = len(groups)
-		groups = append(groups, []APIError{e})
+		cause := strings.ReplaceAll(f.Err.Error()+f.Remedy, f.Resource, "")
+		i, ok := at[cause]
+		if !ok {
+			i, at[cause] = len(groups), len(groups)
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], f)
 	}
 	return groups
 }
@@ -196,28 +112,182 @@ func byCause(errs []APIError) (groups [][]APIError) {
 // minutes on, and latencies are measured wrongly from seconds on.
 const tolerableSkew = 30 * time.Second
 
-func checkClock(f Facts) []Line {
-	if f.Daemon == nil || f.Daemon.Cluster == nil || !f.Daemon.Cluster.Skewed {
-		return nil
+func (d *Daemon) clock(l *found) {
+	if d.Cluster == nil || d.Cluster.Heard.IsZero() {
+		return
 	}
-	skew := f.Daemon.Cluster.Skew
-	if skew.Abs() < tolerableSkew {
-		return good("within seconds of the API server's")
-	}
-	where := "behind"
+	skew, where := d.Cluster.Skew, "behind"
 	if skew < 0 {
 		where = "ahead of"
 	}
-	return bad(Warn, fmt.Sprintf("this node's is %s %s the API server's", span(skew.Abs()), where),
-		"synchronize clocks (NTP): certificates and tokens are refused, and latencies in metrics are wrong")
+	if skew.Abs() >= tolerableSkew {
+		l.warn("synchronize clocks (NTP): certificates and tokens are refused, and latencies in metrics are wrong",
+			"this node's is %s %s the API server's", duration.HumanDuration(skew.Abs()), where)
+	}
+	l.otherwise("within seconds of the API server's")
 }
 
-func checkFastPath(f Facts) []Line {
-	switch {
-	case f.Daemon == nil || f.Daemon.FastPath == "":
-		return nil
-	case f.Daemon.NoFastPath:
-		return bad(Warn, f.Daemon.FastPath, "--fast-path=off, a kernel that has it, or names of devices that can")
+func (d *Daemon) node(l *found) {
+	if d.Cluster == nil {
+		return
 	}
-	return good(f.Daemon.FastPath)
+	others := func(a netip.Addr) bool { return !slices.Contains(d.HostAddrs, a) }
+	const noTraffic = "/healthz answers 503, so that load balancers send no new connections"
+	name, addrs := d.Wants.NodeName, d.NodeObject.Addrs
+	switch {
+	case d.NodeUnread:
+		l.warn("see the line about the API server",
+			"not known yet: it has not been read whether the cluster has a Node %q", name)
+	case !d.Node.Known && d.Health.NoNode != "":
+		l.fail("set --hostname-override to the Node's name (kubectl get nodes), or register the Node",
+			"the cluster has no Node %q: no endpoint counts as local, and the Node's addresses, pod ranges and zone "+
+				"are not known", name)
+	case !d.Node.Known:
+		l.fail("register the Node again (restart the kubelet), or drain the machine",
+			"the Node %q is deleted: %s; the last known addresses stay in use", name, noTraffic)
+	case d.Node.Why != "":
+		l.warn("nothing, if the node is about to go; otherwise remove the taint, or let the kubelet report "+
+			"the Node's addresses", "the Node %q %s: %s", name, d.Node.Why, noTraffic)
+	case len(addrs) == 0:
+		l.warn("let the kubelet, or the cloud controller, report status.addresses",
+			"the Node %q has no address", name)
+	case len(d.HostAddrs) > 0 && len(slices.DeleteFunc(slices.Clone(addrs), others)) == 0:
+		l.fail("set --hostname-override to the name of this machine's Node; in a pod, use hostNetwork: true",
+			"no interface of this machine has an address of the Node %q (%s): it is another machine's", name, listed(addrs))
+	default:
+		l.good("%s, %s", name, listed(addrs))
+	}
+}
+
+// listed returns a list as text.
+func listed[T any](list []T) string {
+	texts := make([]string, len(list))
+	for i, v := range list {
+		texts[i] = fmt.Sprint(v)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// podRanges compares --cluster-cidr with the addresses that pods of this node have or, without
+// pods that Services use, with the Node's pod ranges. A network plugin may ignore the latter, so the
+// former decide.
+func (d *Daemon) podRanges(l *found) {
+	if d.Pods.Mode != model.ByClusterCIDR || len(d.Pods.ClusterCIDRs) == 0 {
+		return // pods are not told from other clients, or otherwise
+	}
+	const fix = "set --cluster-cidr (clusterCIDR) to the ranges of pods in the whole cluster, as the network plugin " +
+		"and the controller manager have it"
+	const consequence = "connections of pods count as those of strangers: they are masqueraded, " +
+		"and internal ones may be refused"
+	for _, family := range model.Families {
+		ranges := slices.DeleteFunc(slices.Clone(d.Pods.ClusterCIDRs), func(r netip.Prefix) bool {
+			return model.FamilyOf(r.Addr()) != family
+		})
+		pods := slices.DeleteFunc(slices.Clone(d.Wants.LocalPods), func(a netip.Addr) bool {
+			return model.FamilyOf(a) != family
+		})
+		inside := slices.ContainsFunc(pods, func(a netip.Addr) bool {
+			return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
+		})
+		if len(ranges) == 0 || inside {
+			continue
+		}
+		if len(pods) > 0 {
+			l.fail(fix, "--cluster-cidr %s has none of the pods on this node, such as %v: %s",
+				listed(ranges), pods[0], consequence)
+			continue
+		}
+		for _, p := range d.NodeObject.PodCIDRs {
+			if model.FamilyOf(p.Addr()) == family && !slices.ContainsFunc(ranges, p.Overlaps) {
+				l.warn(fix, "--cluster-cidr %s does not contain %v, the Node's spec.podCIDRs: %s",
+					listed(ranges), p, consequence)
+			}
+		}
+	}
+	l.otherwise("--cluster-cidr %s", listed(d.Pods.ClusterCIDRs))
+}
+
+func (d *Daemon) rounds(l *found) {
+	var fine []string
+	for _, f := range model.Families {
+		r, waits := d.Health.Families[f], report.Age(d.Health.Families[f].Waiting, d.Health.At)
+		switch {
+		case r.LastError != "":
+			text := fmt.Sprintf("%v: the last sync failed", f)
+			if waits != "" {
+				text += "; changes wait for " + waits
+			}
+			fix := "the error names the cause; vmapd tries again, at least each 30 s"
+			if strings.Contains(r.LastError, "owned by another process") {
+				fix = "end the other vmapd on this node (kubectl -n kube-system get pods -o wide, and systemctl): " +
+					"two must not program the same tables"
+			}
+			l.fail(fix, "%s: %s", text, r.LastError)
+		case r.Synced.IsZero():
+			l.fail("see the lines about the API server", "%v: nothing is programmed yet", f)
+		case !r.Healthy:
+			l.fail("look for a busy processor, and read the log", "%v: a change waits for %s", f, waits)
+		default:
+			fine = append(fine, fmt.Sprintf("%v %s ago", f, report.Age(r.Synced, d.Health.At)))
+		}
+	}
+	text := "last sync succeeded: " + strings.Join(fine, ", ")
+	if d.Pending > 0 {
+		text += fmt.Sprintf("; %d changes are pending", d.Pending)
+	}
+	l.otherwise("%s", text)
+}
+
+// Compared returns the lines about a comparison of the kernel's rules with those of the Services: a few of count
+// differences, and the errors of reading.
+func Compared(backend string, differences []string, count int, errs []error) []report.Line {
+	var l found
+	if count > 0 {
+		fix := "wait for --iptables-sync-period, after which vmapd compares and repairs; if the line stays, " +
+			"keep the output for a report"
+		if backend == "nftables" {
+			fix = "restart vmapd, which compares and repairs at its start; keep the output for a report"
+		}
+		l.fail(fix, "the kernel's rules differ from those that the Services should have, in %d operations, such as: %s",
+			count, strings.Join(differences, "; "))
+	}
+	for _, err := range errs {
+		l.warn("the error names the cause", "can't be compared: %v", err)
+	}
+	l.otherwise("the kernel has exactly the rules that the Services should have")
+	return l
+}
+
+// NotCompared returns the line about a comparison that was not made.
+func NotCompared(why string) []report.Line {
+	return []report.Line{{Level: report.OK, Text: "not compared: " + why}}
+}
+
+func (d *Daemon) otherProxies(l *found) {
+	for _, text := range d.OtherProxies {
+		l.fail("end the other proxy: delete its DaemonSet, or keep it from this node "+
+			"(cmd/vmapd/deploy/FROM-KUBE-PROXY.md)", "%s", text)
+	}
+	if d.Leftovers != "" {
+		l.warn("vmapd removes them; if they stay, the log has the reason",
+			"rules that another proxy left: %s", d.Leftovers)
+	}
+	l.otherwise("no other Service proxy detected")
+}
+
+func (d *Daemon) ports(l *found) {
+	for _, err := range d.Ports {
+		l.warn("end the process that has the port (ss -ltnp), or change --healthz-bind-address or "+
+			"--metrics-bind-address; Services work without", "%v", err)
+	}
+	l.otherwise("none of the daemon's own is taken")
+}
+
+func (d *Daemon) fastPath(l *found) {
+	switch {
+	case d.NoFastPath:
+		l.warn("--fast-path=off, a kernel that has it, or names of devices that can", "%s", d.FastPath)
+	case d.FastPath != "":
+		l.good("%s", d.FastPath)
+	}
 }

@@ -16,31 +16,28 @@ const showsIt = "vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets
 
 // checkFirewall names the base chains of other programs that may drop packets. Whether they drop those of Services
 // depends on their rules, which nothing here follows.
-func checkFirewall(f Facts) (lines []Line) {
+func checkFirewall(f Facts, l *found) {
 	if !f.Host.NetAdmin {
-		return nil // nothing could be read
+		return // nothing could be read
 	}
 	for _, c := range f.Host.Chains {
-		lines = append(lines, f.mayDrop(c)...)
+		f.mayDrop(l, c)
 	}
 	for _, c := range f.Host.Chains {
-		lines = append(lines, f.untracks(c)...)
+		f.untracks(l, c)
 	}
 	for _, family := range model.Families {
-		lines = append(lines, f.untraceable(family)...)
+		f.untraceable(l, family)
 	}
 	for _, text := range f.Host.Unread {
-		lines = append(lines, bad(Warn, text, "look at the rules of other programs with nft list ruleset")...)
+		l.warn("look at the rules of other programs with nft list ruleset", "%s", text)
 	}
-	if len(lines) == 0 {
-		return good("no other program has a base chain whose policy is drop")
-	}
-	return lines
+	l.otherwise("no other program has a base chain whose policy is drop")
 }
 
 // mayDrop is about a chain with the policy drop, or with rules that drop or reject. Rules are usual. A policy is a
 // warning, since all packets of Services need a rule there that accepts them.
-func (f Facts) mayDrop(c Chain) []Line {
+func (f Facts) mayDrop(l *found, c Chain) {
 	var what []string
 	if c.Drops {
 		what = append(what, "its policy is drop")
@@ -49,18 +46,19 @@ func (f Facts) mayDrop(c Chain) []Line {
 		what = append(what, fmt.Sprintf("%d of its rules may drop or reject packets", c.Rules))
 	}
 	if len(what) == 0 {
-		return nil
+		return
 	}
 	text := fmt.Sprintf("%s (hook %s, priority %d), which is not vmapd's, may drop connections to Services: %s",
 		chainText(c.Place), c.Hook, c.Priority, strings.Join(what, ", and "))
 	if !c.Drops || !f.servicesPass(c.Hook) {
-		return good(text + "; " + showsIt)
+		l.good("%s; %s", text, showsIt)
+		return
 	}
-	remedy := "; if it is dropped there, accept packets of Services in that chain"
+	packets := "packets of Services"
 	if c.Hook == others.Forward {
-		remedy = "; if it is dropped there, accept forwarded packets from and to the ranges of pods in that chain"
+		packets = "forwarded packets from and to the ranges of pods"
 	}
-	return bad(Warn, text, showsIt+remedy)
+	l.warn(fmt.Sprintf("%s; if it is dropped there, accept %s in that chain", showsIt, packets), "%s", text)
 }
 
 // servicesPass reports whether packets of each Service pass a hook. The others pass those of some, such as the hook
@@ -77,36 +75,37 @@ func (f Facts) servicesPass(h others.Hook) bool {
 }
 
 // untracks is about rules that keep packets from being tracked. IPVS and userspace work without tracking.
-func (f Facts) untracks(c Chain) []Line {
+func (f Facts) untracks(l *found, c Chain) {
 	if len(c.Untracks) == 0 || c.Priority > tracking || f.Wants.Backend == "ipvs" || f.Wants.Backend == "userspace" {
-		return nil
+		return
 	}
 	first, also := c.Untracks[0], ""
 	if n := len(c.Untracks); n > 1 {
 		also = fmt.Sprintf(", one of %d such rules at the hook %s", n, c.Hook)
 	}
-	text := fmt.Sprintf("%s, rule %d, which is not vmapd's, keeps packets from being tracked (NOTRACK)%s: "+
-		"a connection to a Service that meets it reaches no endpoint, unless a process of this node has the address; "+
-		"an answer that meets it keeps the endpoint's address",
-		chainText(first.Place), first.Position, also)
-	return bad(Warn, text, showsIt+"; delete it, unless NodeLocal DNSCache made it and runs on this node")
+	l.warn(showsIt+"; delete it, unless NodeLocal DNSCache made it and runs on this node",
+		"%s, rule %d, which is not vmapd's, keeps packets from being tracked (NOTRACK)%s: "+
+			"a connection to a Service that meets it reaches no endpoint, unless a process of this node has the "+
+			"address; "+
+			"an answer that meets it keeps the endpoint's address", chainText(first.Place), first.Position, also)
 }
 
 // untraceable is about tables of iptables-legacy, which are not read. With the backends iptables and ipvs, they may be
 // vmapd's own.
-func (f Facts) untraceable(family model.Family) []Line {
+func (f Facts) untraceable(l *found, family model.Family) {
 	tables := f.Host.LegacyTables[family]
 	if len(tables) == 0 {
-		return nil
+		return
 	}
 	program := [...]string{model.IPv4: "iptables-legacy", model.IPv6: "ip6tables-legacy"}[family]
 	text := fmt.Sprintf("%s has the tables %s: their rules may drop connections to Services, "+
 		"and the kernel cannot trace them", program, strings.Join(tables, ", "))
 	list := program + "-save lists them, and " + program + " -t TABLE -L -v -n counts packets"
 	if b := f.Wants.Backend; b == "iptables" || b == "ipvs" {
-		return good(text + "; " + list)
+		l.good("%s; %s", text, list)
+	} else {
+		l.warn(list, "%s", text)
 	}
-	return bad(Warn, text, list)
 }
 
 func chainText(p others.Place) string {

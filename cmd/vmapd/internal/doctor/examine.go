@@ -5,39 +5,36 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
-	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/legacy/ipvs"
-	"github.com/vmapd/vmapd/legacy/userspace"
-	"github.com/vmapd/vmapd/model"
 )
 
-// Examine returns what the node alone shows. It changes nothing. With rules, those of other programs are read, too.
-func Examine(w Wants, rules bool) Host {
-	h := Host{NetAdmin: HasNetAdmin(), Kernel: kernelRelease(), Sysctls: map[string]string{}}
-	h.Interfaces = interfaces()
-	h.Bridges = bridges()
-	for _, file := range Sysctls(h.Interfaces) {
+// Examine adds what the node alone shows. It changes nothing. With rules, those of other programs are read, too.
+func (f *Facts) Examine(rules bool) {
+	h := &f.Host
+	h.NetAdmin, h.Sysctls, h.Addrs, h.Bridges = HasNetAdmin(), map[string]string{}, HostAddrs(), bridges()
+	for _, file := range []string{IPForward, IPv6Forward, IPv6Disabled, BridgeCalls[0], BridgeCalls[1]} {
 		if b, err := os.ReadFile(filepath.Join("/proc/sys", file)); err == nil {
 			h.Sysctls[file] = strings.TrimSpace(string(b))
 		}
 	}
-	for _, f := range model.Families {
-		h.DefaultRoutes[f] = defaultRoute(f)
+	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {
+		h.Tracked, h.TrackedMost = used, most
 	}
-	h.Conntrack = conntrackUse()
-	h.Unset = nodesetup.Unset(nodesetup.Options{}, w.Conntrack)
-	h.ReadOnly = isReadOnly("/proc/sys")
+	h.Unset = nodesetup.Unset(nodesetup.Options{}, f.Wants.Conntrack)
+	var release unix.Utsname
+	if unix.Uname(&release) == nil {
+		h.Kernel = unix.ByteSliceToString(release.Release[:])
+	}
+	var mount unix.Statfs_t
+	h.ReadOnly = unix.Statfs("/proc/sys", &mount) == nil && mount.Flags&unix.ST_RDONLY != 0
 	if h.NetAdmin {
-		readChains(&h, rules)
+		readChains(h, rules)
 	}
-	return h
 }
 
 // HasNetAdmin reports whether this process has CAP_NET_ADMIN, in its user namespace.
@@ -47,40 +44,16 @@ func HasNetAdmin() bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
 }
 
-func kernelRelease() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(u.Release[:])
-}
-
-func isReadOnly(path string) bool {
-	var s unix.Statfs_t
-	return unix.Statfs(path, &s) == nil && s.Flags&unix.ST_RDONLY != 0
-}
-
-// interfaces returns the interfaces that have addresses, other than loopback and the devices of IPVS.
-func interfaces() (list []Interface) {
-	all, err := net.Interfaces()
+// HostAddrs returns the addresses of this machine, also those of the backends ipvs and userspace.
+func HostAddrs() (list []netip.Addr) {
+	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil
 	}
-	for _, i := range all {
-		if i.Flags&net.FlagLoopback != 0 || i.Flags&net.FlagUp == 0 || i.Name == ipvs.DefaultDevice || i.Name == host.KubeProxyDevice || i.Name == userspace.DeviceName {
-			continue
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLoopback() {
+			list = append(list, p.Addr())
 		}
-		addrs, err := i.Addrs()
-		if err != nil || len(addrs) == 0 {
-			continue
-		}
-		entry := Interface{Name: i.Name}
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.String()); err == nil {
-				entry.Addrs = append(entry.Addrs, p.Addr())
-			}
-		}
-		list = append(list, entry)
 	}
 	return list
 }
@@ -110,64 +83,4 @@ func bridges() (list []Bridge) {
 		list = append(list, b)
 	}
 	return list
-}
-
-// defaultRoute returns the interface of the preferred default route.
-func defaultRoute(f model.Family) string {
-	family := map[model.Family]int{model.IPv4: netlink.FAMILY_V4, model.IPv6: netlink.FAMILY_V6}[f]
-	routes, err := netlink.RouteList(nil, family)
-	if err != nil {
-		return ""
-	}
-	best := -1
-	for i, r := range routes {
-		whole := r.Dst == nil || r.Dst.IP.IsUnspecified() && isZero(r.Dst.Mask)
-		if whole && r.LinkIndex > 0 && (best < 0 || r.Priority < routes[best].Priority) {
-			best = i
-		}
-	}
-	if best < 0 {
-		return ""
-	}
-	i, err := net.InterfaceByIndex(routes[best].LinkIndex)
-	if err != nil {
-		return ""
-	}
-	return i.Name
-}
-
-func isZero(m net.IPMask) bool {
-	ones, _ := m.Size()
-	return ones == 0
-}
-
-// conntrackUse returns the use of the connection tracking table.
-func conntrackUse() Conntrack {
-	used, limit, err := nodesetup.TableUse(nodesetup.Options{})
-	if err != nil {
-		return Conntrack{}
-	}
-	c := Conntrack{Known: true, Used: used, Limit: limit}
-	// A line of names, and one of hexadecimal numbers for each CPU.
-	text, err := os.ReadFile("/proc/net/stat/nf_conntrack")
-	if err != nil {
-		return c
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	names := strings.Fields(lines[0])
-	for _, line := range lines[1:] {
-		for i, field := range strings.Fields(line) {
-			n, err := strconv.ParseUint(field, 16, 64)
-			if err != nil || i >= len(names) {
-				continue
-			}
-			switch names[i] {
-			case "insert_failed":
-				c.InsertFailed += n
-			case "drop":
-				c.Dropped += n
-			}
-		}
-	}
-	return c
 }

@@ -5,137 +5,108 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/sync/health"
+	"github.com/vmapd/vmapd/sync/informer"
 )
+
+// Wants are the parts of the configuration and of the Services that the node must meet. Without a
+// daemon, they come from flags alone.
+type Wants struct {
+	NodeName, Backend string
+	PodRanges         []netip.Prefix           // of --cluster-cidr and of the Node
+	LocalPods         []netip.Addr             // a few endpoints on this node
+	ServicePorts      [len(model.Families)]int // the number of service ports
+	MasqueradeAll     bool                     // connections of pods to cluster IPs are masqueraded
+	Conntrack         nodesetup.Conntrack
+}
+
+// Daemon is what the daemon knows about itself.
+type Daemon struct {
+	Wants       Wants
+	Started     time.Time
+	NetAdmin    bool
+	Why         string // the reason for choosing the backend
+	ConfigError string // for which the last change of the configuration was refused
+	Health      health.Status
+	Pending     int      // changes that wait for a round
+	Cluster     *Cluster // nil with files
+	// NodeUnread: not all objects have been read once, and nothing is known about the Node.
+	NodeUnread   bool
+	Node         model.NodeState
+	NodeObject   model.NodeObject
+	HostAddrs    []netip.Addr // of this machine
+	Pods         model.LocalPods
+	OtherProxies []string
+	Leftovers    string
+	Ports        []error // of the daemon's own ports
+	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
+	FastPath   string
+	NoFastPath bool
+}
+
+// Cluster is what is known about the API server.
+type Cluster struct {
+	Address string
+	Heard   time.Time     // the last answer; zero: there was none
+	Skew    time.Duration // of its clock against this node's
+	Failing []informer.Failure
+	Unread  []string // kinds that have not been read once: of these, nothing is known
+}
+
+// Answer is what the daemon says of itself, and what it wants of the node.
+type Answer struct {
+	Version string
+	Wants   Wants
+	Lines   []report.Line
+}
+
+// Answer judges what the daemon knows.
+func (d *Daemon) Answer(version string) Answer {
+	a := Answer{Version: version, Wants: d.Wants}
+	for _, c := range checks {
+		if c.ofDaemon != nil {
+			var l found
+			c.ofDaemon(d, &l)
+			a.Lines = append(a.Lines, l.named(c.name)...)
+		}
+	}
+	return a
+}
 
 // Facts are everything that Diagnose judges.
 type Facts struct {
 	At      time.Time
 	Version string  // of this program
-	Daemon  *Daemon // nil if none answers
+	Daemon  *Answer // nil if none answers
 	// NoDaemon is the reason for which none answers, and Hangs: one is there, so that nothing is known about its rules.
 	NoDaemon string
 	Hangs    bool
 	// ConfigError is the reason for which a daemon with the same flags would not start.
 	ConfigError string
+	Table       []report.Line // the comparison of the kernel's rules with those of the Services
 	Wants       Wants
 	Host        Host
 }
 
-// Wants are the parts of the configuration and of the Services that the node must meet. Without a
-// daemon, they come from flags alone.
-type Wants struct {
-	NodeName string `json:"nodeName"`
-	Backend  string `json:"backend"` // nftables, ipvs or iptables; "" is not known
-	// PodsBy is the mode by which pods are told from others. The ranges are those of the mode
-	// ClusterCIDR.
-	PodsBy       string         `json:"podsBy,omitempty"`
-	ClusterCIDRs []netip.Prefix `json:"clusterCIDRs,omitempty"`
-	// ServicePorts is the number of service ports of each family.
-	ServicePorts [len(model.Families)]int `json:"servicePorts"`
-	NodeAddrs    []netip.Addr             `json:"nodeAddrs,omitempty"` // those of node ports
-	LocalPods    []netip.Addr             `json:"localPods,omitempty"` // a few endpoints on this node
-	// MasqueradeAll: connections of pods to cluster IPs are masqueraded.
-	MasqueradeAll bool `json:"masqueradeAll,omitempty"`
-	// Conntrack are the settings of connection tracking.
-	Conntrack nodesetup.Conntrack `json:"conntrack"`
-}
-
-// Daemon is the daemon's own view.
-type Daemon struct {
-	Version  string    `json:"version"`
-	Started  time.Time `json:"started"`
-	NetAdmin bool      `json:"netAdmin"`
-	Why      string    `json:"why"` // the reason for choosing the backend
-	// ConfigError is the reason for which the last change of the configuration was refused.
-	ConfigError string   `json:"configError,omitempty"`
-	Cluster     *Cluster `json:"cluster,omitempty"` // nil with files
-	Node        Node     `json:"node"`
-	Families    []Rounds `json:"families"`
-	Pending     int      `json:"pending"` // changes that wait for a round
-	// Table is the comparison of the kernel's tables with the rules that they should have, nil if
-	// there was none.
-	Table        *Table   `json:"table,omitempty"`
-	OtherProxies []string `json:"otherProxies,omitempty"`
-	Leftovers    string   `json:"leftovers,omitempty"`
-	Ports        []string `json:"ports,omitempty"`    // errors of the daemon's own ports
-	PortsOff     []string `json:"portsOff,omitempty"` // those that the configuration turns off
-	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
-	FastPath   string `json:"fastPath,omitempty"`
-	NoFastPath bool   `json:"noFastPath,omitempty"`
-	Wants      Wants  `json:"wants"`
-}
-
-// Cluster is what is known about the API server.
-type Cluster struct {
-	Heard   time.Time     `json:"heard"`            // the last answer; zero: there was none
-	Skew    time.Duration `json:"skew"`             // of its clock against this node's
-	Skewed  bool          `json:"skewKnown"`        // Skew is known
-	Errors  []APIError    `json:"errors"`           // kinds of objects that can't be read now
-	Unread  []string      `json:"unread,omitempty"` // kinds that have not been read once: of these, nothing is known
-	Address string        `json:"address"`          // of the server
-	Server  string        `json:"server,omitempty"` // its version, such as v1.36.2, if it is known
-}
-
-// APIError is a kind of objects that can't be read.
-type APIError struct {
-	Resource string    `json:"resource"`
-	Since    time.Time `json:"since"`
-	Error    string    `json:"error"`
-	Remedy   string    `json:"remedy,omitempty"`
-}
-
-// Node is what is known about the Node object.
-type Node struct {
-	Known       bool           `json:"known"`
-	Unread      bool           `json:"unread,omitempty"` // nothing is known: not all objects have been read once
-	Never       bool           `json:"never"`            // the cluster never had it
-	NotEligible string         `json:"notEligible,omitempty"`
-	Addrs       []netip.Addr   `json:"addrs,omitempty"`
-	PodCIDRs    []netip.Prefix `json:"podCIDRs,omitempty"`
-}
-
-// Rounds is the state of one IP family.
-type Rounds struct {
-	Family  string    `json:"family"`
-	Synced  time.Time `json:"synced"`           // the last success; zero: there was none
-	Waiting time.Time `json:"waiting,omitzero"` // since when a change waits
-	Error   string    `json:"error,omitempty"`  // of the last round
-	Healthy bool      `json:"healthy"`
-}
-
-// Table is a comparison of the kernel's tables with the snapshot.
-type Table struct {
-	Differences []string `json:"differences,omitempty"` // the first few
-	Count       int      `json:"count"`                 // of all differences
-	Errors      []string `json:"errors,omitempty"`      // of reading, by family
-	Skipped     string   `json:"skipped,omitempty"`     // the reason for which nothing was compared
-}
-
-// Host is what the node alone tells.
+// Host is what the node alone shows.
 type Host struct {
 	Kernel   string // its release
 	NetAdmin bool   // this process has CAP_NET_ADMIN
-	// Sysctls are the values of files below /proc/sys, without that prefix. One that could not be
-	// read is missing.
-	Sysctls    map[string]string
-	Interfaces []Interface
-	// Bridges are those with ports that lead to other network namespaces.
-	Bridges []Bridge
-	// DefaultRoutes are the interfaces of the default routes.
-	DefaultRoutes [len(model.Families)]string
-	Conntrack     Conntrack
-	// Unset are the settings that the configuration wants, and the node does not have.
-	Unset []nodesetup.Write
-	// Proc is whether /proc/sys is writable, for the remedy.
-	ReadOnly bool
-	// Leftovers of other proxies or backends, as text; only without a daemon.
-	Leftovers string
-	// NoPrograms are those that the configured backend runs, and that are not installed; only without a daemon.
-	NoPrograms []string
-	// Listening is the mode of a proxy that answers at the metrics port; only without a daemon.
-	Listening string
+	// Sysctls are the values of files below /proc/sys, without that prefix. One that could not be read is missing.
+	Sysctls map[string]string
+	Addrs   []netip.Addr
+	Bridges []Bridge // with ports that lead to other network namespaces
+	// Tracked and TrackedMost are the use of the connection tracking table; TrackedMost is 0 if there is none, or no limit.
+	Tracked, TrackedMost int
+	Unset                []nodesetup.Write // settings that the configuration wants, and the node does not have
+	ReadOnly             bool              // /proc/sys is
+	// Leftovers of other proxies, Listening, the mode of a proxy at the metrics port, and NoPrograms, those that the
+	// configured backend runs and that are not installed, are known only without a daemon.
+	Leftovers, Listening string
+	NoPrograms           []string
 	// Chains are base chains of other programs, and Unread the errors of reading them.
 	Chains []Chain
 	Unread []string
@@ -152,22 +123,8 @@ type Chain struct {
 	Untracks []others.Line
 }
 
-// Interface is a network interface with its addresses.
-type Interface struct {
-	Name  string
-	Addrs []netip.Addr
-}
-
 // Bridge is a bridge with its addresses.
 type Bridge struct {
 	Name  string
 	Addrs []netip.Prefix
-}
-
-// Conntrack is the use of the connection tracking table.
-type Conntrack struct {
-	Known       bool
-	Used, Limit int
-	// InsertFailed and Dropped count connections since the network namespace was made.
-	InsertFailed, Dropped uint64
 }

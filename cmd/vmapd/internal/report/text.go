@@ -100,6 +100,16 @@ func (t *Text) Lines(lines []Line) {
 	}
 }
 
+// Bad returns the findings that are not ok.
+func Bad(lines []Line) (bad []Line) {
+	for _, l := range lines {
+		if l.Level != OK {
+			bad = append(bad, l)
+		}
+	}
+	return bad
+}
+
 // Total returns the numbers of findings by level.
 func Total(lines []Line) string {
 	n := map[Level]int{}
