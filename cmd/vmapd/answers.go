@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/nftables"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,7 +21,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
@@ -152,7 +154,7 @@ func (a *answers) service(ctx context.Context, query url.Values) (any, error) {
 	}
 	found.Places, err = a.places(ctx, name)
 	note("the pods of endpoints are not known", err)
-	found.Counts, err = a.countsTo(ctx)
+	found.Counts, err = a.countsTo(ports)
 	note("new connections are not counted", err)
 	if query.Has("tracked") {
 		found.Flows, err = a.flows(ctx, ports)
@@ -191,8 +193,8 @@ func (a *answers) places(ctx context.Context, name model.NamespacedName) (status
 	return places, nil
 }
 
-// countsTo returns the numbers of new connections to all service ports, or the reason for which they are not counted.
-func (a *answers) countsTo(ctx context.Context) (status.Counts, error) {
+// countsTo returns the numbers of new connections to service ports, or the reason for which they are not counted.
+func (a *answers) countsTo(ports []*model.ServicePort) (status.Counts, error) {
 	switch {
 	case a.plane.iptables != nil:
 		return nil, errors.New("with iptables, each answer would need a listing of all rules")
@@ -203,18 +205,36 @@ func (a *answers) countsTo(ctx context.Context) (status.Counts, error) {
 	case !a.config.ServiceCounters:
 		return nil, errors.New("the daemon runs without --service-counters")
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	list, err := a.plane.nft.Connections(ctx)
-	return countsOf(list), err
+	conn, err := nftables.New(nftables.AsLasting())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.CloseLasting() }()
+	counts := status.Counts{}
+	for _, sp := range ports {
+		n, failed := connectionsTo(conn, sp)
+		if failed == nil {
+			counts[status.CountKey{Name: sp.Name, Family: sp.Family}] = n
+		}
+		err = cmp.Or(err, failed)
+	}
+	return counts, err
 }
 
-func countsOf(list []kernel.Count) status.Counts {
-	counts := make(status.Counts, len(list))
-	for _, c := range list {
-		counts[status.CountKey{Name: c.Name, Family: c.Family}] = c.Connections
+// connectionsTo reads the counters of one service port, and of no other: the maps have those of all.
+func connectionsTo(conn *nftables.Conn, sp *model.ServicePort) (sum uint64, err error) {
+	families := [...]nftables.TableFamily{model.IPv4: nftables.TableFamilyIPv4, model.IPv6: nftables.TableFamilyIPv6}
+	table := &nftables.Table{Name: nft.TableName, Family: families[sp.Family]}
+	for _, fe := range sp.Frontends {
+		maps := nft.FrontendsOf(fe.Kind)
+		key := []nftables.SetElement{{Key: []byte(maps.Key(fe.VIP))}}
+		found, err := conn.FindSetElements(&nftables.Set{Table: table, Name: maps.Counters}, key)
+		if err != nil || len(found) != 1 || found[0].Counter == nil {
+			return 0, fmt.Errorf("the kernel has no counter of %v: %v", fe.VIP, err)
+		}
+		sum += found[0].Counter.Packets
 	}
-	return counts
+	return sum, nil
 }
 
 // mostTracked is the number of entries of connection tracking up to which they are counted with the state of the node:
