@@ -91,12 +91,11 @@ func newRootCommand(s *start) *cobra.Command {
 			return s.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand is in its place
 	root.SuggestionsMinimumDistance = 2
 	s.AddFlags(root.Flags())
 	setHelp(root)
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(), newPreflightCommand(), newTraceCommand(), newWaitCommand(),
-		newVersionCommand(), newCompletionCommand())
+		newVersionCommand())
 	root.AddCommand(newStatusCommand(), newServicesCommand(), newUICommand(), newTunnelCommand(), newAttachedCommand())
 	return root
 }
