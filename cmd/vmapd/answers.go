@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,53 +53,17 @@ func (a *answers) serve(ctx context.Context) {
 
 // overview answers /v1/status.
 func (a *answers) overview(context.Context, url.Values) (any, error) {
-	health, examined := a.observers.tracker.Status(), a.observers.doctor.report()
-	d := status.Daemon{
+	lines := a.observers.doctor.report(askedEvery).Lines
+	o := status.Overview{
 		Version: version(), Started: a.started.UTC().Truncate(time.Second), Now: time.Now().UTC(), Node: a.nodeName,
 		Backend: a.plane.name, With: a.plane.with, Why: a.plane.why,
-		Ready: health.Ready, Doctor: status.Examined{At: examined.At, Total: report.Total(examined.Lines), Findings: report.Bad(examined.Lines)},
+		Problems: a.plane.listenerNotes(), Doctor: report.Total(lines), Findings: report.Bad(lines),
 	}
-	if !health.Healthy {
-		d.Problems = append(d.Problems, "changes have waited for more than twice the sync period")
-	}
-	if health.Why != "" {
-		d.Problems = append(d.Problems, "load balancers must not use this node: "+health.Why)
-	}
-	for _, p := range slices.Sorted(maps.Values(a.plane.signs.Current())) {
-		d.Problems = append(d.Problems, "another Service proxy: "+p)
-	}
-	if left := a.plane.sweep.Remaining().String(); left != "" {
-		d.Problems = append(d.Problems, "rules of another proxy or backend are left: "+left)
-	}
-	d.Problems = append(d.Problems, a.problems(health.NoNode)...)
-	for _, f := range model.Families {
-		d.Synced = append(d.Synced, health.Families[f].Synced)
-		d.Waiting = append(d.Waiting, health.Families[f].Waiting)
-	}
-	d.FastPath, _ = a.plane.fastPath(a.config.FastPath.On(), &a.observers.flowLister)
 	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {
-		d.Tracked, d.TrackedMost = used, most
+		o.Tracked, o.TrackedMost = used, most
 	}
-	return a.observers.view.View().Overview(d), nil
-}
-
-// problems are whole sentences: the proxy works with old or incomplete information. noNode is the name of the Node if
-// the cluster has none.
-func (a *answers) problems(noNode string) (list []string) {
-	if noNode != "" {
-		list = append(list, fmt.Sprintf("the cluster has no Node %q", noNode))
-	}
-	list = append(list, a.plane.listenerNotes()...)
-	if a.in.cluster != nil {
-		for _, f := range a.in.cluster.Failing() {
-			list = append(list, fmt.Sprintf("%s can't be read from the API server since %s (%s): %v",
-				f.Resource, f.Since.UTC().Format(time.RFC3339), time.Since(f.Since).Round(time.Second), f.Err))
-		}
-	}
-	for _, kind := range a.in.unread() {
-		list = append(list, kind+" have not been read from the API server yet")
-	}
-	return list
+	a.observers.view.View().AddTo(&o, a.observers.tracker.Status())
+	return o, nil
 }
 
 // services answers /v1/services.

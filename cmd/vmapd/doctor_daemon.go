@@ -31,30 +31,24 @@ type examiner struct {
 	ports     *ports // of serve, which sets them before any task runs: their pages have metrics of the examiner
 
 	mu   sync.Mutex
-	last doctor.Report // for metrics and pages
-	next time.Time     // when that is old
+	last doctor.Report
 }
 
-const (
-	// examinedEvery is the least time between two examinations for metrics and pages: all
-	// chains of nftables are listed for each.
-	examinedEvery = 30 * time.Second
-	// startingEvery is the same while nothing is programmed: so much changes then.
-	startingEvery = time.Second
-)
+// examinedEvery is the least time between two examinations for metrics: all chains of nftables are listed for each.
+// askedEvery is the same for what people ask.
+const examinedEvery, askedEvery = 30 * time.Second, time.Second
 
-// report returns the report of the last examination or, if that is old, of another one.
-func (e *examiner) report() doctor.Report {
+// report returns the last report or, if that is older than a time, another one.
+func (e *examiner) report(age time.Duration) doctor.Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if time.Now().After(e.next) {
-		e.next = time.Now().Add(examinedEvery)
+	if time.Since(e.last.At) > age {
 		e.last = e.examine()
 	}
 	return e.last
 }
 
-// examine examines the node; the caller holds mu. It reads the rules and settings of others: a panic about these must not end
+// examine examines the node. It reads the rules and settings of others: a panic about these must not end
 // the daemon, and is a finding.
 func (e *examiner) examine() (report doctor.Report) {
 	defer func() {
@@ -64,11 +58,7 @@ func (e *examiner) examine() (report doctor.Report) {
 			report = doctor.Failed(time.Now(), e.nodeName, reason)
 		}
 	}()
-	self := e.self()
-	if !self.Health.Ready {
-		e.next = time.Now().Add(startingEvery)
-	}
-	answer := self.Answer(version())
+	answer := e.self().Answer(version())
 	facts := doctor.Facts{At: time.Now(), Version: version(), Daemon: &answer, Wants: answer.Wants}
 	facts.Examine(false)
 	return doctor.Diagnose(facts)

@@ -156,8 +156,8 @@ func TestDoctorOfAHealthyNode(t *testing.T) {
 			p.daemon.waitFor(t, "msg=ready")
 			p.wantHealthy(t)
 			eventually(t, func() string {
-				if all := overview(t, p.socket); len(all.Problems) > 0 || !all.Ready {
-					return fmt.Sprintf("status says: ready %v, %q", all.Ready, all.Problems)
+				if all := overview(t, p.socket); problems(all) != "" || !all.Ready {
+					return fmt.Sprintf("status says: ready %v, %s", all.Ready, problems(all))
 				}
 				return ""
 			})
@@ -253,7 +253,7 @@ func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
 func TestAPanicOfDoctorIsAFinding(t *testing.T) {
 	log := &syncBuffer{}
 	e := &examiner{daemon: &daemon{log: slog.New(slog.NewTextHandler(log, nil))}}
-	lines := e.report().Lines
+	lines := e.report(examinedEvery).Lines
 	if len(lines) != 1 || lines[0].Name != "doctor" || lines[0].Level != report.Fail ||
 		!strings.HasPrefix(lines[0].Text, "doctor failed: runtime error: ") {
 		t.Errorf("want the finding, got %v", lines)

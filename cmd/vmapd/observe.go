@@ -52,7 +52,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
 		Leftovers:      p.sweep.Counts,
 		OtherProxy:     p.signs.Flags,
-		Findings:       func() map[metrics.Finding]int { return findings(o.doctor.report().Lines) },
+		Findings:       func() map[metrics.Finding]int { return findings(o.doctor.report(examinedEvery).Lines) },
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 	}
 	if in.cluster != nil {
@@ -81,7 +81,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	}
 	healthOf := health.Options{SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility}
 	healthOf.Findings = func() (names []string) {
-		for _, l := range report.Bad(o.doctor.report().Lines) {
+		for _, l := range report.Bad(o.doctor.report(askedEvery).Lines) {
 			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))
 		}
 		return names

@@ -93,8 +93,7 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			})
 			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "address already in use")
 			waitLong(t, "the port is a sign, too", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 1`) })
-			all := overview(t, socket)
-			text := strings.Join(all.Problems, "\n")
+			text := problems(overview(t, socket))
 			for _, want := range []string{"objects of kube-proxy came back", "healthz server: ", "of kube-proxy: "} {
 				if !strings.Contains(text, want) {
 					t.Errorf("status has no %q:\n%s", want, text)

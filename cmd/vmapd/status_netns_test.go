@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,15 @@ func overview(t *testing.T, path string) (all status.Overview) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// problems are what status says is wrong.
+func problems(o status.Overview) string {
+	list := slices.Clone(o.Problems)
+	for _, l := range o.Findings {
+		list = append(list, l.Text)
+	}
+	return strings.Join(list, "\n")
 }
 
 func wantLine(t *testing.T, text string, words ...string) {

@@ -78,7 +78,7 @@ func (b *tab) access(t *testing.T) {
 	for _, scheme := range []string{"dark", "light"} {
 		t.Run("contrast, "+scheme, func(t *testing.T) {
 			b.scheme(t, scheme)
-			b.has(t, "#node", "examined")
+			b.has(t, "#node", "Doctor")
 			b.is(t, worstContrast, "enough")
 		})
 	}

@@ -95,9 +95,9 @@ func (n *NodeStatus) level() report.Level {
 	switch {
 	case !n.Ready():
 		return report.Fail
-	case slices.ContainsFunc(n.Status.Doctor.Findings, func(l report.Line) bool { return l.Level == report.Fail }):
+	case slices.ContainsFunc(n.Status.Findings, func(l report.Line) bool { return l.Level == report.Fail }):
 		return report.Fail
-	case len(n.Status.Problems)+len(n.Status.Doctor.Findings) > 0:
+	case len(n.Status.Problems)+len(n.Status.Findings) > 0:
 		return report.Warn
 	}
 	return report.OK
@@ -125,7 +125,7 @@ func NodesTable(nodes []NodeStatus, now time.Time) report.Table {
 			state = "yes"
 		}
 		t.Rows = append(t.Rows, report.Row{Level: n.level(), Cells: []string{
-			n.Node, state, s.Backend, s.States.String(), report.Age(s.LastSync(), now), strconv.Itoa(len(s.Problems)), s.Doctor.Total, s.Version,
+			n.Node, state, s.Backend, s.States.String(), report.Age(s.LastSync(), now), strconv.Itoa(len(s.Problems)), s.Doctor, s.Version,
 		}})
 	}
 	t.Notes = append(t.Notes, fmt.Sprintf("%s: %d ready, %d not ready, %d without an answer",

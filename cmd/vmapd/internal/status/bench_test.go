@@ -8,6 +8,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/health"
 )
 
 // BenchmarkAnswer is the processor's time for an answer with its JSON, with 10,000 Services.
@@ -15,7 +16,7 @@ func BenchmarkAnswer(b *testing.B) {
 	v := bigView(b)
 	one := model.NamespacedName{Namespace: "ns-17", Name: "service-5017"}
 	for name, answer := range map[string]func() any{
-		"status":      func() any { return v.Overview(daemon()) },
+		"status":      func() any { var o status.Overview; v.AddTo(&o, health.Status{}); return o },
 		"services":    func() any { return v.Services(status.Filter{}, 0) },
 		"search":      func() any { return v.Services(status.Filter{Search: "service-50"}, 100) },
 		"first page":  func() any { return v.Services(status.Filter{}, 100) },

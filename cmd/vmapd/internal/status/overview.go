@@ -8,17 +8,11 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/health"
 )
 
 // Overview is the answer about the daemon as a whole.
 type Overview struct {
-	Daemon
-	Families []Family `json:"families"`
-	States   States   `json:"servicePortsByState"` // of both families
-}
-
-// Daemon is the part of an Overview that only the daemon knows.
-type Daemon struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Now     time.Time `json:"now"` // by the node's clock
@@ -27,23 +21,16 @@ type Daemon struct {
 	With    string    `json:"with,omitempty"` // the variant of the programs that the backend runs
 	Why     string    `json:"why"`            // the reason for choosing the backend
 	Ready   bool      `json:"ready"`
-	// Problems are whole sentences, those of objects last.
-	Problems []string `json:"problems,omitempty"`
-	// FastPath says whether connections take the fast path, by which devices, and how many; "": it is off.
-	FastPath string `json:"fastPath,omitempty"`
+	// Problems are whole sentences about listeners and objects, Findings doctor's lines that are not ok, and Doctor
+	// the total of its lines.
+	Problems []string      `json:"problems,omitempty"`
+	Findings []report.Line `json:"findings,omitempty"`
+	Doctor   string        `json:"doctor"`
 	// Entries of connection tracking, and their limit; 0: unknown.
-	Tracked     int         `json:"trackedConnections"`
-	TrackedMost int         `json:"trackedConnectionsLimit"`
-	Doctor      Examined    `json:"doctor"`
-	Waiting     []time.Time `json:"-"` // by family: since when a change waits; zero: none does
-	Synced      []time.Time `json:"-"` // by family: the last success
-}
-
-// Examined is the result of the last examination of the node.
-type Examined struct {
-	At       time.Time     `json:"at,omitzero"` // zero: there was none yet
-	Total    string        `json:"total,omitempty"`
-	Findings []report.Line `json:"findings,omitempty"` // those that are not ok
+	Tracked     int      `json:"trackedConnections"`
+	TrackedMost int      `json:"trackedConnectionsLimit"`
+	Families    []Family `json:"families"`
+	States      States   `json:"servicePortsByState"` // of both families
 }
 
 // Family is the state of an IP family.
@@ -53,7 +40,6 @@ type Family struct {
 	Endpoints    int       `json:"endpoints"`    // of all service ports
 	Synced       time.Time `json:"lastSync,omitzero"`
 	Waiting      time.Time `json:"waitingSince,omitzero"`
-	Error        string    `json:"error,omitempty"`
 }
 
 // States are numbers of service ports.
@@ -72,49 +58,35 @@ func (s States) String() string {
 // someProblems is the number of objects' problems in an Overview.
 const someProblems = 20
 
-// Overview returns the state as a whole.
-func (v *View) Overview(d Daemon) Overview {
-	out := Overview{Daemon: d, States: States{}}
+// AddTo adds what a view has, and the times of syncs.
+func (v *View) AddTo(o *Overview, h health.Status) {
+	o.Ready, o.States = h.Ready, States{}
 	for _, f := range model.Families {
-		out.Families = append(out.Families, v.family(f, d))
-		if v.Snapshot == nil {
-			continue
+		family := Family{Family: f.String(), Synced: h.Families[f].Synced, Waiting: h.Families[f].Waiting}
+		if p := v.Families[f].Programmed; p != nil {
+			family.ServicePorts = p.NumServicePorts()
+			for sp := range p.ServicePorts() {
+				family.Endpoints += len(sp.Endpoints)
+			}
 		}
+		o.Families = append(o.Families, family)
+	}
+	if v.Snapshot == nil {
+		return
+	}
+	for _, f := range model.Families {
 		for sp := range v.Snapshot.Family(f).ServicePorts() {
 			state, _ := v.state(sp)
-			out.States[state]++
+			o.States[state]++
 		}
 	}
-	if v.Snapshot != nil {
-		problems := v.Snapshot.Problems()
-		for _, p := range problems[:min(someProblems, len(problems))] {
-			out.Problems = append(out.Problems, p.Error())
-		}
-		if more := len(problems) - someProblems; more > 0 {
-			out.Problems = append(out.Problems, fmt.Sprintf("and %d more problems of objects; the log has them", more))
-		}
+	problems := v.Snapshot.Problems()
+	for _, p := range problems[:min(someProblems, len(problems))] {
+		o.Problems = append(o.Problems, p.Error())
 	}
-	return out
-}
-
-func (v *View) family(f model.Family, d Daemon) Family {
-	family := &v.Families[f]
-	out := Family{Family: f.String(), Synced: rounded(d.Synced[f]), Waiting: rounded(d.Waiting[f]), Error: family.Error}
-	if family.Programmed != nil {
-		out.ServicePorts = family.Programmed.NumServicePorts()
-		for sp := range family.Programmed.ServicePorts() {
-			out.Endpoints += len(sp.Endpoints)
-		}
+	if more := len(problems) - someProblems; more > 0 {
+		o.Problems = append(o.Problems, fmt.Sprintf("and %d more problems of objects; the log has them", more))
 	}
-	return out
-}
-
-// rounded returns a time in UTC and in whole seconds; the zero time stays.
-func rounded(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC().Truncate(time.Second)
 }
 
 // Tables returns the state with a title and a text in each row, problems above what is fine.
@@ -131,16 +103,11 @@ func (o *Overview) Tables(now time.Time) []report.Table {
 	} else {
 		row("Ready", "no", report.Row{Level: report.Fail})
 	}
-	for _, f := range o.Families {
-		if f.Error != "" {
-			row(f.Family, "the last sync failed: "+f.Error, report.Row{Level: report.Fail, ID: " error"})
-		}
-	}
 	for _, p := range o.Problems {
 		row("Problem", p, report.Row{Level: report.Warn, ID: p})
 	}
-	row("Doctor", cmp.Or(o.Doctor.Total, "not examined yet")+" (vmapd doctor)", report.Row{})
-	for _, l := range o.Doctor.Findings {
+	row("Doctor", o.Doctor+" (vmapd doctor)", report.Row{})
+	for _, l := range o.Findings {
 		row("  "+string(l.Level), l.Name+": "+l.Text, report.Row{Level: l.Level, ID: l.Name + l.Text})
 	}
 	row("Service ports", o.States.String(), report.Row{})
@@ -152,9 +119,6 @@ func (o *Overview) Tables(now time.Time) []report.Table {
 		backend += " with " + o.With
 	}
 	row("Backend", fmt.Sprintf("%s (%s)", backend, o.Why), report.Row{})
-	if o.FastPath != "" {
-		row("Fast path", o.FastPath, report.Row{Key: "fast path"})
-	}
 	if o.TrackedMost > 0 {
 		row("Connection tracking", fmt.Sprintf("%d of at most %d entries", o.Tracked, o.TrackedMost), report.Row{Key: "tracking"})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/health"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -196,7 +197,8 @@ func TestNothingIsProgrammedYet(t *testing.T) {
 	if got := v.Services(status.Filter{}, 0).Items[0]; got.State != status.Waiting || got.Reason != "no" {
 		t.Errorf("after a round that failed: %+v", got)
 	}
-	o := v.Overview(daemon())
+	var o status.Overview
+	v.AddTo(&o, health.Status{})
 	if diff := cmp.Diff(status.States{status.Waiting: 1}, o.States); diff != "" {
 		t.Errorf("states, -want +got:\n%s", diff)
 	}
@@ -336,29 +338,25 @@ func TestPlacesOfASlice(t *testing.T) {
 	}
 }
 
-func daemon() status.Daemon {
-	return status.Daemon{
-		Version: "v1", Started: modeltest.Moment(0), Node: "node-1", Backend: "nftables", Why: "the kernel has all required features",
-		Ready: true, Tracked: 7, TrackedMost: 1000,
-		Synced: []time.Time{modeltest.Moment(99), {}}, Waiting: []time.Time{{}, modeltest.Moment(97)},
-	}
-}
-
 // What is wrong stands above what is fine.
 func TestOverview(t *testing.T) {
 	w := newWorld(web(), webSlice(), modeltest.NewService("ns1/bad").On("nonsense").TCP("", 80))
 	w.Done(reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(9), Took: 12300 * time.Microsecond})
 	w.Done(reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(90), Err: errors.New("the kernel says no"), Failed: [2]bool{false, true}})
-	d := daemon()
-	d.Problems = []string{"it rains"}
-	d.Doctor = status.Examined{At: modeltest.Moment(80), Total: "1 failure, 0 warnings, 20 ok", Findings: []report.Line{
-		{Level: report.Fail, Name: "forwarding", Text: "net.ipv4.ip_forward is 0: this node drops connections to other nodes' pods", Fix: "sysctl -w net.ipv4.ip_forward=1"},
-	}}
-	o := w.View().Overview(d)
+	o := status.Overview{
+		Version: "v1", Started: modeltest.Moment(0), Node: "node-1", Backend: "nftables", Why: "the kernel has all required features",
+		Tracked: 7, TrackedMost: 1000, Problems: []string{"it rains"}, Doctor: "1 failure, 0 warnings, 20 ok",
+		Findings: []report.Line{{
+			Level: report.Fail, Name: "forwarding", Text: "net.ipv4.ip_forward is 0: this node drops connections to other nodes' pods",
+			Fix: "sysctl -w net.ipv4.ip_forward=1",
+		}},
+	}
+	h := health.Status{Ready: true}
+	h.Families[model.IPv4].Synced, h.Families[model.IPv6].Waiting = modeltest.Moment(99), modeltest.Moment(97)
+	w.View().AddTo(&o, h)
 	checkText(t, `
 Node                 node-1
 Ready                yes
-IPv6                 the last sync failed: the kernel says no
 Problem              it rains
 Problem              Service ns1/bad: spec.clusterIPs[0]: "nonsense" is not an
                      IP address
