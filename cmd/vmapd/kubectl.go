@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -91,6 +89,7 @@ func (p *kubectlPlugin) status() *cobra.Command {
 	c.Flags().DurationVar(&wait, "wait", 0, "without a Service: wait so long for all nodes to be ready")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 || p.Node != "" {
+			cmd.Flag("wait").Changed = false // it is the plugin's
 			return p.inPod(cmd, args)
 		}
 		p.begin(cmd)
@@ -98,7 +97,7 @@ func (p *kubectlPlugin) status() *cobra.Command {
 		for {
 			nodes, err := p.Ask(cmd.Context())
 			if err != nil {
-				return withPermissions(err)
+				return err
 			}
 			ready := !slices.ContainsFunc(nodes, func(n plugin.NodeStatus) bool { return !n.Ready() })
 			if !ready && time.Now().Before(end) && cmd.Context().Err() == nil {
@@ -122,13 +121,13 @@ func (p *kubectlPlugin) ui() *cobra.Command {
 		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k := p.begin(cmd)
-			target, err := p.find(cmd)
+			target, err := p.find(cmd, "", nil)
 			if err != nil {
 				return err
 			}
 			const connections = 2
 			transport := &http.Transport{MaxConnsPerHost: connections, DialContext: func(context.Context, string, string) (net.Conn, error) {
-				return k.Dial(target.Attached([]string{"tunnel"})), nil
+				return k.Dial(target.Exec("tunnel")), nil
 			}}
 			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), socket.Client{Path: "node " + target.Node, Transport: transport})
 		},
@@ -154,7 +153,7 @@ func (p *kubectlPlugin) bundle() *cobra.Command {
 			}
 			n, err := p.Bundle(cmd.Context(), f, args, time.Now())
 			if err = errors.Join(err, f.Close()); err != nil {
-				return withPermissions(errors.Join(err, os.Remove(file)))
+				return errors.Join(err, os.Remove(file))
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s\n", file, report.Plural(n, "file"))
 			return err
@@ -165,13 +164,12 @@ func (p *kubectlPlugin) bundle() *cobra.Command {
 }
 
 // find finds the pod, and says which.
-func (p *kubectlPlugin) find(cmd *cobra.Command) (plugin.Target, error) {
-	target, err := p.Find(cmd.Context())
-	if err != nil {
-		return target, withPermissions(err)
+func (p *kubectlPlugin) find(cmd *cobra.Command, namespace string, refs []names.Ref) (plugin.Target, error) {
+	target, err := p.Find(cmd.Context(), namespace, refs)
+	if err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: node %s, by pod %s/%s (%s)\n", target.Node, target.Namespace, target.Pod, target.Why)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: node %s, by pod %s/%s (%s)\n", target.Node, target.Namespace, target.Pod, target.Why)
-	return target, nil
+	return target, err
 }
 
 // inPod runs a command in the pod of the node that it is about.
@@ -183,48 +181,31 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 		}
 	}
 	k := p.begin(cmd)
-	var err error
-	if p.Refs, err = refsOf(cmd, args); err != nil {
+	refs, err := refsOf(cmd, args)
+	if err != nil {
 		return err
 	}
 	remote := map[string]string{}
 	if f := flags.Lookup("namespace"); f != nil {
-		p.RefNamespace = f.Value.String()
-		if p.RefNamespace == "" {
-			if p.RefNamespace, err = p.ContextNamespace(cmd.Context()); err != nil {
+		if remote["namespace"] = f.Value.String(); remote["namespace"] == "" {
+			if remote["namespace"], err = p.ContextNamespace(cmd.Context()); err != nil {
 				return err
 			}
 		}
-		remote["namespace"] = p.RefNamespace
 	}
-	target, err := p.find(cmd)
+	target, err := p.find(cmd, remote["namespace"], refs)
 	if err != nil {
 		return err
 	}
-	if len(target.Client) > 0 && flags.Lookup("from") != nil && flags.Changed("from") {
-		remote["from"] = addressOf(target.Client, wantsIPv6(flags, args))
+	if len(target.Client) > 0 && flags.Changed("from") {
+		six := flags.Changed("ipv6") || len(args) > 0 && strings.HasPrefix(args[0], "[")
+		at := slices.IndexFunc(target.Client, func(a string) bool { return strings.Contains(a, ":") == six })
+		remote["from"] = target.Client[max(0, at)]
 	}
-	line := commandLine(cmd, args, remote)
-	run := target.Exec(line)
-	if cmd.Name() == "trace" || flags.Changed("watch") {
-		run = target.Attached(append([]string{"attached"}, line...))
-	}
-	var said bytes.Buffer
-	code, err := k.Exec(cmd.Context(), run, cmd.OutOrStdout(), io.MultiWriter(cmd.ErrOrStderr(), &said))
-	if err == nil && code != 0 && strings.Contains(said.String(), "is forbidden: ") && strings.Contains(said.String(), "pods/exec") {
-		return errors.New("this user may not run vmapd in its pods; " + permissions)
-	}
+	run := target.Exec(append([]string{"attached"}, commandLine(cmd, args, remote)...)...)
+	code, err := k.Exec(cmd.Context(), run, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err == nil && code != 0 {
 		return exitError(code)
-	}
-	return err
-}
-
-const permissions = "cmd/vmapd/deploy/kubectl.yaml has the permissions that kubectl vmapd needs"
-
-func withPermissions(err error) error {
-	if strings.Contains(err.Error(), "(Forbidden)") {
-		return fmt.Errorf("%w; %s", err, permissions)
 	}
 	return err
 }
@@ -233,16 +214,9 @@ func withPermissions(err error) error {
 func commandLine(cmd *cobra.Command, args []string, replaced map[string]string) []string {
 	line := []string{cmd.Name()}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		value, is := replaced[f.Name]
-		switch list, isList := f.Value.(pflag.SliceValue); {
-		case is:
+		if value, is := replaced[f.Name]; is {
 			line = append(line, "--"+f.Name+"="+value)
-		case !f.Changed || slices.Contains(kubectlFlags, f.Name) || f.Name == "wait":
-		case isList:
-			for _, v := range list.GetSlice() {
-				line = append(line, "--"+f.Name+"="+v)
-			}
-		default:
+		} else if f.Changed {
 			line = append(line, "--"+f.Name+"="+f.Value.String())
 		}
 	})
@@ -251,41 +225,23 @@ func commandLine(cmd *cobra.Command, args []string, replaced map[string]string) 
 
 // refsOf returns what a command is about: the client and the destination of a connection, or a Service.
 func refsOf(cmd *cobra.Command, args []string) (refs []names.Ref, err error) {
-	add := func(what, text string, parse func(string) (names.Ref, error)) {
-		if text == "" || err != nil {
-			return
+	parse := names.ParseService
+	if from := cmd.Flags().Lookup("from"); from != nil {
+		parse = names.ParseDestination
+		if text := from.Value.String(); text != "" {
+			client, err := names.ParseSource(text)
+			if err != nil {
+				return nil, fmt.Errorf("--from: %w", err)
+			}
+			refs = append(refs, client)
 		}
-		ref, wrong := parse(text)
-		if wrong != nil {
-			err = fmt.Errorf("%s: %w", what, wrong)
+	}
+	if len(args) > 0 {
+		ref, err := parse(args[0])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", args[0], err)
 		}
 		refs = append(refs, ref)
 	}
-	from := cmd.Flags().Lookup("from")
-	if from != nil {
-		add("--from", from.Value.String(), names.ParseSource)
-	}
-	switch {
-	case len(args) == 0:
-	case from != nil:
-		add("destination", args[0], names.ParseDestination)
-	default:
-		add("Service", args[0], names.ParseService)
-	}
-	return refs, err
-}
-
-// wantsIPv6 reports whether a connection is one of IPv6.
-func wantsIPv6(flags *pflag.FlagSet, args []string) bool {
-	if f := flags.Lookup("ipv6"); f != nil && f.Value.String() == "true" {
-		return true
-	}
-	f := flags.Lookup("family")
-	return f != nil && strings.EqualFold(f.Value.String(), "IPv6") || strings.HasPrefix(strings.Join(args, ""), "[")
-}
-
-// addressOf returns the first address of a family or, if there is none, the first one.
-func addressOf(addrs []string, six bool) string {
-	at := slices.IndexFunc(addrs, func(a string) bool { return strings.Contains(a, ":") == six })
-	return addrs[max(0, at)]
+	return refs, nil
 }

@@ -76,7 +76,7 @@ func (p *Plugin) in(ctx context.Context, t Target, args ...string) ([]byte, erro
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("no answer within %v", askTime))
 	defer cancel()
-	out, err := p.Kubectl(ctx, t.Exec(args)...)
+	out, err := p.Kubectl(ctx, t.Exec(args...)...)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 )
@@ -24,12 +25,8 @@ type Plugin struct {
 	Kubectl func(ctx context.Context, args ...string) ([]byte, error)
 	// Namespace and Selector are those of vmapd's pods.
 	Namespace, Selector string
-	// Node is the node to ask; "": that of one of the Refs, or else any.
+	// Node is the node to ask; "": that of what a command is about, or else any.
 	Node string
-	// Refs are what the command is about, the client first.
-	Refs []names.Ref
-	// RefNamespace is that of Refs without one; "": kubectl's.
-	RefNamespace string
 }
 
 // Target is a pod of vmapd.
@@ -44,12 +41,7 @@ type Target struct {
 }
 
 // Exec returns the arguments with which kubectl runs a subcommand in the container.
-func (t Target) Exec(args []string) []string {
-	return append([]string{"exec", "-n", t.Namespace, t.Pod, "-c", t.Container, "--", program}, args...)
-}
-
-// Attached is Exec for a subcommand that runs until its input ends.
-func (t Target) Attached(args []string) []string {
+func (t Target) Exec(args ...string) []string {
 	return append([]string{"exec", "-i", "-n", t.Namespace, t.Pod, "-c", t.Container, "--", program}, args...)
 }
 
@@ -70,14 +62,16 @@ func (p *Plugin) Pods(ctx context.Context) (targets []Target, err error) {
 		targets = append(targets, t)
 	}
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("no pod of vmapd: namespace %s has none with the labels %s (--vmapd-namespace, --vmapd-selector)", p.Namespace, p.Selector)
+		return nil, fmt.Errorf("no pod of vmapd: namespace %s has none with the labels %s (--vmapd-namespace, --vmapd-selector)",
+			p.Namespace, p.Selector)
 	}
 	slices.SortFunc(targets, func(a, b Target) int { return strings.Compare(a.Node, b.Node) })
 	return targets, nil
 }
 
-// Find finds the pod that runs on the node.
-func (p *Plugin) Find(ctx context.Context) (Target, error) {
+// Find finds the pod that runs on the node of what a command is about, the client first. Names without a namespace are
+// in the given one.
+func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (Target, error) {
 	pods, err := p.Pods(ctx)
 	if err != nil {
 		return Target{}, err
@@ -93,29 +87,27 @@ func (p *Plugin) Find(ctx context.Context) (Target, error) {
 		return Target{}, fmt.Errorf("none of vmapd's pods runs: %s", pods[0].NotRunning)
 	}
 	found := place{node: p.Node, why: "--node"}
-	for i, ref := range p.Refs {
-		at, err := p.placeOf(ctx, ref, byNode)
+	var client []string
+	for i, ref := range refs {
+		at, err := p.placeOf(ctx, ref, cmp.Or(ref.Namespace, namespace), nodes)
 		if err != nil {
-			return Target{}, err
+			return Target{}, fmt.Errorf("find the node of %v: %w", ref, err)
 		}
 		if found.node == "" {
-			found.node, found.why = at.node, at.why
+			found = at
 		}
 		if i == 0 {
-			found.addrs = at.addrs
+			client = at.addrs
 		}
 	}
 	if found.node == "" {
-		found.node, found.why = nodes[0], fmt.Sprintf("one of %d; --node chooses", len(nodes))
+		found = place{node: nodes[0], why: fmt.Sprintf("one of %d; --node chooses", len(nodes))}
 	}
 	target, ok := byNode[found.node]
 	if !ok {
-		return Target{}, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s", found.node, found.why, listed(nodes))
+		return target, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s", found.node, found.why, listed(nodes))
 	}
-	target.Why = found.why
-	if found.addrs != "" {
-		target.Client = strings.Split(found.addrs, ",")
-	}
+	target.Why, target.Client = found.why, client
 	return target, nil
 }
 
@@ -137,68 +129,36 @@ func listed(names []string) string {
 // place is where something is.
 type place struct {
 	node, why string
-	addrs     string // of a pod, with commas
+	addrs     []string // of a pod
 }
 
-// placeOf returns the node of a pod, a node or a Service's endpoint, or the zero place.
-func (p *Plugin) placeOf(ctx context.Context, ref names.Ref, byNode map[string]Target) (place, error) {
-	var pod corev1.Pod
-	switch {
-	case ref.Kind == names.Node:
+// placeOf returns the node of a pod or a node; of a Service, the first node of vmapd's with an endpoint that is ready.
+// Others, and a Service without such an endpoint, have the zero place: any node may be asked.
+func (p *Plugin) placeOf(ctx context.Context, ref names.Ref, namespace string, nodes []string) (at place, err error) {
+	switch ref.Kind {
+	case names.Node:
 		return place{node: ref.Name, why: ref.String()}, nil
-	case ref.Kind == names.Pod:
-		if err := p.get(ctx, &pod, append([]string{"pod", ref.Name}, p.namespace(ref)...)...); err != nil {
-			return place{}, fmt.Errorf("find the node of %v: %w", ref, err)
-		}
-	case ref.Kind == names.Address:
-		var pods corev1.PodList
-		if err := p.get(ctx, &pods, "pods", "-A", "--field-selector", "status.podIP="+ref.Addr.String()); err != nil || len(pods.Items) != 1 {
-			return place{}, nil //nolint:nilerr // without the right to list all pods, --node is left
-		}
-		pod = pods.Items[0]
-	case ref.Kind == names.Service:
-		return p.placeOfService(ctx, ref, byNode)
-	default:
-		return place{}, nil
-	}
-	at := place{node: pod.Spec.NodeName, why: fmt.Sprintf("pod %s/%s is there", pod.Namespace, pod.Name)}
-	if ref.Kind == names.Pod {
-		var addrs []string
+	case names.Pod:
+		var pod corev1.Pod
+		err = p.get(ctx, &pod, "pod", ref.Name, "-n", namespace)
+		at = place{node: pod.Spec.NodeName, why: fmt.Sprintf("pod %s/%s is there", namespace, ref.Name)}
 		for _, ip := range pod.Status.PodIPs {
-			addrs = append(addrs, ip.IP)
+			at.addrs = append(at.addrs, ip.IP)
 		}
-		at.addrs = strings.Join(addrs, ",")
-	}
-	return at, nil
-}
-
-// placeOfService takes the first node with an endpoint that is ready, and with vmapd. A Service without
-// one may be asked for on any node.
-func (p *Plugin) placeOfService(ctx context.Context, ref names.Ref, byNode map[string]Target) (place, error) {
-	var list discoveryv1.EndpointSliceList
-	args := append([]string{"endpointslices", "-l", discoveryv1.LabelServiceName + "=" + ref.Name}, p.namespace(ref)...)
-	if err := p.get(ctx, &list, args...); err != nil {
-		return place{}, fmt.Errorf("find a node of %v: %w", ref, err)
-	}
-	var nodes []string
-	for _, s := range list.Items {
-		for _, e := range s.Endpoints {
-			if _, ok := byNode[*cmp.Or(e.NodeName, new(string))]; ok && *cmp.Or(e.Conditions.Ready, new(true)) {
-				nodes = append(nodes, *e.NodeName)
+	case names.Service:
+		var list discoveryv1.EndpointSliceList
+		err = p.get(ctx, &list, "endpointslices", "-n", namespace, "-l", discoveryv1.LabelServiceName+"="+ref.Name)
+		for _, s := range list.Items {
+			for _, e := range s.Endpoints {
+				node := ptr.Deref(e.NodeName, "")
+				if slices.Contains(nodes, node) && ptr.Deref(e.Conditions.Ready, true) && (at.node == "" || node < at.node) {
+					at = place{node: node, why: fmt.Sprintf("an endpoint of %v is there", ref)}
+				}
 			}
 		}
+	case names.Address, names.Process:
 	}
-	if len(nodes) == 0 {
-		return place{}, nil
-	}
-	return place{node: slices.Min(nodes), why: fmt.Sprintf("an endpoint of %v is there", ref)}, nil
-}
-
-func (p *Plugin) namespace(ref names.Ref) []string {
-	if n := cmp.Or(ref.Namespace, p.RefNamespace); n != "" {
-		return []string{"-n", n}
-	}
-	return nil
+	return at, err
 }
 
 // get runs "kubectl get".
