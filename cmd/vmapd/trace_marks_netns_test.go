@@ -26,11 +26,11 @@ func TestTraceShowsRulesThatMark(t *testing.T) {
 		feed(t, w.Node, "", "iptables-nft", strings.Fields(args)...)
 	}
 	tellsOf(t, w, known, "tcp", "172.30.0.10:80",
-		"1. prerouting, from eth0\n   inet theirs, early rule 1: ct direction original ct mark set 0x80\n",
-		"   ip mangle, FORWARD rule 1: tcp dport 8080 xt target \"MARK\" --set-xmark 0x1/0x1 comment \"fwd\"\n",
-		"   ip mangle, FORWARD rule 2: tcp dport 8080 xt target \"CONNMARK\" --save-mark\n",
+		"1. prerouting, from eth0\n   table inet theirs, chain early, rule 1 (ct direction original ct mark set 0x80)\n",
+		"   table ip mangle, chain FORWARD, rule 1 (tcp dport 8080 xt target \"MARK\" --set-xmark 0x1/0x1 comment \"fwd\")\n",
+		"   table ip mangle, chain FORWARD, rule 2 (tcp dport 8080 xt target \"CONNMARK\" --save-mark)\n",
 		"(SYN and ACK).\n   prerouting, from veth",
-		"\n      inet theirs, early rule 2: ct direction reply meta mark set ct mark\n",
+		"\n      table inet theirs, chain early, rule 2 (ct direction reply meta mark set ct mark)\n",
 		", which accepted it.\n",
 	)
 }

@@ -186,14 +186,14 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		want                []string // in the text
 	}{
 		{"an endpoint accepts", "tcp", "172.30.0.10:80", "", []string{
-			"1. prerouting, from eth0\n", "   ip vmapd, services rule 2: ip daddr . meta l4proto . th dport vmap @service-ips => goto endpoints-3-to-4\n",
-			":8080 now.\n", ". forward, from eth0 to veth", "(SYN and ACK).\n   It left by eth0.\n", "\nconnection tracking: new, SYN_SENT, SYN_RECV, answered",
+			"1. prerouting, from eth0\n", "   table ip vmapd, chain services, rule 2 (ip daddr . meta l4proto . th dport vmap @service-ips) => goto endpoints-3-to-4\n",
+			":8080 now.\n", ". forward, from eth0, to veth", "(SYN and ACK).\n   It left by eth0.\n", "\nconnection tracking: ", ", answered\n",
 			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
 		}},
 		{"an endpoint accepts over IPv6", "tcp", "[fd00:172:30::10]:80", "", []string{
-			"ip6 vmapd, services rule 2: ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
+			"table ip6 vmapd, chain services, rule 2 (ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
 		}},
-		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:", "\nconnection tracking: new, answered\n", "=> forwarded to 10.0.0.", ", which answered.\n"}},
+		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:", "\nconnection tracking: answered\n", "=> forwarded to 10.0.0.", ", which answered.\n"}},
 		{"an endpoint answers over UDP and IPv6", "udp", "[fd00:172:30::10]:80", "", []string{"=> forwarded to [fd00:10::", ", which answered.\n"}},
 		{"nothing listens", "tcp", "172.30.0.30:80", "", []string{
 			"=> forwarded to 10.0.0.2:9999 by veth1, which refused it with a TCP reset: nothing listens on that port there.\n",
@@ -202,14 +202,15 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing listens on that port there.\n",
 		}},
 		{"no endpoint", "tcp", "172.30.0.11:80", "", []string{
-			"=> rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.\n", agrees,
+			"=> rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is vmapd's.\n", agrees,
+			"vmapd decides: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
 		}},
-		{"no such port", "tcp", "172.30.0.10:81", "", []string{"by vmapd: the address is a cluster IP, but its Service has no such port.\n"}},
-		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), by vmapd: ", agrees}},
-		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "by vmapd: the client is not in loadBalancerSourceRanges.\n", agrees}},
-		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "by vmapd: the client is not in loadBalancerSourceRanges.\n", agrees}},
-		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"by vmapd: the traffic policy is Local, and this node has no endpoint.\n", agrees}},
-		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"\nconnection tracking: new, SYN_SENT\n", "=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
+		{"no such port", "tcp", "172.30.0.10:81", "", []string{"vmapd decides: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
+		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), which is vmapd's.\n", agrees}},
+		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "vmapd decides: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
+		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "vmapd decides: dropped: 2001:db8:203::9 is not in loadBalancerSourceRanges ", agrees}},
+		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"vmapd decides: dropped: the policy is Local, and no endpoint on this node can answer ", agrees}},
+		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"\nconnection tracking: SYN_SENT, not answered\n", "=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
 		{"a silent endpoint over UDP and IPv6", "udp", "[fd00:172:30::60]:80", "", []string{"=> forwarded to [fd00:10::2]:7 by veth1, which did not answer within 500ms.\n"}},
 		{
 			"somebody else's rule", "tcp", "172.30.0.10:80",
@@ -219,12 +220,12 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		{
 			"somebody else's policy", "tcp", "[fd00:172:30::10]:80",
 			"table inet theirs { chain forward { type filter hook forward priority 0; policy drop; icmpv6 type nd-neighbor-solicit accept; }; }",
-			[]string{"   inet theirs, forward: policy drop\n", "=> dropped in table inet theirs, chain forward, by its policy, which is not vmapd's.\n"},
+			[]string{"   table inet theirs, chain forward, by its policy => drop\n", "=> dropped in table inet theirs, chain forward, by its policy, which is not vmapd's.\n"},
 		},
 		{
 			"somebody else's rule before us", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain early { type filter hook prerouting priority -300; iifname \"eth0\" jump more; }; chain more { meta l4proto tcp reject with tcp reset; }; }",
-			[]string{"   inet theirs, early rule 1: iifname \"eth0\" jump more\n", "=> rejected in table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not vmapd's.\n"},
+			[]string{"   table inet theirs, chain early, rule 1 (iifname \"eth0\" jump more)\n", "=> rejected in table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not vmapd's.\n"},
 		},
 		{
 			"the answer is dropped", "tcp", "172.30.0.10:80",
@@ -311,7 +312,7 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 	})
 	for dest, want := range map[string]string{
 		"svc/web:tcp":    "\nThis is what vmapd decides.\n",
-		"172.30.0.11:80": "by vmapd: the Service has no endpoint.\nThis is what vmapd decides.\n",
+		"172.30.0.11:80": ", which is vmapd's.\nThis is what vmapd decides.\n",
 	} {
 		p := startTrace(t, w.Node, "--socket", socket, "--from", "node", dest)
 		if text := p.told(t); !strings.Contains(text, want) {

@@ -60,14 +60,14 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 		{
 			"by nft", "tcp", func(t *testing.T, w *lab.World) { feed(t, w.Node, untrackedByNFT, "nft", "-f", "-") },
 			[]string{
-				"1. prerouting, from eth0\n   inet theirs, early rule 1: ip daddr 172.30.0.10 notrack\n",
+				"1. prerouting, from eth0\n   table inet theirs, chain early, rule 1 (ip daddr 172.30.0.10 notrack)\n",
 				nftRule + fmt.Sprintf(silent, "TCP"), "MISMATCH: this is not what vmapd decides.\n",
 			},
 		},
 		{
 			"by iptables-nft", "udp", func(t *testing.T, w *lab.World) { untrackedBy(t, w, "iptables-nft") },
 			[]string{
-				"   ip raw, PREROUTING rule 2: ip daddr 172.30.0.10 udp dport 80 xt target \"CT\" --notrack\n",
+				"   table ip raw, chain PREROUTING, rule 2 (ip daddr 172.30.0.10 udp dport 80 xt target \"CT\" --notrack)\n",
 				"=> not tracked because of table ip raw, chain PREROUTING, rule 2 (",
 				"), which is not vmapd's" + fmt.Sprintf(silent, "UDP"),
 			},
@@ -86,7 +86,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 			},
 			[]string{
 				"The answer came from 172.30.0.10:80 (SYN and ACK).\n   output, to eth0\n",
-				"      inet theirs, out rule 2: ip saddr 172.30.0.10 notrack\n",
+				"      table inet theirs, chain out, rule 2 (ip saddr 172.30.0.10 notrack)\n",
 				nftRule + noService + "delivered to 172.30.0.10:80 on this node itself, which accepted it.\n",
 			},
 		},
@@ -102,7 +102,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 				feed(t, w.Node, answers, "nft", "-f", "-")
 			},
 			[]string{
-				"(SYN and ACK).\n   prerouting, from veth", "      inet theirs, early rule 1: tcp sport 8080 notrack\n",
+				"(SYN and ACK).\n   prerouting, from veth", "      table inet theirs, chain early, rule 1 (tcp sport 8080 notrack)\n",
 				", which accepted it. But the answer was not tracked because of table inet theirs, chain early, " +
 					"rule 1 (tcp sport 8080 notrack), which is not vmapd's: it came from 10.0.0.",
 				":8080 in place of 172.30.0.10:80, and the client does not know that address.\n",

@@ -29,7 +29,7 @@ func BenchmarkOtherPackets(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			if traces {
-				tr, err := StartTrace(Filter{Dest: netip.MustParseAddrPort("172.30.0.1:80"), Protocol: model.TCP, Count: 1, Lifetime: time.Hour})
+				tr, err := StartTrace(Filter{Dest: netip.MustParseAddrPort("172.30.0.1:80"), Protocol: model.TCP, Lifetime: time.Hour})
 				if err != nil {
 					b.Fatal(err)
 				}

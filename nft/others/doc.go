@@ -4,7 +4,7 @@
 //	TableNames ─────> names of tables
 //	StartTrace(Filter) ──> table vmapd-trace-N ── meta nftrace set 1 ──> NFT_MSG_TRACE ──> Read: Events
 //	ReadRuleset ────> base chains; rules as text ("tcp dport 80 drop"), by the handles in Events
-//	NoRoute, NoNeighbour, Untraceable: reasons why a packet ends where no rule matches
+//	Untraceable: reasons why a packet ends where no rule matches
 //
 // A trace. Its table has, at prerouting and output, a rule before all others that marks first packets, one for answers
 // that are not tracked, and one behind connection tracking for answers. Other packets match none of them. At each hook,

@@ -22,7 +22,6 @@ type Event struct {
 	Target string // the chain of a Jump or Goto
 
 	In, Out uint32 // indices of interfaces, 0 if there is none
-	Mark    uint32
 
 	// Packet is the packet as it was when the message was made. Only the first message of a base
 	// chain has it.
@@ -47,15 +46,6 @@ const (
 // IsICMP reports whether the packet is one of ICMP or ICMPv6.
 func (p *Packet) IsICMP() bool {
 	return p.Protocol == unix.IPPROTO_ICMP || p.Protocol == unix.IPPROTO_ICMPV6
-}
-
-// Types of ICMP and ICMPv6.
-const redirect, redirect6 = 5, 137
-
-// IsRedirect reports whether the packet tells a host of a shorter path: ICMP's type 5, ICMPv6's 137.
-func (p *Packet) IsRedirect() bool {
-	return p.Protocol == unix.IPPROTO_ICMP && p.Type == redirect ||
-		p.Protocol == unix.IPPROTO_ICMPV6 && p.Type == redirect6
 }
 
 // Kind is the occasion of an event.
@@ -97,7 +87,6 @@ const (
 	attrTransport = 9
 	attrIn        = 10
 	attrOut       = 12
-	attrMark      = 14
 	attrPolicy    = 16 // the verdict of an event of kind Policy
 )
 
@@ -139,8 +128,6 @@ func decode(b []byte) (Event, error) {
 			e.In = ad.Uint32()
 		case attrOut:
 			e.Out = ad.Uint32()
-		case attrMark:
-			e.Mark = ad.Uint32()
 		case attrPolicy:
 			e.Code = Code(int32(ad.Uint32()))
 		}

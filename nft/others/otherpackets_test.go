@@ -20,7 +20,7 @@ func TestOtherPacketsMatchNoRule(t *testing.T) {
 	}
 	defer func() { _ = server.Close() }()
 	start := func(dest netip.AddrPort) *Tracer {
-		tr, err := StartTrace(Filter{Dest: dest, Protocol: model.UDP, Count: 1, Lifetime: time.Hour})
+		tr, err := StartTrace(Filter{Dest: dest, Protocol: model.UDP, Lifetime: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

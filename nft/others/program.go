@@ -47,7 +47,7 @@ type program struct {
 // add adds the table:
 //
 //	set destinations { type ipv4_addr; size 1; flags timeout; elements = { DEST timeout LIFETIME } }
-//	set clients { type ipv4_addr . inet_service; size COUNT; flags dynamic,timeout; timeout LIFETIME }
+//	set clients { type ipv4_addr . inet_service; size 1; flags dynamic,timeout; timeout LIFETIME }
 //	set answered, set early { the same }
 //	chain prerouting-begin { type filter hook prerouting priority -2147483648; FIRST }
 //	chain prerouting-early-answers { type filter hook prerouting priority -2147483648; EARLY }
@@ -74,7 +74,7 @@ func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
 			p.rule(begin, p.first(dests, clients))
 			p.rule(p.base(name+earlyAnswersSuffix, h.number, math.MinInt32), p.earlyAnswer(clients, early))
 			answers := p.base(name+answersSuffix, h.number, afterConntrack)
-			p.redirect(answers, clients)
+			p.rule(answers, p.redirect())
 			p.rule(answers, p.answer(dests, clients, answered))
 			p.rule(p.base(name+untrackedSuffix, h.number, afterAnswers), untracked())
 		}
@@ -83,12 +83,12 @@ func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
 	return p.to
 }
 
-// clients adds a set of clients. A full one takes no more, and then the rule that would add an
-// element does not match: that is the limit of what is traced.
+// clients adds a set for one client. A full one takes no more, and then the rule that would add an
+// element does not match: one connection is traced.
 func (p *program) clients(name string) *nftables.Set {
 	s := &nftables.Set{
 		Table: p.to, Name: name, KeyType: nftables.MustConcatSetType(p.addr, nftables.TypeInetService),
-		Concatenation: true, Dynamic: true, HasTimeout: true, Timeout: p.filter.Lifetime, Size: uint32(p.filter.Count),
+		Concatenation: true, Dynamic: true, HasTimeout: true, Timeout: p.filter.Lifetime, Size: 1,
 	}
 	_ = p.conn.AddSet(s, nil)
 	return s
@@ -107,19 +107,20 @@ func (p *program) rule(c *nftables.Chain, exprs []expr.Any) {
 
 // first are the expressions of the rule for first packets; for TCP over IPv4:
 //
-//	ip daddr @destinations meta l4proto tcp [tcp dport PORT] [ip saddr SOURCE]
+//	ip daddr @destinations meta l4proto tcp tcp dport PORT [ip saddr SOURCE] [tcp sport PORT]
 //	tcp flags & (fin | syn | rst | ack) == syn
 //	ip saddr . tcp sport != @clients add @clients { ip saddr . tcp sport } meta nftrace set 1
 func (p *program) first(dests, clients *nftables.Set) []expr.Any {
 	exprs := []expr.Any{
 		network(p.dest, p.size), in(dests, false),
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(byte(p.filter.Protocol)),
+		transport(2, 2, unix.NFT_REG_1), is(binary.BigEndian.AppendUint16(nil, p.filter.Dest.Port())...),
 	}
-	if port := p.filter.Dest.Port(); port != 0 {
-		exprs = append(exprs, transport(2, 2, unix.NFT_REG_1), is(binary.BigEndian.AppendUint16(nil, port)...))
+	if from := p.filter.Source.Addr(); from.IsValid() {
+		exprs = append(exprs, network(p.source, p.size), is(from.AsSlice()...))
 	}
-	if p.filter.Source.IsValid() {
-		exprs = append(exprs, network(p.source, p.size), is(p.filter.Source.AsSlice()...))
+	if port := p.filter.Source.Port(); port != 0 {
+		exprs = append(exprs, transport(0, 2, unix.NFT_REG_1), is(binary.BigEndian.AppendUint16(nil, port)...))
 	}
 	if p.filter.Protocol == model.TCP {
 		const flags, fin = 13, 1
@@ -147,24 +148,17 @@ func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
 	}, trace()...)
 }
 
-// redirect adds the rules for ICMP redirects about packets of a client, which are not the answer and come before it.
-// They have the packet in them, in IPv6 behind another option or none:
+// redirect are the expressions of the rule for ICMP redirects, which are not the answer and come before it:
 //
-//	meta l4proto icmp icmp type redirect
-//	the source . port of the packet in it @clients
-//	meta nftrace set 1 accept
-func (p *program) redirect(c *nftables.Chain, clients *nftables.Set) {
-	protocol, kind, packets, ports := byte(unix.IPPROTO_ICMP), byte(redirect), []uint32{8}, uint32(20)
+//	meta l4proto icmp icmp type redirect accept
+func (p *program) redirect() []expr.Any {
+	protocol, redirect := byte(unix.IPPROTO_ICMP), byte(5)
 	if p.table == nftables.TableFamilyIPv6 {
-		protocol, kind, packets, ports = unix.IPPROTO_ICMPV6, redirect6, []uint32{48, 56}, 40
+		protocol, redirect = unix.IPPROTO_ICMPV6, 137
 	}
-	for _, packet := range packets {
-		exprs := []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(protocol),
-			transport(0, 1, unix.NFT_REG_1), is(kind),
-			transport(packet+p.source, p.size, unix.NFT_REG_1), transport(packet+ports, 2, p.behindAddress), in(clients, false),
-		}
-		p.rule(c, append(append(exprs, trace()...), &expr.Verdict{Kind: expr.VerdictAccept}))
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(protocol),
+		transport(0, 1, unix.NFT_REG_1), is(redirect), &expr.Verdict{Kind: expr.VerdictAccept},
 	}
 }
 

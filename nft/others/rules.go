@@ -200,16 +200,3 @@ func (r *Ruleset) elements(t *nftables.Table, name string) [][]byte {
 	}
 	return keys
 }
-
-// Lines returns the rules of some events.
-func (r *Ruleset) Lines(lists ...[]Event) []Line {
-	var lines []Line
-	for _, events := range lists {
-		for _, e := range events {
-			if e.Rule != 0 && !e.Place.IsOurs() {
-				lines = append(lines, r.Line(e.Place, e.Rule))
-			}
-		}
-	}
-	return lines
-}

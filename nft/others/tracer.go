@@ -15,13 +15,11 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Filter selects the connections whose first packets are traced.
+// Filter selects the connection that is traced: the first one that matches.
 type Filter struct {
-	Source   netip.Addr     // the zero Addr: any
-	Dest     netip.AddrPort // port 0: any
+	Source   netip.AddrPort // an invalid address: any; port 0: any
+	Dest     netip.AddrPort
 	Protocol model.Protocol
-
-	Count    int           // at most so many connections
 	Lifetime time.Duration // afterwards, no packet matches any more
 }
 

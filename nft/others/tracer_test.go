@@ -177,7 +177,7 @@ func TestStaleTablesAreRemoved(t *testing.T) {
 func TestATracerRemovesItsTable(t *testing.T) {
 	alone(t)
 	for _, dest := range []string{"172.30.0.1:80", "[fd00::1]:80"} {
-		tr, err := StartTrace(Filter{Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP, Count: 1, Lifetime: time.Minute})
+		tr, err := StartTrace(Filter{Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP, Lifetime: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,6 +42,5 @@
 // Other flows are never deleted: to other addresses, to a node port's number on another
 // host, directly to a pod, on loopback, or in another conntrack zone.
 //
-// Besides, [Watch] listens to the kernel's events about the connections to one destination, and [Lister] lists
-// entries.
+// Besides, [Lister] lists entries.
 package conntrack

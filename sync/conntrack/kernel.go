@@ -19,7 +19,7 @@ import (
 
 // Messages, from linux/netfilter/nfnetlink_conntrack.h.
 const (
-	msgMake   = unix.NFNL_SUBSYS_CTNETLINK << 8 // also the type of events
+	msgMake   = unix.NFNL_SUBSYS_CTNETLINK << 8
 	msgGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
 	msgDelete = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
 )

@@ -7,8 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
-	"syscall"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,84 +17,121 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-var errNotTraced = errors.New("no rule of the kernel's has seen the connection that vmapd made")
-
-// dialed is the end of a connection that vmapd made.
-type dialed struct {
-	from  uint16 // the local port
-	err   error
-	ended time.Time
-}
-
-// dial makes a connection. The port is known before the first packet, also of a connection that
-// fails.
-func (w *watcher) dial(ctx context.Context) (d dialed) {
-	defer func() { d.ended = time.Now() }()
-	if w.From != nil {
-		runtime.LockOSThread() // the thread ends with the goroutine
-		if err := unix.Setns(int(w.From.Fd()), unix.CLONE_NEWNET); err != nil {
-			d.err = fmt.Errorf("enter the client's network namespace: %w", err)
-			return d
+// choosePort lets the kernel choose the port of a connection, so that it is known before the first packet.
+func (t *Watch) choosePort() error {
+	from, at := t.Filter.Source.Addr(), ":0"
+	if from.IsValid() {
+		at = netip.AddrPortFrom(from, 0).String()
+	}
+	return inside(t.From, func() error {
+		var chosen net.Addr
+		if t.Filter.Protocol == model.TCP {
+			l, err := net.Listen("tcp", at)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = l.Close() }()
+			chosen = l.Addr()
+		} else {
+			l, err := net.ListenPacket("udp", at)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = l.Close() }()
+			chosen = l.LocalAddr()
 		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, w.Wait+time.Second)
-	defer cancel()
-	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
-		var bindErr error
-		err := c.Control(func(fd uintptr) { d.from, bindErr = bind(int(fd), w.Filter.Source, w.Filter.Dest.Addr().Is6()) })
-		return errors.Join(err, bindErr)
-	}}
-	network := "udp"
-	if w.Filter.Protocol == model.TCP {
-		network = "tcp"
-	}
-	conn, err := dialer.DialContext(ctx, network, w.Filter.Dest.String())
-	if err != nil {
-		d.err = err
-		return d
-	}
-	defer conn.Close()
-	if w.Filter.Protocol != model.TCP {
-		_ = conn.SetDeadline(time.Now().Add(w.Wait))
-		if _, d.err = conn.Write([]byte("\n")); d.err == nil {
-			_, d.err = conn.Read(make([]byte, 1))
+		p, err := netip.ParseAddrPort(chosen.String())
+		t.Filter.Source = netip.AddrPortFrom(from, p.Port())
+		return err
+	})
+}
+
+// dial makes a connection. It ends when the answer has come, or the time to wait for it is over.
+func (t *Watch) dial(ctx context.Context) error {
+	return inside(t.From, func() error {
+		network, from := "udp", net.Addr(net.UDPAddrFromAddrPort(t.Filter.Source))
+		if t.Filter.Protocol == model.TCP {
+			network, from = "tcp", net.TCPAddrFromAddrPort(t.Filter.Source)
 		}
-	}
-	return d
+		d := net.Dialer{LocalAddr: from, Timeout: t.Wait}
+		conn, err := d.DialContext(ctx, network, t.Filter.Dest.String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if t.Filter.Protocol != model.TCP {
+			_ = conn.SetDeadline(time.Now().Add(t.Wait))
+			if _, err = conn.Write([]byte("\n")); err == nil {
+				_, err = conn.Read(make([]byte, 1))
+			}
+		}
+		return err
+	})
 }
 
-// bind chooses a port, so that it is known.
-func bind(fd int, source netip.Addr, is6 bool) (uint16, error) {
-	var at unix.Sockaddr = &unix.SockaddrInet4{}
+// outcome says how a connection ended.
+func outcome(err error) string {
 	switch {
-	case is6 && source.IsValid():
-		at = &unix.SockaddrInet6{Addr: source.As16()}
-	case is6:
-		at = &unix.SockaddrInet6{}
-	case source.IsValid():
-		at = &unix.SockaddrInet4{Addr: source.As4()}
-	}
-	if err := unix.Bind(fd, at); err != nil {
-		return 0, fmt.Errorf("connect from %v: %w", source, err)
-	}
-	bound, err := unix.Getsockname(fd)
-	switch a := bound.(type) {
-	case *unix.SockaddrInet4:
-		return uint16(a.Port), err
-	case *unix.SockaddrInet6:
-		return uint16(a.Port), err
-	}
-	return 0, err
-}
-
-func (d *dialed) outcome() string {
-	switch {
-	case d.err == nil:
-		return "it succeeded"
-	case errors.Is(d.err, unix.ECONNREFUSED):
+	case err == nil:
+		return succeeded
+	case errors.Is(err, unix.ECONNREFUSED):
 		return "refused"
-	case errors.Is(d.err, os.ErrDeadlineExceeded), errors.Is(d.err, context.DeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	}
-	return d.err.Error()
+	return err.Error()
+}
+
+// FindNamespace returns the network namespace that has an address: nil is that of this process; others are those of
+// processes, or have names in /run/netns. Without privilege, or without the node's processes (hostPID), none is seen.
+func FindNamespace(addr netip.Addr) (ns *os.File, found bool) {
+	has := func() error {
+		list, err := net.InterfaceAddrs()
+		found = slices.ContainsFunc(list, func(a net.Addr) bool {
+			p, err := netip.ParsePrefix(a.String())
+			return err == nil && p.Addr().Unmap() == addr
+		})
+		return err
+	}
+	if _ = has(); found {
+		return nil, true
+	}
+	named, _ := filepath.Glob("/run/netns/*") // the patterns are valid
+	ofProcesses, _ := filepath.Glob("/proc/[0-9]*/ns/net")
+	seen := map[uint64]bool{}
+	for _, path := range slices.Concat(named, ofProcesses) {
+		var stat unix.Stat_t
+		if err := unix.Stat(path, &stat); err != nil || seen[stat.Ino] {
+			continue
+		}
+		seen[stat.Ino] = true
+		ns, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		if err := inside(ns, has); err == nil && found {
+			return ns, true
+		}
+		_ = ns.Close()
+	}
+	return nil, false
+}
+
+// inside calls a function in a network namespace; nil is that of this process.
+func inside(ns *os.File, call func() error) error {
+	if ns == nil {
+		return call()
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			err = call()
+		} else {
+			err = fmt.Errorf("enter the client's network namespace: %w", err)
+		}
+		done <- err
+	}()
+	return <-done
 }

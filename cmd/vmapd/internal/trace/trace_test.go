@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
@@ -103,26 +104,29 @@ func answerOf(flags uint8) *recorder {
 	return r
 }
 
-func input(first, answer *recorder) Input {
-	in := Input{
-		First:      first.events,
-		Interfaces: map[uint32]string{2: "eth0", 3: "veth2"},
-		Waited:     3 * time.Second,
-		Lines: []others.Line{
-			{Place: place("vmapd", "services"), Handle: 5, Position: 5, Text: "ip daddr vmap @service-ips"},
-			{Place: place("vmapd", "services"), Handle: 4, Position: 1, Text: "ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop"},
-			{Place: place("vmapd", "endpoints-1-to-1"), Handle: 6, Position: 1, Text: "dnat to numgen map @endpoints", DNAT: true},
-			{Place: place("vmapd", "reject-chain"), Handle: 7, Position: 1, Text: "meta l4proto tcp reject with tcp reset", Rejects: true},
-			{Place: place("filter", "FORWARD"), Handle: 3, Position: 2, Text: "tcp dport 8080 drop", Comment: "no \x1b[31mweb"},
-		},
-		Bases: []others.Base{
-			{Place: place("vmapd", "prerouting"), Hook: others.Prerouting},
-			{Place: place("vmapd", "postrouting"), Hook: others.Postrouting},
-			{Place: place("filter", "FORWARD"), Hook: others.Forward},
-		},
+// interfaces are the names of interfaces.
+var interfaces = map[uint32]string{2: "eth0", 3: "veth2"}
+
+// line returns a rule.
+func line(at others.Place, handle uint64) others.Line {
+	for _, l := range []others.Line{
+		{Place: place("vmapd", "services"), Handle: 5, Position: 5, Text: "ip daddr vmap @service-ips"},
+		{Place: place("vmapd", "services"), Handle: 4, Position: 1, Text: "ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop"},
+		{Place: place("vmapd", "endpoints-1-to-1"), Handle: 6, Position: 1, Text: "dnat to numgen map @endpoints", DNAT: true},
+		{Place: place("vmapd", "reject-chain"), Handle: 7, Position: 1, Text: "meta l4proto tcp reject with tcp reset", Rejects: true},
+		{Place: place("filter", "FORWARD"), Handle: 3, Position: 2, Text: "tcp dport 8080 drop", Comment: "no \x1b[31mweb"},
+	} {
+		if l.Place == at && l.Handle == handle {
+			return l
+		}
 	}
+	return others.Line{Place: at, Handle: handle}
+}
+
+func input(first, answer *recorder) Input {
+	in := Input{First: follow(first.events, line, interfaces), Waited: 3 * time.Second}
 	if answer != nil {
-		in.Answer = answer.events
+		in.Answer = follow(answer.events, line, interfaces)
 	}
 	return in
 }
@@ -165,10 +169,6 @@ func TestStories(t *testing.T) {
 		{"answered, although only its beginning was seen", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
 			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
 		}, Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
-		{"noted by connection tracking, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
-			in.Entry = &conntrack.Entry{ReplySource: endpoint}
-			in.Tracking = []conntrack.Event{{Change: conntrack.Began}}
-		}, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
 		{"lost, with an entry of an older packet", toForward().pass("forward-begin"), nil, func(in *Input) {
 			in.Entry = &conntrack.Entry{ReplySource: endpoint}
 		}, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
@@ -176,13 +176,13 @@ func TestStories(t *testing.T) {
 		{
 			"source range", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
 				rule(place("vmapd", "prerouting"), 1, others.Jump, "services").more(place("vmapd", "services"), 4, others.Drop, ""), nil, nil,
-			Dropped, "dropped in table ip vmapd, chain services, rule 1 (ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop), by vmapd: the client is not in loadBalancerSourceRanges.",
+			Dropped, "dropped in table ip vmapd, chain services, rule 1 (ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop), which is vmapd's.",
 		},
 		{
 			"no endpoint", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
 				rule(place("vmapd", "prerouting"), 1, others.Jump, "services").more(place("vmapd", "services"), 5, others.Goto, "reject-chain").
 				more(place("vmapd", "reject-chain"), 7, others.Drop, ""), nil, nil,
-			Rejected, "rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.",
+			Rejected, "rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is vmapd's.",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -215,20 +215,21 @@ func text(t *testing.T, s Story) string {
 
 func TestTheText(t *testing.T) {
 	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
-	in.Expected = &Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.2:8080", "10.0.0.3:8080"}, Conclusion: "forwarded to one of two"}
+	in.Expected = decision("forwarded", "10.0.0.2:8080", "10.0.0.3:8080")
+	in.Expected.Conclusion = "forwarded to one of two"
 	s := Tell(in)
 	const want = `from 203.0.113.9:40000
 to   172.30.0.10:80/tcp
 vmapd decides: forwarded to one of two
 
 1. prerouting, from eth0
-   ip vmapd, prerouting, handle 1 => jump services
-   ip vmapd, services rule 5: ip daddr vmap @service-ips => goto endpoints-1-to-1
-   ip vmapd, endpoints-1-to-1 rule 1: dnat to numgen map @endpoints => accept
+   table ip vmapd, chain prerouting, by the rule with handle 1 => jump services
+   table ip vmapd, chain services, rule 5 (ip daddr vmap @service-ips) => goto endpoints-1-to-1
+   table ip vmapd, chain endpoints-1-to-1, rule 1 (dnat to numgen map @endpoints) => accept
    The destination is 10.0.0.3:8080 now.
-2. forward, from eth0 to veth2
-3. postrouting, to veth2
-   ip vmapd, postrouting, handle 9 => accept
+2. forward, from eth0, to veth2
+3. postrouting, from eth0, to veth2
+   table ip vmapd, chain postrouting, by the rule with handle 9 => accept
    The source is 192.168.0.2:40001 now.
 4. The answer came from 10.0.0.3:8080 (SYN and ACK).
    It left by eth0.
@@ -241,23 +242,32 @@ This is what vmapd decides.
 	}
 }
 
+// decision is one of vmapd's.
+func decision(verdict string, endpoints ...string) *explain.Explanation {
+	e := &explain.Explanation{Verdict: verdict}
+	for _, a := range endpoints {
+		e.Used = append(e.Used, explain.Endpoint{Address: a, Pod: "default/web-1"})
+	}
+	return e
+}
+
 func TestWhatDiffersIsSaid(t *testing.T) {
 	dropped := toForward().pass("forward-begin").rule(place("filter", "FORWARD"), 3, others.Drop, "")
 	for _, tt := range []struct {
 		name     string
 		first    *recorder
-		expected Expected
+		expected *explain.Explanation
 		differs  bool
 	}{
-		{"as expected", whole(), Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.3:8080"}}, false},
-		{"another endpoint", whole(), Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.9:8080"}}, true},
-		{"dropped by another", dropped, Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.3:8080"}}, true},
-		{"dropped by another instead of vmapd", dropped, Expected{Verdict: "dropped"}, true},
-		{"forwarded instead of refused", whole(), Expected{Verdict: "rejected"}, true},
-		{"translated, but not a Service", whole(), Expected{Verdict: "notService"}, true},
+		{"as expected", whole(), decision("forwarded", "10.0.0.3:8080"), false},
+		{"another endpoint", whole(), decision("forwarded", "10.0.0.9:8080"), true},
+		{"dropped by another", dropped, decision("forwarded", "10.0.0.3:8080"), true},
+		{"dropped by another instead of vmapd", dropped, decision("dropped"), true},
+		{"forwarded instead of refused", whole(), decision("rejected"), true},
+		{"translated, but not a Service", whole(), decision("notService"), true},
 	} {
 		in := input(tt.first, nil)
-		in.Expected = &tt.expected
+		in.Expected = tt.expected
 		if s := Tell(in); s.Differs != tt.differs {
 			t.Errorf("%s: want a difference: %v, got %v", tt.name, tt.differs, s.Differs)
 		}
@@ -274,58 +284,29 @@ func TestAnAnswerThatTheClientHasNotGot(t *testing.T) {
 	}
 }
 
-// Only packets that our rules have marked belong to a trace, and each answer belongs to the
-// connection with its addresses.
-func TestEventsAreSortedByConnections(t *testing.T) {
-	other := netip.MustParseAddrPort("203.0.113.9:50000")
+// Only packets that our rules have marked belong to a trace.
+func TestEventsOfOthersAreNotTaken(t *testing.T) {
 	first := whole()
-	second := record(17, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: other, Dest: vip, Flags: others.FlagSYN})
-	second.packet.Dest = endpoint
-	second.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
-	answer := record(18, "prerouting-answers", others.Packet{Protocol: model.TCP, Source: endpoint, Dest: other, Flags: others.FlagRST})
-	stranger := record(99, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: other, Dest: client})
+	answer := record(18, "prerouting-answers", others.Packet{Protocol: model.TCP, Source: endpoint, Dest: node, Flags: others.FlagRST})
+	stranger := record(99, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: node, Dest: client})
 	for i := range stranger.events { // of another tracer
 		stranger.events[i].Place.Table = "vmapd-trace-2"
 	}
 	c := Collector{Table: table}
-	for _, e := range slices.Concat(stranger.events, first.events, second.events, answer.events) {
+	for _, e := range slices.Concat(stranger.events, first.events, answer.events) {
+		if c.complete() {
+			t.Errorf("complete before %+v", e)
+		}
 		c.Add(e)
 	}
-	if n := len(c.Connections()); n != 2 {
-		t.Fatalf("want 2 connections, got %d", n)
+	if len(c.First) != len(first.events) || len(c.Answer) != len(answer.events) {
+		t.Errorf("want %d and %d events, got %d and %d", len(first.events), len(answer.events), len(c.First), len(c.Answer))
 	}
-	for i, want := range []struct {
-		client        netip.AddrPort
-		first, answer int
-	}{{client, len(first.events), 0}, {other, len(second.events), len(answer.events)}} {
-		got := c.Connections()[i]
-		if got.Client != want.client || len(got.First) != want.first || len(got.Answer) != want.answer {
-			t.Errorf("want %v with %d and %d events, got %v with %d and %d", want.client, want.first, want.answer, got.Client, len(got.First), len(got.Answer))
-		}
-		if arrived, expects := got.Arrived(); !arrived || !expects || got.AnswerArrived() {
-			t.Errorf("%v: arrived %v, expects an answer %v, which arrived %v", got.Client, arrived, expects, got.AnswerArrived())
-		}
-	}
-}
-
-// Of a packet that another program traces, too, the first event of the base chain has the headers, and not
-// that of the rule which begins the trace.
-func TestCollectorSharesPackets(t *testing.T) {
-	packet := others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN}
-	at := others.Place{Family: "ip", Table: table, Chain: "prerouting-tracked"}
-	begin := others.Place{Family: "ip", Table: table, Chain: "prerouting-begin"}
-	r := (&recorder{id: 7, packet: packet, in: 2}).rule(at, 2, others.Jump, begin.Chain).more(begin, 1, others.Continue, "").end(at)
-	stranger := (&recorder{id: 6, packet: packet, in: 2}).rule(at, 1, others.Accept, "")
-	c := Collector{Table: table}
-	for _, e := range append(stranger.events, r.events...) {
+	for _, e := range answer.pass("forward-begin", "forward-end", "postrouting-end").events[len(answer.events)-6:] {
 		c.Add(e)
 	}
-	if n := len(c.Connections()); n != 1 {
-		t.Fatalf("want 1 connection, got %d", n)
-	}
-	got := c.Connections()[0]
-	if w := (&Input{Interfaces: map[uint32]string{2: "eth0"}}).walk(got.First); got.Client != client || w.first != packet || w.hooks[0].In != "eth0" {
-		t.Errorf("got client %v, %+v", got.Client, w)
+	if !c.complete() {
+		t.Error("not complete behind the answer's last hook")
 	}
 }
 
@@ -343,33 +324,33 @@ func TestAnswersOfOtherServersAreNotTaken(t *testing.T) {
 			c.Add(e)
 		}
 	}
-	got := c.Connections()[0].Answer
-	if len(got) == 0 || got[0].Packet.Source != endpoint {
-		t.Errorf("want the answer of %v, got %v", endpoint, got)
+	if len(c.Answer) == 0 || c.Answer[0].Packet.Source != endpoint {
+		t.Errorf("want the answer of %v, got %v", endpoint, c.Answer)
 	}
 }
 
 // A packet to an address of the node itself leaves by lo, and comes back with another ID.
 func TestLoopbackIsOneWay(t *testing.T) {
 	out := record(7, "output-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN})
-	out.in, out.out = 0, loopback
+	out.in, out.out = 0, 1
 	out.pass("output-end", "postrouting-begin", "postrouting-end")
-	in := &recorder{id: 8, packet: out.packet, in: loopback}
+	in := &recorder{id: 8, packet: out.packet, in: 1}
 	in.pass("prerouting-begin", "prerouting-end", "input-begin")
 	c := Collector{Table: table}
 	for _, e := range out.events {
 		c.Add(e)
 	}
-	if arrived, _ := c.Connections()[0].Arrived(); arrived {
+	arrived := func() bool { p := follow(c.First, line, interfaces); return p.complete() }
+	if arrived() {
 		t.Error("a packet on loopback has arrived nowhere yet")
 	}
 	for _, e := range in.pass("input-end").events {
 		c.Add(e)
 	}
-	if arrived, _ := c.Connections()[0].Arrived(); !arrived {
+	if !arrived() {
 		t.Error("the packet has not arrived")
 	}
-	if s := Tell(input(&recorder{events: c.Connections()[0].First}, nil)); s.Verdict != Delivered || len(s.Hooks) != 4 {
+	if s := Tell(input(&recorder{events: c.First}, nil)); s.Verdict != Delivered || len(s.Hooks) != 4 {
 		t.Errorf("want it delivered behind 4 hooks, got %s behind %d", s.Verdict, len(s.Hooks))
 	}
 }
@@ -408,7 +389,7 @@ func TestOutcomes(t *testing.T) {
 		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "notService"},
 	} {
 		in := input(tt.first, tt.answer)
-		in.Expected = &Expected{Pods: map[string]string{endpoint.String(): "default/web-1"}}
+		in.Expected = decision("forwarded", endpoint.String())
 		s := Tell(in)
 		if got := s.Outcome(); got != tt.want {
 			t.Errorf("%s: want %s, got %s: %s", tt.name, tt.want, got, s.Conclusion)

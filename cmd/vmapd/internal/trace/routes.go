@@ -1,6 +1,4 @@
-// Package routes asks the kernel where packets go, and why one goes nowhere: by routes, neighbours and settings of
-// interfaces.
-package routes
+package trace
 
 import (
 	"errors"
@@ -16,31 +14,19 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Interfaces returns the names of this network namespace's interfaces by their indices.
-func Interfaces() (map[uint32]string, error) {
-	links, err := netlink.LinkList()
-	if err != nil {
-		return nil, fmt.Errorf("list interfaces: %w", err)
-	}
-	names := map[uint32]string{}
-	for _, l := range links {
-		names[uint32(l.Attrs().Index)] = l.Attrs().Name
-	}
-	return names, nil
-}
-
-// NoRoute asks the kernel for the route of a packet that arrives by an interface, and returns the
+// noRoute asks the kernel for the route of a packet that arrives by an interface, and returns the
 // reason if there is none, or "".
-func NoRoute(from, to netip.Addr, in string, mark uint32) string {
-	o := &netlink.RouteGetOptions{Iif: in, SrcAddr: from.AsSlice(), Mark: mark}
+func noRoute(from, to netip.Addr, in string) string {
+	o := &netlink.RouteGetOptions{Iif: in, SrcAddr: from.AsSlice()}
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), o)
 	family, all := "ipv4", in
 	if to.Is6() {
 		family, all = "ipv6", "all" // ip6_forward looks at that alone
 	}
 	isLocal := slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Type == unix.RTN_LOCAL })
-	if sysctl := fmt.Sprintf("net/%s/conf/%s/forwarding", family, all); !isLocal && isZero(sysctl) {
-		return fmt.Sprintf("this node does not forward packets (the sysctl %s is 0)", strings.ReplaceAll(sysctl, "/", "."))
+	if sysctl := fmt.Sprintf("net/%s/conf/%s/forwarding", family, all); !isLocal && read(sysctl) == "0" {
+		sysctl = strings.ReplaceAll(sysctl, "/", ".")
+		return fmt.Sprintf("this node does not forward packets (the sysctl %s is 0)", sysctl)
 	}
 	switch {
 	case err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool {
@@ -49,8 +35,9 @@ func NoRoute(from, to netip.Addr, in string, mark uint32) string {
 		return "a route says that it must not be reached"
 	case err == nil:
 		return ""
-	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // newer kernels have no error of its own
-		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, because answers would leave by another one (the sysctl net.ipv4.conf.%s.rp_filter)", from, in, in)
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // newer kernels have no own error
+		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, "+
+			"because answers would leave by another one (the sysctl net.ipv4.conf.%s.rp_filter)", from, in, in)
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Sprintf("it refuses %v → %v on interface %s as martian", from, to, in)
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
@@ -81,8 +68,6 @@ func isReversed(from netip.Addr, in string) bool {
 	return mode == strict && err == nil && out.Attrs().Name != in
 }
 
-func isZero(sysctl string) bool { return read(sysctl) == "0" }
-
 // read returns the value of a sysctl, or "".
 func read(sysctl string) string {
 	b, err := os.ReadFile("/proc/sys/" + sysctl)
@@ -92,9 +77,9 @@ func read(sysctl string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// PastNetfilter returns why packets between two ports of a bridge do not pass netfilter, or "". A bridge's own setting
+// pastNetfilter returns why packets between two ports of a bridge do not pass netfilter, or "". A bridge's own setting
 // (nf_call_iptables) is not seen.
-func PastNetfilter(bridge string, f model.Family) string {
+func pastNetfilter(bridge string, f model.Family) string {
 	l, err := netlink.LinkByName(bridge)
 	if err != nil || l.Type() != "bridge" {
 		return ""
@@ -109,9 +94,9 @@ func PastNetfilter(bridge string, f model.Family) string {
 	return fmt.Sprintf("net.bridge.%s is 0", name)
 }
 
-// NoNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on
+// noNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on
 // an interface, or "".
-func NoNeighbour(to netip.Addr, out string) string {
+func noNeighbour(to netip.Addr, out string) string {
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: out})
 	if err != nil || len(routes) == 0 {
 		return ""
