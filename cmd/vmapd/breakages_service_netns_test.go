@@ -87,7 +87,7 @@ var serviceBreakages = []serviceBreakage{
 		change: func(_ *corev1.Service, e *discoveryv1.EndpointSlice) {
 			e.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "zone-z"}}}
 		},
-		want: "hints are ignored: none is for this node, and its zone is not known",
+		want: "hints are ignored: none is for this node or its zone (unknown)",
 	},
 	{
 		name: "source-ranges", dest: "externalIP", to: externalIP + ":80", args: []string{"--from", lab.ClientIP4},
@@ -102,7 +102,7 @@ var serviceBreakages = []serviceBreakage{
 		change: func(s *corev1.Service, _ *discoveryv1.EndpointSlice) {
 			s.CreationTimestamp, s.Spec.ExternalIPs = metav1.Now(), []string{"192.168.99.10"} // web's
 		},
-		want: "Service default/duplicate, port \"http\", claims the same address and port, but default/web is older: default/duplicate gets no connections here.",
+		want: "Service default/duplicate, port \"http\", claims the same address and port, but default/web is older: it gets no connections here.",
 	},
 	{
 		name: "local", dest: "clusterIP",
@@ -128,7 +128,7 @@ var serviceBreakages = []serviceBreakage{
 	},
 	{
 		name: "ipv6", args: []string{"-6"}, change: func(*corev1.Service, *discoveryv1.EndpointSlice) {},
-		want: "vmapd: Service default/ipv6 has no IPv6 address: it has 172.30.1.10",
+		want: "vmapd: no connection within IPv6 is possible from the node to Service default/ipv6 172.30.1.10",
 	},
 }
 

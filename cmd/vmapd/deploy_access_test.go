@@ -211,7 +211,7 @@ func TestCommandsAskForNoMoreThanTheDaemon(t *testing.T) {
 	before := len(p.api.Denied())
 	for args, want := range map[string]string{
 		"explain --kubeconfig " + p.kubeconfig() + " --node-name " + lab.NodeName + " --from 203.0.113.9 svc/web:tcp": "forwarded to",
-		"preflight --live --kubeconfig " + p.kubeconfig() + " --node-name " + lab.NodeName:                            "read the ConfigMap kube-system/kube-proxy: ",
+		"preflight --kubeconfig " + p.kubeconfig() + " --node-name " + lab.NodeName:                                   "read the ConfigMap kube-system/kube-proxy: ",
 	} {
 		if out, _ := p.vmapdAlone(t, strings.Fields(args)...); !strings.Contains(out, want) {
 			t.Errorf("%s: want %q, got: %s", args, want, out)

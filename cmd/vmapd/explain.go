@@ -45,8 +45,7 @@ after an error.`
 type connection struct {
 	nodeFlags
 	asked
-	paths      []string
-	kubeconfig string
+	objectFlags
 	socket     string
 	output     report.Format
 	expect     string
@@ -56,10 +55,7 @@ type connection struct {
 }
 
 // asked is a connection as given: on a command line, or in a request to the daemon.
-type asked struct {
-	From, To, Namespace, Family, Interface string
-	All                                    bool
-}
+type asked struct{ From, To, Namespace, Family, Interface string }
 
 func newExplainCommand() *cobra.Command {
 	var x connection
@@ -73,10 +69,8 @@ func newExplainCommand() *cobra.Command {
 			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	f := c.Flags()
-	x.addFlags(f)
-	f.StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, if pods are recognized by it")
-	f.BoolVar(&x.All, "all", false, "list all endpoints and Services")
+	x.addFlags(c.Flags())
+	c.Flags().StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, if pods are recognized by it")
 	_ = c.MarkFlagRequired("from")
 	return c
 }
@@ -84,14 +78,14 @@ func newExplainCommand() *cobra.Command {
 func (x *connection) addFlags(f *pflag.FlagSet) {
 	x.set = f
 	x.addFiles(f, "with -f and --kubeconfig: node that decides (default: the client's, the only one, or the host's name)")
-	f.StringArrayVarP(&x.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
-	f.StringVar(&x.kubeconfig, "kubeconfig", "", "file with the address and credentials of a cluster")
+	x.objectFlags.addFlags(f)
 	f.StringVar(&x.socket, "socket", socket.DefaultPath, "socket of the daemon on this node, which is asked without -f and --kubeconfig")
 	f.StringVar(&x.From, "from", "", `client: an address, pod/NAME, node/NAME, or "node" for a process of the node`)
 	f.StringVarP(&x.Namespace, "namespace", "n", "", "namespace of names without one (default: the only one that has the name)")
 	f.BoolVarP(&x.ipv4, "ipv4", "4", false, "IPv4, if both families are possible")
 	f.BoolVarP(&x.ipv6, "ipv6", "6", false, "IPv6, if both families are possible")
-	f.StringVar(&x.expect, "expect", "", "forwarded, rejected, dropped or not-a-service; forwarded=ADDRESS for an endpoint: exit code 2 if it is otherwise")
+	f.StringVar(&x.expect, "expect", "",
+		"forwarded, rejected, dropped or not-a-service; forwarded=ADDRESS for an endpoint: exit code 2 if it is otherwise")
 	report.AddFormat(f, &x.output)
 }
 
@@ -156,40 +150,31 @@ func (x *connection) explanation(ctx context.Context, stderr io.Writer) (e expla
 		return e, err
 	}
 	q.NodeName = traffic.NodeName
-	k := known{config: traffic}
-	if x.kubeconfig != "" {
-		err = k.readCluster(ctx, x.kubeconfig, q, stderr)
-	} else {
-		err = k.readManifests(x.paths, stderr)
-	}
+	d, _, err := x.read(ctx, &q, stderr)
 	if err != nil {
 		return e, err
 	}
-	if q.Default, err = onlyNodeName(k.Nodes); err != nil && q.NodeName == "" {
+	if q.Default, err = onlyNodeName(d.Nodes); err != nil && q.NodeName == "" {
 		return e, err
 	}
-	in, err := k.input(x.asked, q)
+	in, err := explain.NewInput(d, traffic, q, x.Interface)
 	if err != nil {
 		return e, err
 	}
 	in.ByListeners = conf.Backend == config.Userspace
-	return k.explain(ctx, in), nil
+	return explain.Explain(in), nil
 }
 
 // values are the query of a request to the daemon.
 func (r *asked) values() url.Values {
-	v := url.Values{
+	return url.Values{
 		"from": {r.From}, "to": {r.To}, "namespace": {r.Namespace}, "family": {r.Family}, "interface": {r.Interface},
 	}
-	if r.All {
-		v.Set("all", "true")
-	}
-	return v
 }
 
 // newAsked reads the query of a request.
 func newAsked(v url.Values) asked {
-	return asked{v.Get("from"), v.Get("to"), v.Get("namespace"), v.Get("family"), v.Get("interface"), v.Get("all") != ""}
+	return asked{v.Get("from"), v.Get("to"), v.Get("namespace"), v.Get("family"), v.Get("interface")}
 }
 
 // query reads the names of both ends.
@@ -200,9 +185,6 @@ func (r *asked) query() (q names.Query, err error) {
 	}
 	if q.From, err = names.ParseSource(r.From); err != nil {
 		return q, fmt.Errorf("--from: %w", err)
-	}
-	if q.From.Kind == names.Process && r.Interface != "" {
-		return q, errors.New("--interface: a connection from this node does not arrive by an interface")
 	}
 	for _, f := range model.Families {
 		if r.Family == f.String() {

@@ -4,24 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
-	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -37,12 +34,12 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	if snapshot == nil {
 		return nil, a.in.unprogrammed()
 	}
-	k := known{config: a.traffic(config.Backend(a.plane.name))}
 	q.NodeName = a.nodeName
-	if err := a.readObjects(ctx, &k, q); err != nil {
+	d, err := a.readObjects(ctx, q)
+	if err != nil {
 		return nil, err
 	}
-	in, err := k.input(request, q)
+	in, err := explain.NewInput(d, a.traffic(config.Backend(a.plane.name)), q, request.Interface)
 	if err != nil {
 		return nil, socket.NotFound(err.Error())
 	}
@@ -52,59 +49,45 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 		own = append(own, snapshot.Family(f).NodeAddrs...)
 	}
 	in.Builder.SetHostAddresses(own)
-	now := k.explain(ctx, in)
+	now := explain.Explain(in)
 	in.Snapshot = snapshot
-	e := k.explain(ctx, in)
-	in.Node = e.Process
-	decided, latest := model.Decide(snapshot, in.Connection), model.Decide(in.Builder.Snapshot(), in.Connection)
-	d := a.compareWithKernel(ctx, snapshot, decided)
-	if latest.Verdict != decided.Verdict || !slices.Equal(latest.Targets, decided.Targets) {
-		d.Objects = now.Conclusion
+	e := explain.Explain(in)
+	compared := a.compareWithKernel(ctx, snapshot, in.Decide())
+	if now.Verdict != e.Verdict || !slices.Equal(now.Used, e.Used) {
+		compared.Objects = now.Conclusion
 	}
 	services, endpoints := a.in.state.Pending()
-	d.Pending, d.Error = services+endpoints, a.observers.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
-	e.Compare(d)
+	compared.Pending = services + endpoints
+	compared.Error = a.observers.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
+	e.Compare(compared)
 	return e, nil
 }
 
 // readObjects reads what a query is about, from the cluster or from files.
-func (a *answers) readObjects(ctx context.Context, k *known, q names.Query) error {
+func (a *answers) readObjects(ctx context.Context, q names.Query) (*names.Directory, error) {
 	if a.in.cluster == nil {
-		objects, _, err := manifest.LoadAll(a.config.From) // the daemon has logged the errors in manifests
-		if err == nil {
-			k.addManifests(objects)
+		o, _, err := manifest.LoadAll(a.config.From) // the daemon has logged the errors in manifests
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return objects.Of(o), nil
 	}
 	// A client of its own has a limit of requests of its own: the daemon's lists do not wait.
 	own, err := informer.Connect(a.config.Client())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, name := range nodesOf(q) {
-		n, err := own.Node(ctx, name)
-		if err == nil {
-			k.Nodes = append(k.Nodes, kube.Node(n))
-		} else if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("get Node %s: %w", name, err)
+	r := objects.Reader{Client: own, Query: &q, Nodes: []string{q.NodeName}, NoPods: errNoPods}
+	for _, ref := range []names.Ref{q.From, q.To} {
+		if ref.Kind == names.Node && !slices.Contains(r.Nodes, ref.Name) {
+			r.Nodes = append(r.Nodes, ref.Name)
 		}
 	}
-	k.NoPods = errNoPods
-	return reader{own, k}.read(ctx, q)
+	d, err := r.Read(ctx)
+	return d, errors.Join(append(r.Unread, err)...)
 }
 
 var errNoPods = errors.New("the daemon has no permission to read pods; --kubeconfig, with credentials that have it, does")
-
-// nodesOf are the Node that decides, and those that are named.
-func nodesOf(q names.Query) []string {
-	list := []string{q.NodeName}
-	for _, ref := range []names.Ref{q.From, q.To} {
-		if ref.Kind == names.Node && !slices.Contains(list, ref.Name) {
-			list = append(list, ref.Name)
-		}
-	}
-	return list
-}
 
 // compareWithKernel compares what the kernel has of a snapshot, as doctor does. Rules of other programs are not compared.
 func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d model.Decision) explain.Daemon {
@@ -115,99 +98,36 @@ func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d mo
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	f := model.FamilyOf(d.Dest.Addr())
-	out := explain.Daemon{Compared: a.plane.compared(d)}
 	list, count, err := a.plane.differences(bounded, f, s)
 	if err != nil {
 		return explain.Daemon{NotCompared: err.Error()}
 	}
 	if a.plane.userspace != nil {
-		to := " " + vipOf(d).String() + " "
+		to := fmt.Sprintf(" %v ", model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()})
 		list = slices.DeleteFunc(list, func(line string) bool { return !strings.Contains(line, to) })
 		count = len(list)
 	}
+	out := explain.Daemon{Backend: a.plane.name, NotCompared: a.plane.byNature(s.Family(f), d)}
 	if count > 0 {
 		out.Kernel = list[0]
-		if count > 1 {
-			out.Kernel += fmt.Sprintf(" and %d more", count-1)
-		}
 	}
-	out.NotCompared = a.plane.byNature(s.Family(f), d)
-	if out.Remembered, err = a.remembered(d); err != nil {
-		a.log.LogAttrs(ctx, slog.LevelWarn, "the kernel's session affinity can't be read for an explanation", slog.Any("err", err))
+	if count > 1 {
+		out.Kernel += fmt.Sprintf(" and %d more", count-1)
 	}
 	return out
 }
 
-func vipOf(d model.Decision) model.VIP {
-	return model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}
-}
-
-// compared says what of the kernel is compared for a decision.
-func (p *dataplane) compared(d model.Decision) string {
-	switch {
-	case p.userspace != nil:
-		return "vmapd's listener at " + vipOf(d).String()
-	case p.iptables != nil:
-		return "vmapd's rules in iptables"
-	case p.ipvs != nil:
-		return "the virtual servers, the ipsets, and vmapd's rules in iptables"
-	case d.Dest.Addr().Is4():
-		return "nftables table ip vmapd"
-	}
-	return "nftables table ip6 vmapd"
-}
-
 // byNature returns what the backend does otherwise than decided, by its nature, "" if nothing.
 func (p *dataplane) byNature(s *model.FamilySnapshot, d model.Decision) string {
-	if p.ipvs != nil {
-		for _, known := range ipvs.Differences {
-			if known.Concerns != nil && known.Concerns(s, d) {
-				return "the backend IPVS differs by its nature: " + known.What
-			}
+	for _, known := range ipvs.Differences {
+		if p.ipvs != nil && known.Concerns != nil && known.Concerns(s, d) {
+			return "the backend IPVS differs by its nature: " + known.What
 		}
 	}
-	if p.userspace != nil {
-		for _, known := range userspace.Differences {
-			if known.Concerns != nil && known.Concerns(s, d) {
-				return "the backend userspace differs by its nature: " + known.What
-			}
+	for _, known := range userspace.Differences {
+		if p.userspace != nil && known.Concerns != nil && known.Concerns(s, d) {
+			return "the backend userspace differs by its nature: " + known.What
 		}
 	}
 	return ""
-}
-
-// remembered returns the endpoint that the kernel remembers for a client, or nil if the Service has no
-// session affinity, and with IPVS and userspace.
-func (a *answers) remembered(d model.Decision) (*explain.Remembered, error) {
-	if d.Verdict != model.Forwarded || d.Port == nil || d.Port.Affinity == 0 {
-		return nil, nil
-	}
-	var to netip.AddrPort
-	var left time.Duration
-	var ok bool
-	var err error
-	switch {
-	case a.plane.nft != nil:
-		list := d.Frontend.TrafficPolicy
-		if d.Why == model.FromPodInside || d.Why == model.FromNodeInside {
-			list = model.Cluster
-		}
-		to, left, ok, err = a.plane.nft.Remembered(d.Port.Name, list, d.Source)
-	case a.plane.iptables != nil:
-		var endpoints []netip.AddrPort
-		for _, t := range d.Targets {
-			endpoints = append(endpoints, t.Addr)
-		}
-		to, left, ok, err = a.plane.iptables.Remembered(d.Port, endpoints, d.Source)
-	default:
-		return nil, nil
-	}
-	switch {
-	case err != nil:
-		return nil, err
-	case !ok:
-		return &explain.Remembered{}, nil
-	}
-	used := slices.ContainsFunc(d.Targets, func(t model.Target) bool { return t.Addr == to })
-	return &explain.Remembered{Endpoint: to.String(), Left: left.Round(time.Second), Used: used}, nil
 }

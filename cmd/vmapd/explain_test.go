@@ -64,7 +64,7 @@ on   node-1
 
 1. 172.30.0.41:80/tcp is the cluster IP of Service ns1/web, port "http".
 2. internalTrafficPolicy is Cluster: endpoints on any node may answer.
-3. 1 of 2 endpoints is used:
+3. 1 of 2 endpoints used:
      10.0.0.2:8080  on this node
    not used:
      10.0.0.3:8080  not ready (readiness probe failing, or still starting?); on an unknown node, EndpointSlice ns1/web-1
@@ -86,7 +86,7 @@ func TestExplainLive(t *testing.T) {
 		{"a cluster", nil, "--node-name node-1 --from node 172.30.0.41:80/tcp", 0, liveAnswer, ""},
 		{
 			"another proxy's Service", nil, "--node-name node-1 --from node 172.30.0.42:80/tcp", 0,
-			"1. 172.30.0.42 is the cluster IP of Service ns1/mesh, whose label service.kubernetes.io/service-proxy-name=mesh assigns it to another proxy.", "",
+			"   172.30.0.42 is the cluster IP of Service ns1/mesh, whose label service.kubernetes.io/service-proxy-name=mesh assigns it to another proxy.", "",
 		},
 		{
 			"a ServiceCIDR", nil, "--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
@@ -103,14 +103,14 @@ func TestExplainLive(t *testing.T) {
 			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusForbidden},
 			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
 			"=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged",
-			"",
+			"list servicecidrs: servicecidrs is forbidden: no permission; continuing without them\n",
 		},
 		{
 			"no right to read the Node",
 			map[apitest.Resource]int{apitest.Nodes: http.StatusForbidden},
 			"--node-name node-1 --from 203.0.113.7 172.30.0.41:80/tcp", 0,
 			"on   node-1 (its Node object is missing, so its addresses and its zone are not known)",
-			"list Nodes: nodes is forbidden: no permission; continuing without them\n",
+			"list nodes: nodes is forbidden: no permission; continuing without them\n",
 		},
 		{
 			"no such Node", nil, "--node-name node-2 --from node 172.30.0.41:80/tcp", 1, "",
@@ -120,13 +120,13 @@ func TestExplainLive(t *testing.T) {
 			"no right to read Services",
 			map[apitest.Resource]int{apitest.Services: http.StatusForbidden},
 			"--node-name node-1 --from node 172.30.0.41:80/tcp", 1, "",
-			"vmapd: list Services: services is forbidden: no permission\n",
+			"vmapd: list services: services is forbidden: no permission\n",
 		},
 		{
 			"no right to read EndpointSlices",
 			map[apitest.Resource]int{apitest.EndpointSlices: http.StatusForbidden},
 			"--node-name node-1 --from node 172.30.0.41:80/tcp", 1, "",
-			"vmapd: list EndpointSlices: endpointslices is forbidden: no permission\n",
+			"vmapd: list endpointslices: endpointslices is forbidden: no permission\n",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 const preflightLong = `Preflight lists what changes on a node when vmapd replaces kube-proxy: for each known
@@ -17,9 +17,9 @@ setting that keeps it as it was. It reads the configuration and the objects, and
 nothing. What a kube-proxy has in the kernel of a node is not examined.
 
 kube-proxy's configuration, which vmapd reads, too, is in the file of --config, with
---live in its ConfigMap, or in its flags, behind --.
+--kubeconfig in its ConfigMap, or in its flags, behind --.
 
-  vmapd preflight --live --kubeconfig FILE --node-name NODE
+  vmapd preflight --kubeconfig FILE --node-name NODE
   vmapd preflight -f cluster.yaml --node-name NODE --config config.conf
   vmapd preflight -f cluster.yaml --node-name NODE -- --proxy-mode=ipvs --v=2
 
@@ -31,22 +31,20 @@ const exitDifferent = 2
 
 // preflighter is the subcommand that lists what changes without kube-proxy.
 type preflighter struct {
-	paths      []string
-	live       bool
-	kubeconfig string
+	objectFlags
 	nodeName   string
 	configFile string
 	proxyFlags []string // kube-proxy's
 	version    string
 	ownFile    string
 	backend    string
-	output     string
+	output     report.Format
 }
 
 func newPreflightCommand() *cobra.Command {
 	var p preflighter
 	c := &cobra.Command{
-		Use:   "preflight {-f PATH | --live} [flags] [-- KUBE-PROXY-FLAG...]",
+		Use:   "preflight {-f PATH | --kubeconfig FILE} [flags] [-- KUBE-PROXY-FLAG...]",
 		Short: "List what changes without kube-proxy",
 		Long:  preflightLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,28 +56,31 @@ func newPreflightCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringArrayVarP(&p.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
-	f.BoolVar(&p.live, "live", false, "read the objects of a cluster, and kube-proxy's ConfigMap")
-	f.StringVar(&p.kubeconfig, "kubeconfig", "", "with --live: file with the cluster's address and credentials (default: the pod's own)")
+	p.addFlags(f)
 	f.StringVar(&p.nodeName, "node-name", "", "name of the Node (default: the only Node, or the one with the host's name)")
-	f.StringVar(&p.configFile, "config", "", "kube-proxy's configuration file (default: with --live, its ConfigMap)")
-	f.StringVar(&p.version, "kube-proxy-version", "", "kube-proxy's version, as 1.36 (default: with --live, the API server's)")
+	f.StringVar(&p.configFile, "config", "", "kube-proxy's configuration file (default: with --kubeconfig, its ConfigMap)")
+	f.StringVar(&p.version, "kube-proxy-version", "", "kube-proxy's version, as 1.36 (default: with --kubeconfig, the API server's)")
 	f.StringVar(&p.ownFile, "vmapd-config", "", "vmapd's own configuration file")
 	f.StringVar(&p.backend, "backend", "", "vmapd's backend; overrides --vmapd-config")
-	f.StringVarP(&p.output, "output", "o", "text", "text, json or yaml")
+	report.AddFormat(f, &p.output)
+	c.MarkFlagsOneRequired("filename", "kubeconfig")
+	c.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
 	return c
 }
 
 func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := p.check(); err != nil {
-		return err
+	switch {
+	case p.configFile != "" && len(p.proxyFlags) > 0:
+		return errors.New("give either --config or kube-proxy's flags, which it ignores if it has a file")
+	case p.kubeconfig == "" && p.configFile == "" && len(p.proxyFlags) == 0:
+		return errors.New("kube-proxy's configuration is missing: give its file (--config), or its flags behind --")
 	}
 	in, complete, err := p.input(ctx, stderr)
 	if err != nil {
 		return err
 	}
 	r := preflight.Compare(in)
-	if err := writeOutput(stdout, p.output, r, r.WriteText); err != nil {
+	if err := report.Print(stdout, p.output, r, r.Write); err != nil {
 		return err
 	}
 	switch {
@@ -87,22 +88,6 @@ func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return exitError(1) // the errors were printed
 	case r.Differs():
 		return exitError(exitDifferent)
-	}
-	return nil
-}
-
-func (p *preflighter) check() error {
-	switch {
-	case p.output != "text" && p.output != "json" && p.output != "yaml":
-		return fmt.Errorf("--output: unknown format %q (text, json, yaml)", p.output)
-	case p.live == (len(p.paths) > 0):
-		return errors.New("give either --filename, for manifests, or --live, for a cluster")
-	case p.kubeconfig != "" && !p.live:
-		return errors.New("--kubeconfig needs --live")
-	case p.configFile != "" && len(p.proxyFlags) > 0:
-		return errors.New("give either --config or kube-proxy's flags, which it ignores if it has a file")
-	case !p.live && p.configFile == "" && len(p.proxyFlags) == 0:
-		return errors.New("kube-proxy's configuration is missing: give its file (--config), or its flags behind --")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
@@ -62,42 +63,31 @@ func (r *render) run(stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	objects, errs, err := manifest.Load(r.paths)
+	read, complete, err := objects.Load(r.paths, stderr)
 	if err != nil {
 		return err
 	}
-	warnUnread(stderr, objects)
-	for _, e := range errs {
-		fmt.Fprintln(stderr, e)
-	}
 	if traffic.NodeName == "" {
-		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](objects)); err != nil {
+		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](read)); err != nil {
 			return err
 		}
 	}
 	builder := model.NewBuilder(traffic)
-	objects.ApplyTo(builder)
+	read.ApplyTo(builder)
 	snapshot := builder.Snapshot()
 	problems := snapshot.Problems()
 	for _, p := range problems {
-		fmt.Fprintln(stderr, located(objects.Locate(p), p))
+		fmt.Fprintln(stderr, located(read.Locate(p), p))
 	}
 	for _, f := range families {
 		if err := write(stdout, snapshot.Family(f), conf); err != nil {
 			return fmt.Errorf("write the rules of %v: %w", f, err)
 		}
 	}
-	if len(errs)+len(problems) > 0 {
+	if !complete || len(problems) > 0 {
 		return exitError(1)
 	}
 	return nil
-}
-
-// warnUnread prints which kinds of objects are not read: one may be a misspelt one of ours.
-func warnUnread(stderr io.Writer, objects *manifest.Objects) {
-	if text := objects.Unread(); text != "" {
-		fmt.Fprintln(stderr, "warning: "+text)
-	}
 }
 
 // write renders one family for the backend. auto means nftables: the kernel is not asked.

@@ -234,3 +234,20 @@ func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
 		})
 	}
 }
+
+// stickyDemo returns a folder with the manifests of the demo, in which the Service web has session affinity.
+func stickyDemo(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
+		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sticky := strings.Replace(string(text), "  type: LoadBalancer\n", "  type: LoadBalancer\n  sessionAffinity: ClientIP\n", 1)
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(sticky), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 func readBuild() buildinfo.Build {
@@ -27,27 +26,29 @@ func version() string {
 	return s.String() + " " + b.GoVersion
 }
 
-func writeBuild(w io.Writer, b buildinfo.Build) error {
+func writeBuild(t *report.Text, b buildinfo.Build) {
 	changes := ""
 	if b.Modified {
 		changes = ", with changes"
 	}
-	_, err := fmt.Fprintf(w, "vmapd     %s\ncommit    %s%s\ndate      %s\nGo        %s\nplatform  %s\n",
-		b.Version, b.Commit, changes, b.Date, b.GoVersion, b.Platform)
-	return err
+	t.Say("vmapd     %s", b.Version)
+	t.Say("commit    %s%s", b.Commit, changes)
+	t.Say("date      %s", b.Date)
+	t.Say("Go        %s", b.GoVersion)
+	t.Say("platform  %s", b.Platform)
 }
 
 func newVersionCommand() *cobra.Command {
-	var output string
+	var output report.Format
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := readBuild()
-			return writeOutput(cmd.OutOrStdout(), output, b, func(w io.Writer) error { return writeBuild(w, b) })
+			return report.Print(cmd.OutOrStdout(), output, b, func(t *report.Text) { writeBuild(t, b) })
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	report.AddFormat(c.Flags(), &output)
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -43,16 +44,16 @@ func constants(t *testing.T, of string) []string {
 }
 
 func TestEachValueOfTheModelHasAName(t *testing.T) {
-	for kind, names := range map[string][]string{"Verdict": verdictNames[:], "SNATReason": snatTexts[:], "FrontendKind": roleTexts[:]} {
+	for kind, texts := range map[string][]string{"SNATReason": snatTexts[:], "FrontendKind": roleTexts[:]} {
 		of := map[string]string{}
 		for i, c := range constants(t, kind) {
 			switch {
-			case i >= len(names), names[i] == "":
+			case i >= len(texts), texts[i] == "":
 				t.Errorf("nothing is said of model.%s", c)
-			case of[names[i]] != "":
-				t.Errorf("%q is said of model.%s and of model.%s", names[i], of[names[i]], c)
+			case of[texts[i]] != "":
+				t.Errorf("%q is said of model.%s and of model.%s", texts[i], of[texts[i]], c)
 			default:
-				of[names[i]] = c
+				of[texts[i]] = c
 			}
 		}
 	}
@@ -63,7 +64,7 @@ func TestEachExclusionHasASentence(t *testing.T) {
 	for i, c := range constants(t, "Exclusion") {
 		candidate := model.Candidate{}
 		candidate.Excluded[model.Local] = model.Exclusion(i)
-		said := sayExcluded(candidate, model.Local, row{})
+		said := sayExcluded(candidate, model.Local, names.Endpoint{})
 		if said == "" || of[said] != "" {
 			t.Errorf("sayExcluded has %q for model.%s, and for model.%s", said, c, of[said])
 		}

@@ -2,10 +2,11 @@ package explain
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 // ExitUnexpected is the exit code of an explanation that is not the expected one.
@@ -17,25 +18,27 @@ type Expectation struct {
 }
 
 // ParseExpectation reads VERDICT[=ENDPOINT]; "" expects nothing.
-func ParseExpectation(s string) (Expectation, error) {
+func ParseExpectation(s string) (w Expectation, err error) {
 	if s == "" {
-		return Expectation{}, nil
+		return w, nil
 	}
-	verdict, endpoint, found := strings.Cut(s, "=")
-	if verdict == "not-a-service" {
-		verdict = "notService"
+	var found bool
+	w.verdict, w.endpoint, found = strings.Cut(s, "=")
+	if w.verdict == "not-a-service" {
+		w.verdict = string(report.NotService)
 	}
+	outcomes := []report.Outcome{report.Forwarded, report.Rejected, report.Dropped, report.NotService}
 	switch {
-	case !slices.Contains(slices.Collect(maps.Keys(verdictWords)), verdict):
-		return Expectation{}, fmt.Errorf("want forwarded, rejected, dropped or not-a-service; got %q", verdict)
-	case found && (verdict != "forwarded" || endpoint == ""):
-		return Expectation{}, fmt.Errorf("want an endpoint after forwarded=; got %q", s)
+	case !slices.Contains(outcomes, report.Outcome(w.verdict)):
+		return w, fmt.Errorf("want forwarded, rejected, dropped or not-a-service; got %q", w.verdict)
+	case found && (w.verdict != string(report.Forwarded) || w.endpoint == ""):
+		return w, fmt.Errorf("want an endpoint after forwarded=; got %q", s)
 	}
-	return Expectation{verdict, endpoint}, nil
+	return w, nil
 }
 
-// Differs returns how a connection differs from the expectation, or "". The verdict is as that of an
-// Explanation, and the conclusion is the same in words.
+// Differs returns how a connection differs from the expectation, or "". The verdict is a report.Outcome, and the
+// conclusion the same in words.
 func (w Expectation) Differs(verdict, conclusion string, endpoints []Endpoint) string {
 	is := func(u Endpoint) bool {
 		addr, _ := netip.ParseAddrPort(u.Address)
@@ -46,7 +49,7 @@ func (w Expectation) Differs(verdict, conclusion string, endpoints []Endpoint) s
 	switch {
 	case w.verdict == "":
 	case w.verdict != verdict:
-		return fmt.Sprintf("expected %s, got: %s", verdictWords[w.verdict], conclusion)
+		return fmt.Sprintf("expected %s, got: %s", w.verdict, conclusion)
 	case w.endpoint != "" && !slices.ContainsFunc(endpoints, is):
 		return fmt.Sprintf("expected the endpoint %s, got: %s", w.endpoint, conclusion)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -36,7 +37,7 @@ func text(t *testing.T, e Explanation) string {
 }
 
 // input is a TCP connection from 203.0.113.7.
-func input(dest string, objects Objects) Input {
+func input(dest string, objects *names.Directory) Input {
 	in := Input{Config: modeltest.Config(), Objects: objects}
 	in.Source = netip.MustParseAddr("203.0.113.7")
 	in.Dest, in.Protocol = netip.MustParseAddrPort(dest), model.TCP
@@ -47,26 +48,26 @@ func input(dest string, objects Objects) Input {
 	return in
 }
 
-func web(slices ...modeltest.Slice) Objects {
-	o := Objects{
+func web(slices ...modeltest.Slice) *names.Directory {
+	o := &names.Directory{
 		Nodes:    []model.Node{modeltest.OurNode().Node},
-		Services: []model.Service{modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).Service},
+		Services: []names.ServiceObject{{Service: modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).Service}},
 	}
 	for _, s := range slices {
-		o.EndpointSlices = append(o.EndpointSlices, s.EndpointSlice)
+		o.Slices = append(o.Slices, names.SliceObject{EndpointSlice: s.EndpointSlice})
 	}
 	return o
 }
 
 // collect takes the objects of a random cluster apart.
-func collect(objects map[model.ObjectRef]modeltest.Object) Objects {
-	var out Objects
+func collect(objects map[model.ObjectRef]modeltest.Object) *names.Directory {
+	out := new(names.Directory)
 	for _, o := range objects {
 		switch o := o.(type) {
 		case modeltest.Service:
-			out.Services = append(out.Services, o.Service)
+			out.Services = append(out.Services, names.ServiceObject{Service: o.Service})
 		case modeltest.Slice:
-			out.EndpointSlices = append(out.EndpointSlices, o.EndpointSlice)
+			out.Slices = append(out.Slices, names.SliceObject{EndpointSlice: o.EndpointSlice})
 		case modeltest.Node:
 			out.Nodes = append(out.Nodes, o.Node)
 		case modeltest.ServiceCIDR:
@@ -108,7 +109,7 @@ func TestExplainSaysWhatIsDecided(t *testing.T) {
 			}
 		}
 	}
-	for _, verdict := range []string{"forwarded", "rejected", "dropped", "notService"} {
+	for _, verdict := range []string{"forwarded", "rejected", "dropped", "not a Service"} {
 		if verdicts[verdict] == 0 {
 			t.Errorf("nothing was %s: the clusters show too little", verdict)
 		}
@@ -135,7 +136,7 @@ func destinations(f *model.FamilySnapshot) []model.VIP {
 
 func check(t *testing.T, e Explanation, d model.Decision) {
 	t.Helper()
-	if e.Verdict != verdictNames[d.Verdict] {
+	if e.Verdict != string(report.OutcomeOf(d.Verdict)) {
 		t.Errorf("%v: explained as %s; decided %v", d.Dest, e.Verdict, d.Verdict)
 	}
 	var want, got []string
@@ -161,11 +162,11 @@ func TestAddressesWithLeadingZeros(t *testing.T) {
 	objects.Nodes[0].Addresses = []string{"192.168.000.002"}
 	objects.Services[0].ClusterIPs = []string{"172.030.000.041"}
 	in := input("172.30.0.41:80", objects)
-	if a, err := in.NodeAddress(); a != netip.MustParseAddr(modeltest.NodeIP4) {
+	if a, err := in.nodeAddress(); a != netip.MustParseAddr(modeltest.NodeIP4) {
 		t.Errorf("the node's address: %v, %v", a, err)
 	}
 	equal(t, "endpoint's node", modeltest.NodeName, Explain(in).Used[0].Node)
-	if !HasAddress(objects.Services[0], in.Dest.Addr()) {
+	if !objects.Services[0].Concerns(names.Ref{Addr: in.Dest.Addr()}) {
 		t.Error("the Service does not have its cluster IP")
 	}
 }
@@ -177,11 +178,11 @@ func TestAnAddressThatANewPodHasAgain(t *testing.T) {
 		Endpoint("10.0.0.2", modeltest.OnNode(modeltest.NodeName), modeltest.ForZones("zone-a"),
 			modeltest.Conditions(false, false, true))
 	got := text(t, Explain(input("172.30.0.41:80", web(slice))))
-	if want := "     10.0.0.2:8080  on node-2, for zone zone-b\n"; !strings.Contains(got, want) {
+	if want := "     10.0.0.2:8080  on node-2, for zone-b\n"; !strings.Contains(got, want) {
 		t.Errorf("want %q in\n%s", want, got)
 	}
 	got = text(t, Explain(input("10.0.0.2:8080", web(slice))))
-	if want := "(EndpointSlice ns1/web-1, on node-2) of Service ns1/web: connecting to it directly bypasses every Service. Its"; !strings.Contains(got, want) {
+	if want := "10.0.0.2 is the own address of an endpoint, on node-2, in Services: ns1/web. Connecting to it directly bypasses them."; !strings.Contains(got, want) {
 		t.Errorf("want %q in\n%s", want, got)
 	}
 }
@@ -202,18 +203,13 @@ func TestManyEndpointsAreCounted(t *testing.T) {
 		slice = slice.Ready(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}).String())
 	}
 	got := text(t, Explain(input("172.30.0.41:80", web(slice))))
-	for _, want := range []string{"100 of 100 endpoints are used:", "10.0.1.9:8080", "and 90 more (--all lists them)", "=> forwarded to one of 100 endpoints\n"} {
+	for _, want := range []string{"100 of 100 endpoints used:", "10.0.1.9:8080", "and 90 more", "=> forwarded to one of 100 endpoints\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in:\n%s", want, got)
 		}
 	}
 	if strings.Contains(got, "10.0.1.10:8080") {
 		t.Errorf("too many are listed:\n%s", got)
-	}
-	in := input("172.30.0.41:80", web(slice))
-	in.All = true
-	if got := text(t, Explain(in)); !strings.Contains(got, "10.0.1.99:8080") {
-		t.Errorf("not all are listed:\n%s", got)
 	}
 }
 
@@ -246,69 +242,72 @@ func TestLessCommonSituations(t *testing.T) {
 		in.Config.NodePortAddresses.Localhost = [2]bool{true, true}
 	}
 	nodePort := web(none.Ready("10.0.0.2"))
-	nodePort.Services[0] = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).NodePort(30080).Service
+	nodePort.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).NodePort(30080).Service
 	localNodePort := web(none.Ready("10.0.0.2"))
 	localNodePort.Services[0] = nodePort.Services[0]
 	localNodePort.Services[0].ExternalTrafficPolicy = "Local"
 	twoPorts := web(none.Ready("10.0.0.2"))
-	twoPorts.Services[0] = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).TCP("also", 80).Service
+	twoPorts.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).TCP("also", 80).Service
 	otherRanges := web(none.Ready("10.0.0.2"))
 	lb := modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer("192.168.98.1").TCP("http", 80).Service
 	lb.SourceRanges = []string{"2001:db8::/32"}
-	otherRanges.Services[0] = lb
+	otherRanges.Services[0].Service = lb
 	badRanges := web(none.Ready("10.0.0.2"))
 	lb.SourceRanges = []string{"everybody"}
-	badRanges.Services[0] = lb
+	badRanges.Services[0].Service = lb
 	noPorts := web()
-	noPorts.Services[0] = modeltest.NewService("ns1/web").On("172.30.0.41").Service
+	noPorts.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").Service
 
 	for _, tt := range []struct {
 		name    string
 		dest    string
-		objects Objects
+		objects *names.Directory
 		change  func(*Input)
 		want    []string // lines, or what they begin with
 	}{
 		{
 			"bad endpoints only", "172.30.0.41:80", web(none.Ready("10.0.0.300")), nil,
 			[]string{
-				"3. The EndpointSlices of Service ns1/web have no valid endpoint: see the problems below.",
+				`3. No EndpointSlice of Service ns1/web has an endpoint for port "http".`,
 				`problem: EndpointSlice ns1/web-1: endpoints[0].addresses[0]: "10.0.0.300" is not an IP address`,
 			},
 		},
 		{
 			"a bad addressType", "172.30.0.41:80", web(none.Typed("IPX").Ready("10.0.0.2")), nil,
-			[]string{"   EndpointSlice ns1/web-1 (1 endpoint) has an invalid addressType", "problem: EndpointSlice ns1/web-1: addressType:"},
+			[]string{"   EndpointSlice ns1/web-1 (1 endpoint) has the addressType IPX: no proxy uses it", "problem: EndpointSlice ns1/web-1: addressType:"},
 		},
 		{
 			"two ports of one Service on one number", "172.30.0.41:80", twoPorts, nil,
-			[]string{`   Its port "also" claims the same address and port, but comes later in the list: it gets no connections here.`},
+			[]string{`   Service ns1/web, port "also", claims the same address and port, but ns1/web comes first: it gets no connections here.`},
 		},
 		{
 			"a Service without ports", "172.30.0.41:80", noPorts, nil,
 			[]string{
-				"1. 172.30.0.41 is the cluster IP of Service ns1/web, which has no ports.",
+				"   172.30.0.41 is the cluster IP of Service ns1/web, which has no port 80/tcp; its ports: none.",
 				"=> rejected: 172.30.0.41 is a cluster IP, and its Service has no port 80/tcp",
 			},
 		},
 		{
 			"source ranges of the other family", "192.168.98.1:80", otherRanges, nil,
 			[]string{
-				"2. loadBalancerSourceRanges (2001:db8::/32) have no range of this IP family, so they do not apply to it.",
+				"2. externalTrafficPolicy is Cluster: ",
 				"=> forwarded to 10.0.0.2:8080",
 			},
 		},
 		{
 			"source ranges that can't be read", "192.168.98.1:80", badRanges, nil,
 			[]string{
-				"2. loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid, or they are too many (the budget sourceRanges).",
+				"2. loadBalancerSourceRanges allow only (no valid range). 203.0.113.7 is not among them.",
 				"=> dropped: 203.0.113.7 is not in loadBalancerSourceRanges",
 			},
 		},
 		{
 			"a node port on loopback, for this node's processes only", "127.0.0.1:30080", nodePort,
 			func(in *Input) { loopback(in); in.Source = netip.MustParseAddr("203.0.113.7") },
-			[]string{`1. "http" (30080/tcp) is the node port of Service ns1/web, but on loopback it answers only processes of this node.`},
+			[]string{
+				`   "http" (30080/tcp) is the node port of Service ns1/web; node ports of this node answer on 192.168.0.2, ` +
+					`and on loopback for processes of this node with tcp and udp (--nodeport-addresses).`,
+			},
 		},
 		{
 			"… which the policy Local does not bind", "127.0.0.1:30080", localNodePort, loopback,
@@ -321,15 +320,14 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"… not for SCTP", "127.0.0.1:30080", nodePort,
 			func(in *Input) { loopback(in); in.Protocol = model.SCTP },
-			[]string{`1. "http" (30080/tcp) is the node port of Service ns1/web, but 30080/sctp is not.`},
+			[]string{`   "http" (30080/tcp) is the node port of Service ns1/web; node ports of this node answer on 192.168.0.2, and on loopback`},
 		},
 		{
 			"a node port where the node's addresses are not known", "192.168.0.2:30080",
-			Objects{Services: nodePort.Services, EndpointSlices: nodePort.EndpointSlices},
+			&names.Directory{Services: nodePort.Services, Slices: nodePort.Slices},
 			nil,
 			[]string{
-				`1. "http" (30080/tcp) is the node port of Service ns1/web, but 192.168.0.2 is not a known address of this node, whose node ports answer on no known address.`,
-				"next: There is no Node node-1 among the objects, so this node's addresses are not known.",
+				`   "http" (30080/tcp) is the node port of Service ns1/web; node ports of this node answer on no known address (--nodeport-addresses).`,
 			},
 		},
 		{

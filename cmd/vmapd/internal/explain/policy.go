@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -8,69 +9,71 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
+// roleTexts name the role of an address in a Service.
+var roleTexts = [...]string{
+	model.ClusterIP: "the cluster IP", model.LoadBalancerIP: "a load-balancer address",
+	model.ExternalIP: "an external IP", model.NodePort: "the node port",
+}
+
+// explainFrontend says to which Service the destination belongs, and which others claim it.
+func (x *explainer) explainFrontend() {
+	var lines []string
+	for _, other := range x.in.Builder.Claimants(x.d.Frontend.VIP)[1:] {
+		why := "comes first"
+		if s := x.in.Objects.Service(other.NamespacedName); s != nil && s.Created.After(x.service.Created) {
+			why = "is older"
+		}
+		lines = append(lines, fmt.Sprintf("Service %v, port %q, claims the same address and port, but %s %s: it gets no connections here.",
+			other.NamespacedName, other.Port, x.e.Service, why))
+	}
+	x.step(fmt.Sprintf("%s is %s of Service %s, %s.", x.e.Dest, roleTexts[x.d.Frontend.Kind], x.e.Service, x.portText()), lines...)
+}
+
 func (x *explainer) explainSourceRanges() {
-	fe, sp, list := x.d.Frontend, x.d.Port, x.service.SourceRanges
-	if len(list) == 0 {
-		return
-	}
-	if fe.Restricted {
-		list = strings.Split(texts(sp.SourceRanges), ", ")
-	}
-	ranges := strings.Join(list[:min(len(list), maxRows)], ", ")
-	if more := len(list) - maxRows; more > 0 {
-		ranges += fmt.Sprintf(" and %d more", more)
-	}
-	self, is := "", "is"
-	if sp.NodeAllowed {
-		self = fmt.Sprintf(" and, because they include this node, %v itself", x.d.Dest.Addr())
-	}
-	if x.d.Why == model.SourceNotAllowed {
-		is = "is not"
-		x.next("Is %s the client's own address, or that of a NAT or load balancer on the path? spec.loadBalancerSourceRanges must include the address that this node sees.", x.e.Client)
-	}
+	is := "is"
 	switch {
-	case !fe.Restricted && fe.Kind != model.LoadBalancerIP:
-		x.step(fmt.Sprintf("loadBalancerSourceRanges (%s) apply to load-balancer addresses only, not to %s.", ranges, roleTexts[fe.Kind]))
-	case !fe.Restricted:
-		x.step(fmt.Sprintf("loadBalancerSourceRanges (%s) have no range of this IP family, so they do not apply to it.", ranges))
-	case ranges == "":
-		x.step("loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid, or they are too many (the budget sourceRanges).")
-	default:
-		x.step(fmt.Sprintf("loadBalancerSourceRanges allow only %s%s. %s %s among them.", ranges, self, x.e.Client, is))
+	case !x.d.Frontend.Restricted:
+		return
+	case x.d.Why == model.SourceNotAllowed:
+		is = "is not"
+		x.next("Is %s the client's own address, or that of a NAT or load balancer on the path? "+
+			"spec.loadBalancerSourceRanges must include the address that this node sees.", x.e.Client)
 	}
+	x.step(fmt.Sprintf("loadBalancerSourceRanges allow only %s. %s %s among them.",
+		cmp.Or(texts(x.d.Port.SourceRanges), "(no valid range)"), x.e.Client, is))
 }
 
 func (x *explainer) explainPolicy() {
-	field, value := "externalTrafficPolicy", "Cluster"
+	field, value, who, said := "externalTrafficPolicy", "Cluster", "", "endpoints on any node may answer."
 	if x.d.Frontend.Kind == model.ClusterIP {
 		field = "internalTrafficPolicy"
 	}
 	if x.d.Frontend.TrafficPolicy == model.Local {
 		value = "Local"
 	}
-	const asIf = "the connection is treated as if it came through the load balancer to a node with endpoints: endpoints on any node may answer."
-	said := "only endpoints on this node may answer."
-	pods := x.family.Pods
 	switch {
 	case x.d.Why == model.FromPodInside:
-		x.step(fmt.Sprintf("%s is %s, but the client is a pod: %s", field, value, asIf))
-		return
+		who = "a pod"
 	case x.d.Why == model.FromNodeInside, x.d.Why == model.LoopbackForwarder && x.d.Frontend.ShortCircuit:
-		x.step(fmt.Sprintf("%s is %s, but the client is on this node: %s", field, value, asIf))
-		return
+		who = "on this node"
 	case value == "Cluster":
-		said = "endpoints on any node may answer."
-	case field == "externalTrafficPolicy" && !x.d.Node && !pods.Known():
-		said += " Pods would be exempt, but this node cannot tell them from other clients."
+	case field == "externalTrafficPolicy" && !x.d.Node && !x.family.Pods.Known():
+		said = "only endpoints on this node may answer. Pods would be exempt, but this node cannot tell them from other clients."
+	default:
+		said = "only endpoints on this node may answer."
+	}
+	if who != "" {
+		value += fmt.Sprintf(", but the client is %s: the connection is treated as if it came through the load balancer "+
+			"to a node with endpoints", who)
 	}
 	x.step(fmt.Sprintf("%s is %s: %s", field, value, said))
 	switch {
 	case x.d.Why != model.NoLocalEndpoints:
 	case field == "internalTrafficPolicy":
-		x.next("A DaemonSet would have a pod on each node; with internalTrafficPolicy: Cluster, or trafficDistribution: PreferSameNode, pods on other nodes answer.")
+		x.next("A DaemonSet would have a pod on each node; with internalTrafficPolicy: Cluster, pods on other nodes answer.")
 	default:
-		x.next("A load balancer should not send connections to a node without endpoints: does it check healthCheckNodePort?")
-		x.next("With externalTrafficPolicy: Cluster, pods on other nodes answer, and see this node's address as the source.")
+		x.next("A load balancer should not send connections to a node without endpoints: does it check healthCheckNodePort? " +
+			"With externalTrafficPolicy: Cluster, pods on other nodes answer, and see this node's address as the source.")
 	}
 }
 
@@ -90,8 +93,8 @@ func (x *explainer) explainChoice() {
 	case x.d.Why == model.LoopbackForwarder:
 		how = "The listener chooses one of them for each connection."
 	case affinity > 0:
-		how = fmt.Sprintf("sessionAffinity is ClientIP: a client whose last connection was at most %v ago gets the same endpoint again, if it is still one of them. Otherwise: %s",
-			affinity.Truncate(time.Second), lowerFirst(how))
+		how = fmt.Sprintf("sessionAffinity is ClientIP: a client whose last connection was at most %v ago gets the same endpoint "+
+			"again, if it is still one of them. Otherwise: %s", affinity.Truncate(time.Second), lowerFirst(how))
 	}
 	x.step(how)
 }
@@ -119,20 +122,21 @@ func (x *explainer) explainSourceAddress() {
 	x.step("The source address, as the endpoints see it:", lines...)
 }
 
-// snatTexts have the client's address in place of {client}.
+// snatTexts have the client's address in place of {client}, and {node's} begins a sentence.
 var snatTexts = [...]string{
 	model.KeepSource:      "The source address stays: the endpoint sees {client}.",
 	model.OnNode:          "The source address stays {client}: the endpoint is in this node's own network.",
-	model.Hairpin:         "The source address becomes this node's: the endpoint is the client itself, and its replies must come back through the node.",
-	model.EveryClusterIP:  "The source address becomes this node's: with --masquerade-all, that applies to every cluster IP.",
-	model.OffCluster:      "The source address becomes this node's: {client} is not recognized as a pod, and replies must come back through this node.",
-	model.ExternalCluster: "The source address becomes this node's: externalTrafficPolicy is Cluster, and replies must come back through this node.",
-	model.FromNode:        "The source address becomes this node's: a process of this node may use an address to which other machines cannot reply.",
+	model.Hairpin:         "{node's}: the endpoint is the client itself, and its replies must come back through the node.",
+	model.EveryClusterIP:  "{node's}: with --masquerade-all, that applies to every cluster IP.",
+	model.OffCluster:      "{node's}: {client} is not recognized as a pod, and replies must come back through this node.",
+	model.ExternalCluster: "{node's}: externalTrafficPolicy is Cluster, and replies must come back through this node.",
+	model.FromNode:        "{node's}: a process of this node may use an address to which other machines cannot reply.",
 	model.ByForwarder:     "The endpoint sees this node's address: the listener opens a connection of its own.",
 }
 
 func (x *explainer) saySNAT(reason model.SNATReason) string {
-	text := strings.ReplaceAll(snatTexts[reason], "{client}", x.e.Client)
+	r := strings.NewReplacer("{client}", x.e.Client, "{node's}", "The source address becomes this node's")
+	text := r.Replace(snatTexts[reason])
 	if reason == model.KeepSource && !x.family.Pods.Known() && !x.d.Node && x.d.Frontend.Kind == model.ClusterIP {
 		text += " If the client is not a pod, replies may not find their way back: this node cannot tell pods from other clients."
 	}

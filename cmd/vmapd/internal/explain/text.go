@@ -7,9 +7,6 @@ func (e Explanation) Write(t *report.Text) {
 	t.Say("from %s", e.From)
 	t.Say("to   %s", e.To)
 	t.Say("on   %s", e.On)
-	for _, n := range e.Notes {
-		t.Say("note: %s", n)
-	}
 	t.Say("")
 	for i, s := range e.Steps {
 		t.Say("%d. %s", i+1, s.Text)

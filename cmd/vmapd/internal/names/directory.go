@@ -2,141 +2,210 @@ package names
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/kube"
 )
 
-// Directory has objects by name.
+// Directory has the objects of files or of a cluster.
 type Directory struct {
-	Services []ServiceObject
-	Slices   []SliceObject
-	Nodes    []model.Node
-	Pods     []PodObject
-	// NoPods is the error that kept pods from being read; nil: those that matter are in Pods.
+	Services     []ServiceObject
+	Slices       []SliceObject
+	Nodes        []model.Node
+	ServiceCIDRs []model.ServiceCIDR
+	Pods         []*corev1.Pod
+	// NoPods is the reason why pods are not read; nil: they are.
 	NoPods error
-	// Complete are the namespaces of which all pods are known.
-	Complete map[string]bool
-
-	bySlice map[model.NamespacedName]int // indexes of Slices; nil before they are needed
 }
 
-// Add adds the objects of another directory.
-func (d *Directory) Add(o Directory) {
-	d.Services = append(d.Services, o.Services...)
-	d.Slices = append(d.Slices, o.Slices...)
-	d.Nodes = append(d.Nodes, o.Nodes...)
-	for _, p := range o.Pods {
-		if _, ok := d.Pod(p.String()); !ok {
-			d.Pods = append(d.Pods, p)
+// ServiceObject is a Service with the fields that lead to its pods.
+type ServiceObject struct {
+	model.Service
+	Spec corev1.ServiceSpec
+}
+
+// SliceObject is an EndpointSlice with the names of its endpoints' pods.
+type SliceObject struct {
+	model.EndpointSlice
+	Pods []string // of each of Endpoints; "": none
+}
+
+// Endpoint is an endpoint of a slice.
+type Endpoint struct {
+	model.SliceEndpoint
+	Slice *SliceObject
+	Pod   string // namespace/name; "": not known
+}
+
+// NewSlice converts an EndpointSlice.
+func NewSlice(s *discoveryv1.EndpointSlice) SliceObject {
+	out := SliceObject{EndpointSlice: kube.EndpointSlice(s)}
+	for _, e := range s.Endpoints {
+		ref := ptr.Deref(e.TargetRef, corev1.ObjectReference{})
+		if ref.Kind != "Pod" && ref.Kind != "" {
+			ref.Name = ""
 		}
+		out.Pods = append(out.Pods, ref.Name)
 	}
-	d.bySlice = nil
-	if o.NoPods != nil {
-		d.NoPods = o.NoPods
-	}
-	if d.Complete == nil {
-		d.Complete = map[string]bool{}
-	}
-	maps.Copy(d.Complete, o.Complete)
+	return out
 }
 
-// Service returns a Service.
-func (d *Directory) Service(name model.NamespacedName) (ServiceObject, bool) {
-	for _, s := range d.Services {
-		if s.NamespacedName == name {
-			return s, true
-		}
+// Concerns reports whether a Service has the address of a destination, or a node port of its number.
+func (s *ServiceObject) Concerns(to Ref) bool {
+	at := slices.Concat(s.ClusterIPs, s.ExternalIPs)
+	for _, in := range s.Ingress {
+		at = append(at, in.IP)
 	}
-	return ServiceObject{}, false
+	return Has(at, to.Addr) ||
+		slices.ContainsFunc(s.Ports, func(p model.Port) bool { return p.NodePort != 0 && p.NodePort == int32(to.number()) })
 }
 
-// PodOf returns the name of the pod of an endpoint in a slice, or "".
-func (d *Directory) PodOf(slice model.NamespacedName, addr netip.Addr) string {
-	if d.bySlice == nil {
-		d.bySlice = make(map[model.NamespacedName]int, len(d.Slices))
-		for i, s := range d.Slices {
-			d.bySlice[s.NamespacedName] = i
-		}
-	}
-	i, ok := d.bySlice[slice]
-	if !ok {
-		return ""
-	}
-	return cmp.Or(d.Slices[i].podAt(addr, false), d.Slices[i].podAt(addr, true))
-}
-
-// podAt returns the name of the pod of an endpoint that terminates or does not, or "".
-func (s *SliceObject) podAt(addr netip.Addr, terminating bool) string {
-	for i, e := range s.Endpoints {
-		if has(e, addr) && s.Pods[i] != "" && ptr.Deref(e.Terminating, false) == terminating {
-			return s.Namespace + "/" + s.Pods[i]
-		}
-	}
-	return ""
-}
-
-// HasSlice reports whether a slice is there.
-func (d *Directory) HasSlice(name model.NamespacedName) bool {
-	return slices.ContainsFunc(d.Slices, func(s SliceObject) bool { return s.NamespacedName == name })
-}
-
-// HasPod reports whether a pod of that name is an endpoint of the slice.
-func (s *SliceObject) HasPod(name string) bool { return slices.Contains(s.Pods, name) }
-
-// HasAddr reports whether an endpoint of the slice has an address.
-func (s *SliceObject) HasAddr(addr netip.Addr) bool {
-	return slices.ContainsFunc(s.Endpoints, func(e model.SliceEndpoint) bool { return has(e, addr) })
-}
-
-// PodAt returns the pod that has an address, according to pods or else to slices. It is "" if none
-// is known, or if the address is a node's, which several pods may share.
-func (d *Directory) PodAt(addr netip.Addr) (name string) {
-	for _, p := range d.Pods {
-		if slices.Contains(p.Addrs, addr) && !p.HostNetwork && !p.Done {
-			return p.String()
-		}
-	}
+// Builder returns a Builder with the objects.
+func (d *Directory) Builder(c model.Config) *model.Builder {
+	b := model.NewBuilder(c)
 	for _, n := range d.Nodes {
-		if slices.Contains(addrsOf(n.Addresses), addr) {
-			return ""
-		}
+		b.SetNode(n)
 	}
-	for _, terminating := range []bool{false, true} { // an older pod may have had the address
-		for i := range d.Slices {
-			if name := d.Slices[i].podAt(addr, terminating); name != "" {
-				return name
+	for _, c := range d.ServiceCIDRs {
+		b.SetServiceCIDR(c)
+	}
+	for _, s := range d.Services {
+		b.SetService(s.Service)
+	}
+	for _, s := range d.Slices {
+		b.SetEndpointSlice(s.EndpointSlice)
+	}
+	return b
+}
+
+// Service returns a Service, or nil.
+func (d *Directory) Service(name model.NamespacedName) *ServiceObject {
+	return first(d.Services, func(s ServiceObject) bool { return s.NamespacedName == name })
+}
+
+// Node returns a Node, or an error with the names that are most like it.
+func (d *Directory) Node(name string) (*model.Node, error) {
+	if n := first(d.Nodes, func(n model.Node) bool { return n.Name == name }); n != nil {
+		return n, nil
+	}
+	var all []string
+	for _, n := range d.Nodes {
+		all = append(all, n.Name)
+	}
+	return nil, fmt.Errorf("node %q not found%s", name, Instead(name, all))
+}
+
+// NodeAt returns the Node that has an address, or nil.
+func (d *Directory) NodeAt(addr netip.Addr) *model.Node {
+	return first(d.Nodes, func(n model.Node) bool { return Has(n.Addresses, addr) })
+}
+
+// Pod returns a pod by namespace/name, or nil.
+func (d *Directory) Pod(name string) *corev1.Pod {
+	return *cmp.Or(first(d.Pods, func(p *corev1.Pod) bool { return p.Namespace+"/"+p.Name == name }), new(*corev1.Pod))
+}
+
+func first[T any](list []T, found func(T) bool) *T {
+	if i := slices.IndexFunc(list, found); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+// List returns the endpoints of a slice, but for those without an address.
+func (s *SliceObject) List() (list []Endpoint) {
+	for i, e := range s.Endpoints {
+		if len(e.Addresses) == 0 {
+			continue
+		}
+		out := Endpoint{SliceEndpoint: e, Slice: s}
+		if i < len(s.Pods) && s.Pods[i] != "" {
+			out.Pod = s.Namespace + "/" + s.Pods[i]
+		}
+		list = append(list, out)
+	}
+	return list
+}
+
+// Has reports whether one of the slice's endpoints is wanted.
+func (s *SliceObject) Has(wanted func(Endpoint) bool) bool {
+	return slices.ContainsFunc(s.List(), wanted)
+}
+
+// IsAt reports whether an endpoint has an address: its first one, as others are not used.
+func (e Endpoint) IsAt(addr netip.Addr) bool { return Has(e.Addresses[:1], addr) }
+
+// IsTerminating reports whether the endpoint's pod ends.
+func (e Endpoint) IsTerminating() bool { return ptr.Deref(e.Terminating, false) }
+
+// At returns the endpoints with an address. Those that terminate are among them only if no other has it: they are
+// of an older pod.
+func (d *Directory) At(addr netip.Addr) (list []Endpoint) {
+	var terminating []Endpoint
+	for i := range d.Slices {
+		for _, e := range d.Slices[i].List() {
+			switch {
+			case !e.IsAt(addr):
+			case e.IsTerminating():
+				terminating = append(terminating, e)
+			default:
+				list = append(list, e)
 			}
 		}
 	}
+	if len(list) == 0 {
+		return terminating
+	}
+	return list
+}
+
+// PodAt returns the name of the pod that has an address, according to pods or else to slices. It is "" if none is known,
+// or if the address is a node's, which several pods may share.
+func (d *Directory) PodAt(addr netip.Addr) string {
+	if d.NodeAt(addr) != nil {
+		return ""
+	}
+	for _, p := range d.Pods {
+		if slices.Contains(addrsOf(p), addr) && !hasEnded(p) {
+			return p.Namespace + "/" + p.Name
+		}
+	}
+	for _, e := range d.At(addr) {
+		if e.Pod != "" {
+			return e.Pod
+		}
+	}
 	return ""
 }
 
-// Pod returns a pod by namespace/name.
-func (d *Directory) Pod(name string) (PodObject, bool) {
-	for _, p := range d.Pods {
-		if p.String() == name {
-			return p, true
-		}
-	}
-	return PodObject{}, false
-}
+// Has reports whether one of several texts is an address.
+func Has(texts []string, addr netip.Addr) bool { return slices.Contains(parse(texts), addr) }
 
-// has reports whether an endpoint has an address: the first one, as others are not used.
-func has(e model.SliceEndpoint, addr netip.Addr) bool {
-	return len(e.Addresses) > 0 && slices.Contains(addrsOf(e.Addresses[:1]), addr)
-}
-
-func addrsOf(texts []string) []netip.Addr {
-	var out []netip.Addr
+// parse returns the addresses among texts.
+func parse(texts []string) (out []netip.Addr) {
 	for _, text := range texts {
 		if a, err := model.ParseAddr(text); err == nil && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}
 	return out
+}
+
+func addrsOf(p *corev1.Pod) []netip.Addr {
+	texts := []string{p.Status.PodIP}
+	for _, ip := range p.Status.PodIPs {
+		texts = append(texts, ip.IP)
+	}
+	return parse(texts)
+}
+
+func hasEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

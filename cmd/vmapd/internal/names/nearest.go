@@ -2,42 +2,28 @@ package names
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
 
-const fewNames = 4
-
-// Instead says which names there are in place of a wrong one: those that are most like it or, if none is, a few. Of
-// NAMESPACE/NAME, the name is compared.
+// Instead says which names are most like a wrong one, if any is. What follows the last / is compared.
 func Instead(name string, all []string) string {
-	slices.Sort(all)
-	all = slices.Compact(all)
-	distances := map[string]int{}
-	var near []string
-	for _, n := range all {
-		bare := n[strings.LastIndexByte(n, '/')+1:]
-		distances[n] = distance(name, bare)
-		if strings.Contains(bare, name) || strings.Contains(name, bare) {
-			distances[n] = min(distances[n], 1)
+	const few = 4
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	far := func(n string) int {
+		n = n[strings.LastIndexByte(n, '/')+1:]
+		if strings.Contains(n, name) || strings.Contains(name, n) {
+			return 1
 		}
-		if distances[n] <= max(2, len(name)/3) {
-			near = append(near, n)
-		}
+		return distance(name, n)
 	}
-	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(distances[a], distances[b]) })
-	switch n := len(all); {
-	case len(near) > 0 && name != "":
-		return "; did you mean " + strings.Join(near[:min(len(near), fewNames)], " or ") + "?"
-	case n == 0:
-		return "; there is none"
-	case n > fewNames:
-		return fmt.Sprintf("; there are %s and %d more", strings.Join(all[:fewNames], ", "), n-fewNames)
-	case n == 1:
-		return "; there is only " + all[0]
+	nearer := func(a, b string) int { return cmp.Or(cmp.Compare(far(a), far(b)), strings.Compare(a, b)) }
+	all = slices.Compact(slices.SortedFunc(slices.Values(all), nearer))
+	all = slices.DeleteFunc(all, func(n string) bool { return far(n) > max(2, len(name)/3) })
+	if len(all) == 0 || name == "" {
+		return ""
 	}
-	return "; there are " + strings.Join(all, ", ")
+	return "; did you mean " + strings.Join(all[:min(len(all), few)], " or ") + "?"
 }
 
 // distance is the number of single letters to insert, delete or replace to make b of a (Levenshtein).

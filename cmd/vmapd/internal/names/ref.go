@@ -83,41 +83,29 @@ func ParseService(s string) (Ref, error) {
 // ParseDestination reads the name of a destination, with a port and a protocol.
 func ParseDestination(s string) (Ref, error) {
 	r := Ref{text: s}
-	wrong := fmt.Errorf("%s; got %q", wantDest, s)
 	name, port := cutPort(s)
-	if port != "" {
-		var found bool
-		r.Port, r.Protocol, found = strings.Cut(port, "/")
-		p, err := model.ParseProtocol(strings.ToUpper(r.Protocol))
-		switch {
-		case err != nil || found && r.Protocol == "":
-			return r, fmt.Errorf("want protocol tcp, udp or sctp; got %q in %q", r.Protocol, s)
-		case found:
-			r.Protocol = p.String()
-		}
-	}
-	if n, err := strconv.Atoi(r.Port); err == nil && (n < 1 || n > 65535) {
-		return r, fmt.Errorf("destination %q: port %d is not between 1 and 65535", s, n)
-	}
-	if name == "node" {
-		r.Kind = Process
-		return r, r.needNumber()
-	}
-	if _, err := netip.ParseAddr(s); err == nil {
-		return r, wrong
-	}
-	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	var given bool
+	r.Port, r.Protocol, given = strings.Cut(strings.ToLower(port), "/")
+	_, err := model.ParseProtocol(strings.ToUpper(r.Protocol))
+	n, numeric := strconv.Atoi(r.Port)
+	a, named := netip.ParseAddr(strings.Trim(name, "[]"))
 	switch {
-	case err == nil && (a.Zone() != "" || r.number() == 0 || a.Is6() != strings.HasPrefix(name, "[")):
-		return r, wrong
-	case err == nil:
+	case err != nil || given && r.Protocol == "":
+		return r, fmt.Errorf("want protocol tcp, udp or sctp; got %q in %q", r.Protocol, s)
+	case numeric == nil && (n < 1 || n > 65535):
+		return r, fmt.Errorf("destination %q: port %d is not between 1 and 65535", s, n)
+	case named == nil && a.Zone() == "" && r.number() != 0 && a.Is6() == strings.HasPrefix(name, "["):
 		return r.address(a, "destination")
-	case isLikeAddress(name):
+	case isLikeAddress(name) && named != nil:
 		return r, fmt.Errorf("%q is not an IP address", name)
-	case !r.parseName(name):
-		return r, wrong
-	case r.Kind != Service:
-		return r, r.needNumber()
+	case name == "node":
+		r.Kind = Process
+	case named == nil || !r.parseName(name):
+		return r, fmt.Errorf("%s; got %q", wantDest, s)
+	}
+	if r.Kind != Service && r.number() == 0 {
+		const text = "destination %q: want the number of a port, as in %[1]s:8080; only Services' ports have names"
+		return r, fmt.Errorf(text, s)
 	}
 	return r, nil
 }
@@ -134,13 +122,6 @@ func cutPort(s string) (name, port string) {
 	return s[:i], s[i+1:]
 }
 
-func (r Ref) needNumber() error {
-	if r.number() == 0 {
-		return fmt.Errorf("destination %q: want the number of a port, as in %s:8080; only Services' ports have names", r.text, r.text)
-	}
-	return nil
-}
-
 // number returns the number of the port, or 0.
 func (r Ref) number() uint16 {
 	n, _ := strconv.ParseUint(r.Port, 10, 16) // 0 for a name
@@ -148,10 +129,7 @@ func (r Ref) number() uint16 {
 }
 
 func (r Ref) address(a netip.Addr, role string) (Ref, error) {
-	switch {
-	case a.Zone() != "":
-		return r, fmt.Errorf("%v: an address with a zone cannot be the %s of a connection here", a, role)
-	case a.IsUnspecified() || a.IsMulticast():
+	if a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {
 		return r, fmt.Errorf("%v cannot be the %s of a connection", a, role)
 	}
 	r.Kind, r.Addr = Address, a.Unmap()

@@ -81,7 +81,7 @@ func TestParseSource(t *testing.T) {
 		{"999.1.1.1", `"999.1.1.1" is not an IP address`},
 		{"a/b/c/d", wantSource + `; got "a/b/c/d"`},
 		{"", wantSource + `; got ""`},
-		{"fe80::1%eth0", "fe80::1%eth0: an address with a zone cannot be the source of a connection here"},
+		{"fe80::1%eth0", "fe80::1%eth0 cannot be the source of a connection"},
 		{"::", ":: cannot be the source of a connection"},
 	} {
 		r, err := ParseSource(tt.text)

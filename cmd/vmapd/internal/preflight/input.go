@@ -8,6 +8,7 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -25,10 +26,8 @@ type Input struct {
 	// ProxyFile and OwnFile name the files of kube-proxy's settings and of vmapd's own.
 	ProxyFile, OwnFile string
 
-	Nodes          []model.Node
-	ServiceCIDRs   []model.ServiceCIDR
-	Services       []model.Service
-	EndpointSlices []model.EndpointSlice
+	// Objects are those of the cluster.
+	Objects *names.Directory
 }
 
 // Modes of kube-proxy and backends of vmapd.
@@ -57,8 +56,8 @@ func (in *Input) mode() string {
 func (in *Input) before(minor int) bool { return in.Version < minor }
 
 // served are the Services that a proxy serves.
-func (in *Input) served() []model.Service {
-	return slices.DeleteFunc(slices.Clone(in.Services), func(s model.Service) bool {
+func (in *Input) served() []names.ServiceObject {
+	return slices.DeleteFunc(slices.Clone(in.Objects.Services), func(s names.ServiceObject) bool {
 		_, other := s.Labels[model.LabelServiceProxyName]
 		return other || s.Type == "ExternalName" || len(s.ClusterIPs) == 0 || slices.Contains([]string{"", "None"}, s.ClusterIPs[0])
 	})
@@ -84,22 +83,4 @@ func (in *Input) loopback() bool {
 	n, err := config.ParseNodePortAddresses(in.KubeProxy.NodePortAddresses)
 	overlaps := slices.ContainsFunc(n.CIDRs, netip.MustParsePrefix("127.0.0.0/8").Overlaps)
 	return err == nil && (len(in.KubeProxy.NodePortAddresses) == 0 || n.All || n.Localhost[model.IPv4] || overlaps)
-}
-
-// snapshot is the model of the node with vmapd.
-func (in *Input) snapshot() *model.Snapshot {
-	b := model.NewBuilder(in.Config)
-	for _, n := range in.Nodes {
-		b.SetNode(n)
-	}
-	for _, r := range in.ServiceCIDRs {
-		b.SetServiceCIDR(r)
-	}
-	for _, s := range in.Services {
-		b.SetService(s)
-	}
-	for _, s := range in.EndpointSlices {
-		b.SetEndpointSlice(s)
-	}
-	return b.Snapshot()
 }

@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
-	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -64,12 +65,11 @@ func add(t *testing.T, in *preflight.Input, text string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	objects, errs, err := manifest.Load([]string{file})
+	o, errs, err := manifest.LoadAll([]string{file})
 	if err != nil || len(errs) > 0 {
 		t.Fatal(err, errs)
 	}
-	in.Nodes, in.ServiceCIDRs = manifest.Of[model.Node](objects), manifest.Of[model.ServiceCIDR](objects)
-	in.Services, in.EndpointSlices = manifest.Of[model.Service](objects), manifest.Of[model.EndpointSlice](objects)
+	in.Objects = objects.Of(o)
 }
 
 func read(t *testing.T, cluster string) string {
@@ -264,7 +264,7 @@ func TestText(t *testing.T) {
 		Configuration: []string{"a note"},
 	}
 	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
+	if err := report.Print(&b, report.InText, r, r.Write); err != nil {
 		t.Fatal(err)
 	}
 	const want = `Node n, 9 Services: from kube-proxy 1.36, mode iptables, to vmapd with the

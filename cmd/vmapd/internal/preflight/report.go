@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -51,14 +52,17 @@ func (r *Report) Differs() bool { return len(r.Differences) > 0 }
 type comparison struct {
 	Input
 	snapshot *model.Snapshot
-	served   []model.Service                   // by a proxy
+	served   []names.ServiceObject             // by a proxy
 	hinted   map[model.NamespacedName]bool     // Services with hints for nodes
 	problems map[model.NamespacedName][]string // of Services, but for addresses in a ServiceCIDR
 }
 
 func newComparison(in Input) *comparison {
-	c := &comparison{in, in.snapshot(), in.served(), map[model.NamespacedName]bool{}, map[model.NamespacedName][]string{}}
-	for _, s := range in.EndpointSlices {
+	c := &comparison{
+		in, in.Objects.Builder(in.Config).Snapshot(), in.served(),
+		map[model.NamespacedName]bool{}, map[model.NamespacedName][]string{},
+	}
+	for _, s := range in.Objects.Slices {
 		if slices.ContainsFunc(s.Endpoints, func(e model.SliceEndpoint) bool { return len(e.HintNodes) > 0 }) {
 			c.hinted[model.NamespacedName{Namespace: s.Namespace, Name: s.Labels[model.LabelServiceName]}] = true
 		}
@@ -95,7 +99,7 @@ func (c *comparison) apply(rows []row, notConcerned *int) []Difference {
 		}
 		d := Difference{ID: r.id, Title: r.title, Change: r.change, Remedy: r.remedy}
 		for i := range c.served {
-			if r.concerns != nil && r.concerns(c, &c.served[i]) {
+			if r.concerns != nil && r.concerns(c, &c.served[i].Service) {
 				d.Services = append(d.Services, c.served[i].String())
 			}
 		}

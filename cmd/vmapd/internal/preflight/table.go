@@ -178,7 +178,9 @@ func notes() []row {
 			id: "unallocated-address", title: "Packets to an address of a ServiceCIDR that no Service has are dropped",
 			change: "kube-proxy sends them on in the modes iptables and ipvs, and before 1.33.",
 			to:     []string{nftables, iptables, ipvs},
-			when:   func(c *comparison) bool { return len(c.ServiceCIDRs) > 0 && (c.mode() != nftables || c.before(33)) },
+			when: func(c *comparison) bool {
+				return len(c.Objects.ServiceCIDRs) > 0 && (c.mode() != nftables || c.before(33))
+			},
 		},
 		{
 			id: "chains", title: "The chains KUBE-… of iptables are removed, except the kubelet's",

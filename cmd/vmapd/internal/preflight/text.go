@@ -2,83 +2,61 @@ package preflight
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
-// WriteText writes the report for people.
-func (r *Report) WriteText(w io.Writer) error {
-	var t text
-	t.line("", "Node %s, %s: from %s, mode %s, to vmapd with the backend %s.", r.Node, count(r.Services, "Service"),
-		strings.TrimSpace("kube-proxy "+r.Version), r.Mode, r.Backend)
+// Write writes the report for people.
+func (r *Report) Write(t *report.Text) {
+	t.Wrap(fmt.Sprintf("Node %s, %s: from %s, mode %s, to vmapd with the backend %s.", r.Node,
+		report.Plural(r.Services, "Service"), strings.TrimSpace("kube-proxy "+r.Version), r.Mode, r.Backend), "", "")
 	for i, d := range r.Differences {
-		t.difference(fmt.Sprintf("%d. ", i+1), d)
+		d.write(t, fmt.Sprintf("%d. ", i+1))
 	}
 	if len(r.Notes) > 0 {
-		t.line("", "")
-		t.line("", "Notes: new connections are answered as before.")
+		t.Say("")
+		t.Say("Notes: new connections are answered as before.")
 	}
 	for _, d := range r.Notes {
-		t.difference("-  ", d)
+		d.write(t, "-  ")
 	}
 	if len(r.Configuration) > 0 {
-		t.line("", "")
-		t.line("", "Configuration:")
+		t.Say("")
+		t.Say("Configuration:")
 	}
 	for _, note := range r.Configuration {
-		t.line("-  ", "%s", note)
+		t.Wrap(note, "-  ", "   ")
 	}
-	total := "nothing changes"
+	level, total := report.OK, "nothing changes"
 	if r.Differs() {
-		total = count(len(r.Differences), "difference")
+		level, total = report.Warn, report.Plural(len(r.Differences), "difference")
 	}
-	t.line("", "")
-	t.line("", "=> %s, %s; without a Service here: %s", total, count(len(r.Notes), "note"), count(r.NotConcerned, "known difference"))
-	_, err := io.WriteString(w, t.String())
-	return err
+	t.Say("")
+	t.Verdict(level, "%s, %s; without a Service here: %s", total, report.Plural(len(r.Notes), "note"),
+		report.Plural(r.NotConcerned, "known difference"))
 }
 
-// text is text in lines of the right length.
-type text struct{ strings.Builder }
-
-func (t *text) difference(head string, d Difference) {
+func (d Difference) write(t *report.Text, head string) {
 	indent := strings.Repeat(" ", len(head))
-	t.line("", "")
-	t.line(head, "%s", d.Title)
-	t.line(indent, "%s", d.Change)
+	t.Say("")
+	t.Wrap(d.Title, head, indent)
+	t.Wrap(d.Change, indent, indent)
 	for _, detail := range several(d.Details) {
-		t.line(indent+"- ", "%s", detail)
+		t.Wrap(detail, indent+"- ", indent+"  ")
 	}
 	if len(d.Services) > 0 {
-		t.line(indent, "%s: %s", count(len(d.Services), "Service"), strings.Join(several(d.Services), ", "))
+		list := strings.Join(several(d.Services), ", ")
+		t.Wrap(report.Plural(len(d.Services), "Service")+": "+list, indent, indent)
 	}
 	if d.Remedy != "" {
-		t.line(indent+"-> ", "%s", d.Remedy)
+		t.Wrap(d.Remedy, indent+"-> ", indent+"   ")
 	}
 	if d.Setting != nil {
-		t.line(indent, "To keep it as it was, in %s:", d.Setting.File)
-		t.WriteString(indent + "  " + d.Setting.YAML + "\n")
+		t.Say("%sTo keep it as it was, in %s:", indent, d.Setting.File)
+		t.Say("%s  %s", indent, d.Setting.YAML)
 	}
-}
-
-// width is the longest line of the text, where words allow it.
-const width = 79
-
-// line writes a line and breaks it between words. Further lines are indented as far as the head.
-func (t *text) line(head, format string, args ...any) {
-	line, begun := head, false
-	for word := range strings.FieldsSeq(fmt.Sprintf(format, args...)) {
-		if begun && len(line)+1+len(word) > width {
-			t.WriteString(line + "\n")
-			line, begun = strings.Repeat(" ", len(head)), false
-		}
-		if begun {
-			line += " "
-		}
-		line, begun = line+word, true
-	}
-	t.WriteString(line + "\n")
 }
 
 // several returns the first items of a list, and the number of the others.
@@ -88,11 +66,4 @@ func several(list []string) []string {
 		return list
 	}
 	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d others", len(list)-most))
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -65,7 +65,7 @@ type Answer struct {
 }
 
 // Outcome is the end of the connection for its client, in the words of vmapd's decisions: forwarded,
-// rejected, dropped, or notService if nothing of vmapd's had a part in it.
+// rejected, dropped, or not a Service if nothing of vmapd's had a part in it.
 func (s *Story) Outcome() string {
 	switch {
 	case s.Verdict == Rejected, s.Answer.Kind == Reset, s.Answer.Kind == Unreachable:
@@ -73,7 +73,7 @@ func (s *Story) Outcome() string {
 	case !s.arrived(), s.Answer.Kind == NoAnswer && s.Protocol == model.TCP.String(), s.Answer.Lost:
 		return "dropped"
 	case !s.translated():
-		return "notService"
+		return "not a Service"
 	}
 	return "forwarded"
 }

@@ -155,7 +155,7 @@ func (s *Story) conclude(in *Input, answer string) string {
 	text := ""
 	if in.First.untracked && !s.translated() { // IPVS translates without connection tracking
 		text = "not tracked" + because(in.First.untrackedBy)
-		if in.Expected == nil || in.Expected.Verdict != "notService" {
+		if in.Expected == nil || in.Expected.Verdict != "not a Service" {
 			text += ", so no Service can be applied"
 		}
 		text += "; "
@@ -253,7 +253,7 @@ func (s *Story) differs(e *explain.Explanation, byVmapd bool) bool {
 	case e.Verdict == "forwarded":
 		isEndpoint := func(u explain.Endpoint) bool { return u.Address == s.Endpoint.String() }
 		return !s.arrived() || !slices.ContainsFunc(e.Used, isEndpoint)
-	case e.Verdict == "notService":
+	case e.Verdict == "not a Service":
 		return s.translated() || byVmapd
 	}
 	return e.Verdict != string(s.Verdict) || !byVmapd

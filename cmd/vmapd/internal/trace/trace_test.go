@@ -264,7 +264,7 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 		{"dropped by another", dropped, decision("forwarded", "10.0.0.3:8080"), true},
 		{"dropped by another instead of vmapd", dropped, decision("dropped"), true},
 		{"forwarded instead of refused", whole(), decision("rejected"), true},
-		{"translated, but not a Service", whole(), decision("notService"), true},
+		{"translated, but not a Service", whole(), decision("not a Service"), true},
 	} {
 		in := input(tt.first, nil)
 		in.Expected = tt.expected
@@ -386,7 +386,7 @@ func TestOutcomes(t *testing.T) {
 		{"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, others.Drop, ""), "dropped"},
 		{"dropped", toForward().pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, "dropped"},
 		{"lost", toForward(), nil, "dropped"},
-		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "notService"},
+		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "not a Service"},
 	} {
 		in := input(tt.first, tt.answer)
 		in.Expected = decision("forwarded", endpoint.String())
