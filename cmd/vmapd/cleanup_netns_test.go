@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 )
 
 // kubeProxyIsBack puts on a node what kube-proxy has there, in all its modes, and what
@@ -111,7 +112,7 @@ func rendered(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	args = append([]string{"render", "-f", filepath.Join(testdata(t), "demo/before")}, args...)
-	if code := run(t.Context(), args, nil, &stdout, &stderr); code != 0 {
+	if code := cli.Run(t.Context(), args, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}
 	return stdout.String()

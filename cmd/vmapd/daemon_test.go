@@ -283,7 +283,9 @@ func TestClusterAndFilesGiveTheSameTable(t *testing.T) {
 
 // program runs a source and the loop until the first state is programmed, in a namespace
 // of its own, and lists it.
-func program(t *testing.T, s source) string {
+func program(t *testing.T, s interface {
+	Run(ctx context.Context, state *reconcile.State) error
+}) string {
 	t.Helper()
 	ns, err := lab.NewNamespace("node")
 	if err != nil {
@@ -301,9 +303,12 @@ func program(t *testing.T, s source) string {
 		Backend: backend,
 		Log:     slog.New(slog.NewTextHandler(io.MultiWriter(&log, stopAt{"msg=ready", cancel}), nil)),
 	}
-	if err := runAll(ctx, []task{quiet(loop.Run), func(ctx context.Context) error { return s.Run(ctx, loop.State) }}); err != nil {
+	var looping sync.WaitGroup
+	looping.Go(func() { loop.Run(ctx) })
+	if err := s.Run(ctx, loop.State); err != nil {
 		t.Fatal(err)
 	}
+	looping.Wait()
 	if !strings.Contains(log.String(), "msg=ready") {
 		t.Fatalf("never ready:\n%s", &log)
 	}

@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 )
 
@@ -148,7 +149,7 @@ func TestManifestsFitTogether(t *testing.T) {
 		checkPods(t, ds)
 		for name, c := range map[string]corev1.Container{"cleanup": ds.Spec.Template.Spec.InitContainers[0], "wait": ds.Spec.Template.Spec.Containers[0]} {
 			// The image has no program but vmapd.
-			command, rest, err := newRootCommand(new(start)).Find(c.Args)
+			command, rest, err := cli.Command().Find(c.Args)
 			if err == nil {
 				err = command.ParseFlags(rest)
 			}

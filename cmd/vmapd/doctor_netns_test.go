@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
@@ -246,22 +244,5 @@ func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
 				t.Errorf("exit code %d, want 3 and %q:\n%s", exit, tt.want, output)
 			}
 		})
-	}
-}
-
-// A panic during an examination is a finding: here, of an examiner that lacks everything. The process goes on.
-func TestAPanicOfDoctorIsAFinding(t *testing.T) {
-	log := &syncBuffer{}
-	e := &examiner{daemon: &daemon{log: slog.New(slog.NewTextHandler(log, nil))}}
-	lines := e.report(examinedEvery).Lines
-	if len(lines) != 1 || lines[0].Name != "doctor" || lines[0].Level != report.Fail ||
-		!strings.HasPrefix(lines[0].Text, "doctor failed: runtime error: ") {
-		t.Errorf("want the finding, got %v", lines)
-	}
-	if counts := findings(lines); counts[metrics.Finding{Check: "doctor", Level: string(report.Fail)}] != 1 {
-		t.Errorf("want it in the metric, got %v", counts)
-	}
-	if text := log.String(); !strings.Contains(text, "doctor panicked") || !strings.Contains(text, "doctor_daemon.go") {
-		t.Errorf("want the stack in the log, got %q", text)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 )
 
 // stock is a ConfigMap of kubeadm's, of the kube-proxy of some version.
@@ -169,7 +170,7 @@ func TestWriteConfigToGoesRoundForEachStockFile(t *testing.T) {
 			for i := range written {
 				to := filepath.Join(t.TempDir(), "written.yaml")
 				var stderr bytes.Buffer
-				if code := run(t.Context(), []string{"--config", from, "--write-config-to", to}, nil, nil, &stderr); code != 0 {
+				if code := cli.Run(t.Context(), []string{"--config", from, "--write-config-to", to}, nil, nil, &stderr); code != 0 {
 					t.Fatalf("exit code %d: %s", code, &stderr)
 				}
 				if written[i], err = os.ReadFile(to); err != nil {

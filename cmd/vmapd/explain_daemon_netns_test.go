@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 )
 
 // The daemon explains its own decision, and whether the kernel has the same.
@@ -43,7 +44,7 @@ func TestTheDaemonExplains(t *testing.T) {
 				wantLine(t, text, `\d+\. Source: the running daemon\. The kernel differs \(backend `+backend+`\): .*`)
 			}
 			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), []string{"explain", "--socket", socket, "--from", "node", "svc/wbe:80"}, nil, &stdout, &stderr)
+			code := cli.Run(t.Context(), []string{"explain", "--socket", socket, "--from", "node", "svc/wbe:80"}, nil, &stdout, &stderr)
 			if want := "vmapd: service \"wbe\" not found; did you mean default/web?\n"; code != 1 || stderr.String() != want {
 				t.Errorf("exit code %d, %q; want 1, %q", code, &stderr, want)
 			}
@@ -70,7 +71,7 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 	own := filepath.Join(t.TempDir(), "vmapd.yaml")
 	writeText(t, own, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nbackend: userspace\n")
 	var offline, stderr bytes.Buffer
-	if code := run(t.Context(), []string{
+	if code := cli.Run(t.Context(), []string{
 		"explain", "-f", filepath.Join(testdata(t), "demo/before"), "--vmapd-config", own, "--from", "10.0.0.3", "web:80",
 	}, nil, &offline, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)

@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/daemon"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/kube/client"
@@ -87,7 +90,7 @@ func TestExplainLiveNames(t *testing.T) {
 			}
 			var stdout, stderr bytes.Buffer
 			args := append([]string{"explain", "--kubeconfig", kubeconfigOf(t, s)}, strings.Fields(tt.args)...)
-			code := run(t.Context(), args, nil, &stdout, &stderr)
+			code := cli.Run(t.Context(), args, nil, &stdout, &stderr)
 			if code != tt.code || stderr.String() != tt.stderr {
 				t.Errorf("exit code %d, %q; want %d, %q", code, &stderr, tt.code, tt.stderr)
 			}
@@ -115,7 +118,7 @@ func TestTheDaemonReadsWhatAConnectionIsAbout(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newClusterWithPods(t)
-			q, err := (&asked{From: tt.from, To: tt.to}).query()
+			q, err := (&names.Asked{From: tt.from, To: tt.to}).Query()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +127,7 @@ func TestTheDaemonReadsWhatAConnectionIsAbout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := objects.Reader{Client: c, Query: &q, Nodes: []string{"node-1"}, NoPods: errNoPods}
+			r := objects.Reader{Client: c, Query: &q, Nodes: []string{"node-1"}, NoPods: daemon.ErrNoPods}
 			d, err := r.Read(t.Context())
 			if err != nil {
 				if err.Error() != tt.err {

@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
@@ -136,7 +137,7 @@ func TestExplainLive(t *testing.T) {
 			}
 			var stdout, stderr bytes.Buffer
 			args := append([]string{"explain", "--kubeconfig", kubeconfigOf(t, s)}, strings.Fields(tt.args)...)
-			code := run(t.Context(), args, nil, &stdout, &stderr)
+			code := cli.Run(t.Context(), args, nil, &stdout, &stderr)
 			if code != tt.code || stderr.String() != tt.stderr {
 				t.Errorf("exit code %d, %q; want %d, %q", code, &stderr, tt.code, tt.stderr)
 			}
@@ -173,7 +174,7 @@ func TestExplainLiveWithConfigAndKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{
+	code := cli.Run(t.Context(), []string{
 		"explain", "--kubeconfig", kubeconfig, "--config", conf, "--node-name", "node-1", "--from", "node", "172.30.0.41:80/tcp",
 	}, nil, &stdout, &stderr)
 	if code != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), "ns1/web") {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 )
 
 // status and doctor say with which devices the fast path is on, and how many connections take it, or what the
@@ -22,7 +23,7 @@ func TestTheDaemonTellsTheFastPath(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		code := -1
 		_ = w.Node.Do(func() error {
-			code = run(t.Context(), []string{"doctor", "--socket", socket}, nil, &stdout, &stderr)
+			code = cli.Run(t.Context(), []string{"doctor", "--socket", socket}, nil, &stdout, &stderr)
 			return nil
 		})
 		if code == 1 {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 )
 
@@ -27,7 +28,7 @@ type ran struct {
 func runVmapd(t *testing.T, args ...string) ran {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), args, nil, &stdout, &stderr)
+	code := cli.Run(t.Context(), args, nil, &stdout, &stderr)
 	return ran{code, stdout.String(), stderr.String()}
 }
 
@@ -41,7 +42,7 @@ func commands(root *cobra.Command) []*cobra.Command {
 }
 
 func TestHelpFitsInATerminal(t *testing.T) {
-	root := newRootCommand(new(start))
+	root := cli.Command()
 	root.InitDefaultHelpCmd()
 	for _, c := range commands(root) {
 		args := append(strings.Fields(c.CommandPath())[1:], "--help")
@@ -71,7 +72,7 @@ func TestHelpHasEachFlagInItsGroup(t *testing.T) {
 		at = next
 	}
 	words := strings.Join(strings.Fields(text), " ")
-	newRootCommand(new(start)).Flags().VisitAll(func(f *pflag.Flag) {
+	cli.Command().Flags().VisitAll(func(f *pflag.Flag) {
 		found := regexp.MustCompile(`(?m)^  (   |-\w,) --`+regexp.QuoteMeta(f.Name)+`( .*)?$`).FindAllString(text, -1)
 		want := 1
 		if f.Hidden {
@@ -89,7 +90,7 @@ func TestHelpHasEachFlagInItsGroup(t *testing.T) {
 		"config": "further kube-proxy", "healthz-bind-address": "further kube-proxy",
 		"vmapd-config": "further vmapd", "socket": "further vmapd",
 	} {
-		if got := config.Group(newRootCommand(new(start)).Flags().Lookup(flag)); want != got {
+		if got := config.Group(cli.Command().Flags().Lookup(flag)); want != got {
 			t.Errorf("--%s: want group %q, got %q", flag, want, got)
 		}
 	}
@@ -149,7 +150,7 @@ func TestVersion(t *testing.T) {
 			t.Errorf("vmapd version: exit code %d; want %q, got:\n%s", text.code, want, text.stdout)
 		}
 	}
-	want := readBuild()
+	want := buildinfo.Current()
 	for format, decode := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,
 		"yaml": func(b []byte, v any) error { return yaml.UnmarshalStrict(b, v) },
@@ -162,7 +163,7 @@ func TestVersion(t *testing.T) {
 	if got := runVmapd(t, "version", "-o", "table"); got.code != 1 || !strings.Contains(got.stderr, `unknown format "table"`) {
 		t.Errorf("an unknown format: exit code %d, and %s", got.code, got.stderr)
 	}
-	if got := runVmapd(t, "--version").stdout; got != "vmapd version "+version()+"\n" || !strings.Contains(got, want.Version) {
+	if got := runVmapd(t, "--buildinfo.Current().String").stdout; got != "vmapd buildinfo.Current().String "+buildinfo.Current().String()+"\n" || !strings.Contains(got, want.Version) {
 		t.Errorf("vmapd --version: %s", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -165,7 +166,7 @@ func TestTheProgramsTakeWhatIsRenderedByIPVS(t *testing.T) {
 	needIPVS(t)
 	w := newLab(t)
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"render", "-f", filepath.Join(testdata(t), "demo/before"), "--backend=ipvs"}, nil, &stdout, &stderr); code != 0 {
+	if code := cli.Run(t.Context(), []string{"render", "-f", filepath.Join(testdata(t), "demo/before"), "--backend=ipvs"}, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	takers := map[string][]string{

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 )
 
 // inLab runs the tests as root, of a user namespace if need be.
@@ -32,7 +31,7 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv("XTABLES_LOCKFILE", filepath.Join(os.TempDir(), fmt.Sprintf("vmapd-test-%d.lock", os.Getuid())))
 	}
 	testscript.Main(inLab{m}, map[string]func(){
-		"vmapd": main, pluginName: main, "in-container": inContainer,
+		"vmapd": main, cli.PluginName: main, "in-container": inContainer,
 		forwarderName: forwardManifest, unprivilegedName: withoutPrivileges,
 	})
 }
@@ -51,7 +50,7 @@ func TestGarbageCostsOneLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), []string{"render", "-f", path, "-f", testdata(t) + "/demo/before"}, nil, &stdout, &stderr)
+			code := cli.Run(t.Context(), []string{"render", "-f", path, "-f", testdata(t) + "/demo/before"}, nil, &stdout, &stderr)
 			if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), path+":1: ") {
 				t.Errorf("exit code %d, and %.500q; want 1, and one line about the file", code, &stderr)
 			}
@@ -59,20 +58,6 @@ func TestGarbageCostsOneLine(t *testing.T) {
 				t.Errorf("the good files were not rendered:\n%.500s", &stdout)
 			}
 		})
-	}
-}
-
-// Who interrupts a command knows that it ended early.
-func TestAnInterruptedCommandPrintsNoError(t *testing.T) {
-	root := &cobra.Command{Use: "vmapd", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(&cobra.Command{Use: "wait", RunE: func(c *cobra.Command, _ []string) error {
-		return fmt.Errorf("wait for packets: %w", c.Context().Err())
-	}})
-	ctx, interrupt := context.WithCancel(t.Context())
-	interrupt()
-	var stdout, stderr bytes.Buffer
-	if code := execute(ctx, root, nil, []string{"wait"}, nil, &stdout, &stderr); code != 130 || stdout.Len()+stderr.Len() > 0 {
-		t.Errorf("exit code %d, want 130; %s%s", code, &stdout, &stderr)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 )
 
@@ -26,7 +27,7 @@ func saysSoon(t *testing.T, socket, want string) {
 	for _, args := range asking {
 		var stdout, stderr bytes.Buffer
 		began := time.Now()
-		code := run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
+		code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
 		if took := time.Since(began); took > 2*deadline {
 			t.Errorf("%v ends after %v", args, took)
 		}
@@ -84,7 +85,7 @@ func TestADaemonOfAnotherVersionIsNamed(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close() })
 	for _, args := range asking {
 		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
+		code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
 		if code != 1 || !strings.Contains(stderr.String(), "; the daemon is of another version, this program of ") {
 			t.Errorf("%v: exit code %d, %s", args, code, &stderr)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -136,9 +137,9 @@ func (s *scenario) render(t *testing.T) (stdout, stderr string) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	command := render{nodeFlags: s.parseFlags(t), paths: []string{in}}
+	command := cli.Render{NodeFlags: s.parseFlags(t), Paths: []string{in}}
 	code := 0
-	if err := command.run(&out, &errs); err != nil {
+	if err := command.Run(&out, &errs); err != nil {
 		code = 1
 	}
 	stderr = strings.ReplaceAll(errs.String(), dir+string(filepath.Separator), "")
@@ -156,11 +157,11 @@ func (s *scenario) snapshot(t *testing.T) (*model.Snapshot, *manifest.Objects) {
 }
 
 // parseFlags reads the scenario's flags, which are the daemon's.
-func (s *scenario) parseFlags(t *testing.T) (n nodeFlags) {
+func (s *scenario) parseFlags(t *testing.T) (n cli.NodeFlags) {
 	t.Helper()
 	flags := pflag.NewFlagSet(s.name, pflag.ContinueOnError)
 	n.AddFlags(flags)
-	flags.StringVar(&n.nodeName, "node-name", "", "")
+	flags.StringVar(&n.NodeName, "node-name", "", "")
 	if err := flags.Parse(s.flags); err != nil {
 		t.Fatalf("flags: %v", err)
 	}
@@ -171,7 +172,7 @@ func (s *scenario) parseFlags(t *testing.T) (n nodeFlags) {
 func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifest.Objects) {
 	t.Helper()
 	command := s.parseFlags(t)
-	conf, traffic, err := command.load(t.Output())
+	conf, traffic, err := command.Load(t.Output())
 	if err != nil {
 		t.Fatalf("flags: %v", err)
 	}
@@ -185,7 +186,7 @@ func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifes
 		t.Fatal(err)
 	}
 	if traffic.NodeName == "" {
-		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](objects)); err != nil {
+		if traffic.NodeName, err = config.OnlyNode(manifest.Of[model.Node](objects)); err != nil {
 			t.Fatal(err)
 		}
 	}

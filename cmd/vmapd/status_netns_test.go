@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 )
@@ -19,7 +20,7 @@ import (
 func asks(t *testing.T, socket string, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr); code != 0 {
+	if code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("vmapd %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
 	}
 	return stdout.String()
@@ -194,7 +195,7 @@ func TestWithoutTheSocketTheDaemonGoesOn(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
-	code := run(t.Context(), []string{"services", "--socket", nowhere}, nil, &stdout, &stderr)
+	code := cli.Run(t.Context(), []string{"services", "--socket", nowhere}, nil, &stdout, &stderr)
 	if want := "vmapd: no daemon answers: there is no socket " + nowhere + ". Is vmapd running? Is --socket correct?"; code != 1 || !strings.HasPrefix(stderr.String(), want) {
 		t.Errorf("exit code %d, %q; want 1, %q", code, &stderr, want)
 	}

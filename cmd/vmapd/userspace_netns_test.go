@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -41,13 +43,13 @@ func forwardManifest() {
 }
 
 func forwardFile(path string, args []string) error {
-	var command nodeFlags
+	var command cli.NodeFlags
 	flags := pflag.NewFlagSet(path, pflag.ContinueOnError)
 	command.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	_, traffic, err := command.load(io.Discard)
+	_, traffic, err := command.Load(io.Discard)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func forwardFile(path string, args []string) error {
 		return err
 	}
 	if traffic.NodeName == "" {
-		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](objects)); err != nil {
+		if traffic.NodeName, err = config.OnlyNode(manifest.Of[model.Node](objects)); err != nil {
 			return err
 		}
 	}

@@ -86,3 +86,11 @@ func (o *Objects) Unread() string {
 	kinds := strings.Join(slices.Sorted(maps.Keys(o.unread)), ", ")
 	return failure("no objects of other kinds are read: " + kinds).Error()
 }
+
+// Located is the text of a problem with the place of its object before it; "": the place is not known.
+func Located(place string, p model.Problem) string {
+	if place == "" {
+		return p.Error()
+	}
+	return place + ": " + p.Error()
+}

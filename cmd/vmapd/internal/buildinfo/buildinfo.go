@@ -43,3 +43,18 @@ func Read(info *debug.BuildInfo) Build {
 	}
 	return b
 }
+
+// Current is the build of this program.
+func Current() Build {
+	info, _ := debug.ReadBuildInfo()
+	return Read(info)
+}
+
+// String is the line of --version.
+func (b Build) String() string {
+	changes := ""
+	if b.Modified {
+		changes = " with changes"
+	}
+	return b.Version + " commit " + b.Commit + changes + " " + b.GoVersion
+}

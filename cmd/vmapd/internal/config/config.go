@@ -252,3 +252,11 @@ func HostNodeName() (string, error) {
 	}
 	return strings.ToLower(strings.TrimSpace(name)), nil
 }
+
+// OnlyNode returns the name of the Node if there is exactly one, and else the host's name.
+func OnlyNode(nodes []model.Node) (string, error) {
+	if len(nodes) == 1 {
+		return nodes[0].Name, nil
+	}
+	return HostNodeName()
+}

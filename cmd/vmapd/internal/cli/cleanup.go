@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+)
+
+const cleanupLong = `Cleanup removes everything that vmapd with any backend, and kube-proxy in any mode,
+left on this node: the nftables tables "vmapd" and "kube-proxy" of both families; the
+iptables chains that begin with VMAPD-, those of kube-proxy, and the rules that jump to
+them; the dummy devices of both with IPVS's virtual servers; and their ipsets. The
+kubelet's own chains stay.
+
+With --keep-kube-proxy, it removes only what vmapd left, for a node on which kube-proxy
+runs again: otherwise, vmapd's rules would keep sending connections to former endpoints.
+Before kube-proxy has written its rules, it removes nothing, and the exit code is 1.
+If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
+
+It needs CAP_NET_ADMIN and, where the node has tables of iptables, the programs
+iptables-nft or iptables-legacy that made them. If something is left at the end, or
+could not be looked for, it says so, and the exit code is 1.
+
+Stop the daemon first: while it runs, it owns the tables (from Linux 6.9 on), or would
+create everything again. New connections to Services fail. Established ones continue if
+other rules on the node use connection tracking; otherwise the kernel ends it.`
+
+func newCleanupCommand() *cobra.Command {
+	var flags config.Flags
+	var keepKubeProxy bool
+	c := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove everything that vmapd or kube-proxy left on this node",
+		Long:  cleanupLong,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := config.Load(&flags)
+			if err != nil {
+				return err
+			}
+			warn(&flags, conf, cmd.ErrOrStderr())
+			if keepKubeProxy {
+				return leftovers.RemoveOwn(conf.IPVS())
+			}
+			return leftovers.Remove(conf.IPVS())
+		},
+	}
+	flags.AddCleanupFlags(c.Flags())
+	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only what vmapd left, nothing of kube-proxy's")
+	return c
+}

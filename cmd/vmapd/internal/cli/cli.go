@@ -1,0 +1,97 @@
+// Package cli has the commands of vmapd, a file each. They ask the daemon, or read files or a cluster, and print a report.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+)
+
+// RunPlugin runs the plugin of kubectl, and returns the exit code.
+func RunPlugin(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return execute(ctx, asPlugin(), nil, args, stdin, stdout, stderr)
+}
+
+// Run runs vmapd, and returns the exit code.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var s start
+	return execute(ctx, newRootCommand(&s), &s, args, stdin, stdout, stderr)
+}
+
+// execute runs a command. s is the start of the daemon that root is, or nil.
+func execute(ctx context.Context, root *cobra.Command, s *start, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	failed, err := root.ExecuteContextC(ctx)
+	var code exitError
+	_, _, unknown := root.Find(args) // a command of this name
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || s == nil): // Ctrl-C
+		const bySignal = 128 + int(syscall.SIGINT) // as in a shell
+		return bySignal
+	case failed == root && s != nil && unknown == nil:
+		s.logFailure(ctx, stderr, args, err)
+	default:
+		fmt.Fprintf(stderr, "vmapd: %s\n", strings.TrimRight(err.Error(), "\n"))
+	}
+	return 1
+}
+
+// exitError is an error that was already printed.
+type exitError int
+
+func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+const rootLong = `vmapd programs Kubernetes Services on one node, in place of kube-proxy.
+
+It watches Services and EndpointSlices, in a cluster or in files, and keeps the
+nftables tables "ip vmapd" and "ip6 vmapd" in line with them. When it exits, the
+rules stay in the kernel and keep working; the next start takes them over.
+
+Without a subcommand it is the daemon:
+
+  vmapd                               in a pod of the cluster
+  vmapd --kubeconfig FILE             with these credentials
+  vmapd --config FILE                 with kube-proxy's configuration file
+  vmapd --from PATH                   without a cluster: manifests in files
+
+It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. If
+the kernel lacks a feature, it uses IPVS, iptables or listeners of its own.`
+
+// Command returns vmapd's command, for pages and tests.
+func Command() *cobra.Command { return newRootCommand(new(start)) }
+
+func newRootCommand(s *start) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "vmapd",
+		Short:         "A Kubernetes Service proxy on nftables maps",
+		Long:          rootLong,
+		Version:       buildinfo.Current().String(), // not printed by a template, which would keep all methods of all types in the binary
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	root.SuggestionsMinimumDistance = 2
+	s.AddFlags(root.Flags())
+	setHelp(root)
+	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(),
+		newPreflightCommand(), newTraceCommand(), newWaitCommand(),
+		newVersionCommand())
+	root.AddCommand(newStatusCommand(), newServicesCommand(), newUICommand(), newTunnelCommand(), newAttachedCommand())
+	return root
+}

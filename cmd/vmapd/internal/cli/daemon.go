@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/daemon"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/sync/informer"
+)
+
+// start is the command without a subcommand.
+type start struct {
+	config.Flags
+	log *slog.Logger // nil before the configuration is read
+}
+
+func (s *start) run(ctx context.Context, stderr io.Writer) error {
+	started := time.Now()
+	c, err := config.Load(&s.Flags)
+	if err != nil {
+		return err
+	}
+	level := new(slog.LevelVar)
+	level.Set(levelOf(c.Verbosity))
+	s.log = newLogger(stderr, c.LogFormat, level)
+	// client-go logs here where it has no other log.
+	klog.SetLogger(informer.Debug(s.log))
+	if !s.InitOnly { // the daemon says them, with the same configuration
+		for _, n := range c.Notes {
+			s.log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
+		}
+	}
+	switch {
+	case s.WriteConfigTo != "":
+		return c.WriteFile(s.WriteConfigTo)
+	case s.CleanUp:
+		return leftovers.Remove(c.IPVS())
+	case s.InitOnly:
+		return daemon.InitOnly(ctx, c, s.log)
+	}
+	daemon.LimitMemory(ctx, s.log)
+	d, err := daemon.New(ctx, daemon.Options{
+		Config: c, Log: s.log, Started: started,
+		SetVerbosity: func(v int) {
+			s.log.LogAttrs(ctx, slog.LevelInfo, "verbosity changed", slog.Int("v", v))
+			level.Set(levelOf(v))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.Run(ctx); err != nil {
+		return err
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
+	return nil
+}
+
+// levelOf returns the level of the log for a verbosity.
+func levelOf(v int) slog.Level {
+	const debugFrom = 4 // kube-proxy's verbosity of debugging
+	if v >= debugFrom {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// newLogger returns the log of the daemon, in a format of --logging-format.
+func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if format == config.JSONLog {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// logFailure logs the error for which the daemon exits, so that all its lines have one format. Without a
+// configuration, that is the one which the arguments ask for.
+func (s *start) logFailure(ctx context.Context, stderr io.Writer, args []string, err error) {
+	log := s.log
+	if log == nil {
+		log = newLogger(stderr, config.LogFormat(args), slog.LevelInfo)
+	}
+	log.LogAttrs(ctx, slog.LevelError, "exiting because of an error", slog.Any("err", err))
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/model"
+)
+
+// destinations describes how both ends of a connection are named.
+const destinations = `
+A destination is a Service, as web:80, web:http, shop/web:http, svc/web (if it has one
+port) or web.shop.svc:http, or an address, a pod or a node with the number of a port:
+10.96.0.10:53/udp, [fd00::1]:80, pod/web-1:8080, node/node-1:30080. A client is an
+address, pod/web-1, node/node-1, or "node" for a process of the node that decides.
+-n is the namespace of names without one; without it, the only namespace that has the
+name.
+`
+
+const explainLong = `Explain explains, step by step, what happens to a connection on one node.
+
+  vmapd explain --from pod/web-1 frontend:80      (on a node: asks the daemon)
+  vmapd explain --kubeconfig FILE --from pod/web-1 shop/frontend:http
+  vmapd explain -f DIR --from 203.0.113.7 192.168.98.10:80/tcp
+` + destinations + `
+The node that decides is the client's, or that of --node-name. The daemon on this node
+explains its own state and compares it with the kernel's. With -f or --kubeconfig, no
+daemon is asked, and --config and --vmapd-config are the files of one.
+
+Exit codes: 0 after an explanation, 2 if it is not the expected one (--expect), and 1
+after an error.`
+
+// connection has the flags of commands about a connection.
+type connection struct {
+	NodeFlags
+	names.Asked
+	objectFlags
+	socket     string
+	output     report.Format
+	expect     string
+	ipv4, ipv6 bool
+
+	set *pflag.FlagSet
+}
+
+func newExplainCommand() *cobra.Command {
+	var x connection
+	c := &cobra.Command{
+		Use:   "explain [-f PATH | --kubeconfig FILE] --from CLIENT DESTINATION",
+		Short: "Explain what happens to a connection",
+		Long:  explainLong,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x.To = args[0]
+			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	x.addFlags(c.Flags())
+	c.Flags().StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, if pods are recognized by it")
+	_ = c.MarkFlagRequired("from")
+	return c
+}
+
+func (x *connection) addFlags(f *pflag.FlagSet) {
+	x.set = f
+	x.addFiles(f, "with -f and --kubeconfig: node that decides (default: the client's, the only one, or the host's name)")
+	x.objectFlags.addFlags(f)
+	f.StringVar(&x.socket, "socket", socket.DefaultPath, "socket of the daemon on this node, which is asked without -f and --kubeconfig")
+	f.StringVar(&x.From, "from", "", `client: an address, pod/NAME, node/NAME, or "node" for a process of the node`)
+	f.StringVarP(&x.Namespace, "namespace", "n", "", "namespace of names without one (default: the only one that has the name)")
+	f.BoolVarP(&x.ipv4, "ipv4", "4", false, "IPv4, if both families are possible")
+	f.BoolVarP(&x.ipv6, "ipv6", "6", false, "IPv6, if both families are possible")
+	f.StringVar(&x.expect, "expect", "",
+		"forwarded, rejected, dropped or not-a-service; forwarded=ADDRESS for an endpoint: exit code 2 if it is otherwise")
+	report.AddFormat(f, &x.output)
+}
+
+func (x *connection) run(ctx context.Context, stdout, stderr io.Writer) error {
+	want, err := x.check()
+	if err == nil {
+		_, err = x.Query()
+	}
+	if err != nil {
+		return err
+	}
+	e, err := x.explanation(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	if err := report.Print(stdout, x.output, e, e.Write); err != nil {
+		return err
+	}
+	if otherwise := want.Differs(e.Verdict, e.Conclusion, e.Used); otherwise != "" {
+		fmt.Fprintln(stderr, "vmapd: "+model.OneLine(otherwise))
+		return exitError(explain.ExitUnexpected)
+	}
+	return nil
+}
+
+// check checks the flags, but for the ends' names.
+func (x *connection) check() (explain.Expectation, error) {
+	want, err := explain.ParseExpectation(x.expect)
+	switch {
+	case err != nil:
+		return want, fmt.Errorf("--expect: %w", err)
+	case x.kubeconfig != "" && len(x.paths) > 0:
+		return want, errors.New("give either --filename, for manifests, or --kubeconfig, for a cluster")
+	case x.ipv4 && x.ipv6:
+		return want, errors.New("give one of -4 and -6")
+	case x.ipv4:
+		x.Family = model.IPv4.String()
+	case x.ipv6:
+		x.Family = model.IPv6.String()
+	}
+	return want, nil
+}
+
+// explanation explains, or lets the daemon explain.
+func (x *connection) explanation(ctx context.Context, stderr io.Writer) (e explain.Explanation, err error) {
+	if x.kubeconfig == "" && len(x.paths) == 0 {
+		if x.set.Changed("node-name") || x.ConfigFile != "" || x.OwnConfigFile != "" {
+			return e, errors.New("the daemon of this node has a name and a configuration of its own; for others, give -f or --kubeconfig")
+		}
+		err := askSocket(ctx, x.socket, "/v1/explain", x.Values(), &e)
+		if errors.Is(err, socket.ErrNoDaemon) {
+			err = fmt.Errorf("%w; without a daemon, give manifests (-f) or --kubeconfig", err)
+		}
+		return e, err
+	}
+	q, err := x.Query()
+	if err != nil {
+		return e, err
+	}
+	conf, traffic, err := x.Load(stderr)
+	if err != nil {
+		return e, err
+	}
+	q.NodeName = traffic.NodeName
+	d, _, err := x.read(ctx, &q, stderr)
+	if err != nil {
+		return e, err
+	}
+	if q.Default, err = config.OnlyNode(d.Nodes); err != nil && q.NodeName == "" {
+		return e, err
+	}
+	in, err := explain.NewInput(d, traffic, q, x.Interface)
+	if err != nil {
+		return e, err
+	}
+	in.ByListeners = conf.Backend == config.Userspace
+	return explain.Explain(in), nil
+}

@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/plugin"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/ui"
+)
+
+// PluginName is the program's name as a plugin of kubectl.
+const PluginName = "kubectl-vmapd"
+
+const kubectlLong = `Kubectl vmapd asks the daemons of a cluster, through the API server: it runs commands of vmapd
+in its pods, by kubectl.
+
+  kubectl vmapd status                           all nodes, one row each
+  kubectl vmapd --node node-1 doctor
+  kubectl vmapd trace --from pod/web-1 svc/frontend:80
+  kubectl vmapd status shop/frontend --rules
+  kubectl vmapd bundle                           for a report of a defect
+
+Without --node, the node is that of the client, or of the destination: of a pod, of a node, or
+of an endpoint of a Service. If there is none, one node of all is asked.
+
+It needs the rights to get and list vmapd's pods and to create pods/exec in their namespace,
+and to read the pods and EndpointSlices that are named.`
+
+// kubectlFlags are flags of kubectl that go to each of its runs.
+var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "as-group", "token", "server", "request-timeout"}
+
+// asPlugin returns the command with which kubectl starts the plugin.
+func asPlugin() *cobra.Command {
+	p := &kubectlPlugin{}
+	root := &cobra.Command{
+		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: kubectlLong,
+		RunE:         func(*cobra.Command, []string) error { return errors.New("want a command; --help lists them") },
+		SilenceUsage: true, SilenceErrors: true, Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	f := root.PersistentFlags()
+	f.StringVar(&p.Node, "node", "", "name of the node")
+	f.StringVar(&p.Plugin.Namespace, "vmapd-namespace", "kube-system", "namespace of vmapd's pods")
+	f.StringVar(&p.Selector, "vmapd-selector", "k8s-app=vmapd", "labels of vmapd's pods; k8s-app=kube-proxy after way A of FROM-KUBE-PROXY.md")
+	for _, name := range kubectlFlags {
+		f.String(name, "", "as kubectl's")
+	}
+	setHelp(root)
+	root.AddCommand(p.status(), p.ui(), p.bundle(), newVersionCommand())
+	for _, c := range []*cobra.Command{newExplainCommand(), newTraceCommand(), newDoctorCommand(), newServicesCommand()} {
+		c.RunE = p.inPod
+		root.AddCommand(c)
+	}
+	return root
+}
+
+// kubectlPlugin runs commands in pods.
+type kubectlPlugin struct{ plugin.Plugin }
+
+// begin takes the flags of kubectl.
+func (p *kubectlPlugin) begin(cmd *cobra.Command) plugin.Kubectl {
+	var k plugin.Kubectl
+	for _, name := range kubectlFlags {
+		if f := cmd.Flags().Lookup(name); f.Changed {
+			k.Flags = append(k.Flags, "--"+name+"="+f.Value.String())
+		}
+	}
+	p.Kubectl = k.Output
+	return k
+}
+
+// status asks all nodes or, about a Service or with --node, one.
+func (p *kubectlPlugin) status() *cobra.Command {
+	c := newStatusCommand()
+	var wait time.Duration
+	c.Flags().DurationVar(&wait, "wait", 0, "without a Service: wait so long for all nodes to be ready")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 || p.Node != "" {
+			cmd.Flag("wait").Changed = false // it is the plugin's
+			return p.inPod(cmd, args)
+		}
+		p.begin(cmd)
+		end := time.Now().Add(wait)
+		for {
+			nodes, err := p.Ask(cmd.Context())
+			if err != nil {
+				return err
+			}
+			ready := !slices.ContainsFunc(nodes, func(n plugin.NodeStatus) bool { return !n.Ready() })
+			if !ready && time.Now().Before(end) && cmd.Context().Err() == nil {
+				time.Sleep(watchInterval)
+				continue
+			}
+			format := report.Format(cmd.Flag("output").Value.String())
+			err = report.Print(cmd.OutOrStdout(), format, nodes, func(t *report.Text) { t.Table(plugin.NodesTable(nodes, time.Now())) })
+			if err == nil && !ready {
+				return exitError(1)
+			}
+			return err
+		}
+	}
+	return c
+}
+
+// ui serves the page of a node's daemon on this machine.
+func (p *kubectlPlugin) ui() *cobra.Command {
+	return &cobra.Command{
+		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			k := p.begin(cmd)
+			target, err := p.find(cmd, "", nil)
+			if err != nil {
+				return err
+			}
+			const connections = 2
+			transport := &http.Transport{MaxConnsPerHost: connections, DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return k.Dial(target.Exec("tunnel")), nil
+			}}
+			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), socket.Client{Path: "node " + target.Node, Transport: transport})
+		},
+	}
+}
+
+// bundle writes an archive for a report of a defect.
+func (p *kubectlPlugin) bundle() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use: "bundle [NODE...]", Short: "Collect what a report of a defect needs, of all nodes or some, in an archive",
+		Long: "Bundle collects what the daemons of all nodes, or of those that are named, say: their state, their Services, doctor's\n" +
+			"report, logs and versions, and the Services, EndpointSlices and Nodes, from which \"vmapd render -f\" makes the rules. No\n" +
+			"Secret is read, and what looks like a token in a log is left out. Look at it before you send it: it has names and addresses.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.begin(cmd)
+			if p.Node != "" {
+				args = append(args, p.Node)
+			}
+			f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			n, err := p.Bundle(cmd.Context(), f, args, time.Now())
+			if err = errors.Join(err, f.Close()); err != nil {
+				return errors.Join(err, os.Remove(file))
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s\n", file, report.Plural(n, "file"))
+			return err
+		},
+	}
+	c.Flags().StringVarP(&file, "output", "o", "vmapd-bundle.tar.gz", "the file")
+	return c
+}
+
+// find finds the pod, and says which.
+func (p *kubectlPlugin) find(cmd *cobra.Command, namespace string, refs []names.Ref) (plugin.Target, error) {
+	target, err := p.Find(cmd.Context(), namespace, refs)
+	if err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: node %s, by pod %s/%s (%s)\n", target.Node, target.Namespace, target.Pod, target.Why)
+	}
+	return target, err
+}
+
+// inPod runs a command in the pod of the node that it is about.
+func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
+	flags := cmd.Flags()
+	for _, name := range []string{"filename", "live", "master", "config", "vmapd-config", "socket"} {
+		if flags.Changed(name) {
+			return fmt.Errorf("--%s: it is for a process on this machine; use vmapd %s", name, cmd.Name())
+		}
+	}
+	k := p.begin(cmd)
+	refs, err := refsOf(cmd, args)
+	if err != nil {
+		return err
+	}
+	remote := map[string]string{}
+	if f := flags.Lookup("namespace"); f != nil {
+		if remote["namespace"] = f.Value.String(); remote["namespace"] == "" {
+			if remote["namespace"], err = p.ContextNamespace(cmd.Context()); err != nil {
+				return err
+			}
+		}
+	}
+	target, err := p.find(cmd, remote["namespace"], refs)
+	if err != nil {
+		return err
+	}
+	if len(target.Client) > 0 && flags.Changed("from") {
+		six := flags.Changed("ipv6") || len(args) > 0 && strings.HasPrefix(args[0], "[")
+		at := slices.IndexFunc(target.Client, func(a string) bool { return strings.Contains(a, ":") == six })
+		remote["from"] = target.Client[max(0, at)]
+	}
+	run := target.Exec(append([]string{"attached"}, commandLine(cmd, args, remote)...)...)
+	code, err := k.Exec(cmd.Context(), run, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	if err == nil && code != 0 {
+		return exitError(code)
+	}
+	return err
+}
+
+// commandLine returns the command for a pod, with some of its flags replaced.
+func commandLine(cmd *cobra.Command, args []string, replaced map[string]string) []string {
+	line := []string{cmd.Name()}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if value, is := replaced[f.Name]; is {
+			line = append(line, "--"+f.Name+"="+value)
+		} else if f.Changed {
+			line = append(line, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return append(line, args...)
+}
+
+// refsOf returns what a command is about: the client and the destination of a connection, or a Service.
+func refsOf(cmd *cobra.Command, args []string) (refs []names.Ref, err error) {
+	parse := names.ParseService
+	if from := cmd.Flags().Lookup("from"); from != nil {
+		parse = names.ParseDestination
+		if text := from.Value.String(); text != "" {
+			client, err := names.ParseSource(text)
+			if err != nil {
+				return nil, fmt.Errorf("--from: %w", err)
+			}
+			refs = append(refs, client)
+		}
+	}
+	if len(args) > 0 {
+		ref, err := parse(args[0])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", args[0], err)
+		}
+		refs = append(refs, ref)
+	}
+	return refs, nil
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+)
+
+const preflightLong = `Preflight lists what changes on a node when vmapd replaces kube-proxy: for each known
+difference of kube-proxy's mode and version, the Services that it concerns and the
+setting that keeps it as it was. It reads the configuration and the objects, and changes
+nothing. What a kube-proxy has in the kernel of a node is not examined.
+
+kube-proxy's configuration, which vmapd reads, too, is in the file of --config, with
+--kubeconfig in its ConfigMap, or in its flags, behind --.
+
+  vmapd preflight --kubeconfig FILE --node-name NODE
+  vmapd preflight -f cluster.yaml --node-name NODE --config config.conf
+  vmapd preflight -f cluster.yaml --node-name NODE -- --proxy-mode=ipvs --v=2
+
+Exit codes: 0 if nothing changes (notes are allowed), 2 if there are differences,
+and 1 after an error, also if an object could not be read.`
+
+// exitDifferent is the exit code if something changes.
+const exitDifferent = 2
+
+// preflighter is the subcommand that lists what changes without kube-proxy.
+type preflighter struct {
+	objectFlags
+	nodeName   string
+	configFile string
+	proxyFlags []string // kube-proxy's
+	version    string
+	ownFile    string
+	backend    string
+	output     report.Format
+}
+
+func newPreflightCommand() *cobra.Command {
+	var p preflighter
+	c := &cobra.Command{
+		Use:   "preflight {-f PATH | --kubeconfig FILE} [flags] [-- KUBE-PROXY-FLAG...]",
+		Short: "List what changes without kube-proxy",
+		Long:  preflightLong,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+				return fmt.Errorf("unknown argument %q (kube-proxy's flags are behind --)", args[0])
+			}
+			p.proxyFlags = args
+			return p.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := c.Flags()
+	p.addFlags(f)
+	f.StringVar(&p.nodeName, "node-name", "", "name of the Node (default: the only Node, or the one with the host's name)")
+	f.StringVar(&p.configFile, "config", "", "kube-proxy's configuration file (default: with --kubeconfig, its ConfigMap)")
+	f.StringVar(&p.version, "kube-proxy-version", "", "kube-proxy's version, as 1.36 (default: with --kubeconfig, the API server's)")
+	f.StringVar(&p.ownFile, "vmapd-config", "", "vmapd's own configuration file")
+	f.StringVar(&p.backend, "backend", "", "vmapd's backend; overrides --vmapd-config")
+	report.AddFormat(f, &p.output)
+	c.MarkFlagsOneRequired("filename", "kubeconfig")
+	c.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
+	return c
+}
+
+func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
+	switch {
+	case p.configFile != "" && len(p.proxyFlags) > 0:
+		return errors.New("give either --config or kube-proxy's flags, which it ignores if it has a file")
+	case p.kubeconfig == "" && p.configFile == "" && len(p.proxyFlags) == 0:
+		return errors.New("kube-proxy's configuration is missing: give its file (--config), or its flags behind --")
+	}
+	in, complete, err := p.input(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	r := preflight.Compare(in)
+	if err := report.Print(stdout, p.output, r, r.Write); err != nil {
+		return err
+	}
+	switch {
+	case !complete:
+		return exitError(1) // the errors were printed
+	case r.Differs():
+		return exitError(exitDifferent)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/manifest"
+)
+
+const renderLong = `Render prints the rules that vmapd would program for the given manifests: a script for
+nft or, with --backend=iptables, the input of iptables-restore and ip6tables-restore;
+with --backend=ipvs, labelled parts for sysctl, ipset restore, iptables-restore,
+ipvsadm -R and ip -batch, in the order of their application; with --backend=userspace,
+a list of addresses and listeners.
+
+It opens no socket and needs no privilege. The same input always gives the same output.
+Problems of objects are printed to standard error, with the file and the line where the
+document begins; the rest is rendered, and the exit code is 1. Kinds of objects that are
+not read are named in a warning. If a file is missing, nothing is rendered.
+
+  vmapd render -f testdata/demo/before
+  vmapd render -f web.yaml --node-name node-1 | nft -c -f -`
+
+// Render is the subcommand that prints the rules.
+type Render struct {
+	NodeFlags
+	Paths    []string // of manifests
+	IPFamily string   // ipv4, ipv6, or "" for both
+}
+
+func newRenderCommand() *cobra.Command {
+	var r Render
+	c := &cobra.Command{
+		Use:   "render -f PATH",
+		Short: "Print the rules that vmapd would program",
+		Long:  renderLong,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return r.Run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	r.addFiles(c.Flags(), "name of the Node to render for (default: the only Node in the manifests, or the host's name)", "backend")
+	c.Flags().StringArrayVarP(&r.Paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
+	c.Flags().StringVar(&r.IPFamily, "ip-family", "", "ipv4 or ipv6 (default: both)")
+	_ = c.MarkFlagRequired("filename")
+	return c
+}
+
+// Run prints the rules of all families that are asked for. What can't be read, and problems, are on stderr.
+func (r *Render) Run(stdout, stderr io.Writer) error {
+	families, ok := map[string][]model.Family{"": model.Families[:], "ipv4": {model.IPv4}, "ipv6": {model.IPv6}}[r.IPFamily]
+	if !ok {
+		return fmt.Errorf("--ip-family: %q is neither ipv4 nor ipv6", r.IPFamily)
+	}
+	conf, traffic, err := r.Load(stderr)
+	if err != nil {
+		return err
+	}
+	read, complete, err := objects.Load(r.Paths, stderr)
+	if err != nil {
+		return err
+	}
+	if traffic.NodeName == "" {
+		if traffic.NodeName, err = config.OnlyNode(manifest.Of[model.Node](read)); err != nil {
+			return err
+		}
+	}
+	builder := model.NewBuilder(traffic)
+	read.ApplyTo(builder)
+	snapshot := builder.Snapshot()
+	problems := snapshot.Problems()
+	for _, p := range problems {
+		fmt.Fprintln(stderr, manifest.Located(read.Locate(p), p))
+	}
+	for _, f := range families {
+		if err := write(stdout, snapshot.Family(f), conf); err != nil {
+			return fmt.Errorf("write the rules of %v: %w", f, err)
+		}
+	}
+	if !complete || len(problems) > 0 {
+		return exitError(1)
+	}
+	return nil
+}
+
+// write renders one family for the backend. auto means nftables: the kernel is not asked.
+func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
+	switch c.Backend {
+	case config.IPVS:
+		_, err := io.WriteString(w, ipvs.Compile(nil, s, c.IPVS()).String())
+		return err
+	case config.IPTables:
+		program := map[model.Family]string{model.IPv4: "iptables-restore", model.IPv6: "ip6tables-restore"}[s.Family]
+		if _, err := fmt.Fprintf(w, "# %s --noflush\n", program); err != nil {
+			return err
+		}
+		_, err := iptables.Compile(nil, s, c.IPTables()).WriteTo(w)
+		return err
+	case config.Userspace:
+		return userspace.Write(w, s)
+	case config.Auto, config.NFTables:
+	}
+	return c.NFTables().Compile(nil, s).Table().Write(w)
+}

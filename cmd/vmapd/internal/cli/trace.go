@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
+	"github.com/vmapd/vmapd/model"
+)
+
+const traceLong = `Trace makes a connection, and shows what happens to it on this node: what vmapd decides,
+what the kernel does, hook by hook, with the rules of other programs that match, what
+the endpoint answers, and the verdict. If there is no answer, the failures that vmapd
+doctor finds on this node follow.
+
+  vmapd trace frontend:80                            (from this node)
+  vmapd trace --from pod/web-1 shop/frontend:http    (from the pod)
+  vmapd trace --from 203.0.113.7 192.168.98.10:80    (waits for that client)
+  vmapd trace --from any 192.168.98.10:80            (waits for any client)
+` + destinations + `
+It connects from the network of the client, if that is this node, or a pod whose network
+namespace is visible here. Otherwise it waits for the client's next connection. vmapd's
+decision comes from the daemon, or from manifests (-f) or a cluster (--kubeconfig).
+
+Meanwhile, a table of nftables marks the first packet of the connection, and the
+answer. The kernel removes it when the command ends, even if it is killed; before
+Linux 5.12, it then ceases to match at the end of --timeout, and the next trace or
+the daemon's next start removes it. It needs root, or CAP_NET_ADMIN.
+
+Exit codes: 0 if a connection was traced, 2 if its end is not the expected one
+(--expect), and 1 after an error. Rejected is also a connection that its endpoint
+refuses, and dropped one of TCP without an answer, or whose answer is lost.`
+
+// tracing is the subcommand that traces a connection.
+type tracing struct {
+	connection
+	trace.Watch
+}
+
+func newTraceCommand() *cobra.Command {
+	var x tracing
+	c := &cobra.Command{
+		Use:   "trace [--from CLIENT] DESTINATION",
+		Short: "Show what the kernel does with a connection",
+		Long:  traceLong,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x.To = args[0]
+			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := c.Flags()
+	x.addFlags(f)
+	f.Lookup("from").Usage += `; "any" waits for any client (default: node)`
+	f.DurationVar(&x.Timeout, "timeout", 30*time.Second, "end if no connection has come by then")
+	f.DurationVar(&x.Wait, "wait", 3*time.Second, "time to wait for an answer after a packet was forwarded")
+	return c
+}
+
+func (x *tracing) check() (want explain.Expectation, err error) {
+	if want, err = x.connection.check(); err != nil {
+		return want, err
+	}
+	switch {
+	case x.Timeout <= 0 || x.Wait <= 0:
+		return want, errors.New("--timeout and --wait must be positive")
+	case !doctor.HasNetAdmin():
+		return want, errors.New("root or CAP_NET_ADMIN is needed")
+	}
+	return want, nil
+}
+
+// aim finds the addresses of both ends. Names are those of the daemon, the manifests or the cluster.
+func (x *tracing) aim(ctx context.Context, stderr io.Writer) error {
+	q, isAny := x.connection, x.Asked.From == "any"
+	if q.Asked.From == "" || isAny {
+		q.Asked.From = "node"
+	}
+	ends, err := q.Query()
+	if err != nil {
+		return err
+	}
+	to, from := ends.To, ends.From
+	isNamed := from.Kind != names.Process && from.Kind != names.Address
+	if isNamed || to.Kind != names.Address {
+		e, err := q.explanation(ctx, stderr)
+		if err != nil {
+			return err
+		}
+		if to, err = names.ParseDestination(e.Dest); err == nil && isNamed {
+			from, err = names.ParseSource(e.Client)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	port, _ := strconv.ParseUint(to.Port, 10, 16) // it is a number
+	x.Filter.Source, x.Filter.Dest = netip.AddrPortFrom(from.Addr, 0), netip.AddrPortFrom(to.Addr, uint16(port))
+	if x.Filter.Protocol, err = model.ParseProtocol(strings.ToUpper(to.Protocol)); err != nil {
+		return err
+	}
+	if x.Connect = !isAny; from.Addr.IsValid() {
+		if from.Addr.Is4() != to.Addr.Is4() {
+			return fmt.Errorf("--from: %v and %v are of different IP families", from.Addr, to.Addr)
+		}
+		x.Watch.From, x.Connect = trace.FindNamespace(from.Addr)
+	}
+	return nil
+}
+
+func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
+	want, err := x.check()
+	if err == nil {
+		err = x.aim(ctx, stderr)
+	}
+	if err != nil {
+		return err
+	}
+	x.Expect = func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation {
+		return x.expected(ctx, client, in, dest, stderr)
+	}
+	x.Left = countdown(stderr, fmt.Sprintf("waiting for a new connection from %s to %s", x.Asked.From, x.To))
+	s, err := x.Run(ctx)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return nil // by the person who waits
+	case err == nil:
+		err = x.write(ctx, stdout, s)
+	}
+	endpoints := []explain.Endpoint{{Address: s.Endpoint.String(), Pod: s.Pod}}
+	otherwise := want.Differs(s.Outcome(), s.Conclusion, endpoints)
+	if err != nil || otherwise == "" {
+		return err
+	}
+	fmt.Fprintln(stderr, "vmapd: "+model.OneLine(otherwise))
+	return exitError(explain.ExitUnexpected)
+}
+
+// countdown returns a function that prints the time that is left, at first and every ten seconds.
+func countdown(stderr io.Writer, waiting string) func(time.Duration) {
+	const every = 10 * time.Second
+	next := time.Duration(math.MaxInt64)
+	return func(left time.Duration) {
+		if left <= next {
+			fmt.Fprintf(stderr, "%s, for %v\n", waiting, left.Round(time.Second))
+			next = left - every
+		}
+	}
+}
+
+// write writes a story and, if the connection was not answered, the failures that doctor finds on this node.
+func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) error {
+	out := struct {
+		trace.Story
+		Doctor []report.Line `json:"doctor,omitempty"`
+	}{Story: s}
+	if !s.Answered() {
+		for _, l := range examineQuickly(ctx, x.socket).Lines {
+			if l.Level == report.Fail && (l.Name != "daemon" || x.kubeconfig == "" && len(x.paths) == 0) {
+				out.Doctor = append(out.Doctor, l)
+			}
+		}
+	}
+	return report.Print(stdout, x.output, out, func(t *report.Text) {
+		s.Write(t)
+		if len(out.Doctor) > 0 {
+			t.Say("")
+			t.Say("vmapd doctor on this node:")
+			t.Lines(out.Doctor)
+		}
+	})
+}
+
+// expected asks for vmapd's decision about a client's connection that came in by an interface, or by none. A connection
+// can be told without it.
+func (x *tracing) expected(
+	ctx context.Context, client netip.Addr, in string, dest netip.AddrPort, stderr io.Writer,
+) *explain.Explanation {
+	q := x.connection
+	q.Asked = names.Asked{From: client.String(), To: fmt.Sprintf("%v/%v", dest, x.Filter.Protocol), Interface: in}
+	e, err := q.explanation(ctx, stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "vmapd's decision is not known: %v\n", err)
+		return nil
+	}
+	return &e
+}

@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/ui"
+)
+
+const uiLong = `Ui serves a page for a browser on a free port of 127.0.0.1, and prints its address: the
+state of this node with reasons and remedies, its Services, those that fail first, and for
+each its addresses, endpoints, connections and rules. It asks the daemon by its unix socket,
+opens nothing else, and changes nothing. For another machine's browser: kubectl vmapd ui`
+
+func newUICommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), socket.Client{Path: path})
+		},
+	}
+	c.Flags().StringVar(&path, "socket", socket.DefaultPath, "the daemon's unix socket")
+	return c
+}

@@ -1,0 +1,193 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/userspace"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/events"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// dataplane is a backend, ready to run.
+type dataplane struct {
+	reconcile.Backend
+	name      string
+	with      string // the variant of the program, if there are several
+	why       string // the reason for choosing it
+	close     func() error
+	nft       *kernel.Backend                        // nil unless the backend is nftables
+	iptables  *host.IPTables                         // nil unless the backend is iptables
+	ipvs      *host.IPVS                             // nil unless the backend is IPVS
+	userspace *userspace.Forwarder                   // nil unless the backend is userspace
+	stats     func() [len(model.Families)]host.Stats // of the other backends
+	sweep     *leftovers.Sweeper                     // of other backends and proxies
+	signs     *leftovers.Signs
+	notOwned  time.Time                    // since when another process owns our tables; zero: none does
+	foreign   func() kernel.ForeignChanges // nil unless the rules are watched
+}
+
+// openBackend opens the configured backend or, for auto, the first that works on this node. After
+// its first successful Apply, it removes the rules of other backends.
+func (d *base) openBackend(ctx context.Context, observe func(kernel.Commit)) (*dataplane, error) {
+	c := d.config
+	switch why := c.BackendReason; c.Backend {
+	case config.NFTables:
+		return d.openNFT(why, observe)
+	case config.IPTables:
+		return d.openIPTables(why)
+	case config.IPVS:
+		return d.openIPVS(why)
+	case config.Userspace:
+		return d.openUserspace(why)
+	case config.Auto:
+	}
+	p, err := d.openNFT("the kernel has all required features", observe)
+	var lacks *kernel.UnsupportedError
+	switch {
+	case errors.Is(err, kernel.ErrNotPermitted):
+		return nil, fmt.Errorf("%w (without it, --backend=userspace serves the addresses that this host has)", err)
+	case !errors.As(err, &lacks):
+		return p, err
+	}
+	why := fmt.Sprintf("the kernel lacks %s", lacks.Feature)
+	d.log.LogAttrs(ctx, slog.LevelWarn, "nftables is not available", slog.Any("err", err))
+	p, ipvsErr := d.openIPVS(why)
+	var lacksToo *host.UnsupportedError
+	if !errors.As(ipvsErr, &lacksToo) {
+		return p, ipvsErr
+	}
+	d.log.LogAttrs(ctx, slog.LevelWarn, "IPVS is not available", slog.Any("err", ipvsErr))
+	why = fmt.Sprintf("%s, and there is no %s", why, lacksToo.Feature)
+	p, iptablesErr := d.openIPTables(why)
+	if iptablesErr == nil {
+		return p, nil
+	}
+	d.log.LogAttrs(ctx, slog.LevelWarn, "iptables is not available; endpoints will see this node's address as the source of all connections",
+		slog.Any("err", iptablesErr))
+	return d.openUserspace(why + " and no usable iptables")
+}
+
+func (d *base) openNFT(why string, observe func(kernel.Commit)) (*dataplane, error) {
+	p := &dataplane{name: string(config.NFTables), why: why}
+	b, err := kernel.Open(kernel.Options{
+		Log: d.log, Counters: d.config.ServiceCounters, FastPath: d.config.FastPath.On(),
+		Observe: observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.Backend, p.nft, p.close = b, b, b.Close
+	d.sweeps(p, func(f *leftovers.Finder) { f.RunsNFT = true }, nil, leftovers.KubeProxyTable)
+	return p, nil
+}
+
+func (d *base) openIPTables(why string) (*dataplane, error) {
+	b, err := host.OpenIPTables(d.config.IPTables(), d.log)
+	if err != nil {
+		return nil, withImage(err)
+	}
+	p := &dataplane{
+		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats,
+		iptables: b,
+	}
+	d.sweeps(p, func(f *leftovers.Finder) { f.Rules = b }, nil, nft.TableName, leftovers.KubeProxyTable)
+	return p, nil
+}
+
+func (d *base) openIPVS(why string) (*dataplane, error) {
+	b, err := host.OpenIPVS(d.config.IPVS(), d.log)
+	if err != nil {
+		return nil, withImage(err)
+	}
+	p := &dataplane{Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats, ipvs: b}
+	d.sweeps(p, func(f *leftovers.Finder) { f.RunsIPVS = true }, host.RemoveKubeProxyIPVS, nft.TableName, leftovers.KubeProxyTable)
+	return p, nil
+}
+
+// withImage adds to an error about a missing program what has it.
+func withImage(err error) error {
+	if !host.LacksProgram(err) {
+		return err
+	}
+	return fmt.Errorf("%w (the backends iptables and ipvs run iptables and ipset: vmapd's image has them; on a host, install them)", err)
+}
+
+// sweeps lets p remove the rules of other backends and of kube-proxy: nftables tables, those of iptables, and by
+// removeIPVS, or all if it is nil, the objects of IPVS. running tells the finder which backend runs.
+func (d *base) sweeps(p *dataplane, running func(*leftovers.Finder), removeIPVS func() error, tables ...string) {
+	event := func(reason string) func(string) {
+		return func(text string) { d.events.Node(events.Warning, reason, text) }
+	}
+	look := leftovers.NewFinder(d.config.IPVS())
+	running(look)
+	look.LogMissing(d.log)
+	if removeIPVS == nil {
+		removeIPVS = func() error { return host.RemoveIPVS(d.config.IPVS()) }
+	}
+	p.signs = &leftovers.Signs{Log: d.log, Event: event(events.ReasonOtherProxy)}
+	p.sweep = leftovers.NewSweeper(leftovers.Options{
+		Removals: []func() error{
+			func() error { return kernel.RemoveTables(tables...) },
+			look.RemoveRules,
+			removeIPVS,
+			removeOwnDevice(p),
+		},
+		Find: look.All, Signs: p.signs, Log: d.log, Event: event(events.ReasonLeftovers),
+	})
+}
+
+// resyncInterval is the time between two comparisons of everything by the loop. For the backends iptables and IPVS,
+// whose comparisons take seconds, a watch compares beside it.
+func resyncInterval(c *config.Config, running config.Backend) time.Duration {
+	switch running {
+	case config.NFTables:
+		return reconcile.DefaultResyncInterval
+	case config.IPTables, config.IPVS:
+		return math.MaxInt64
+	case config.Auto, config.Userspace:
+	}
+	return c.SyncPeriod(running)
+}
+
+// Apply applies s, and then removes leftovers.
+func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
+	err := p.Backend.Apply(ctx, s)
+	p.noteOwner(err)
+	if model.IsProgrammed(err) {
+		p.sweep.Applied(ctx)
+	}
+	return err
+}
+
+// noteOwner notes the error of an Apply if another process owns our tables for longer than it takes
+// to hand them over.
+func (p *dataplane) noteOwner(err error) {
+	switch {
+	case !errors.Is(err, kernel.ErrOwned):
+		p.signs.Gone(leftovers.SignOwner)
+		p.notOwned = time.Time{}
+	case p.notOwned.IsZero():
+		p.notOwned = time.Now()
+	case time.Since(p.notOwned) > leftovers.HandOver:
+		p.signs.Seen(leftovers.SignOwner, err.Error())
+	}
+}
+
+// foreignChanges counts the changes of our rules by others.
+func (p *dataplane) foreignChanges() kernel.ForeignChanges {
+	if p.foreign == nil {
+		return kernel.ForeignChanges{}
+	}
+	return p.foreign()
+}

@@ -1,0 +1,134 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer"
+	"github.com/vmapd/vmapd/sync/manifest"
+)
+
+// explain answers /v1/explain: an explanation by the snapshot of the last sync. Names and the reasons
+// for unused endpoints are not in a snapshot, so the objects are read again, and only for this answer.
+func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
+	request := names.NewAsked(query)
+	q, err := request.Query()
+	if err != nil {
+		return nil, socket.BadRequest(err.Error())
+	}
+	snapshot := a.observers.view.View().Snapshot
+	if snapshot == nil {
+		return nil, a.in.unprogrammed()
+	}
+	q.NodeName = a.nodeName
+	d, err := a.readObjects(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	in, err := explain.NewInput(d, a.traffic(config.Backend(a.plane.name)), q, request.Interface)
+	if err != nil {
+		return nil, socket.NotFound(err.Error())
+	}
+	in.ByListeners = a.plane.userspace != nil
+	var own []netip.Addr
+	for _, f := range model.Families {
+		own = append(own, snapshot.Family(f).NodeAddrs...)
+	}
+	in.Builder.SetHostAddresses(own)
+	now := explain.Explain(in)
+	in.Snapshot = snapshot
+	e := explain.Explain(in)
+	compared := a.compareWithKernel(ctx, snapshot, in.Decide())
+	if now.Verdict != e.Verdict || !slices.Equal(now.Used, e.Used) {
+		compared.Objects = now.Conclusion
+	}
+	services, endpoints := a.in.state.Pending()
+	compared.Pending = services + endpoints
+	compared.Error = a.observers.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
+	e.Compare(compared)
+	return e, nil
+}
+
+// readObjects reads what a query is about, from the cluster or from files.
+func (a *answers) readObjects(ctx context.Context, q names.Query) (*names.Directory, error) {
+	if a.in.cluster == nil {
+		o, _, err := manifest.LoadAll(a.config.From) // the daemon has logged the errors in manifests
+		if err != nil {
+			return nil, err
+		}
+		return objects.Of(o), nil
+	}
+	// A client of its own has a limit of requests of its own: the daemon's lists do not wait.
+	own, err := informer.Connect(a.config.Client())
+	if err != nil {
+		return nil, err
+	}
+	r := objects.Reader{Client: own, Query: &q, Nodes: []string{q.NodeName}, NoPods: ErrNoPods}
+	for _, ref := range []names.Ref{q.From, q.To} {
+		if ref.Kind == names.Node && !slices.Contains(r.Nodes, ref.Name) {
+			r.Nodes = append(r.Nodes, ref.Name)
+		}
+	}
+	d, err := r.Read(ctx)
+	return d, errors.Join(append(r.Unread, err)...)
+}
+
+// ErrNoPods is why the daemon explains nothing about names of pods that no EndpointSlice has.
+var ErrNoPods = errors.New("the daemon has no permission to read pods; --kubeconfig, with credentials that have it, does")
+
+// compareWithKernel compares what the kernel has of a snapshot, as doctor does. Rules of other programs are not compared.
+func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d model.Decision) explain.Daemon {
+	if d.Dest.Addr().IsLoopback() && a.plane.userspace == nil {
+		return explain.Daemon{NotCompared: "a listener of vmapd answers on loopback, not a rule"}
+	}
+	const longest = 3 * time.Second
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	f := model.FamilyOf(d.Dest.Addr())
+	list, count, err := a.plane.differences(bounded, f, s)
+	if err != nil {
+		return explain.Daemon{NotCompared: err.Error()}
+	}
+	if a.plane.userspace != nil {
+		to := fmt.Sprintf(" %v ", model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()})
+		list = slices.DeleteFunc(list, func(line string) bool { return !strings.Contains(line, to) })
+		count = len(list)
+	}
+	out := explain.Daemon{Backend: a.plane.name, NotCompared: a.plane.byNature(s.Family(f), d)}
+	if count > 0 {
+		out.Kernel = list[0]
+	}
+	if count > 1 {
+		out.Kernel += fmt.Sprintf(" and %d more", count-1)
+	}
+	return out
+}
+
+// byNature returns what the backend does otherwise than decided, by its nature, "" if nothing.
+func (p *dataplane) byNature(s *model.FamilySnapshot, d model.Decision) string {
+	for _, known := range ipvs.Differences {
+		if p.ipvs != nil && known.Concerns != nil && known.Concerns(s, d) {
+			return "the backend IPVS differs by its nature: " + known.What
+		}
+	}
+	for _, known := range userspace.Differences {
+		if p.userspace != nil && known.Concerns != nil && known.Concerns(s, d) {
+			return "the backend userspace differs by its nature: " + known.What
+		}
+	}
+	return ""
+}

@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/hostaddr"
+	"github.com/vmapd/vmapd/sync/informer"
+	"github.com/vmapd/vmapd/sync/manifest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// source fills a state with objects.
+type source interface {
+	Run(ctx context.Context, state *reconcile.State) error
+}
+
+// inputs are the sources, and the state that they fill.
+type inputs struct {
+	state    *reconcile.State
+	sources  []source
+	describe func(model.Problem) string // nil, or adds the place to a problem
+	cluster  *informer.Source           // nil with files
+	host     *hostaddr.Source
+}
+
+// openInputs returns a cluster or files, and the addresses of this host that are no Service's.
+func (d *base) openInputs(traffic model.Config) (in inputs, err error) {
+	c := d.config
+	if len(c.From) > 0 {
+		s := &manifest.Source{Paths: c.From, Log: d.log}
+		if err := s.Open(); err != nil {
+			return in, err
+		}
+		in.sources = append(in.sources, s)
+		in.describe = func(p model.Problem) string { return manifest.Located(s.Locate(p), p) }
+	} else {
+		client, err := informer.Connect(c.Client())
+		if err != nil {
+			return in, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
+		}
+		in.cluster = &informer.Source{
+			Client: client, NodeName: traffic.NodeName, Log: d.log, Plain: c.PlainLists(),
+		}
+		in.sources = append(in.sources, in.cluster)
+	}
+	in.host = &hostaddr.Source{
+		Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName},
+	}
+	in.sources = append(in.sources, in.host)
+	in.state = reconcile.NewState(model.NewBuilder(traffic), len(in.sources))
+	return in, nil
+}
+
+// repeat asks for another round each time that it receives.
+func (in inputs) repeat(ctx context.Context, asked <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-asked:
+			in.state.Update(reconcile.Change{}, func(*model.Builder) {})
+		}
+	}
+}
+
+// unread returns the kinds of objects of which nothing is known yet, and nothing has failed.
+func (in inputs) unread() []string {
+	if in.cluster == nil {
+		return nil
+	}
+	failing := in.cluster.Failing()
+	return slices.DeleteFunc(in.cluster.Unread(), func(kind string) bool {
+		return slices.ContainsFunc(failing, func(f informer.Failure) bool { return f.Resource == kind })
+	})
+}
+
+// unreadable returns what can't be read from the API server, and what has not been read yet, for clients that are not
+// authenticated: most errors are left out.
+func (in inputs) unreadable() (sentences []string) {
+	for _, f := range in.cluster.Failing() {
+		if f.Silent() {
+			sentences = append(sentences, fmt.Sprintf("%s can't be read from the API server: %v", f.Resource, f.Err))
+		} else {
+			sentences = append(sentences, f.Resource+" can't be read from the API server; the log has the reason")
+		}
+	}
+	for _, kind := range in.unread() {
+		sentences = append(sentences, kind+" have not been read yet")
+	}
+	return sentences
+}
+
+// unprogrammed is the answer to a question about Services before anything is programmed.
+func (in inputs) unprogrammed() error {
+	text := "the daemon has not programmed anything yet: it waits for the objects of the cluster"
+	if in.cluster != nil && len(in.cluster.Unread()) > 0 {
+		text += fmt.Sprintf(" (%s); vmapd doctor has the reason", strings.Join(in.cluster.Unread(), ", "))
+	}
+	return &socket.Error{Status: http.StatusServiceUnavailable, Message: text}
+}
+
+func (in inputs) tasks() (list []task) {
+	for _, s := range in.sources {
+		list = append(list, func(ctx context.Context) error { return s.Run(ctx, in.state) })
+	}
+	return list
+}

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/sync/events"
+)
+
+// ports are the daemon's two HTTP ports.
+type ports struct{ healthz, metrics *httpserver.Server }
+
+// openPorts makes the ports, on which nothing listens yet.
+func (d *base) openPorts(p *dataplane, o *observers, of Options) (*ports, error) {
+	c := d.config
+	open := func(name string, serves httpserver.Config, reason string) (*httpserver.Server, error) {
+		server, err := httpserver.New(serves, httpserver.Options{
+			Name: name, HardFail: c.BindAddressHardFail, Log: d.log,
+			Failed: func(err error) { d.events.Node(events.Warning, reason, err.Error()) },
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%sBindAddress: %w", name, err)
+		}
+		return server, nil
+	}
+	var ps ports
+	var err error
+	served := httpserver.Config{Addresses: []string{c.MetricsBindAddress}, Handler: d.pages(p, o, of).Handler()}
+	if ps.metrics, err = open("metrics", served, events.ReasonMetricsFailed); err != nil {
+		return nil, err
+	}
+	health := httpserver.Config{Addresses: []string{c.HealthzBindAddress}, Handler: o.tracker.Handler()}
+	if ps.healthz, err = open("healthz", health, events.ReasonHealthzFailed); err != nil {
+		return nil, err
+	}
+	return &ps, nil
+}
+
+// pages are the pages of the metrics port.
+func (d *base) pages(p *dataplane, o *observers, of Options) httpserver.MetricsPort {
+	return httpserver.MetricsPort{
+		Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
+		ProxyMode: func() string { return p.name },
+		Config:    func() (kubeProxy, own any) { return d.config.KubeProxy(), d.config.Own() },
+		Flags:     d.config.FlagValues,
+		Status: func() httpserver.Status {
+			return httpserver.Status{Started: of.Started, Version: buildinfo.Current().String()}
+		},
+		Profiling:    d.config.EnableProfiling,
+		SetVerbosity: of.SetVerbosity,
+	}
+}
+
+// signs returns a function that notes whether other processes listen on the two ports, of which the one for metrics has
+// this address.
+func (ps *ports) signs(r *leftovers.Signs, metricsAddress string) func(context.Context) {
+	taken := map[string]time.Time{} // since when, by sign
+	return func(ctx context.Context) {
+		for sign, server := range map[string]*httpserver.Server{leftovers.SignHealthzPort: ps.healthz, leftovers.SignMetricsPort: ps.metrics} {
+			err := server.Err()
+			switch {
+			case !errors.Is(err, syscall.EADDRINUSE):
+				delete(taken, sign)
+				r.Gone(sign)
+			case taken[sign].IsZero():
+				taken[sign] = time.Now()
+			case time.Since(taken[sign]) > leftovers.HandOver:
+				text := err.Error()
+				if sign == leftovers.SignMetricsPort {
+					text = describeOwner(ctx, metricsAddress, text)
+				}
+				r.Seen(sign, text)
+			}
+		}
+	}
+}
+
+// describeOwner returns text or, if a proxy answers at an address, a better one.
+func describeOwner(ctx context.Context, address, text string) string {
+	if mode := leftovers.ProxyMode(ctx, address); mode != "" {
+		return fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
+	}
+	return text
+}

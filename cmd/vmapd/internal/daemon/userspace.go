@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/userspace"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/sync/events"
+)
+
+// openUserspace opens the backend that needs nothing of the kernel but sockets. Without CAP_NET_ADMIN it
+// serves the addresses that the node has, and no rules of others are removed.
+func (d *base) openUserspace(why string) (*dataplane, error) {
+	p := &dataplane{name: string(config.Userspace), why: why}
+	o := userspace.Options{Log: d.log, Failed: d.listenerFailed}
+	device, err := userspace.OpenInterface()
+	switch {
+	case err == nil:
+		o.Device, p.with = device, "addresses on "+userspace.DeviceName
+	case errors.Is(err, unix.EPERM):
+		d.log.Warn("without CAP_NET_ADMIN: only addresses that this host has are served")
+	default:
+		d.log.Warn("no interface for the addresses of Services: only those that this host has are served", slog.Any("err", err))
+	}
+	f := userspace.New(o)
+	p.Backend, p.userspace = f, f
+	p.close = func() error { return nil }
+	d.sweeps(p, func(f *leftovers.Finder) { f.RunsUserspace = true }, nil, nft.TableName, leftovers.KubeProxyTable)
+	if !doctor.HasNetAdmin() {
+		nothing := func(bool) (leftovers.Found, error) { return nil, nil }
+		p.sweep = leftovers.NewSweeper(leftovers.Options{Find: nothing, Signs: p.signs, Log: d.log, Event: func(string) {}})
+	}
+	return p, nil
+}
+
+// listenerFailed tells a Service of a port that can't be served in full.
+func (d *base) listenerFailed(service model.NamespacedName, err error) {
+	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
+}
+
+// countsByListeners returns the new connections to all service ports, as far as they are not refused for want
+// of an endpoint.
+func (a *answers) countsByListeners() status.Counts {
+	counts := status.Counts{}
+	for _, n := range a.plane.userspace.Counts() {
+		counts[status.CountKey{Name: n.Name, Family: n.Family}] = n.Forwarded + n.Refused
+	}
+	return counts
+}
+
+// listenerNotes says what the backend in user space does not serve.
+func (p *dataplane) listenerNotes() (notes []string) {
+	if p.userspace == nil {
+		return nil
+	}
+	for f, s := range p.userspace.Stats() {
+		family := model.Family(f)
+		if s.Absent > 0 {
+			notes = append(notes, fmt.Sprintf("%v: %d listeners are missing, because this host does not have their addresses", family, s.Absent))
+		}
+		if n := s.Missing - s.Absent; n > 0 {
+			notes = append(notes, fmt.Sprintf("%v: %d listeners can't be opened; the log has the reasons", family, n))
+		}
+	}
+	return notes
+}
+
+// removeOwnDevice returns how to remove the device of the backend in user space, unless that runs.
+func removeOwnDevice(p *dataplane) func() error {
+	return func() error {
+		if p.userspace != nil {
+			return nil
+		}
+		return host.RemoveDevice(userspace.DeviceName)
+	}
+}

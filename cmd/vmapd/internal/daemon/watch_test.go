@@ -1,0 +1,176 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/manifest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// unowned is the daemon, as it runs on a kernel that does not keep others from our
+// tables: in this process, because no flag makes it so.
+type unowned struct {
+	node *lab.Namespace
+	log  *syncBuffer
+}
+
+// startUnowned runs it until the test ends, and returns once it is ready.
+func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
+	t.Helper()
+	u := &unowned{node: node, log: &syncBuffer{}}
+	log := slog.New(slog.NewTextHandler(u.log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	loop := &reconcile.Loop{
+		State: reconcile.NewState(model.NewBuilder(model.Config{
+			NodeName: lab.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
+		}), 1),
+		Log: log,
+	}
+	var watching []task
+	if err := node.Do(func() error { // its sockets stay in the namespace
+		backend, err := kernel.Open(kernel.Options{Log: log, Unowned: true})
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = backend.Close() })
+		if backend.Owned() {
+			return errors.New("the tables are owned: nothing is tested")
+		}
+		plane := &dataplane{Backend: backend, nft: backend, signs: new(leftovers.Signs), sweep: leftovers.NewSweeper(leftovers.Options{
+			Find: func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil },
+		})}
+		loop.Backend = plane
+		loop.ForeignChange, watching = watch(plane, log)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		source := &manifest.Source{Paths: []string{"../../../../testdata/demo/before"}, Log: log}
+		done <- runAll(ctx, append(watching, quiet(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }))
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(u.log.String(), "msg=ready"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not ready:\n%s", u.log)
+		}
+	}
+	return u
+}
+
+func (u *unowned) nft(t *testing.T, command string) {
+	t.Helper()
+	c := u.node.Command(t.Context(), "nft", "-f", "-")
+	c.Stdin = strings.NewReader(command)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("nft %s: %v\n%s", command, err, out)
+	}
+}
+
+// tables lists our tables; one that is missing as an error.
+func (u *unowned) tables(t *testing.T) string {
+	t.Helper()
+	var all []byte
+	for _, family := range []string{"ip", "ip6"} {
+		// Not in one go: in a ruleset, the table that was made last is the last.
+		out, _ := u.node.Command(t.Context(), "nft", "list", "table", family, "vmapd").CombinedOutput()
+		all = append(all, out...)
+	}
+	return string(all)
+}
+
+// waitFor waits a second at most until the tables are as they were.
+func (u *unowned) waitFor(t *testing.T, before string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Second)
+	for {
+		now := u.tables(t)
+		if now == before {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not as before after a second (-before +now):\n%s\n%s", cmp.Diff(before, now), u.log)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestWhatOthersChangeIsPutBackWithinASecond(t *testing.T) {
+	w := newLab(t)
+	u := startUnowned(t, w.Node)
+	before := u.tables(t)
+	ask := func() error {
+		for _, vip := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80"} {
+			ctx, cancel := context.WithTimeout(t.Context(), silence)
+			defer cancel()
+			if _, err := w.Client.Ask(ctx, "tcp", netip.MustParseAddrPort(vip)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{
+		"flush ruleset",
+		"delete table ip vmapd",
+		"delete table ip6 vmapd",
+		"flush map ip vmapd service-ips",
+		"delete element ip vmapd cluster-ips { 172.30.0.10 }",
+		"insert rule ip vmapd services drop",
+		"flush chain ip6 vmapd services",
+		"flush ruleset", // again
+	} {
+		u.nft(t, command)
+		u.waitFor(t, before)
+		if err := ask(); err != nil {
+			t.Errorf("after %q was put right: %v", command, err)
+		}
+	}
+	for _, want := range []string{
+		"level=WARN msg=\"another program changed our rules",
+		"msg=\"rules changed by another program\" process=nft",
+	} {
+		if !strings.Contains(u.log.String(), want) {
+			t.Errorf("the log does not say %s:\n%s", want, u.log)
+		}
+	}
+}
+
+// Somebody flushes all the time: that must not keep us busy, and afterwards all is well.
+func TestAStormOfFlushesIsAnsweredAFewTimesASecond(t *testing.T) {
+	w := newLab(t)
+	u := startUnowned(t, w.Node)
+	before := u.tables(t)
+	flushes := 0
+	const storm = 3 * time.Second
+	for end := time.Now().Add(storm); time.Now().Before(end); flushes++ {
+		u.nft(t, "flush ruleset")
+	}
+	u.waitFor(t, before)
+	const most = int(storm/time.Second)*4 + 4
+	got := strings.Count(u.log.String(), "another program changed our rules")
+	if got > most || got < int(storm/time.Second) {
+		t.Errorf("%d repairs for %d flushes in %v, want %d at most, and one a second", got, flushes, storm, most)
+	}
+	t.Logf("%d flushes in %v, %d repairs", flushes, storm, got)
+}
