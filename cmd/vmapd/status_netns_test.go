@@ -111,7 +111,6 @@ func TestTheRunningDaemonTells(t *testing.T) {
 			wantLine(t, text, "IPv4 80/tcp", "forwarded .*")
 			wantLine(t, text, "cluster IP", `172\.30\.0\.10:80/tcp`, "Cluster", "forwarded")
 			wantLine(t, text, `10\.0\.0\.3:8080/tcp`, ".*", `33\.3%`, ".*serving")
-			wantLine(t, text, "IPv4: the kernel has the same rules")
 		})
 	}
 }

@@ -43,8 +43,8 @@ last syncs.
 
 With the name of a Service, it describes that: its addresses, its endpoints with their pods,
 nodes, zones, shares of new connections and states, its connections and its problems. --rules
-adds its rules, and whether the kernel has the same. "vmapd explain" has the reason why an
-endpoint is not used.
+adds its rules; "vmapd doctor" says whether the kernel has the same. "vmapd explain" has the
+reason why an endpoint is not used.
 
   vmapd status
   vmapd status shop/web --rules
@@ -66,7 +66,7 @@ func newStatusCommand() *cobra.Command {
 	var q question
 	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", statusLong+asksLong+"status")
 	c.Args = cobra.MaximumNArgs(1)
-	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its rules, and compare the kernel's")
+	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its rules")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			if q.rules {
@@ -83,7 +83,7 @@ func newStatusCommand() *cobra.Command {
 		}
 		query := url.Values{"namespace": {cmp.Or(ref.Namespace, q.namespace, "default")}, "name": {ref.Name}, "tracked": {""}}
 		if q.rules {
-			query.Set("rules", "kernel")
+			query.Set("rules", "")
 		}
 		return q.run(cmd.Context(), cmd.OutOrStdout(), func(ctx context.Context, again bool) (answer, error) {
 			return q.service(ctx, query, again)
@@ -149,6 +149,9 @@ func (q *question) get(ctx context.Context, route string, query url.Values, out 
 
 // run prints the answer to a question and, with --watch, what changes.
 func (q *question) run(ctx context.Context, w io.Writer, ask func(ctx context.Context, again bool) (answer, error)) error {
+	if q.watch && q.format != report.InText && q.format != report.Wide {
+		return errors.New("--watch: it prints changes of text and wide alone")
+	}
 	p := report.Watcher{W: w, Format: q.format}
 	for again := false; ; again = true {
 		a, err := ask(ctx, again)

@@ -99,7 +99,7 @@ func limitOf(query url.Values) (int, error) {
 const lookTime = 2 * time.Second
 
 // service answers /v1/service: with "tracked", entries of connection tracking are counted; with "rules", the rules
-// are shown, and compared with the kernel's if it is "kernel".
+// are shown.
 func (a *answers) service(ctx context.Context, query url.Values) (any, error) {
 	view := a.observers.view.View()
 	if view.Snapshot == nil {
@@ -127,9 +127,6 @@ func (a *answers) service(ctx context.Context, query url.Values) (any, error) {
 	}
 	if query.Has("rules") {
 		found.Rules = a.rules
-	}
-	if query.Get("rules") == "kernel" {
-		found.Notes = append(found.Notes, a.compared(ctx, view.Snapshot, ports)...)
 	}
 	one, ok := view.One(name, found)
 	if !ok {
@@ -164,7 +161,7 @@ func (a *answers) countsTo(ports []*model.ServicePort) (status.Counts, error) {
 	case a.plane.iptables != nil:
 		return nil, errors.New("with iptables, each answer would need a listing of all rules")
 	case a.plane.userspace != nil:
-		return a.countsByListeners(), nil
+		return a.countsByListeners(ports), nil
 	case a.plane.ipvs != nil:
 		return nil, errors.New("IPVS counts nothing that is refused, and begins at 0 when it makes a virtual server anew")
 	case !a.config.ServiceCounters:
@@ -179,7 +176,7 @@ func (a *answers) countsTo(ports []*model.ServicePort) (status.Counts, error) {
 	for _, sp := range ports {
 		n, failed := connectionsTo(conn, sp)
 		if failed == nil {
-			counts[status.CountKey{Name: sp.Name, Family: sp.Family}] = n
+			counts[sp] = n
 		}
 		err = cmp.Or(err, failed)
 	}
@@ -258,24 +255,4 @@ func (a *answers) rules(sp *model.ServicePort) (text []string) {
 		}
 	}
 	return text
-}
-
-// compared says whether the kernel has the rules of a Service's families.
-func (a *answers) compared(ctx context.Context, s *model.Snapshot, ports []*model.ServicePort) (notes []string) {
-	did := map[model.Family]bool{}
-	for _, sp := range ports {
-		if did[sp.Family] {
-			continue
-		}
-		did[sp.Family] = true
-		switch list, count, err := a.plane.differences(ctx, sp.Family, s); {
-		case err != nil:
-			notes = append(notes, fmt.Sprintf("%v: the kernel's rules can't be read: %v", sp.Family, err))
-		case count > 0:
-			notes = append(notes, fmt.Sprintf("%v: the kernel's rules differ from vmapd's (%s; %d in all)", sp.Family, list[0], count))
-		default:
-			notes = append(notes, sp.Family.String()+": the kernel has the same rules")
-		}
-	}
-	return notes
 }

@@ -48,12 +48,16 @@ func (d *base) listenerFailed(service model.NamespacedName, err error) {
 	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
 }
 
-// countsByListeners returns the new connections to all service ports, as far as they are not refused for want
+// countsByListeners returns the new connections to service ports, as far as they are not refused for want
 // of an endpoint.
-func (a *answers) countsByListeners() status.Counts {
+func (a *answers) countsByListeners(ports []*model.ServicePort) status.Counts {
 	counts := status.Counts{}
 	for _, n := range a.plane.userspace.Counts() {
-		counts[status.CountKey{Name: n.Name, Family: n.Family}] = n.Forwarded + n.Refused
+		for _, sp := range ports {
+			if sp.Name == n.Name && sp.Family == n.Family {
+				counts[sp] = n.Forwarded + n.Refused
+			}
+		}
 	}
 	return counts
 }

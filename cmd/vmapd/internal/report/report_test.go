@@ -125,19 +125,6 @@ db  3s  deleted
 	}
 }
 
-func TestWatchPrintsValuesThatChanged(t *testing.T) {
-	var b strings.Builder
-	w := Watcher{W: &b, Format: YAML}
-	for _, n := range []int{1, 1, 2} {
-		if err := w.Print(map[string]int{"ports": n}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := "ports: 1\n---\nports: 2\n"; b.String() != want {
-		t.Errorf("got %q, want %q", b.String(), want)
-	}
-}
-
 func TestFormat(t *testing.T) {
 	var format Format
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)

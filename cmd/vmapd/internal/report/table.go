@@ -122,15 +122,11 @@ type Watcher struct {
 
 	began  bool
 	tables []Table // of the last answer
-	text   string  // the last answer as JSON or YAML
 }
 
 // Print prints an answer, for which tables stand as text.
 func (w *Watcher) Print(value any, tables []Table) error {
 	defer func() { w.began, w.tables = true, tables }()
-	if w.Format == JSON || w.Format == YAML {
-		return w.printValue(value)
-	}
 	return Print(w.W, w.Format, value, func(t *Text) {
 		for i, table := range tables {
 			switch at := slices.IndexFunc(w.tables, func(b Table) bool { return b.Title == table.Title }); {
@@ -142,20 +138,4 @@ func (w *Watcher) Print(value any, tables []Table) error {
 			t.Table(table)
 		}
 	})
-}
-
-// printValue prints a value that is not as before.
-func (w *Watcher) printValue(value any) error {
-	var b strings.Builder
-	if err := Print(&b, w.Format, value, nil); err != nil || b.String() == w.text {
-		return err
-	}
-	if w.began && w.Format == YAML {
-		if _, err := io.WriteString(w.W, "---\n"); err != nil {
-			return err
-		}
-	}
-	w.text = b.String()
-	_, err := io.WriteString(w.W, w.text)
-	return err
 }

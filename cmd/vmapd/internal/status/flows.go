@@ -7,14 +7,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Counts are numbers of new connections by service port. nil: they are not counted.
-type Counts map[CountKey]uint64
-
-// CountKey names a service port in one family.
-type CountKey struct {
-	Name   model.ServicePortName
-	Family model.Family
-}
+// Counts are numbers of new connections to service ports; one that is missing is not counted.
+type Counts map[*model.ServicePort]uint64
 
 // Flows counts the entries of connection tracking of one Service by endpoint.
 type Flows struct {

@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -145,7 +146,7 @@ func (v *View) port(sp *model.ServicePort, found Found) Port {
 	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: endpoints(sp, found)}
 	for _, fe := range sp.Frontends {
 		a := Address{
-			Kind: fe.Kind.String(), Port: fe.VIP.Port, State: [...]State{Forwarded, Rejected, Dropped}[fe.Action],
+			Kind: fe.Kind.String(), Port: fe.VIP.Port, State: report.OfAction(fe.Action),
 			TrafficPolicy: [...]string{model.Cluster: "Cluster", model.Local: "Local"}[fe.TrafficPolicy], Restricted: fe.Restricted,
 		}
 		if fe.Kind != model.NodePort {
@@ -153,7 +154,7 @@ func (v *View) port(sp *model.ServicePort, found Found) Port {
 		}
 		p.Addresses = append(p.Addresses, a)
 	}
-	if n, ok := found.Counts[CountKey{sp.Name, sp.Family}]; ok {
+	if n, ok := found.Counts[sp]; ok {
 		p.Connections = &n
 	}
 	if found.Flows != nil {

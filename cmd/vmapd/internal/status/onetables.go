@@ -68,7 +68,7 @@ func (o *One) addresses() report.Table {
 				address = netip.AddrPortFrom(a.Address, a.Port).String()
 			}
 			r := report.Row{Cells: []string{a.Kind, address + "/" + o.Ports[i].Protocol, a.TrafficPolicy, string(a.State)}, Level: report.Fail}
-			if a.State == Forwarded {
+			if a.State == report.Forwarded {
 				r.Level = report.OK
 			}
 			r.ID = strings.Join(append(r.Cells[:3:3], o.Ports[i].Family), " ")

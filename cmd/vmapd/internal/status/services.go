@@ -41,28 +41,25 @@ type Service struct {
 	Problems   int          `json:"problems,omitempty"`
 }
 
-// State is what happens to new connections.
-type State string
+// State is what happens to new connections: the outcome, or one of these.
+type State = report.Outcome
 
-// The states.
+// The states of service ports alone.
 const (
-	Forwarded = State(report.Forwarded)
-	Rejected  = State(report.Rejected)
-	Dropped   = State(report.Dropped)
-	Partly    = State("partly dropped") // it depends on the address
-	Waiting   = State("waiting")        // the rules are not in the kernel yet
-	LeftOut   = State("left out")       // by a problem or a budget
+	Partly  State = "partly dropped" // it depends on the address
+	Waiting State = "waiting"        // the rules are not in the kernel yet
+	LeftOut State = "left out"       // by a problem or a budget
 )
 
 // worstFirst are the states.
-var worstFirst = []State{Waiting, LeftOut, Rejected, Dropped, Partly, Forwarded}
+var worstFirst = []State{Waiting, LeftOut, report.Rejected, report.Dropped, Partly, report.Forwarded}
 
 // level returns how bad a service port's state is.
 func (s *Service) level() report.Level {
 	switch {
-	case s.State == Forwarded && s.Problems == 0:
+	case s.State == report.Forwarded && s.Problems == 0:
 		return report.OK
-	case s.State == Forwarded, s.State == Partly:
+	case s.State == report.Forwarded, s.State == Partly:
 		return report.Warn
 	}
 	return report.Fail
@@ -179,15 +176,15 @@ func (v *View) state(sp *model.ServicePort) (State, string) {
 	case len(sp.Frontends) == 0:
 		return LeftOut, "none of its addresses belongs to it"
 	case did[model.Reject] > 0:
-		return Rejected, "no endpoint is ready"
+		return report.Rejected, "no endpoint is ready"
 	case did[model.Drop] == len(sp.Frontends):
-		return Dropped, none
+		return report.Dropped, none
 	case internal:
 		return Partly, "to the cluster IP: " + none
 	case external:
 		return Partly, "from outside: " + none
 	}
-	return Forwarded, ""
+	return report.Forwarded, ""
 }
 
 // Tables has a row for each service port.

@@ -171,7 +171,7 @@ func TestSince(t *testing.T) {
 	if got := v.Services(status.Filter{Name: "other"}, 0); got.Items[1].State != status.Waiting || got.Items[1].Reason != "no" || !got.Items[1].Since.IsZero() {
 		t.Errorf("a port whose round failed: %+v", got.Items[1])
 	}
-	if got := v.Services(status.Filter{Name: "web"}, 0); got.Items[0].State != status.Forwarded {
+	if got := v.Services(status.Filter{Name: "web"}, 0); got.Items[0].State != report.Forwarded {
 		t.Errorf("a port that was programmed before the round that failed: %+v", got.Items[0])
 	}
 	check(w.round(9), "other 1s rejected", "other 9s rejected", "web 5s forwarded")
@@ -222,7 +222,12 @@ func TestOneService(t *testing.T) {
 	key := func(port string, protocol model.Protocol, to string) status.PlaceKey {
 		return status.PlaceKey{Port: port, Protocol: protocol, Endpoint: netip.MustParseAddrPort(to)}
 	}
-	counts := status.Counts{{Name: modeltest.PortName("ns1/web", "http", model.TCP)}: 7}
+	counts := status.Counts{}
+	for _, sp := range v.Ports(model.NamespacedName{Namespace: "ns1", Name: "web"}) {
+		if sp.Name.Port == "http" {
+			counts[sp] = 7
+		}
+	}
 	places := status.Places{
 		key("http", model.TCP, "10.0.0.2:8080"): {Pod: "web-1", Node: "node-2", Zone: "a"},
 		key("http", model.TCP, "10.0.0.3:8080"): {Pod: "web-2", Node: "node-1"},
