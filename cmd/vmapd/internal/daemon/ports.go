@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"syscall"
 	"time"
 
@@ -19,9 +20,9 @@ type ports struct{ healthz, metrics *httpserver.Server }
 // openPorts makes the ports, on which nothing listens yet.
 func (d *base) openPorts(p *dataplane, o *observers, of Options) (*ports, error) {
 	c := d.config
-	open := func(name string, serves httpserver.Config, reason string) (*httpserver.Server, error) {
-		server, err := httpserver.New(serves, httpserver.Options{
-			Name: name, HardFail: c.BindAddressHardFail, Log: d.log,
+	open := func(name, address string, handler http.Handler, reason string) (*httpserver.Server, error) {
+		server, err := httpserver.New(httpserver.Options{
+			Name: name, Address: address, Handler: handler, HardFail: c.BindAddressHardFail, Log: d.log,
 			Failed: func(err error) { d.events.Node(events.Warning, reason, err.Error()) },
 		})
 		if err != nil {
@@ -29,17 +30,15 @@ func (d *base) openPorts(p *dataplane, o *observers, of Options) (*ports, error)
 		}
 		return server, nil
 	}
-	var ps ports
-	var err error
-	served := httpserver.Config{Addresses: []string{c.MetricsBindAddress}, Handler: d.pages(p, o, of).Handler()}
-	if ps.metrics, err = open("metrics", served, events.ReasonMetricsFailed); err != nil {
+	metricsPort, err := open("metrics", c.MetricsBindAddress, d.pages(p, o, of).Handler(), events.ReasonMetricsFailed)
+	if err != nil {
 		return nil, err
 	}
-	health := httpserver.Config{Addresses: []string{c.HealthzBindAddress}, Handler: o.tracker.Handler()}
-	if ps.healthz, err = open("healthz", health, events.ReasonHealthzFailed); err != nil {
+	healthz, err := open("healthz", c.HealthzBindAddress, o.tracker.Handler(), events.ReasonHealthzFailed)
+	if err != nil {
 		return nil, err
 	}
-	return &ps, nil
+	return &ports{healthz, metricsPort}, nil
 }
 
 // pages are the pages of the metrics port.
@@ -49,9 +48,7 @@ func (d *base) pages(p *dataplane, o *observers, of Options) httpserver.MetricsP
 		ProxyMode: func() string { return p.name },
 		Config:    func() (kubeProxy, own any) { return d.config.KubeProxy(), d.config.Own() },
 		Flags:     d.config.FlagValues,
-		Status: func() httpserver.Status {
-			return httpserver.Status{Started: of.Started, Version: buildinfo.Current().String()}
-		},
+		Started:   of.Started, Version: buildinfo.Current().String(),
 		Profiling:    d.config.EnableProfiling,
 		SetVerbosity: of.SetVerbosity,
 	}

@@ -1,9 +1,8 @@
-// Package httpserver has the daemon's two HTTP ports: their pages, and the servers that keep them
+// Package httpserver has the daemon's two HTTP ports: the pages of the one for metrics, and the servers that keep both
 // open.
 //
-//	MetricsPort.Handler ──┐              ┌─ port 127.0.0.1:10249 ── http.Server
-//	                      ├─> Server ────┤
-//	health.Tracker      ──┘              └─ port [::1]:10249 ────── http.Server
+//	MetricsPort.Handler ──> Server ── http.Server at 127.0.0.1:10249
+//	health.Tracker      ──> Server ── http.Server at 0.0.0.0:10256
 //
 // The contents of the pages come as values, functions and handlers; this package knows neither
 // Services nor metrics. Paths and formats are kube-proxy's, so that the same tools work.
@@ -13,7 +12,7 @@
 //	headers                      5 s, 64 KiB
 //	a request                    30 s; profiles 10 min
 //	idle between requests        90 s
-//	connections per address      512; then see package connlimit
+//	connections per port         512; then see package connlimit
 //	profiles at a time           2; further ones get status 429
 //
 // HTTP/2 is disabled: scrapes do not need it, and it has been used to exhaust servers

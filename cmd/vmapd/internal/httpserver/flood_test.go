@@ -82,10 +82,8 @@ func TestProbesAreAnsweredDuringAFloodOfSilentConnections(t *testing.T) {
 		{"half a header", "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := Config{Addresses: []string{"127.0.0.1:0"}, Handler: says("ok")}
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-			s, _ := start(t, c, Options{})
-			address := serving(t, s, 1)
+			address := start(t, Options{Address: "127.0.0.1:0", Handler: says("ok")}).address()
 			const attempts = 3 // other work of the machine may delay one
 			for i := range attempts {
 				slowest := probeDuringFlood(t, client, "http://"+address, address, tt.sends)

@@ -1,10 +1,10 @@
 package httpserver
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,8 +25,7 @@ func dial(t *testing.T, address string) net.Conn {
 // The test hangs where a server waits for such clients.
 func TestClientsThatDawdleAreCutOff(t *testing.T) {
 	t.Parallel()
-	s, _ := start(t, Config{Addresses: []string{"127.0.0.1:0"}, Handler: MetricsPort{}.Handler()}, Options{})
-	address := serving(t, s, 1)
+	address := start(t, Options{Address: "127.0.0.1:0", Handler: MetricsPort{}.Handler()}).address()
 	var wait sync.WaitGroup
 	for name, sends := range map[string]string{
 		"nothing at all":        "",
@@ -106,7 +105,14 @@ func TestHowLongAClientMayTake(t *testing.T) {
 				mux.Handle("/profile", profile(make(chan struct{}, 1), flood))
 				mux.Handle("/wait", profile(make(chan struct{}, 1), wait))
 				l := pipeListener{stuckListener{make(chan struct{})}, make(chan net.Conn)}
-				p := newPort("here", l, Config{Handler: mux}, discard(), func() {})
+				s, err := New(Options{Address: "here:1", Handler: mux, Log: discard()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
+				ctx, cancel := context.WithCancel(t.Context())
+				stopped := make(chan error)
+				go func() { stopped <- s.Run(ctx) }()
 				c, begin := l.dial(), time.Now()
 				if _, err := io.WriteString(c, tt.sends); err != nil {
 					t.Fatal(err)
@@ -120,7 +126,8 @@ func TestHowLongAClientMayTake(t *testing.T) {
 					t.Errorf("want %v, got %v", tt.want, got)
 				}
 				_ = c.Close()
-				p.close()
+				cancel()
+				<-stopped
 			})
 		})
 	}
@@ -128,8 +135,7 @@ func TestHowLongAClientMayTake(t *testing.T) {
 
 func TestHugeHeaders(t *testing.T) {
 	t.Parallel()
-	s, _ := start(t, Config{Addresses: []string{"127.0.0.1:0"}, Handler: says("hello")}, Options{})
-	url := "http://" + serving(t, s, 1)
+	url := "http://" + start(t, Options{Address: "127.0.0.1:0", Handler: says("hello")}).address()
 	if status, _, err := get(t, http.DefaultClient, url, "X-Large", strings.Repeat("x", 32<<10)); err != nil || status != http.StatusOK {
 		t.Errorf("a large one: got status %d, %v", status, err)
 	}
@@ -141,16 +147,4 @@ func TestHugeHeaders(t *testing.T) {
 	if _, body, err := get(t, http.DefaultClient, url); err != nil || body != "hello" {
 		t.Errorf("afterwards: got %q, %v", body, err)
 	}
-}
-
-func FuzzNegotiate(f *testing.F) {
-	f.Add("application/json;v=v1beta1;g=config.k8s.io;as=Statusz")
-	f.Add("text/html, */*;q=0.8")
-	f.Add(`application/json;v="\"`)
-	f.Fuzz(func(t *testing.T, accept string) {
-		version, ok := negotiate(accept, "Statusz")
-		if version != "" && (!ok || !slices.Contains(zpageVersions, version) || !strings.Contains(strings.ToLower(accept), "application/")) {
-			t.Errorf("%q: got %q, %v", accept, version, ok)
-		}
-	})
 }

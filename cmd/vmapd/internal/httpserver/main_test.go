@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -80,8 +81,17 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// start runs a server, and ends it with the test. The channel gets what Run returns.
-func start(t *testing.T, c Config, o Options) (*Server, chan error) {
+// running is a server that runs.
+type running struct {
+	listening chan net.Listener // the first one
+	result    chan error        // what Run returns
+	cancel    func()
+}
+
+func (r *running) address() string { return (<-r.listening).Addr().String() }
+
+// start runs a server, and ends it with the test.
+func start(t *testing.T, o Options) *running {
 	t.Helper()
 	if o.Log == nil {
 		o.Log, _ = newLog()
@@ -89,28 +99,31 @@ func start(t *testing.T, c Config, o Options) (*Server, chan error) {
 	if o.Name == "" {
 		o.Name = "test"
 	}
-	s, err := New(c, o)
+	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := &running{listening: make(chan net.Listener, 1), result: make(chan error, 1)}
+	listen := s.listen
+	s.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+		l, err := listen(ctx, network, address)
+		if err == nil && len(r.listening) == 0 {
+			r.listening <- l
+		}
+		return l, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	result, ended := make(chan error, 1), make(chan struct{})
+	r.cancel = cancel
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		result <- s.Run(ctx)
+		r.result <- s.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
-	return s, result
-}
-
-// serving waits until a server listens on so many addresses, and returns the first.
-func serving(t *testing.T, s *Server, n int) string {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%d addresses are served", n), func() bool { return len(s.Addrs()) == n })
-	return s.Addrs()[0].String()
+	return r
 }
 
 func says(text string) http.Handler {

@@ -2,11 +2,14 @@ package httpserver
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 // MetricsPort has the pages of the metrics port. A page whose field is nil does not exist.
@@ -20,8 +23,9 @@ type MetricsPort struct {
 	Config func() (kubeProxy, own any)
 	// Flags returns names and values for /flagz, without secrets.
 	Flags func() map[string]string
-	// Status returns the contents of /statusz.
-	Status func() Status
+	// Started and Version of the process are for /statusz.
+	Started time.Time
+	Version string
 	// Profiling adds /debug/pprof/ and, with SetVerbosity, /debug/flags/v.
 	Profiling bool
 	// SetVerbosity changes the verbosity of the log, as the flag -v.
@@ -51,7 +55,7 @@ func (m MetricsPort) routes() map[string]http.Handler {
 		routes["GET /configz"] = http.HandlerFunc(m.configz)
 	}
 	if m.Flags != nil {
-		routes["GET /flagz"] = m.flagz()
+		routes["GET /flagz"] = zpage("flagz", m.flagz)
 	}
 	if m.Profiling {
 		addProfiling(routes)
@@ -59,9 +63,9 @@ func (m MetricsPort) routes() map[string]http.Handler {
 			routes["PUT /debug/flags/v"] = verbosity(m.SetVerbosity)
 		}
 	}
-	if m.Status != nil {
+	if m.Version != "" {
 		paths := folders(append(slices.Collect(maps.Keys(routes)), "GET /statusz"))
-		routes["GET /statusz"] = m.statusz(paths)
+		routes["GET /statusz"] = zpage("statusz", func() string { return m.statusz(time.Now(), paths) })
 	}
 	return routes
 }
@@ -87,15 +91,6 @@ func writeText(w http.ResponseWriter, s string) {
 	write(w, "text/plain; charset=utf-8", s)
 }
 
-func writeJSON(w http.ResponseWriter, value any) {
-	b, err := json.Marshal(value)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	write(w, "application/json", string(b))
-}
-
 func write(w http.ResponseWriter, contentType, body string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -104,5 +99,33 @@ func write(w http.ResponseWriter, contentType, body string) {
 
 func (m MetricsPort) configz(w http.ResponseWriter, _ *http.Request) {
 	kubeProxy, own := m.Config()
-	writeJSON(w, map[string]any{"kubeproxy.config.k8s.io": kubeProxy, "vmapd.io": own})
+	b, err := json.Marshal(map[string]any{"kubeproxy.config.k8s.io": kubeProxy, "vmapd.io": own})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	write(w, "application/json", string(b))
+}
+
+// zpage is a page for people, as Kubernetes' components have it (KEP-4827, KEP-4828).
+func zpage(name string, body func() string) http.Handler {
+	const warning = "Warning: This endpoint is not meant to be machine parseable, " +
+		"has no formatting compatibility guarantees and is for debugging purposes only.\n"
+	return text(func() string { return "\nvmapd " + name + "\n" + warning + body() })
+}
+
+func (m MetricsPort) flagz() string {
+	var b strings.Builder
+	flags := m.Flags()
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		fmt.Fprintf(&b, "%s=%s\n", name, flags[name])
+	}
+	return b.String()
+}
+
+func (m MetricsPort) statusz(now time.Time, paths []string) string {
+	up := max(0, int64(now.Sub(m.Started)/time.Second)) // a clock may be changed
+	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nPaths: %s\n",
+		m.Started.UTC().Format(time.UnixDate), up/3600, up/60%60, up%60,
+		runtime.Version(), m.Version, strings.Join(paths, " "))
 }

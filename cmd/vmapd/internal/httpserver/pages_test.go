@@ -24,11 +24,8 @@ type page struct {
 	Body        string
 }
 
-func ask(h http.Handler, method, path, body string, header ...string) page {
+func ask(h http.Handler, method, path, body string) page {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return page{
@@ -55,10 +52,8 @@ func metricsPort(t *testing.T) MetricsPort {
 				}{metav1.TypeMeta{Kind: "KubeProxyConfiguration", APIVersion: kubeproxyv1alpha1.SchemeGroupVersion.String()}, "0.0.0.0"},
 				map[string]string{"connectionGrace": "30s"}
 		},
-		Flags: func() map[string]string { return flags() },
-		Status: func() Status {
-			return Status{Started: now.Add(-time.Hour - 5*time.Second), Version: "v0.2.0"}
-		},
+		Flags:   func() map[string]string { return flags() },
+		Started: now.Add(-time.Hour - 5*time.Second), Version: "v0.2.0",
 	}
 }
 
@@ -68,41 +63,27 @@ const textPlain = "text/plain; charset=utf-8"
 func TestPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := metricsPort(t).Handler()
-		structured := func(version string) string {
-			return `{"kind":"Statusz","apiVersion":"config.k8s.io/` + version + `","metadata":{"name":"vmapd"},` +
-				`"startTime":"1999-12-31T22:59:55Z","uptimeSeconds":3605,"goVersion":"go1.99","binaryVersion":"v0.2.0",` +
-				`"paths":["/configz","/flagz","/healthz","/metrics","/proxyMode","/statusz"]}`
-		}
 		for _, tt := range []struct {
-			path, accept string
-			want         page
+			path string
+			want page
 		}{
-			{"/healthz", "", page{200, textPlain, true, "ok"}},
-			{"/proxyMode", "", page{200, textPlain, true, "nftables"}},
-			{"/metrics", "", page{200, "text/plain; charset=utf-8", false, "figures"}},
-			{"/metrics/slis", "", page{200, "text/plain; charset=utf-8", false, "slis"}},
-			{"/configz", "", page{
+			{"/healthz", page{200, textPlain, true, "ok"}},
+			{"/proxyMode", page{200, textPlain, true, "nftables"}},
+			{"/metrics", page{200, "text/plain; charset=utf-8", false, "figures"}},
+			{"/metrics/slis", page{200, "text/plain; charset=utf-8", false, "slis"}},
+			{"/configz", page{
 				200, "application/json", true,
 				`{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration","apiVersion":"kubeproxy.config.k8s.io/v1alpha1","bindAddress":"0.0.0.0"},` +
 					`"vmapd.io":{"connectionGrace":"30s"}}`,
 			}},
-			{"/flagz", "", page{200, textPlain, true, `
+			{"/flagz", page{200, textPlain, true, `
 vmapd flagz
 Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
 iptables-sync-period=30s
 nodeport-addresses=[primary]
 proxy-mode=nftables
 `}},
-			{"/flagz", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz", page{
-				200, "application/json", true,
-				`{"kind":"Flagz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"vmapd"},"flags":` +
-					`{"iptables-sync-period":"30s","nodeport-addresses":"[primary]","proxy-mode":"nftables"}}`,
-			}},
-			{"/flagz", "application/yaml", page{
-				406, textPlain, true,
-				"supported: text/plain, application/json;v=v1beta1|v1alpha1;g=config.k8s.io;as=Flagz\n",
-			}},
-			{"/statusz", "", page{200, textPlain, true, `
+			{"/statusz", page{200, textPlain, true, `
 vmapd statusz
 Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
 
@@ -112,23 +93,17 @@ Go version: go1.99
 Binary version: v0.2.0
 Paths: /configz /flagz /healthz /metrics /proxyMode /statusz
 `}},
-			{"/statusz", "application/json", page{200, "application/json", true, structured("v1beta1")}},
-			{"/statusz", "application/json;v=v1alpha1;g=config.k8s.io;as=Statusz", page{200, "application/json", true, structured("v1alpha1")}},
-			{"/statusz", "image/png", page{
-				406, textPlain, true,
-				"supported: text/plain, application/json;v=v1beta1|v1alpha1;g=config.k8s.io;as=Statusz\n",
-			}},
-			{"/debug/pprof/", "", page{404, textPlain, true, "404 page not found\n"}},
-			{"/debug/flags/v", "", page{404, textPlain, true, "404 page not found\n"}},
-			{"/", "", page{404, textPlain, true, "404 page not found\n"}},
-			{"/api/services", "", page{404, textPlain, true, "404 page not found\n"}},
+			{"/debug/pprof/", page{404, textPlain, true, "404 page not found\n"}},
+			{"/debug/flags/v", page{404, textPlain, true, "404 page not found\n"}},
+			{"/", page{404, textPlain, true, "404 page not found\n"}},
+			{"/api/services", page{404, textPlain, true, "404 page not found\n"}},
 		} {
-			got := ask(h, http.MethodGet, tt.path, "", "Accept", tt.accept)
+			got := ask(h, http.MethodGet, tt.path, "")
 			if got.ContentType == "" && got.Status == http.StatusOK {
 				got.ContentType = textPlain // a handler of others, as a server would guess
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("%s, Accept: %s (-want +got):\n%s", tt.path, tt.accept, diff)
+				t.Errorf("%s (-want +got):\n%s", tt.path, diff)
 			}
 		}
 	})
@@ -169,46 +144,10 @@ func TestAConfigurationThatIsNoJSON(t *testing.T) {
 	}
 }
 
-func TestNegotiate(t *testing.T) {
-	t.Parallel()
-	for accept, want := range map[string]string{
-		"":                                    "text",
-		"*/*":                                 "text",
-		"text/plain":                          "text",
-		"text/html,text/*;q=0.8":              "text",
-		"application/json":                    "v1beta1",
-		"application/json, text/plain":        "v1beta1",
-		"text/plain, application/json":        "text",
-		"application/json;q=0, */*":           "text",
-		"application/*":                       "v1beta1",
-		"application/json;v=v1alpha1":         "v1alpha1",
-		"application/json;v=v2":               "none",
-		"application/json;v=v2,*/*":           "text",
-		"application/json;g=apps":             "none",
-		"application/json;as=Flagz":           "none",
-		"application/json;as=Statusz":         "v1beta1",
-		"application/json;v=\"v1beta1\"":      "v1beta1",
-		"application/vnd.kubernetes.protobuf": "none",
-		"nonsense;;=":                         "none",
-	} {
-		version, ok := negotiate(accept, "Statusz")
-		got := version
-		switch {
-		case !ok:
-			got = "none"
-		case version == "":
-			got = "text"
-		}
-		if got != want {
-			t.Errorf("%q: want %s, got %s", accept, want, got)
-		}
-	}
-}
-
 func TestProfiling(t *testing.T) {
 	t.Parallel()
 	set := -1
-	m := MetricsPort{Profiling: true, SetVerbosity: func(level int) { set = level }, Status: func() Status { return Status{} }}
+	m := MetricsPort{Profiling: true, SetVerbosity: func(level int) { set = level }, Version: "v1"}
 	h := m.Handler()
 	for _, tt := range []struct {
 		method, path, body string

@@ -38,7 +38,8 @@ func profile(slots chan struct{}, h http.Handler) http.Handler {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		default:
-			http.Error(w, fmt.Sprintf("%d profiles are already running; try again later", maxProfiles), http.StatusTooManyRequests)
+			text := fmt.Sprintf("%d profiles are already running; try again later", maxProfiles)
+			http.Error(w, text, http.StatusTooManyRequests)
 			return
 		}
 		setDeadline(w, time.Now().Add(profileTimeout))

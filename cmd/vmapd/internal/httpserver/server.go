@@ -6,9 +6,23 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
+	"net/http"
+	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/vmapd/vmapd/sync/connlimit"
+)
+
+// Limits of clients; see the package's comment.
+const (
+	maxConnections  = 512
+	maxHeaderBytes  = 64 << 10
+	headerTimeout   = 5 * time.Second
+	requestTimeout  = 30 * time.Second
+	idleTimeout     = 90 * time.Second
+	shutdownTimeout = 2 * time.Second
 )
 
 // retryInterval is the interval of retrying to listen, as kube-proxy's.
@@ -18,170 +32,155 @@ const retryInterval = 5 * time.Second
 type Options struct {
 	// Name of the server in the log and in errors, for example "metrics".
 	Name string
-	// HardFail ends the server with an error if it can't listen. Otherwise it retries every
-	// 5 s.
+	// Address to listen on, HOST:PORT; an unspecified address means both families, as everywhere in Go. "" serves nothing.
+	Address string
+	// Handler answers the requests.
+	Handler http.Handler
+	// HardFail ends the server with an error if it can't listen. Otherwise it retries every 5 s.
 	HardFail bool
-	// Failed is called if the server can't listen, once for each error until it can. It must
-	// not block. It may be nil.
+	// Failed is called if the server can't listen, once for each error until it can. It must not block.
 	Failed func(error)
 	Log    *slog.Logger
 }
 
-// Server keeps addresses served.
+// Server keeps an address served.
 type Server struct {
-	config Config
-	opts   Options
-	log    *slog.Logger
+	opts Options
+	log  *slog.Logger
 	// listen is net.ListenConfig.Listen; tests replace it.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
-	ended  chan struct{} // of capacity 1: a port ended
 
-	mu   sync.Mutex
-	open []*port
-	err  error // of the last attempt to listen
+	mu  sync.Mutex
+	err error // of the last attempt to listen
 }
 
-// New returns a server that does not serve yet.
-func New(c Config, o Options) (*Server, error) {
-	c.Addresses = slices.DeleteFunc(slices.Clone(c.Addresses), func(a string) bool { return a == "" })
-	if err := c.Validate(); err != nil {
+// New returns a server that does not serve yet, or an error about its address.
+func New(o Options) (*Server, error) {
+	if err := checkAddress(o.Address); err != nil {
 		return nil, fmt.Errorf("%s server: %w", o.Name, err)
 	}
-	return &Server{
-		config: c, opts: o, log: o.Log.With(slog.String("server", o.Name)),
-		listen: (&net.ListenConfig{}).Listen, ended: make(chan struct{}, 1),
-	}, nil
+	listen := (&net.ListenConfig{}).Listen
+	return &Server{opts: o, log: o.Log.With(slog.String("server", o.Name)), listen: listen}, nil
 }
 
-// Addrs returns the addresses on which the server listens.
-func (s *Server) Addrs() []net.Addr {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var addrs []net.Addr
-	for _, p := range s.open {
-		addrs = append(addrs, p.listener.Addr())
+func checkAddress(address string) error {
+	if address == "" {
+		return nil
 	}
-	return addrs
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		if bad, ok := errors.AsType[*net.AddrError](err); ok {
+			return fmt.Errorf("address %q: %s; want HOST:PORT", address, bad.Err)
+		}
+		return fmt.Errorf("address %q: %w", address, err)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("address %q: the port must be a number from 0 to 65535", address)
+	}
+	return nil
 }
 
-// Err returns why an address is not served now, or nil.
+// Err returns why the address is not served now, or nil.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// portEnded wakes Run.
-func (s *Server) portEnded() {
-	select {
-	case s.ended <- struct{}{}:
-	default: // it is already awake
-	}
+// note notes the result of an attempt to listen, and returns the one before.
+func (s *Server) note(err error) (before error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.err = s.err, err
+	return before
 }
 
 // Run serves until ctx ends, then waits up to 2 s for running requests. With HardFail, it
 // returns an error if it can't listen.
 func (s *Server) Run(ctx context.Context) error {
-	defer func() { s.closePorts(s.remove(func(*port) bool { return true })) }()
-	said := ""
+	if s.opts.Address == "" {
+		<-ctx.Done()
+		return nil
+	}
 	for {
-		err := s.apply(ctx)
-		s.mu.Lock()
-		s.err = err
-		s.mu.Unlock()
+		err := s.serve(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		var retry <-chan time.Time
-		switch {
-		case err != nil && s.opts.HardFail:
-			s.tell(err)
+		err = fmt.Errorf("%s server: %w", s.opts.Name, err)
+		before := s.note(err)
+		isNew := before == nil || before.Error() != err.Error()
+		if isNew && s.opts.Failed != nil {
+			s.opts.Failed(err)
+		}
+		if s.opts.HardFail {
 			return err
-		case err != nil:
-			retry = time.After(retryInterval)
-			if err.Error() != said {
-				s.log.LogAttrs(ctx, slog.LevelError, "cannot listen; retrying", slog.Any("err", err), slog.Duration("retry_every", retryInterval))
-				s.tell(err)
-			}
-			said = err.Error()
-		case said != "":
-			said = ""
-			s.log.LogAttrs(ctx, slog.LevelInfo, "listening again")
+		}
+		if isNew {
+			s.log.LogAttrs(ctx, slog.LevelError, "cannot listen; retrying",
+				slog.Any("err", err), slog.Duration("retry_every", retryInterval))
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.ended:
-		case <-retry:
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
-func (s *Server) tell(err error) {
-	if s.opts.Failed != nil {
-		s.opts.Failed(err)
-	}
-}
-
-// apply opens the ports that are not open.
-func (s *Server) apply(ctx context.Context) error {
-	var errs []error
-	for _, p := range s.remove((*port).ended) {
-		errs = append(errs, fmt.Errorf("%s server: stopped serving on %s: %w", s.opts.Name, p.address, p.err))
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...) // the retry opens them again
-	}
-	for _, address := range s.config.Addresses {
-		if s.serves(address) {
-			continue
-		}
-		if err := s.openPort(ctx, address); err != nil {
-			errs = append(errs, fmt.Errorf("%s server: %w", s.opts.Name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// openPort listens on one more address.
-func (s *Server) openPort(ctx context.Context, address string) error {
-	l, err := s.listen(ctx, "tcp", address)
+// serve listens, and serves until ctx or the listener ends.
+func (s *Server) serve(ctx context.Context) error {
+	l, err := s.listen(ctx, "tcp", s.opts.Address)
 	if err != nil {
 		return err
 	}
-	p := newPort(address, l, s.config, s.log, s.portEnded)
-	s.mu.Lock()
-	s.open = append(s.open, p)
-	s.mu.Unlock()
-	s.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("address", l.Addr().String()))
-	return nil
-}
-
-// serves reports whether a port serves an address.
-func (s *Server) serves(address string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.open, func(p *port) bool { return p.address == address })
-}
-
-// remove removes the matching ports from s.open, and returns them.
-func (s *Server) remove(match func(*port) bool) (removed []*port) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open = slices.DeleteFunc(s.open, func(p *port) bool {
-		if match(p) {
-			removed = append(removed, p)
-			return true
-		}
-		return false
-	})
-	return removed
-}
-
-func (s *Server) closePorts(ports []*port) {
-	var wait sync.WaitGroup
-	for _, p := range ports {
-		wait.Go(p.close)
+	if s.note(nil) != nil {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "listening again")
 	}
-	wait.Wait()
+	s.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("address", l.Addr().String()))
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	server := &http.Server{
+		Handler: http.HandlerFunc(s.answer), Protocols: protocols,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // errors of clients
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- connlimit.Serve(server, connlimit.New(l, maxConnections)) }()
+	select {
+	case err := <-ended:
+		return errors.Join(fmt.Errorf("stopped serving on %s: %w", s.opts.Address, err), server.Close())
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(bounded); errors.Is(err, context.DeadlineExceeded) {
+		_ = server.Close() // its only error is about the listener, which is closed
+	}
+	return <-ended
+}
+
+// answer answers a request within a bounded time. A handler that panics ends only its own
+// connection.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		switch reason := recover(); reason {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(reason)
+		default:
+			s.log.LogAttrs(r.Context(), slog.LevelError, "a handler panicked", slog.String("path", r.URL.Path),
+				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
+			panic(http.ErrAbortHandler) // net/http closes the connection
+		}
+	}()
+	setDeadline(w, time.Now().Add(requestTimeout))
+	s.opts.Handler.ServeHTTP(w, r)
+}
+
+// setDeadline limits the time to read and answer the request.
+func setDeadline(w http.ResponseWriter, t time.Time) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(t) // fails only on a connection that is closed
+	_ = control.SetWriteDeadline(t)
 }
