@@ -48,7 +48,7 @@ func TestADaemonThatHangsIsNamed(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	saysSoon(t, socket, "the daemon at "+socket+" has not answered for 5s: it hangs, or the node is overloaded; its rules still work, and are not updated")
+	saysSoon(t, socket, "the daemon at "+socket+" does not answer within 5s: it hangs, or the node is overloaded; its rules still work, and are not updated")
 	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

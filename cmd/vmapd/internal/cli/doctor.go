@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os/exec"
 	"time"
 
@@ -59,8 +58,8 @@ func newDoctorCommand() *cobra.Command {
 	return c
 }
 
-// askTime is how long the daemon may take to answer.
-const askTime = 5 * time.Second
+// compareTime is how long the daemon may take to compare its tables with the kernel's.
+const compareTime = 20 * time.Second
 
 func (x *examination) run(ctx context.Context, stdout io.Writer) error {
 	facts := askDaemon(ctx, x.socket)
@@ -70,7 +69,11 @@ func (x *examination) run(ctx context.Context, stdout io.Writer) error {
 	}
 	switch {
 	case facts.Daemon != nil:
-		if err := askSocket(ctx, x.socket, "/v1/doctor/table", nil, &facts.Table); err != nil {
+		err := socket.Client{Path: x.socket, Deadline: compareTime}.Get(ctx, "/v1/doctor/table", nil, &facts.Table)
+		switch {
+		case errors.Is(err, socket.ErrLate):
+			facts.Table = doctor.NotCompared(fmt.Sprintf("that takes longer than %v", compareTime))
+		case err != nil:
 			facts.Table = doctor.Compared("", nil, 0, []error{err})
 		}
 	case conf != nil:
@@ -99,23 +102,13 @@ func examineQuickly(ctx context.Context, path string) doctor.Report {
 func askDaemon(ctx context.Context, path string) doctor.Facts {
 	facts := doctor.Facts{At: time.Now(), Version: buildinfo.Current().String()}
 	var answer doctor.Answer
-	if err := askSocket(ctx, path, "/v1/doctor", nil, &answer); err != nil {
+	err := socket.Client{Path: path}.Get(ctx, "/v1/doctor", nil, &answer)
+	if err != nil {
 		facts.NoDaemon, facts.Hangs = err.Error(), !errors.Is(err, socket.ErrNoDaemon)
 		return facts
 	}
 	facts.Daemon, facts.Wants = &answer, answer.Wants
 	return facts
-}
-
-// askSocket asks the daemon, which has askTime to answer.
-func askSocket(ctx context.Context, path, route string, query url.Values, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	err := socket.Client{Path: path}.Get(ctx, route, query, out)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the daemon at %s does not answer within %v", path, askTime)
-	}
-	return err
 }
 
 // examineNode adds what a daemon would know. It opens no backend, as that would load modules and make sets.

@@ -131,7 +131,7 @@ func (x *connection) explanation(ctx context.Context, stderr io.Writer) (e expla
 		if x.set.Changed("node-name") || x.ConfigFile != "" || x.OwnConfigFile != "" {
 			return e, errors.New("the daemon of this node has a name and a configuration of its own; for others, give -f or --kubeconfig")
 		}
-		err := askSocket(ctx, x.socket, "/v1/explain", x.Values(), &e)
+		err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", x.Values(), &e)
 		if errors.Is(err, socket.ErrNoDaemon) {
 			err = fmt.Errorf("%w; without a daemon, give manifests (-f) or --kubeconfig", err)
 		}

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,19 +26,25 @@ const Deadline = 5 * time.Second
 
 // Client asks the daemon.
 type Client struct {
-	Path string // of the socket
+	Path     string        // of the socket
+	Deadline time.Duration // for an answer; 0: Deadline
 	// Transport carries requests; nil: a connection to the socket for each.
 	Transport http.RoundTripper
 }
 
-// ErrNoDaemon is the reason of a request's failure if no daemon runs, or if it has no socket.
-var ErrNoDaemon = errors.New("no daemon answers")
+// Reasons of a request's failure: no daemon runs, or it has no socket; or it is late.
+var (
+	ErrNoDaemon = errors.New("no daemon answers")
+	ErrLate     = errors.New("does not answer within")
+)
 
 // Get reads the answer of a path into out. The error is an [*Error] if the daemon refused the request,
-// and [ErrNoDaemon] if there is none.
+// [ErrNoDaemon] if there is none, and [ErrLate] behind the deadline.
 func (c Client) Get(ctx context.Context, path string, query url.Values, out any) error {
-	late := fmt.Errorf("the daemon at %s has not answered for %v: it hangs, or the node is overloaded; its rules still work, and are not updated", c.Path, Deadline)
-	ctx, cancel := context.WithTimeoutCause(ctx, Deadline, late)
+	deadline := cmp.Or(c.Deadline, Deadline)
+	late := fmt.Errorf("the daemon at %s %w %v: it hangs, or the node is overloaded; "+
+		"its rules still work, and are not updated", c.Path, ErrLate, deadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline, late)
 	defer cancel()
 	transport := c.Transport
 	if transport == nil {
@@ -116,7 +123,8 @@ func versions(response *http.Response) string {
 	if theirs == "" {
 		theirs = "another version"
 	}
-	return fmt.Sprintf("; the daemon is of %s, this program of %s: use the program of the daemon's image", theirs, version())
+	return fmt.Sprintf("; the daemon is of %s, this program of %s: use the program of the daemon's image",
+		theirs, version())
 }
 
 func version() string {
