@@ -75,15 +75,3 @@ func (b *Builder) Claimants(v VIP) []ServicePortName {
 	}
 	return list
 }
-
-// Refused returns the reason for which an address of a Service is not served, or "".
-func (b *Builder) Refused(name NamespacedName, addr netip.Addr) string {
-	if r := b.records[name]; r != nil && r.service != nil {
-		for _, a := range r.service.addrs {
-			if a.addr == addr {
-				return a.refused.String()
-			}
-		}
-	}
-	return ""
-}
