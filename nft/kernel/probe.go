@@ -62,20 +62,8 @@ func features(f model.Family) []feature {
 // probeTries is how often a batch of a probe is sent whose errors are transient.
 const probeTries = 3
 
-// Probe tries, without changing anything, all that a table of a family needs. The error is an
-// [*UnsupportedError] if the kernel lacks something, and [ErrNotPermitted] if this process must not try.
-func Probe(f model.Family) error {
-	c, err := thisKernel(0).dial()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.close() }()
-	_, err = c.probe(f)
-	return err
-}
-
-// probe tries, without changing anything, all that a table of ours needs. It returns the flags with which
-// tables can be made: owned, or none.
+// probe tries, without changing anything, all that a table of ours needs. It returns the flags with which tables can be
+// made: owned, or none. The error is an [*UnsupportedError] if the kernel lacks something.
 func (c *conn) probe(f model.Family) (flags uint32, err error) { return c.probeAll(f, features(f)) }
 
 func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {

@@ -19,16 +19,6 @@ import (
 // They stand for any destination behind the default route, in lookups of routes.
 var outside = []net.IP{net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")}
 
-// List returns the addresses that a [Source] would report now. It does not follow changes.
-func List(ignore []string) ([]netip.Addr, error) {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	return list(h, ignore)
-}
-
 // matters reports whether a notification is about an address or a default route. A node has many other routes, one
 // for each pod, which change often.
 func matters(m syscall.NetlinkMessage) bool {

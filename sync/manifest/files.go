@@ -20,17 +20,14 @@ import (
 // but a given one. A file in paths may have any name; "-" is the standard input.
 //
 // It returns the valid objects and all errors: an error in a file, an object that an earlier
-// file defines. If one of the paths can't be read, it fails.
-func Load(paths []string) (*Objects, []error, error) { return newTree(paths, false).load() }
-
-// LoadAll is Load for commands that explain: it also reads Pods, and keeps the API objects, see [Raw].
-func LoadAll(paths []string) (*Objects, []error, error) { return newTree(paths, true).load() }
+// file defines. If one of the paths can't be read, it fails. Pods are read, too, and the API objects stay, see [Raw].
+func Load(paths []string) (*Objects, []error, error) { return newTree(paths, true).load() }
 
 // tree has the files at the given paths.
 type tree struct {
 	paths []string
 	stdin io.Reader
-	all   bool // see LoadAll
+	all   bool // see Load
 
 	seen, read []place // at the last look, and when files were read
 	files      []*file // in effect; nil before the first look

@@ -17,8 +17,8 @@ type object struct {
 	ref   model.ObjectRef
 	file  string
 	line  int // where its document begins
-	raw   any // the API object, for LoadAll; nil otherwise
-	value any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR; nil: LoadAll alone reads the kind
+	raw   any // the API object, for Load; nil otherwise
+	value any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR; nil: Load alone reads the kind
 }
 
 func (o *object) place() string { return fmt.Sprintf("%s:%d", o.file, o.line) }

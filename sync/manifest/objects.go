@@ -51,7 +51,7 @@ func Of[T any](o *Objects) (out []T) {
 }
 
 // Raw returns the API objects of a type, with their kinds, in the order of the manifests. Only those
-// of [LoadAll] have them. The types are corev1.Service, discoveryv1.EndpointSlice and corev1.Pod.
+// of [Load] have them. The types are corev1.Service, discoveryv1.EndpointSlice and corev1.Pod.
 func Raw[T any](o *Objects) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		for _, obj := range o.list {

@@ -39,7 +39,7 @@ type file struct {
 
 type parser struct {
 	file *file
-	all  bool // see LoadAll
+	all  bool // see Load
 	line int  // where the document begins
 }
 

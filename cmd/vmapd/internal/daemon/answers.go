@@ -1,16 +1,15 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/nftables"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,7 +19,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
@@ -161,42 +160,19 @@ func (a *answers) countsTo(ports []*model.ServicePort) (status.Counts, error) {
 	case a.plane.iptables != nil:
 		return nil, errors.New("with iptables, each answer would need a listing of all rules")
 	case a.plane.userspace != nil:
-		return a.countsByListeners(ports), nil
+		counts := status.Counts{}
+		for _, n := range a.plane.listenerCounts() {
+			if i := slices.IndexFunc(ports, func(sp *model.ServicePort) bool { return sp.Name == n.Name && sp.Family == n.Family }); i >= 0 {
+				counts[ports[i]] = n.Connections
+			}
+		}
+		return counts, nil
 	case a.plane.ipvs != nil:
 		return nil, errors.New("IPVS counts nothing that is refused, and begins at 0 when it makes a virtual server anew")
 	case !a.config.ServiceCounters:
 		return nil, errors.New("the daemon runs without --service-counters")
 	}
-	conn, err := nftables.New(nftables.AsLasting())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.CloseLasting() }()
-	counts := status.Counts{}
-	for _, sp := range ports {
-		n, failed := connectionsTo(conn, sp)
-		if failed == nil {
-			counts[sp] = n
-		}
-		err = cmp.Or(err, failed)
-	}
-	return counts, err
-}
-
-// connectionsTo reads the counters of one service port, and of no other: the maps have those of all.
-func connectionsTo(conn *nftables.Conn, sp *model.ServicePort) (sum uint64, err error) {
-	families := [...]nftables.TableFamily{model.IPv4: nftables.TableFamilyIPv4, model.IPv6: nftables.TableFamilyIPv6}
-	table := &nftables.Table{Name: nft.TableName, Family: families[sp.Family]}
-	for _, fe := range sp.Frontends {
-		maps := nft.FrontendsOf(fe.Kind)
-		key := []nftables.SetElement{{Key: []byte(maps.Key(fe.VIP))}}
-		found, err := conn.FindSetElements(&nftables.Set{Table: table, Name: maps.Counters}, key)
-		if err != nil || len(found) != 1 || found[0].Counter == nil {
-			return 0, fmt.Errorf("the kernel has no counter of %v: %v", fe.VIP, err)
-		}
-		sum += found[0].Counter.Packets
-	}
-	return sum, nil
+	return kernel.ConnectionsTo(ports)
 }
 
 // mostTracked is the number of entries of connection tracking up to which they are counted with the state of the node:

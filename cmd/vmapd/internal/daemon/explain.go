@@ -66,7 +66,7 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 // readObjects reads what a query is about, from the cluster or from files.
 func (a *answers) readObjects(ctx context.Context, q names.Query) (*names.Directory, error) {
 	if a.in.cluster == nil {
-		o, _, err := manifest.LoadAll(a.config.From) // the daemon has logged the errors in manifests
+		o, _, err := manifest.Load(a.config.From) // the daemon has logged the errors in manifests
 		if err != nil {
 			return nil, err
 		}

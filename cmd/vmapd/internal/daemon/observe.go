@@ -64,13 +64,8 @@ func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func
 		figures.NFT = p.nft.Stats
 		figures.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
 	}
-	if p.userspace != nil {
-		figures.ListenerConnections = func() []userspace.Count {
-			if !d.config.ServiceCounters {
-				return nil
-			}
-			return p.userspace.Counts()
-		}
+	if p.userspace != nil && c.ServiceCounters {
+		figures.ServiceConnections = p.listenerCounts
 	}
 	o.metrics = metrics.New(figures)
 	o.metrics.ConfigRead(nil)

@@ -10,11 +10,11 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/events"
 )
 
@@ -48,18 +48,13 @@ func (d *base) listenerFailed(service model.NamespacedName, err error) {
 	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
 }
 
-// countsByListeners returns the new connections to service ports, as far as they are not refused for want
-// of an endpoint.
-func (a *answers) countsByListeners(ports []*model.ServicePort) status.Counts {
-	counts := status.Counts{}
-	for _, n := range a.plane.userspace.Counts() {
-		for _, sp := range ports {
-			if sp.Name == n.Name && sp.Family == n.Family {
-				counts[sp] = n.Forwarded + n.Refused
-			}
-		}
+// listenerCounts returns the new connections to service ports.
+func (p *dataplane) listenerCounts() (list []kernel.Count) {
+	for _, n := range p.userspace.Counts() {
+		count := kernel.Count{Name: n.Name, Family: n.Family, Connections: n.Forwarded + n.Refused, Refused: n.Refused}
+		list = append(list, count)
 	}
-	return counts
+	return list
 }
 
 // listenerNotes says what the backend in user space does not serve.

@@ -63,8 +63,6 @@ type Options struct {
 	ForeignChanges func() kernel.ForeignChanges
 	// ServiceConnections returns the number of new connections of each service port and family.
 	ServiceConnections func() []kernel.Count
-	// ListenerConnections is the same, as the listeners of the userspace backend count.
-	ListenerConnections func() []userspace.Count
 }
 
 // Finding is a check of vmapd doctor, and its result.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -162,17 +161,15 @@ func (m *Metrics) registerConntrack() {
 // registerConnections makes the only metrics with series for each Service port. Their values
 // are read at a scrape: a deleted Service has no series in the next one.
 func (m *Metrics) registerConnections() {
-	c := &serviceConnections{kernel: m.options.ServiceConnections, listeners: m.options.ListenerConnections}
-	help := "New connections to a Service port through this node: forwarded, or refused because no endpoint is ready."
-	switch {
-	case c.listeners != nil:
-		help = "New connections to a Service port through this node: forwarded, refused for want of an endpoint, dropped because the client is not admitted or no endpoint is on the node, or failed as no endpoint accepted."
-	case c.kernel == nil:
+	read := m.options.ServiceConnections
+	if read == nil {
 		return
 	}
-	c.desc = prometheus.NewDesc(ownNamespace+"_service_connections_total", help,
+	desc := prometheus.NewDesc(ownNamespace+"_service_connections_total",
+		"New connections to a Service port through this node: forwarded, or refused because no endpoint is ready. "+
+			"With userspace, refused are all that no endpoint has accepted.",
 		[]string{"namespace", "service", "port", "protocol", ipFamily, "outcome"}, nil)
-	m.registry.MustRegister(c)
+	m.registry.MustRegister(&serviceConnections{read, desc})
 }
 
 // The outcomes of connections.
@@ -183,9 +180,8 @@ const (
 
 // serviceConnections is a metric with several values for each service port.
 type serviceConnections struct {
-	kernel    func() []kernel.Count
-	listeners func() []userspace.Count // in place of the other
-	desc      *prometheus.Desc
+	read func() []kernel.Count
+	desc *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
@@ -197,14 +193,7 @@ func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
 	emit := func(n model.ServicePortName, f model.Family, outcome string, count uint64) {
 		counter.emit(to, float64(count), n.Namespace, n.Name, n.Port, strings.ToUpper(n.Protocol.String()), f.String(), outcome)
 	}
-	if c.listeners != nil {
-		for _, n := range c.listeners() {
-			emit(n.Name, n.Family, outcomeForwarded, n.Forwarded)
-			emit(n.Name, n.Family, outcomeRefused, n.Refused)
-		}
-		return
-	}
-	for _, n := range c.kernel() {
+	for _, n := range c.read() {
 		emit(n.Name, n.Family, outcomeForwarded, n.Connections-n.Refused)
 		emit(n.Name, n.Family, outcomeRefused, n.Refused)
 	}

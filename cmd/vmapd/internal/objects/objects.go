@@ -25,7 +25,7 @@ import (
 
 // Load reads files and folders, and prints what it can't read. It is complete if that is nothing.
 func Load(paths []string, stderr io.Writer) (o *manifest.Objects, complete bool, err error) {
-	o, errs, err := manifest.LoadAll(paths)
+	o, errs, err := manifest.Load(paths)
 	if err != nil {
 		return nil, false, err
 	}

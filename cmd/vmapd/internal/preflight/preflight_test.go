@@ -65,7 +65,7 @@ func add(t *testing.T, in *preflight.Input, text string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, errs, err := manifest.LoadAll([]string{file})
+	o, errs, err := manifest.Load([]string{file})
 	if err != nil || len(errs) > 0 {
 		t.Fatal(err, errs)
 	}
