@@ -163,7 +163,7 @@ func TestVersion(t *testing.T) {
 	if got := runVmapd(t, "version", "-o", "table"); got.code != 1 || !strings.Contains(got.stderr, `unknown format "table"`) {
 		t.Errorf("an unknown format: exit code %d, and %s", got.code, got.stderr)
 	}
-	if got := runVmapd(t, "--buildinfo.Current().String").stdout; got != "vmapd buildinfo.Current().String "+buildinfo.Current().String()+"\n" || !strings.Contains(got, want.Version) {
+	if got := runVmapd(t, "--version").stdout; got != "vmapd version "+want.String()+"\n" || !strings.Contains(got, want.Version) {
 		t.Errorf("vmapd --version: %s", got)
 	}
 }

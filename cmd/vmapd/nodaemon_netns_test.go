@@ -78,7 +78,7 @@ func TestADaemonOfAnotherVersionIsNamed(t *testing.T) {
 	old := http.NewServeMux()
 	old.HandleFunc("/v1/connections", func(http.ResponseWriter, *http.Request) {})
 	old.HandleFunc("/v1/status", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"doctor": "it was a text in those days"}`)) // an error means that the client left
+		_, _ = w.Write([]byte(`{"doctor": ["it was a list in those days"]}`)) // an error means that the client left
 	})
 	server := &http.Server{Handler: old, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }()

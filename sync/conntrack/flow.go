@@ -18,7 +18,6 @@ type flow struct {
 	zone       bool // in another than the default zone, in either direction
 	translated bool // its destination is (IPS_DST_NAT)
 	answered   bool // there was a reply (IPS_SEEN_REPLY)
-	fast       bool // its packets take the fast path (IPS_OFFLOAD)
 	state      byte // of a TCP connection, see tcpStates
 
 	// The original and the reply direction. Masquerading changes the destination of replies,
@@ -40,7 +39,6 @@ const filterProtocol = 1 << 3
 const (
 	ipsSeenReply = 1 << 1
 	ipsDstNAT    = 1 << 5
-	ipsOffload   = 1 << 14
 )
 
 var (
@@ -64,7 +62,7 @@ func parseFlow(b []byte) (flow, error) {
 			f.replySource, f.replyDest, err = f.parseTuple(data)
 		case nl.CTA_STATUS:
 			n, err = number(data, 4)
-			f.translated, f.answered, f.fast = n&ipsDstNAT != 0, n&ipsSeenReply != 0, n&ipsOffload != 0
+			f.translated, f.answered = n&ipsDstNAT != 0, n&ipsSeenReply != 0
 		case nl.CTA_PROTOINFO:
 			err = f.parseState(data)
 		case nl.CTA_ID:

@@ -24,24 +24,11 @@ func (l *Lister) List(ctx context.Context, of model.Family, ports []model.VIP, e
 		wanted[model.VIP{Protocol: p.Protocol, Port: p.Port}] = true
 	}
 	return l.list(ctx, of, func(f *flow) {
-		if f.replySource == f.dest || f.zone { // IPVS sets no status
-			return
-		}
-		if wanted[model.VIP{Protocol: f.protocol, Port: f.dest.Port()}] {
+		translated := f.replySource != f.dest && !f.zone // IPVS sets no status
+		if translated && wanted[model.VIP{Protocol: f.protocol, Port: f.dest.Port()}] {
 			each(f.entry())
 		}
 	})
-}
-
-// CountFast returns the number of translated entries of a family whose packets take the fast
-// path of a flowtable, ours or another program's.
-func (l *Lister) CountFast(ctx context.Context, of model.Family) (n int, err error) {
-	err = l.list(ctx, of, func(f *flow) {
-		if f.fast && f.translated {
-			n++
-		}
-	})
-	return n, err
 }
 
 // list calls each for the entries of a family.

@@ -175,10 +175,6 @@ func (a *answers) countsTo(ports []*model.ServicePort) (status.Counts, error) {
 	return kernel.ConnectionsTo(ports)
 }
 
-// mostTracked is the number of entries of connection tracking up to which they are counted with the state of the node:
-// the kernel lists a million in about a second.
-const mostTracked = 100_000
-
 // flows counts the entries of connection tracking of service ports.
 func (a *answers) flows(ctx context.Context, ports []*model.ServicePort) (*status.Flows, error) {
 	if a.plane.userspace != nil {

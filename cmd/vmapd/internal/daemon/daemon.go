@@ -11,9 +11,10 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
@@ -174,17 +175,9 @@ func quiet(run func(context.Context)) task {
 
 // runAll runs tasks until ctx ends or one of them fails, and waits for all.
 func runAll(ctx context.Context, tasks []task) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wait sync.WaitGroup
-	errs := make([]error, len(tasks))
-	for i, run := range tasks {
-		wait.Go(func() {
-			if errs[i] = run(ctx); errs[i] != nil {
-				cancel()
-			}
-		})
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range tasks {
+		group.Go(func() error { return run(ctx) })
 	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }

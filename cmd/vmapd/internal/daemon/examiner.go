@@ -88,7 +88,7 @@ func (e *examiner) self() *doctor.Daemon {
 			d.Ports = append(d.Ports, err)
 		}
 	}
-	d.FastPath, d.NoFastPath = e.plane.fastPath(e.config.FastPath.On(), &e.observers.flowLister)
+	d.FastPath, d.NoFastPath = e.plane.fastPath(e.config.FastPath.On())
 	if source := e.in.cluster; source != nil {
 		skew, _ := source.Client.Skew()
 		d.Cluster = &doctor.Cluster{

@@ -1,18 +1,14 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
-// fastPath says whether connections take the fast path, by which devices, and how many do now; "" if nobody wants
-// that. lacks reports whether some that should can't.
-func (p *dataplane) fastPath(wanted bool, tracked *conntrack.Lister) (text string, lacks bool) {
+// fastPath says whether connections take the fast path, and by which devices; "" if nobody wants that. lacks reports whether some that should can't.
+func (p *dataplane) fastPath(wanted bool) (text string, lacks bool) {
 	if !wanted {
 		return "", false
 	}
@@ -21,7 +17,7 @@ func (p *dataplane) fastPath(wanted bool, tracked *conntrack.Lister) (text strin
 	}
 	var parts []string
 	for _, f := range p.nft.FastPaths() {
-		part, bad := fastPathOf(f, tracked)
+		part, bad := fastPathOf(f)
 		parts, lacks = append(parts, part), lacks || bad
 	}
 	if len(parts) == 2 && strings.TrimPrefix(parts[0], "IPv4: ") == strings.TrimPrefix(parts[1], "IPv6: ") {
@@ -30,7 +26,7 @@ func (p *dataplane) fastPath(wanted bool, tracked *conntrack.Lister) (text strin
 	return strings.Join(parts, "; "), lacks
 }
 
-func fastPathOf(f kernel.FastPath, tracked *conntrack.Lister) (text string, lacks bool) {
+func fastPathOf(f kernel.FastPath) (text string, lacks bool) {
 	switch {
 	case f.Lacks != nil:
 		return fmt.Sprintf("%v: not possible: %v", f.Family, f.Lacks), true
@@ -39,7 +35,7 @@ func fastPathOf(f kernel.FastPath, tracked *conntrack.Lister) (text string, lack
 	case len(f.Devices) == 0:
 		return fmt.Sprintf("%v: on, with no device yet", f.Family), false
 	}
-	return fmt.Sprintf("%v: on, with %s: %s", f.Family, devicesText(f.Devices), fastFlows(f, tracked)), false
+	return fmt.Sprintf("%v: on, with %s", f.Family, devicesText(f.Devices)), false
 }
 
 // devicesText names a few devices, and says how many there are.
@@ -50,20 +46,4 @@ func devicesText(names []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Sprintf("%d devices (%s)", len(names), text)
-}
-
-// fastFlows says how many connections take the fast path. The whole table of connection tracking is read for that,
-// so not if it is large.
-func fastFlows(f kernel.FastPath, tracked *conntrack.Lister) string {
-	used, _, err := nodesetup.TableUse(nodesetup.Options{})
-	if err == nil && used > mostTracked {
-		return fmt.Sprintf("connections are not counted, as connection tracking has %d entries", used)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
-	defer cancel()
-	n, err := tracked.CountFast(ctx, f.Family)
-	if err != nil {
-		return "connections are not counted: " + err.Error()
-	}
-	return fmt.Sprintf("connections that take it: %d", n)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -72,29 +71,22 @@ func (in inputs) repeat(ctx context.Context, asked <-chan struct{}) {
 	}
 }
 
-// unread returns the kinds of objects of which nothing is known yet, and nothing has failed.
-func (in inputs) unread() []string {
-	if in.cluster == nil {
-		return nil
-	}
-	failing := in.cluster.Failing()
-	return slices.DeleteFunc(in.cluster.Unread(), func(kind string) bool {
-		return slices.ContainsFunc(failing, func(f informer.Failure) bool { return f.Resource == kind })
-	})
-}
-
 // unreadable returns what can't be read from the API server, and what has not been read yet, for clients that are not
 // authenticated: most errors are left out.
 func (in inputs) unreadable() (sentences []string) {
+	failing := map[string]bool{}
 	for _, f := range in.cluster.Failing() {
+		failing[f.Resource] = true
 		if f.Silent() {
 			sentences = append(sentences, fmt.Sprintf("%s can't be read from the API server: %v", f.Resource, f.Err))
 		} else {
 			sentences = append(sentences, f.Resource+" can't be read from the API server; the log has the reason")
 		}
 	}
-	for _, kind := range in.unread() {
-		sentences = append(sentences, kind+" have not been read yet")
+	for _, kind := range in.cluster.Unread() {
+		if !failing[kind] {
+			sentences = append(sentences, kind+" have not been read yet")
+		}
 	}
 	return sentences
 }

@@ -34,8 +34,7 @@ type observers struct {
 	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
 	node      *nodeCheck            // nil without a cluster
 
-	flowLister conntrack.Lister // for status
-	view       status.Recorder
+	view status.Recorder
 }
 
 // observe makes the observers. examined returns the lines of doctor, not older than a time.

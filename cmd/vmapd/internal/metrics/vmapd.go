@@ -166,8 +166,7 @@ func (m *Metrics) registerConnections() {
 		return
 	}
 	desc := prometheus.NewDesc(ownNamespace+"_service_connections_total",
-		"New connections to a Service port through this node: forwarded, or refused because no endpoint is ready. "+
-			"With userspace, refused are all that no endpoint has accepted.",
+		"New connections to a Service port through this node: forwarded, or refused because no endpoint is ready.",
 		[]string{"namespace", "service", "port", "protocol", ipFamily, "outcome"}, nil)
 	m.registry.MustRegister(&serviceConnections{read, desc})
 }

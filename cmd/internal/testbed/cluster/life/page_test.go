@@ -62,7 +62,7 @@ func TestStepsRunTheCommandsOfThePage(t *testing.T) {
 		{"Back", "cleanup.yaml"},
 		{"Back", "-f my-vmapd.yaml"},
 		// Not by a step:
-		{"First", "preflight --live"},         // preflight reads objects only: its own tests have them
+		{"First", "preflight --kubeconfig"},   // preflight reads objects only: its own tests have them
 		{"First", "differs/objects.yaml"},     // a test of the daemon runs it
 		{"Way A", "jsonpath"},                 // for clusters whose kube-proxy is started by a shell
 		{"Way A", `"image":"IMAGE"`},          // likewise
