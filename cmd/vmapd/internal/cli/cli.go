@@ -40,8 +40,7 @@ func execute(ctx context.Context, root *cobra.Command, s *start, args []string, 
 	case errors.As(err, &code):
 		return int(code)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || s == nil): // Ctrl-C
-		const bySignal = 128 + int(syscall.SIGINT) // as in a shell
-		return bySignal
+		return 128 + int(syscall.SIGINT) // as in a shell
 	case failed == root && s != nil && unknown == nil:
 		s.logFailure(ctx, stderr, args, err)
 	default:

@@ -69,19 +69,11 @@ func (ps *ports) signs(r *leftovers.Signs, metricsAddress string) func(context.C
 				taken[sign] = time.Now()
 			case time.Since(taken[sign]) > leftovers.HandOver:
 				text := err.Error()
-				if sign == leftovers.SignMetricsPort {
-					text = describeOwner(ctx, metricsAddress, text)
+				if mode := leftovers.ProxyMode(ctx, metricsAddress); sign == leftovers.SignMetricsPort && mode != "" {
+					text = fmt.Sprintf("a proxy with mode %s answers at %s", mode, metricsAddress)
 				}
 				r.Seen(sign, text)
 			}
 		}
 	}
-}
-
-// describeOwner returns text or, if a proxy answers at an address, a better one.
-func describeOwner(ctx context.Context, address, text string) string {
-	if mode := leftovers.ProxyMode(ctx, address); mode != "" {
-		return fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
-	}
-	return text
 }

@@ -1,4 +1,4 @@
-package daemon
+package leftovers
 
 import (
 	"net/http"
@@ -17,11 +17,11 @@ func TestProxyModeOfAnotherProxy(t *testing.T) {
 	}))
 	defer server.Close()
 	address := strings.TrimPrefix(server.URL, "http://")
-	if got, want := describeOwner(t.Context(), address, "taken"), "a proxy with mode ipvs answers at "+address; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	if got := ProxyMode(t.Context(), address); got != "ipvs" {
+		t.Errorf("got %q, want ipvs", got)
 	}
 	answer = "<html>ipvs"
-	if got := describeOwner(t.Context(), address, "taken"); got != "taken" {
+	if got := ProxyMode(t.Context(), address); got != "" {
 		t.Errorf("another page: %q", got)
 	}
 }
