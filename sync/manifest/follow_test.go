@@ -84,7 +84,7 @@ func TestLoad(t *testing.T) {
 	write(t, dir+"/m/a.yaml", service("a", 1))
 	write(t, dir+"/m/x/c.json", "{")
 	write(t, dir+"/m/empty.yaml", "")
-	write(t, dir+"/z.txt", "apiVersion: v1\nkind: Pod\n---\n"+service("z", 4))
+	write(t, dir+"/z.txt", "apiVersion: v1\nkind: ConfigMap\n---\n"+service("z", 4))
 	o, errs, err := Load([]string{dir + "/z.txt", dir + "/m", dir + "/m/a.yaml"})
 	if err != nil {
 		t.Fatal(err)
