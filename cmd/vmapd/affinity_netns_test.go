@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -307,108 +304,6 @@ func TestAnEndpointOnTheNodeItselfIsRemembered(t *testing.T) {
 				t.Errorf("the node answered nobody: %v", pods)
 			}
 		}
-	}
-}
-
-// stickyManifests writes the demo's manifests with affinity into a folder, for the daemon.
-func stickyManifests(t *testing.T, dir, timeout string) {
-	t.Helper()
-	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sticky := strings.Replace(string(text), "spec:\n  type: LoadBalancer\n",
-			"spec:\n  type: LoadBalancer\n  sessionAffinity: ClientIP\n  sessionAffinityConfig: {clientIP: {timeoutSeconds: "+timeout+"}}\n", 1)
-		if file == "services.yaml" && !strings.Contains(sticky, "ClientIP") {
-			t.Fatalf("no place for the affinity in:\n%s", text)
-		}
-		if err := os.WriteFile(filepath.Join(dir, file+".new"), []byte(sticky), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, file+".new"), filepath.Join(dir, file)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// Clients that go on connecting stay where they are while the daemon is killed and
-// started again, and while the timeout changes.
-func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
-	t.Parallel()
-	w := newLab(t)
-	dir := t.TempDir()
-	stickyManifests(t, dir, "10800")
-	args := []string{"--from", dir, "--hostname-override", lab.NodeName, "-v", "4"}
-	daemon := startVmapd(t, w.Node, args...)
-	daemon.waitFor(t, "msg=ready")
-
-	var wait sync.WaitGroup
-	stop := make(chan struct{})
-	asked := make(chan int, 2*manyClients)
-	for f, vip := range map[model.Family]string{model.IPv4: "172.30.0.10:80", model.IPv6: "[fd00:172:30::10]:80"} {
-		for _, a := range clientAddrs(t, w, f, manyClients) {
-			wait.Go(func() {
-				pod, n := "", 0
-				defer func() { asked <- n }()
-				for {
-					select {
-					case <-stop:
-						return
-					case <-time.After(20 * time.Millisecond):
-					}
-					ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-					got, err := w.Client.AskFrom(ctx, a, "tcp", netip.MustParseAddrPort(vip))
-					cancel()
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if pod != "" && got.Pod != pod {
-						t.Errorf("%v went from %s to %s", a, pod, got.Pod)
-						return
-					}
-					pod = got.Pod
-					n++
-				}
-			})
-		}
-	}
-	moment := func() { time.Sleep(300 * time.Millisecond) } // for the clients to connect
-	moment()
-	for i, timeout := range []string{"60", "3600", "30", "86400", "10800"} {
-		stickyManifests(t, dir, timeout)
-		want := map[string]string{"60": "1m", "3600": "1h", "30": "30s", "86400": "1d", "10800": "3h"}[timeout]
-		for deadline := time.Now().Add(10 * time.Second); strings.Count(list(t, w.Node), "timeout "+want+" :") < 2; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("timeout %s is not programmed:\n%s", timeout, daemon.log)
-			}
-		}
-		moment()
-		if i%2 == 0 {
-			if err := daemon.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = daemon.cmd.Wait() // killed, of course
-			moment()
-			daemon = startVmapd(t, w.Node, args...)
-			daemon.waitFor(t, "msg=ready")
-			moment()
-			if strings.Contains(daemon.log.String(), "msg=applied") {
-				t.Errorf("the restart sent a batch:\n%s", daemon.log)
-			}
-		}
-	}
-	close(stop)
-	wait.Wait()
-	close(asked)
-	total := 0
-	for n := range asked {
-		total += n
-	}
-	t.Logf("%d connections of %d clients", total, 2*manyClients)
-	if strings.Contains(daemon.log.String(), "level=ERROR") {
-		t.Errorf("the daemon complains:\n%s", daemon.log)
 	}
 }
 

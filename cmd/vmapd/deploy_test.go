@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"log/slog"
 	"maps"
 	"os"
@@ -15,19 +14,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -38,80 +30,6 @@ import (
 // credentialsPath is where the kubelet puts a ServiceAccount's token and the cluster's
 // authority.
 const credentialsPath = "/var/run/secrets/kubernetes.io/serviceaccount/"
-
-// deployed are the objects of a manifest, by kind and name.
-type deployed map[string]runtime.Object
-
-// readDeployed decodes a manifest as strictly as kubectl apply --validate=strict does:
-// unknown fields and those that are there twice are errors.
-func readDeployed(t *testing.T, file string) deployed {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("deploy", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decodeDeployed(t, file, text)
-}
-
-func decodeDeployed(t *testing.T, file string, text []byte) deployed {
-	t.Helper()
-	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
-		serializer.SerializerOptions{Yaml: true, Strict: true})
-	all := deployed{}
-	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
-		obj, kind, err := strict.Decode(doc, nil, nil)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", file, err, doc)
-		}
-		m, err := meta.Accessor(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[kind.Kind+" "+m.GetName()] = obj
-		_, cluster := obj.(*rbacv1.ClusterRole)
-		_, binding := obj.(*rbacv1.ClusterRoleBinding)
-		if namespace := m.GetNamespace(); (namespace == "") != (cluster || binding) || namespace != "" && namespace != "kube-system" {
-			t.Errorf("%s: %s %s is in namespace %q", file, kind.Kind, m.GetName(), namespace)
-		}
-	}
-	return all
-}
-
-func object[T any](t *testing.T, d deployed, name string) *T {
-	t.Helper()
-	obj, ok := d[name].(any).(*T)
-	if !ok {
-		t.Fatalf("there is no %s", name)
-	}
-	return obj
-}
-
-// patched applies a file as kubectl patch does.
-func patched(t *testing.T, ds *appsv1.DaemonSet, file string) *appsv1.DaemonSet {
-	t.Helper()
-	patch, err := os.ReadFile(filepath.Join("deploy", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if patch, err = yaml.ToJSON(patch); err != nil {
-		t.Fatal(err)
-	}
-	original, err := json.Marshal(ds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	merged, err := strategicpatch.StrategicMergePatch(original, patch, appsv1.DaemonSet{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out appsv1.DaemonSet
-	in := json.NewDecoder(bytes.NewReader(merged))
-	in.DisallowUnknownFields() // a field of the patch that no DaemonSet has
-	if err := in.Decode(&out); err != nil {
-		t.Fatal(err)
-	}
-	return &out
-}
 
 // What is applied to a cluster must fit together: nothing here is checked by anybody
 // before the pods fail.
@@ -373,60 +291,6 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 			}
 		})
 	}
-}
-
-// mount writes the files that a container gets from a ConfigMap into a folder, and returns
-// where the container has them.
-func mount(t *testing.T, pod *corev1.PodSpec, c *corev1.Container, files *corev1.ConfigMap, dir string) string {
-	t.Helper()
-	for name, text := range files.Data {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, v := range pod.Volumes {
-		for _, m := range c.VolumeMounts {
-			if m.Name == v.Name && v.ConfigMap != nil && v.ConfigMap.Name == files.Name {
-				return m.MountPath
-			}
-		}
-	}
-	t.Fatalf("%s does not mount ConfigMap %s", c.Name, files.Name)
-	return ""
-}
-
-// load loads the configuration of a container on the node of the lab. Its arguments are
-// changed before: files are elsewhere.
-func load(t *testing.T, c *corev1.Container, change func(string) string) (*config.Flags, *config.Config) {
-	t.Helper()
-	var flags config.Flags
-	set := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
-	flags.AddFlags(set)
-	if err := set.Parse(arguments(t, c, change)); err != nil || set.NArg() > 0 {
-		t.Fatalf("%v: %v", c.Args, err)
-	}
-	conf, err := config.Load(&flags)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &flags, conf
-}
-
-// arguments returns a container's arguments on the node of the lab.
-func arguments(t *testing.T, c *corev1.Container, change func(string) string) []string {
-	t.Helper()
-	variables := []string{}
-	for _, e := range c.Env {
-		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil || e.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
-			t.Fatalf("%s: variable %s is not the Node's name", c.Name, e.Name)
-		}
-		variables = append(variables, "$("+e.Name+")", lab.NodeName)
-	}
-	var args []string
-	for _, a := range c.Args {
-		args = append(args, change(strings.NewReplacer(variables...).Replace(a)))
-	}
-	return args
 }
 
 // checkKubeconfig checks that a pod can find and read all that its kubeconfig names.

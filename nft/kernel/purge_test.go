@@ -2,9 +2,7 @@ package kernel
 
 import (
 	"fmt"
-	"net/netip"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,174 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
-
-// sticky is a Service with session affinity, in both families. Pods 2 and 3 are on this
-// node, pod 4 is not.
-type sticky struct {
-	builder *model.Builder
-	service model.Service
-	slices  [len(model.Families)]model.EndpointSlice
-}
 
 const (
 	clusterClients = "affinity-default/web/tcp/http"
 	localClients   = "local-affinity-default/web/tcp/http"
 )
 
-func newSticky(timeout time.Duration) *sticky {
-	s := &sticky{
-		builder: model.NewBuilder(model.Config{NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true}}),
-		service: model.Service{
-			NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"},
-			ClusterIPs:     []string{"172.30.0.41", "fd00:172:30::41"}, ExternalTrafficPolicy: "Local",
-			Ports: []model.Port{{Name: "http", Port: 80, NodePort: 30080}},
-		},
-	}
-	s.builder.SetNode(model.Node{Name: "node-1", Addresses: []string{"192.168.0.2", "fd00:192:168::2"}})
-	s.lasts(timeout)
-	s.pods(2, 3, 4)
-	return s
-}
-
-// lasts sets the timeout; 0 switches affinity off.
-func (s *sticky) lasts(timeout time.Duration) {
-	s.service.SessionAffinity = "None"
-	if timeout > 0 {
-		s.service.SessionAffinity, s.service.AffinityTimeout = "ClientIP", new(int32(timeout.Seconds()))
-	}
-	s.builder.SetService(s.service)
-}
-
-// pods sets which endpoints there are.
-func (s *sticky) pods(numbers ...int) {
-	for _, f := range model.Families {
-		slice := model.EndpointSlice{
-			NamespacedName: model.NamespacedName{Namespace: "default", Name: "web-" + f.String()},
-			Labels:         map[string]string{model.LabelServiceName: "web"},
-			AddressType:    f.String(),
-			Ports:          []model.SlicePort{{Name: new("http"), Port: new(int32(8080))}},
-		}
-		for _, n := range numbers {
-			e := model.SliceEndpoint{Addresses: []string{podOf(f, n).Addr().String()}, NodeName: "node-1"}
-			if n == 4 {
-				e.NodeName = "node-2"
-			}
-			slice.Endpoints = append(slice.Endpoints, e)
-		}
-		s.slices[f] = slice
-		s.builder.SetEndpointSlice(slice)
-	}
-}
-
-// move puts a pod of both families on another node.
-func (s *sticky) move(pod int, node string) {
-	for _, f := range model.Families {
-		for i, e := range s.slices[f].Endpoints {
-			if e.Addresses[0] == podOf(f, pod).Addr().String() {
-				s.slices[f].Endpoints[i].NodeName = node
-			}
-		}
-		s.builder.SetEndpointSlice(s.slices[f])
-	}
-}
-
-func podOf(f model.Family, n int) netip.AddrPort {
-	a := fmt.Sprintf("10.0.0.%d", n)
-	if f == model.IPv6 {
-		a = fmt.Sprintf("fd00:10::%d", n)
-	}
-	return netip.AddrPortFrom(netip.MustParseAddr(a), 8080)
-}
-
-func clientOf(f model.Family, n int) netip.Addr {
-	if f == model.IPv6 {
-		return netip.MustParseAddr(fmt.Sprintf("2001:db8:203::%x", n))
-	}
-	return netip.AddrFrom4([4]byte{203, byte(n >> 16), byte(n >> 8), byte(n)})
-}
-
-// noted is a remembered client.
-type noted struct {
-	client, pod int
-	lasts, left time.Duration
-}
-
-// note puts clients into a map, as packets would have done some time ago.
-func note(t testing.TB, b *Backend, f model.Family, name string, list ...noted) {
-	t.Helper()
-	noteAt(t, b, f, name, list, func(n noted) netip.AddrPort { return podOf(f, n.pod) })
-}
-
-// noteAt is note for endpoints of any address.
-func noteAt(t testing.TB, b *Backend, f model.Family, name string, list []noted, at func(noted) netip.AddrPort) {
-	t.Helper()
-	all := make([]client, 0, len(list))
-	for _, n := range list {
-		pod := at(n)
-		all = append(all, client{
-			nft.Element{
-				Key:  string(nft.AppendAddr(nil, clientOf(f, n.client))),
-				Data: string(nft.AppendPort(nft.AppendAddr(nil, pod.Addr()), pod.Port())),
-			}, n.lasts, n.left,
-		})
-	}
-	set := nft.DeclarationOf(name)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for some := range slices.Chunk(all, elementsPerMessage) {
-		m := b.conn.newBatch(f, nft.TableName)
-		m.clients(unix.NFT_MSG_NEWSETELEM, &set, some)
-		if err := b.conn.commit(&m); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// listed is what nft says of a client.
-type listed struct {
-	pod         string
-	lasts, left time.Duration
-}
-
 var (
 	listedClient = regexp.MustCompile(`([0-9a-f.:]+) timeout (\w+) expires (\w+) : ([0-9a-f.:]+) \. (\d+)`)
 	listedDays   = regexp.MustCompile(`^(?:(\d+)d)?(.*)$`)
 )
-
-// clients returns who is in a map, as the nft command reads it.
-func (n netns) clients(t testing.TB, f model.Family, name string) map[netip.Addr]listed {
-	t.Helper()
-	word := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
-	all := map[netip.Addr]listed{}
-	for _, m := range listedClient.FindAllStringSubmatch(n.nft(t, "", "list", "map", word, nft.TableName, name), -1) {
-		all[netip.MustParseAddr(m[1])] = listed{m[4] + "." + m[5], listedDuration(t, m[2]), listedDuration(t, m[3])}
-	}
-	return all
-}
-
-func listedDuration(t testing.TB, s string) time.Duration {
-	t.Helper()
-	m := listedDays.FindStringSubmatch(s)
-	days, hours := time.Duration(0), m[2]
-	if m[1] != "" {
-		d, err := time.ParseDuration(m[1] + "h")
-		if err != nil {
-			t.Fatal(err)
-		}
-		days = 24 * d
-	}
-	if hours == "" {
-		return days
-	}
-	d, err := time.ParseDuration(hours)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return days + d
-}
 
 // mustRemember compares a map with what should be in it, or should have been some time
 // ago: since is when the clients were noted.

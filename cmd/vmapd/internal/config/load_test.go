@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	componentconfig "k8s.io/component-base/config/v1alpha1"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
@@ -94,69 +92,6 @@ func notes(c *config.Config) string {
 		fmt.Fprintf(&b, "%v%s %s\n", n.Level, event, n.Text)
 	}
 	return b.String()
-}
-
-// What kubeadm writes for kube-proxy must start, and say what is different here; so must what it
-// writes for kind, whose nodes are containers.
-func TestKubeadmClustersStart(t *testing.T) {
-	paths, err := filepath.Glob("testdata/k*-*.yaml")
-	if err != nil || len(paths) < 9 {
-		t.Fatalf("found %q, %v", paths, err)
-	}
-	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden := strings.TrimSuffix(path, ".yaml") + ".golden"
-			want, err := os.ReadFile(golden)
-			if err != nil && !*update {
-				t.Fatal(err)
-			}
-			// kubeadm's command line, but for the folder.
-			f := flags(t, "--config="+path, "--hostname-override=Node-1")
-			c, err := config.Load(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := fmt.Sprintf("backend %s (%s)\nmodel %+v\nipvs %+v\nhealthz %s metrics %s\nconntrack %+v\nperiods %v %v\n\n%s",
-				c.Backend, c.BackendReason, c.Model(), c.IPVS(), c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack,
-				c.SyncPeriod(c.Backend), c.MinSyncPeriod(c.Backend), notes(c))
-			got = strings.ReplaceAll(got, path, "config.conf")
-			if *update {
-				write(t, golden, got)
-				return
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-			var generic map[string]any
-			if err := yaml.Unmarshal(text, &generic); err != nil || generic["mode"] == nil {
-				t.Errorf("not a file of kubeadm's: %v", err)
-			}
-		})
-	}
-}
-
-// The newest of these files is what the types of this version make of kubeadm's settings.
-func TestKubeadmFileIsUpToDate(t *testing.T) {
-	want, err := yaml.Marshal(&proxyconfig.KubeProxyConfiguration{
-		TypeMeta:         metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"},
-		BindAddress:      "0.0.0.0",
-		ClusterCIDR:      "10.244.0.0/16",
-		ClientConnection: componentconfig.ClientConnectionConfiguration{Kubeconfig: "/var/lib/kube-proxy/kubeconfig.conf"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("testdata/kubeadm-1.37.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
 }
 
 // A file without anything has kube-proxy's defaults.
@@ -379,39 +314,6 @@ func TestHostNodeName(t *testing.T) {
 	name, err := config.HostNodeName()
 	if err != nil || name == "" || name != strings.ToLower(name) {
 		t.Errorf("got %q, %v", name, err)
-	}
-}
-
-// Each gate is named with what is the case here, whether it is known or not.
-// The one gate that is honoured, and the settings about the same.
-func TestExternalAddresses(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		in   files
-		args []string
-		want model.ExternalAddresses
-	}{
-		{"nothing", files{}, nil, model.ExternalAddresses{}},
-		{"the gate", files{proxy: "featureGates: {AllowServiceExternalIPs: false}\n"}, nil, model.ExternalAddresses{NoExternalIPs: true}},
-		{"the gate's default", files{proxy: "featureGates: {AllowServiceExternalIPs: true}\n"}, nil, model.ExternalAddresses{}},
-		{"the gate's flag", files{}, []string{"--feature-gates=AllowServiceExternalIPs=false"}, model.ExternalAddresses{NoExternalIPs: true}},
-		{
-			"the file",
-			files{own: "externalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\n"},
-			nil,
-			model.ExternalAddresses{Ranges: []netip.Prefix{netip.MustParsePrefix("192.168.99.0/24")}, InServiceCIDRs: true, NoNodeAddresses: true},
-		},
-		{
-			"flags",
-			files{own: "externalAddresses: {ipRanges: [192.168.99.0/24]}\n"},
-			[]string{"--external-ip-ranges=fd00:99::/64", "--external-addresses-in-service-cidrs", "--refuse-node-addresses"},
-			model.ExternalAddresses{Ranges: []netip.Prefix{netip.MustParsePrefix("fd00:99::/64")}, InServiceCIDRs: true, NoNodeAddresses: true},
-		},
-	} {
-		got := tt.in.mustLoad(t, tt.args...).Model().ExternalAddresses
-		if !reflect.DeepEqual(tt.want, got) {
-			t.Errorf("%s: want %+v, got %+v", tt.name, tt.want, got)
-		}
 	}
 }
 
