@@ -38,7 +38,7 @@ func connectionsTo(conn *nftables.Conn, sp *model.ServicePort) (sum uint64, err 
 		key := []nftables.SetElement{{Key: []byte(maps.Key(fe.VIP))}}
 		found, err := conn.FindSetElements(&nftables.Set{Table: table, Name: maps.Counters}, key)
 		if err != nil || len(found) != 1 || found[0].Counter == nil {
-			return 0, fmt.Errorf("the kernel has no counter of %v: %v", fe.VIP, err)
+			return 0, cmp.Or(err, fmt.Errorf("the kernel has no counter of %v", fe.VIP))
 		}
 		sum += found[0].Counter.Packets
 	}

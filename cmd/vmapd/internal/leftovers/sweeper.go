@@ -30,7 +30,7 @@ const (
 	restingLook = time.Minute
 )
 
-// Options of a Sweeper. All are required.
+// Options of a Sweeper. Without Removals, it only looks.
 type Options struct {
 	Removals []func() error
 	Find     func(all bool) (Found, error) // see [Finder.All]
