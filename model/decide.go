@@ -108,12 +108,11 @@ func Decide(s *Snapshot, c Connection) Decision {
 		return d
 	}
 	d.Port, d.Frontend = fs.frontend(c)
-	_, isClusterIP := fs.clusterIPs.Get(AddrKeys, c.Dest.Addr())
 	switch {
 	case d.Frontend != nil:
 		fs.decideFrontend(&d)
 	case slices.Contains(fs.NodeAddrs, c.Dest.Addr()): // a process may listen there, as with NodeLocal DNSCache
-	case isClusterIP:
+	case fs.IsClusterIP(c.Dest.Addr()):
 		d.Verdict, d.Why = Rejected, UnusedPort
 	case contains(fs.ServiceCIDRs, c.Dest.Addr()):
 		d.Verdict, d.Why = Dropped, UnallocatedAddr

@@ -102,6 +102,12 @@ func (s *FamilySnapshot) NumServicePorts() int { return s.ports.Len() }
 // the Service's are rejected.
 func (s *FamilySnapshot) ClusterIPs() iter.Seq[netip.Addr] { return keys(s.clusterIPs) }
 
+// IsClusterIP reports whether an address is the cluster IP of a Service.
+func (s *FamilySnapshot) IsClusterIP(a netip.Addr) bool {
+	_, is := s.clusterIPs.Get(AddrKeys, a)
+	return is
+}
+
 // Hairpins yields the address of each endpoint that is, or may be, on this node: a connection
 // from such an address to itself through a Service must be masqueraded, or the reply would
 // not pass the node.

@@ -19,13 +19,21 @@ func (l elements) of(port *model.ServicePort) func(set string, e nft.Element) {
 
 func (l elements) add(set string, op nft.ElementOp) { l[set] = append(l[set], op) }
 
-// room returns empty lists with room for about as many elements.
-func (l elements) room() elements {
-	empty := make(elements, len(l))
-	for set, list := range l {
-		empty[set] = make([]nft.ElementOp, 0, len(list)+len(list)/8)
+// room returns empty lists for a piece of size elements, in proportion to what is left of each set.
+func room(left map[string]int, size int) elements {
+	all := max(total(left), size)
+	lists := make(elements, len(left))
+	for set, n := range left {
+		lists[set] = make([]nft.ElementOp, 0, min(n, n*size/all*33/32))
 	}
-	return empty
+	return lists
+}
+
+func total(sizes map[string]int) (n int) {
+	for _, size := range sizes {
+		n += size
+	}
+	return n
 }
 
 // each yields every element.

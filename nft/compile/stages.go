@@ -93,6 +93,7 @@ func (r *Ruleset) services() (all [][]*model.ServicePort) {
 	ports := slices.SortedStableFunc(r.snapshot.ServicePorts(), func(a, b *model.ServicePort) int {
 		return clusterIPOf(a).Compare(clusterIPOf(b))
 	})
+	all = make([][]*model.ServicePort, 0, len(ports))
 	for from, to := 0, 1; from < len(ports); to++ {
 		if to == len(ports) || clusterIPOf(ports[to]) != clusterIPOf(ports[from]) {
 			all, from = append(all, ports[from:to]), to
@@ -104,12 +105,8 @@ func (r *Ruleset) services() (all [][]*model.ServicePort) {
 // urgent says of each Service, by its cluster IP, whether it must be among the first. An address of the node that is a
 // Service's has priority over node ports of others; and one may be the cluster IP of another Service.
 func (r *Ruleset) urgent() map[netip.Addr]bool {
-	clusterIPs := map[netip.Addr]bool{}
-	for a := range r.snapshot.ClusterIPs() {
-		clusterIPs[a] = true
-	}
 	shared := func(fe model.Frontend) bool {
-		return r.isOnNode(fe) || fe.Kind != model.ClusterIP && clusterIPs[fe.VIP.Addr]
+		return r.isOnNode(fe) || fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)
 	}
 	urgent := map[netip.Addr]bool{}
 	for sp := range r.snapshot.ServicePorts() {
@@ -141,13 +138,18 @@ func isUrgent(sp *model.ServicePort) bool {
 		slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Port == dns })
 }
 
-// Weight is about how many elements there are.
-func (r *Ruleset) Weight() int {
-	n := 0
+// Sizes are about how many elements the sets have that grow with every Service.
+func (r *Ruleset) Sizes() map[string]int {
+	sizes := map[string]int{}
 	for sp := range r.snapshot.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			n += 1 + sp.SlotCount(fe.TrafficPolicy)
+			of := nft.FrontendsOf(fe.Kind)
+			sizes[of.Dispatch]++
+			sizes[of.Endpoints[fe.TrafficPolicy]] += sp.SlotCount(fe.TrafficPolicy)
 		}
 	}
-	return n
+	for range r.snapshot.ClusterIPs() {
+		sizes[nft.ClusterIPs]++
+	}
+	return sizes
 }
