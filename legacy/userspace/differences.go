@@ -14,8 +14,8 @@ type Difference struct {
 }
 
 // Resets is the difference that scenarios try.
-const Resets = "a TCP connection that is to be dropped, as loadBalancerSourceRanges or a policy Local say, is accepted " +
-	"and reset; a Service without endpoints refuses it, and datagrams, too"
+const Resets = "a TCP connection that is to be dropped, as loadBalancerSourceRanges or a policy Local say, is " +
+	"accepted and reset; a Service without endpoints refuses it, and datagrams, too"
 
 // Differences lists those that concern single new connections without a history. The page BACKENDS.md has all.
 var Differences = []Difference{

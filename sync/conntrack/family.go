@@ -36,7 +36,7 @@ func (w *work) add(more work) {
 	w.early, w.strays = w.early || more.early, w.strays || more.strays
 }
 
-// only returns the protocol of the flows that a pass looks at; 0: several. UDP's are few where there are many connections.
+// only returns the protocol of the flows that a pass looks at; 0: several. UDP's are few where connections are many.
 func (w work) only() model.Protocol {
 	if w == (work{udp: true}) {
 		return model.UDP

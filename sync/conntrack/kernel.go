@@ -110,8 +110,8 @@ func (t *table) close() {
 // interrupt makes a dump fail, so that its rest is not read.
 func interrupt(dump *netlink.Conn) { _ = dump.SetReadDeadline(time.Unix(1, 0)) }
 
-// sweep deletes the stale flows of a family and, unless it is 0, of a protocol. When ctx ends, it fails. After an error, the next sweep has new
-// connections, because an answer may still be on its way.
+// sweep deletes the stale flows of a family and, unless it is 0, of a protocol. When ctx ends, it fails. After an
+// error, the next sweep has new connections, because an answer may still be on its way.
 func (t *table) sweep(ctx context.Context, of model.Family, only model.Protocol, stale func(*flow) bool) (
 	seen, deleted int, err error,
 ) {
@@ -132,8 +132,8 @@ func (t *table) sweep(ctx context.Context, of model.Family, only model.Protocol,
 	return seen, deleted, err
 }
 
-// listing returns the request for the flows of a family and, unless it is 0, of a protocol. Kernels before Linux 5.8 list
-// those of all protocols.
+// listing returns the request for the flows of a family and, unless it is 0, of a protocol. Kernels before Linux 5.8
+// list those of all protocols.
 func listing(of model.Family, only model.Protocol) (netlink.Message, error) {
 	ae := netlink.NewAttributeEncoder()
 	if only != 0 {

@@ -56,8 +56,8 @@ type pass struct {
 	have, comes owners // of the snapshots that are applied, and begun
 }
 
-// follow takes the service ports of snapshots that a round has applied or begun meanwhile. It takes 10 ms where there are
-// tens of thousands: no round waits for it.
+// follow takes the service ports of snapshots that a round has applied or begun meanwhile. It takes 10 ms where there
+// are tens of thousands: no round waits for it.
 func (p *pass) follow(applied, begun *model.FamilySnapshot) {
 	if p.have.of != applied {
 		p.have = ownersOf(applied, p.early)
@@ -116,8 +116,8 @@ func (p *pass) overstays(f *flow, vip model.VIP, owner *model.ServicePort) bool 
 	return ok && !p.now.Before(d.until) && !p.refused[d.from]
 }
 
-// had returns the service port that had a frontend before the pass began, or while it goes on. Its node port may still be
-// there, and the address is no node-port address any more.
+// had returns the service port that had a frontend before the pass began, or while it goes on. Its node port may still
+// be there, and the address is no node-port address any more.
 func (p *pass) had(vip model.VIP) (name model.ServicePortName, ok bool) {
 	earlier, later := p.former, p.family.former
 	at := func(vip model.VIP) (name model.ServicePortName, ok bool) {

@@ -16,5 +16,5 @@
 //
 // It has the line where the document begins, the object, and the decoder's words with the path of the field.
 //
-// [Load] reads files and folders once, for dry runs. [Load] also reads pods, for people who ask why. [Source] follows the files.
+// [Load] reads files and folders once, and pods, for people who ask why. [Source] follows the files.
 package manifest

@@ -1,4 +1,4 @@
-// Package cli has the commands of vmapd, a file each. They ask the daemon, or read files or a cluster, and print a report.
+// Package cli has the commands of vmapd, a file each. They ask the daemon, a cluster or files, and print a report.
 package cli
 
 import (
@@ -26,7 +26,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 // execute runs a command. s is the start of the daemon that root is, or nil.
-func execute(ctx context.Context, root *cobra.Command, s *start, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func execute(
+	ctx context.Context, root *cobra.Command, s *start, args []string, stdin io.Reader, stdout, stderr io.Writer,
+) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -75,10 +77,11 @@ func Command() *cobra.Command { return newRootCommand(new(start)) }
 
 func newRootCommand(s *start) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "vmapd",
-		Short:         "A Kubernetes Service proxy on nftables maps",
-		Long:          rootLong,
-		Version:       buildinfo.Current().String(), // not printed by a template, which would keep all methods of all types in the binary
+		Use:   "vmapd",
+		Short: "A Kubernetes Service proxy on nftables maps",
+		Long:  rootLong,
+		// A template would keep all methods of all types in the binary.
+		Version:       buildinfo.Current().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

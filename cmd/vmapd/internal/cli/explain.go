@@ -66,22 +66,25 @@ func newExplainCommand() *cobra.Command {
 		},
 	}
 	x.addFlags(c.Flags())
-	c.Flags().StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, if pods are recognized by it")
+	c.Flags().StringVar(&x.Interface, "interface", "",
+		"interface by which the connection arrives, if pods are recognized by it")
 	_ = c.MarkFlagRequired("from")
 	return c
 }
 
 func (x *connection) addFlags(f *pflag.FlagSet) {
 	x.set = f
-	x.addFiles(f, "with -f and --kubeconfig: node that decides (default: the client's, the only one, or the host's name)")
+	x.addFiles(f, "with -f and --kubeconfig: node that decides (default: the client's, the only one, or the host)")
 	x.objectFlags.addFlags(f)
-	f.StringVar(&x.socket, "socket", socket.DefaultPath, "socket of the daemon on this node, which is asked without -f and --kubeconfig")
+	f.StringVar(&x.socket, "socket", socket.DefaultPath,
+		"socket of the daemon on this node, which is asked without -f and --kubeconfig")
 	f.StringVar(&x.From, "from", "", `client: an address, pod/NAME, node/NAME, or "node" for a process of the node`)
-	f.StringVarP(&x.Namespace, "namespace", "n", "", "namespace of names without one (default: the only one that has the name)")
+	f.StringVarP(&x.Namespace, "namespace", "n", "",
+		"namespace of names without one (default: the only one that has the name)")
 	f.BoolVarP(&x.ipv4, "ipv4", "4", false, "IPv4, if both families are possible")
 	f.BoolVarP(&x.ipv6, "ipv6", "6", false, "IPv6, if both families are possible")
 	f.StringVar(&x.expect, "expect", "",
-		"forwarded, rejected, dropped or not-a-service; forwarded=ADDRESS for an endpoint: exit code 2 if it is otherwise")
+		"exit code 2 if it is not this: forwarded, rejected, dropped, not-a-service, or forwarded=ADDRESS")
 	report.AddFormat(f, &x.output)
 }
 
@@ -129,7 +132,8 @@ func (x *connection) check() (explain.Expectation, error) {
 func (x *connection) explanation(ctx context.Context, stderr io.Writer) (e explain.Explanation, err error) {
 	if x.kubeconfig == "" && len(x.paths) == 0 {
 		if x.set.Changed("node-name") || x.ConfigFile != "" || x.OwnConfigFile != "" {
-			return e, errors.New("the daemon of this node has a name and a configuration of its own; for others, give -f or --kubeconfig")
+			return e, errors.New("the daemon of this node has a name and a configuration of its own; for others, " +
+				"give -f or --kubeconfig")
 		}
 		err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", x.Values(), &e)
 		if errors.Is(err, socket.ErrNoDaemon) {

@@ -32,8 +32,11 @@ func (s *objectFlags) connect() (*client.Client, error) {
 	return c, nil
 }
 
-// read reads the objects that a query is about, or all. They are not complete if some could not be read, which is printed.
-func (s *objectFlags) read(ctx context.Context, q *names.Query, stderr io.Writer) (d *names.Directory, complete bool, err error) {
+// read reads the objects that a query is about, or all. If some could not be read, it prints them: they are not
+// complete.
+func (s *objectFlags) read(
+	ctx context.Context, q *names.Query, stderr io.Writer,
+) (d *names.Directory, complete bool, err error) {
 	if s.kubeconfig == "" {
 		o, complete, err := objects.Load(s.paths, stderr)
 		if err != nil {

@@ -39,8 +39,15 @@ of an endpoint of a Service. If there is none, one node of all is asked.
 It needs the rights to get and list vmapd's pods and to create pods/exec in their namespace,
 and to read the pods and EndpointSlices that are named.`
 
+const bundleLong = `Bundle collects what the daemons of all nodes, or of those that are named, say: their state,
+their Services, doctor's report, logs and versions, and the Services, EndpointSlices and Nodes,
+from which "vmapd render -f" makes the rules. No Secret is read, and what looks like a token in
+a log is left out. Look at it before you send it: it has names and addresses.`
+
 // kubectlFlags are flags of kubectl that go to each of its runs.
-var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "as-group", "token", "server", "request-timeout"}
+var kubectlFlags = []string{
+	"kubeconfig", "context", "cluster", "user", "as", "as-group", "token", "server", "request-timeout",
+}
 
 // asPlugin returns the command with which kubectl starts the plugin.
 func asPlugin() *cobra.Command {
@@ -48,19 +55,22 @@ func asPlugin() *cobra.Command {
 	root := &cobra.Command{
 		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: kubectlLong,
 		RunE:         func(*cobra.Command, []string) error { return errors.New("want a command; --help lists them") },
-		SilenceUsage: true, SilenceErrors: true, Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"},
+		SilenceUsage: true, SilenceErrors: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	f := root.PersistentFlags()
 	f.StringVar(&p.Node, "node", "", "name of the node")
 	f.StringVar(&p.Plugin.Namespace, "vmapd-namespace", "kube-system", "namespace of vmapd's pods")
-	f.StringVar(&p.Selector, "vmapd-selector", "k8s-app=vmapd", "labels of vmapd's pods; k8s-app=kube-proxy after way A of FROM-KUBE-PROXY.md")
+	f.StringVar(&p.Selector, "vmapd-selector", "k8s-app=vmapd",
+		"labels of vmapd's pods; k8s-app=kube-proxy after way A of FROM-KUBE-PROXY.md")
 	for _, name := range kubectlFlags {
 		f.String(name, "", "as kubectl's")
 	}
 	setHelp(root)
 	root.AddCommand(p.status(), p.ui(), p.bundle(), newVersionCommand())
-	for _, c := range []*cobra.Command{newExplainCommand(), newTraceCommand(), newDoctorCommand(), newServicesCommand()} {
+	inPods := []*cobra.Command{newExplainCommand(), newTraceCommand(), newDoctorCommand(), newServicesCommand()}
+	for _, c := range inPods {
 		c.RunE = p.inPod
 		root.AddCommand(c)
 	}
@@ -105,7 +115,8 @@ func (p *kubectlPlugin) status() *cobra.Command {
 				continue
 			}
 			format := report.Format(cmd.Flag("output").Value.String())
-			err = report.Print(cmd.OutOrStdout(), format, nodes, func(t *report.Text) { t.Table(plugin.NodesTable(nodes, time.Now())) })
+			err = report.Print(cmd.OutOrStdout(), format, nodes,
+				func(t *report.Text) { t.Table(plugin.NodesTable(nodes, time.Now())) })
 			if err == nil && !ready {
 				return exitError(1)
 			}
@@ -126,10 +137,15 @@ func (p *kubectlPlugin) ui() *cobra.Command {
 				return err
 			}
 			const connections = 2
-			transport := &http.Transport{MaxConnsPerHost: connections, DialContext: func(context.Context, string, string) (net.Conn, error) {
-				return k.Dial(target.Exec("tunnel")), nil
-			}}
-			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), socket.Client{Path: "node " + target.Node, Transport: transport})
+			tunnel := func(context.Context, string, string) (net.Conn, error) {
+				return k.Dial(target.Exec("tunnel")),
+					nil
+			}
+			daemon := socket.Client{
+				Path: "node " + target.Node, Transport: &http.Transport{MaxConnsPerHost: connections,
+					DialContext: tunnel},
+			}
+			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), daemon)
 		},
 	}
 }
@@ -139,9 +155,7 @@ func (p *kubectlPlugin) bundle() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use: "bundle [NODE...]", Short: "Collect what a report of a defect needs, of all nodes or some, in an archive",
-		Long: "Bundle collects what the daemons of all nodes, or of those that are named, say: their state, their Services, doctor's\n" +
-			"report, logs and versions, and the Services, EndpointSlices and Nodes, from which \"vmapd render -f\" makes the rules. No\n" +
-			"Secret is read, and what looks like a token in a log is left out. Look at it before you send it: it has names and addresses.",
+		Long: bundleLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.begin(cmd)
 			if p.Node != "" {
@@ -167,7 +181,8 @@ func (p *kubectlPlugin) bundle() *cobra.Command {
 func (p *kubectlPlugin) find(cmd *cobra.Command, namespace string, refs []names.Ref) (plugin.Target, error) {
 	target, err := p.Find(cmd.Context(), namespace, refs)
 	if err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: node %s, by pod %s/%s (%s)\n", target.Node, target.Namespace, target.Pod, target.Why)
+		fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: node %s, by pod %s/%s (%s)\n",
+			target.Node, target.Namespace, target.Pod, target.Why)
 	}
 	return target, err
 }

@@ -58,9 +58,12 @@ func newPreflightCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	p.addFlags(f)
-	f.StringVar(&p.nodeName, "node-name", "", "name of the Node (default: the only Node, or the one with the host's name)")
-	f.StringVar(&p.configFile, "config", "", "kube-proxy's configuration file (default: with --kubeconfig, its ConfigMap)")
-	f.StringVar(&p.version, "kube-proxy-version", "", "kube-proxy's version, as 1.36 (default: with --kubeconfig, the API server's)")
+	f.StringVar(&p.nodeName, "node-name", "",
+		"name of the Node (default: the only Node, or the one with the host's name)")
+	f.StringVar(&p.configFile, "config", "",
+		"kube-proxy's configuration file (default: with --kubeconfig, its ConfigMap)")
+	f.StringVar(&p.version, "kube-proxy-version", "",
+		"kube-proxy's version, as 1.36 (default: with --kubeconfig, the API server's)")
 	f.StringVar(&p.ownFile, "vmapd-config", "", "vmapd's own configuration file")
 	f.StringVar(&p.backend, "backend", "", "vmapd's backend; overrides --vmapd-config")
 	report.AddFormat(f, &p.output)

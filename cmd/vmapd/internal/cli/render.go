@@ -47,8 +47,9 @@ func newRenderCommand() *cobra.Command {
 			return r.Run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	r.addFiles(c.Flags(), "name of the Node to render for (default: the only Node in the manifests, or the host's name)", "backend")
-	c.Flags().StringArrayVarP(&r.Paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
+	r.addFiles(c.Flags(), "name of the Node to render for (default: the only one in the files, or the host)", "backend")
+	c.Flags().StringArrayVarP(&r.Paths, "filename", "f", nil,
+		"file or folder of manifests, - for standard input (repeatable)")
 	c.Flags().StringVar(&r.IPFamily, "ip-family", "", "ipv4 or ipv6 (default: both)")
 	_ = c.MarkFlagRequired("filename")
 	return c
@@ -56,7 +57,9 @@ func newRenderCommand() *cobra.Command {
 
 // Run prints the rules of all families that are asked for. What can't be read, and problems, are on stderr.
 func (r *Render) Run(stdout, stderr io.Writer) error {
-	families, ok := map[string][]model.Family{"": model.Families[:], "ipv4": {model.IPv4}, "ipv6": {model.IPv6}}[r.IPFamily]
+	families, ok := map[string][]model.Family{
+		"": model.Families[:], "ipv4": {model.IPv4}, "ipv6": {model.IPv6},
+	}[r.IPFamily]
 	if !ok {
 		return fmt.Errorf("--ip-family: %q is neither ipv4 nor ipv6", r.IPFamily)
 	}

@@ -81,7 +81,9 @@ func newStatusCommand() *cobra.Command {
 		if ref.Namespace != "" && q.namespace != "" && ref.Namespace != q.namespace {
 			return fmt.Errorf("--namespace: %s is not in namespace %q", args[0], q.namespace)
 		}
-		query := url.Values{"namespace": {cmp.Or(ref.Namespace, q.namespace, "default")}, "name": {ref.Name}, "tracked": {""}}
+		query := url.Values{
+			"namespace": {cmp.Or(ref.Namespace, q.namespace, "default")}, "name": {ref.Name}, "tracked": {""},
+		}
 		if q.rules {
 			query.Set("rules", "")
 		}
@@ -128,7 +130,8 @@ func (q *question) services(ctx context.Context, _ bool) (answer, error) {
 	err := q.get(ctx, "/v1/services", query, &s)
 	tables := s.Tables(q.all, q.format == report.Wide, time.Now())
 	if len(s.Items) == 0 && !q.all {
-		tables[0].Notes = []string{fmt.Sprintf("no Services in namespace %q; -A shows those of all namespaces", query.Get("namespace"))}
+		none := fmt.Sprintf("no Services in namespace %q; -A shows those of all namespaces", query.Get("namespace"))
+		tables[0].Notes = []string{none}
 	}
 	return answer{&s, tables}, err
 }
@@ -148,7 +151,9 @@ func (q *question) get(ctx context.Context, route string, query url.Values, out 
 }
 
 // run prints the answer to a question and, with --watch, what changes.
-func (q *question) run(ctx context.Context, w io.Writer, ask func(ctx context.Context, again bool) (answer, error)) error {
+func (q *question) run(
+	ctx context.Context, w io.Writer, ask func(ctx context.Context, again bool) (answer, error),
+) error {
 	if q.watch && q.format != report.InText && q.format != report.Wide {
 		return errors.New("--watch: it prints changes of text and wide alone")
 	}

@@ -4,7 +4,7 @@ package config
 func Compare(before, after *Config) (differ []string) {
 	compare := func(settings []setting, before, after any) {
 		for _, s := range settings {
-			if s.field != "" && s.fate != ignored && !sameField(s.field, before, after) {
+			if s.field != "" && s.kind != ignored && !sameField(s.field, before, after) {
 				differ = append(differ, s.field)
 			}
 		}

@@ -175,7 +175,8 @@ func (l *loader) fill(c *Config) {
 		UDPStreamTimeout:      p.Conntrack.UDPStreamTimeout.Duration,
 	}
 	c.Verbosity, c.LogFormat = int(p.Logging.Verbosity), p.Logging.Format
-	c.noPause = l.flags.ConfigFile == "" && l.flags.given("iptables-min-sync-period") && l.flags.kubeProxy.IPTables.MinSyncPeriod.Duration == 0
+	c.noPause = l.flags.ConfigFile == "" && l.flags.given("iptables-min-sync-period") &&
+		l.flags.kubeProxy.IPTables.MinSyncPeriod.Duration == 0
 	c.model, c.ipvs = l.model(c.Backend), l.ipvs()
 }
 
@@ -230,7 +231,9 @@ func (l *loader) ipvs() ipvs.Options {
 		return o
 	}
 	o.Scheduler, o.StrictARP = p.IPVS.Scheduler, p.IPVS.StrictARP
-	o.Timeouts = ipvs.Timeouts{TCP: p.IPVS.TCPTimeout.Duration, TCPFin: p.IPVS.TCPFinTimeout.Duration, UDP: p.IPVS.UDPTimeout.Duration}
+	o.Timeouts = ipvs.Timeouts{
+		TCP: p.IPVS.TCPTimeout.Duration, TCPFin: p.IPVS.TCPFinTimeout.Duration, UDP: p.IPVS.UDPTimeout.Duration,
+	}
 	return o
 }
 

@@ -55,7 +55,8 @@ func decode(data []byte, out runtime.Object, want schema.GroupVersionKind) (odd 
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(want, out)
 	for _, strict := range []bool{true, false} {
-		s := k8sjson.NewSerializerWithOptions(k8sjson.DefaultMetaFactory, scheme, scheme, k8sjson.SerializerOptions{Yaml: true, Strict: strict})
+		s := k8sjson.NewSerializerWithOptions(k8sjson.DefaultMetaFactory, scheme, scheme,
+			k8sjson.SerializerOptions{Yaml: true, Strict: strict})
 		_, _, err = s.Decode(data, nil, out)
 		strictErr, ok := runtime.AsStrictDecodingError(err)
 		if !ok {
@@ -86,7 +87,8 @@ func checkKind(text []byte, want schema.GroupVersionKind) error {
 		return fmt.Errorf("not an object: want apiVersion %s, kind %s", want.GroupVersion(), want.Kind)
 	}
 	if have.GroupVersionKind() != want {
-		return fmt.Errorf("apiVersion %.100q, kind %.100q: want %s, %s", have.APIVersion, have.Kind, want.GroupVersion(), want.Kind)
+		return fmt.Errorf("apiVersion %.100q, kind %.100q: want %s, %s", have.APIVersion, have.Kind,
+			want.GroupVersion(), want.Kind)
 	}
 	return nil
 }

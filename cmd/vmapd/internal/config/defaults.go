@@ -99,10 +99,13 @@ func periods(c *proxyconfig.KubeProxyConfiguration, running Backend) (sync, paus
 func section(c *proxyconfig.KubeProxyConfiguration, b Backend) (sync, pause period) {
 	switch b {
 	case IPTables:
-		return period{c.IPTables.SyncPeriod.Duration, "iptables.syncPeriod"}, period{c.IPTables.MinSyncPeriod.Duration, "iptables.minSyncPeriod"}
+		return period{c.IPTables.SyncPeriod.Duration, "iptables.syncPeriod"},
+			period{c.IPTables.MinSyncPeriod.Duration, "iptables.minSyncPeriod"}
 	case IPVS:
-		return period{c.IPVS.SyncPeriod.Duration, "ipvs.syncPeriod"}, period{c.IPVS.MinSyncPeriod.Duration, "ipvs.minSyncPeriod"}
+		return period{c.IPVS.SyncPeriod.Duration, "ipvs.syncPeriod"},
+			period{c.IPVS.MinSyncPeriod.Duration, "ipvs.minSyncPeriod"}
 	case NFTables, Auto, Userspace:
 	}
-	return period{c.NFTables.SyncPeriod.Duration, "nftables.syncPeriod"}, period{c.NFTables.MinSyncPeriod.Duration, "nftables.minSyncPeriod"}
+	return period{c.NFTables.SyncPeriod.Duration, "nftables.syncPeriod"},
+		period{c.NFTables.MinSyncPeriod.Duration, "nftables.minSyncPeriod"}
 }

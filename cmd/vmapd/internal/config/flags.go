@@ -36,16 +36,6 @@ type Flags struct {
 	metricsPort int32
 }
 
-// trafficFlags are the flags that decide about traffic.
-var trafficFlags = []string{
-	"config", "vmapd-config", "hostname-override", "bind-address", "proxy-mode", "backend", "nodeport-addresses",
-	"detect-local-mode", "cluster-cidr", "pod-bridge-interface", "pod-interface-name-prefix",
-	"masquerade-all", "iptables-masquerade-bit", "iptables-localhost-nodeports",
-	"ipvs-scheduler", "ipvs-strict-arp", "ipvs-exclude-cidrs", "ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout",
-	"lb-algorithm", "maglev-table-size", "drop-invalid", "service-counters", "fast-path", "connection-grace", "feature-gates",
-	"external-ip-ranges", "external-addresses-in-service-cidrs", "refuse-node-addresses",
-}
-
 // AddFlags defines all flags of the daemon: those of kube-proxy, with its names and
 // defaults, and those of vmapd.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
@@ -65,15 +55,16 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	fs.String("machine-id-file", "", "")
 
 	setDefaults(&f.kubeProxy)
-	f.kubeProxy.IPTables.SyncPeriod.Duration, f.kubeProxy.IPVS.SyncPeriod.Duration = defaultSyncPeriod, defaultSyncPeriod
+	f.kubeProxy.IPTables.SyncPeriod.Duration = defaultSyncPeriod
+	f.kubeProxy.IPVS.SyncPeriod.Duration = defaultSyncPeriod
 	setOwnDefaults(&f.own)
 	define(fs, kubeProxySettings, &f.kubeProxy)
 	define(fs, ownSettings, &f.own)
 	describe(fs)
 }
 
-// AddFileFlags defines the flags with the configuration files, and some more, for commands that show what the daemon with
-// the same files does.
+// AddFileFlags defines the flags with the configuration files, and some more, for commands that show what the daemon
+// with the same files does.
 func (f *Flags) AddFileFlags(fs *pflag.FlagSet, more ...string) {
 	f.addSome(fs, append([]string{"config", "vmapd-config"}, more...)...)
 }
@@ -135,7 +126,7 @@ func describe(fs *pflag.FlagSet) {
 	for i, s := range slices.Concat(kubeProxySettings, ownSettings) {
 		if flag := fs.Lookup(s.flag); flag != nil && flag.Usage == "" {
 			flag.Usage = s.help()
-			flag.Hidden = strings.HasPrefix(flag.Usage, s.fate.String()+": ")
+			flag.Hidden = s.kind > further
 			flag.Annotations = map[string][]string{groupAnnotation: {groupOf(s, i >= len(kubeProxySettings))}}
 		}
 	}
@@ -187,7 +178,8 @@ func (f *Flags) merge(settings []setting, to, from any) {
 // --vmodule and the file both apply, the flag first.
 func (f *Flags) mergeLogging(c *proxyconfig.KubeProxyConfiguration) {
 	modules := c.Logging.VModule
-	f.merge(slices.DeleteFunc(slices.Clone(kubeProxySettings), func(s setting) bool { return !s.isLogging() }), c, f.kubeProxy.DeepCopy())
+	about := slices.DeleteFunc(slices.Clone(kubeProxySettings), func(s setting) bool { return !s.isLogging() })
+	f.merge(about, c, f.kubeProxy.DeepCopy())
 	if f.given("vmodule") {
 		c.Logging.VModule = append(c.Logging.VModule, modules...)
 	}

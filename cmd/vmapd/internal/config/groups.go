@@ -1,10 +1,6 @@
 package config
 
-import (
-	"slices"
-
-	"github.com/spf13/pflag"
-)
+import "github.com/spf13/pflag"
 
 // Names of the groups of flags in the help.
 const (
@@ -28,16 +24,13 @@ func Group(f *pflag.Flag) string {
 	return ""
 }
 
-// accessFlags say where the objects come from, and how.
-var accessFlags = []string{"kubeconfig", "master", "from", "kube-api-content-type", "kube-api-qps", "kube-api-burst"}
-
 // groupOf returns the name of the group of a setting in one of the two tables.
 func groupOf(s setting, own bool) string {
 	switch {
-	case slices.Contains(accessFlags, s.flag):
-		return accessGroup
-	case slices.Contains(trafficFlags, s.flag) && s.flag != "config" && s.flag != "vmapd-config":
+	case s.kind == traffic:
 		return trafficGroup
+	case s.kind == access:
+		return accessGroup
 	case own:
 		return ownGroup
 	}

@@ -121,7 +121,9 @@ func fillPeriods(c *proxyconfig.KubeProxyConfiguration, b Backend) {
 	iptables, pause := periods(c, IPTables)
 	ipvs, _ := periods(c, IPVS)
 	nftables, _ := periods(c, NFTables)
-	c.IPTables.SyncPeriod.Duration, c.IPVS.SyncPeriod.Duration, c.NFTables.SyncPeriod.Duration = iptables.value, ipvs.value, nftables.value
+	c.IPTables.SyncPeriod.Duration = iptables.value
+	c.IPVS.SyncPeriod.Duration = ipvs.value
+	c.NFTables.SyncPeriod.Duration = nftables.value
 	if b == IPTables && c.Mode == proxyconfig.ProxyMode(IPTables) {
 		c.IPTables.MinSyncPeriod.Duration = pause.value
 	}

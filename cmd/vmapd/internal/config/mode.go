@@ -60,9 +60,11 @@ func (l *loader) noteDefaultMode() {
 	}
 	if len(l.kubeProxy.NodePortAddresses) == 0 {
 		l.note(slog.LevelInfo, l.place("nodePortAddresses"),
-			"empty: node ports answer on this node's primary addresses, as with mode nftables; with iptables, kube-proxy answers on all addresses (nodePortAddresses: [all])")
+			"empty: node ports answer on this node's primary addresses, as with mode nftables; with iptables, "+
+				"kube-proxy answers on all addresses (nodePortAddresses: [all])")
 	}
-	l.note(slog.LevelInfo, l.place("mode"), "empty: nftables if the kernel supports it, else ipvs, else iptables; kube-proxy uses iptables")
+	l.note(slog.LevelInfo, l.place("mode"), "empty: nftables if the kernel supports it, else ipvs, else iptables; "+
+		"kube-proxy uses iptables")
 }
 
 // masqueradeAll is set by the section of kube-proxy's mode, or by that of the backend. IPVS
@@ -91,17 +93,20 @@ func (l *loader) nodePortAddresses() model.NodePortAddresses {
 		loopback := netip.MustParsePrefix("127.0.0.0/8")
 		included := n.All || n.Localhost[model.IPv4] || slices.ContainsFunc(n.CIDRs, loopback.Overlaps)
 		if n.Localhost[model.IPv4] && !*c.IPTables.LocalhostNodePorts {
-			l.note(slog.LevelWarn, l.place("iptables.localhostNodePorts"), "false: node ports do not answer on 127.0.0.1, although nodePortAddresses includes it")
+			l.note(slog.LevelWarn, l.place("iptables.localhostNodePorts"),
+				"false: node ports do not answer on 127.0.0.1, although nodePortAddresses includes it")
 		}
 		n.Localhost[model.IPv4] = included && *c.IPTables.LocalhostNodePorts
 	}
 	for _, p := range n.CIDRs {
 		if a := p.Addr(); a.Is6() && a.IsLinkLocalUnicast() {
-			l.note(slog.LevelWarn, l.place("nodePortAddresses"), "%v: node ports do not answer on IPv6 link-local addresses", p)
+			l.note(slog.LevelWarn, l.place("nodePortAddresses"),
+				"%v: node ports do not answer on IPv6 link-local addresses", p)
 		}
 	}
 	for _, f := range n.Surprises() {
-		l.note(slog.LevelWarn, l.place("nodePortAddresses"), "no range of %v: node ports of this family answer on all addresses", f)
+		l.note(slog.LevelWarn, l.place("nodePortAddresses"),
+			"no range of %v: node ports of this family answer on all addresses", f)
 	}
 	return n
 }

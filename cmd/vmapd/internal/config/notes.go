@@ -17,7 +17,7 @@ func (l *loader) noteIgnored() {
 	setDefaults(&defaults)
 	for _, s := range kubeProxySettings {
 		switch {
-		case s.fate != ignored:
+		case s.kind != ignored:
 		case s.field == "":
 			if l.flags.given(s.flag) && l.flags.ConfigFile == "" {
 				l.note(slog.LevelInfo, "--"+s.flag, "ignored: %s", s.what)
@@ -32,7 +32,8 @@ func (l *loader) noteIgnored() {
 func (l *loader) noteSurprises(b Backend) {
 	c, f := l.kubeProxy, l.flags
 	if c.DetectLocalMode == defaultDetectLocalMode && c.ClusterCIDR == "" {
-		l.note(slog.LevelInfo, l.place("clusterCIDR"), "empty: pods cannot be told from other clients, so traffic to cluster IPs is not masqueraded")
+		l.note(slog.LevelInfo, l.place("clusterCIDR"),
+			"empty: pods cannot be told from other clients, so traffic to cluster IPs is not masqueraded")
 	}
 	if c.Mode == "" && c.IPTables.MasqueradeAll && f.ConfigFile != "" {
 		l.note(slog.LevelInfo, l.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")
@@ -46,7 +47,8 @@ func (l *loader) noteSurprises(b Backend) {
 	for _, name := range []string{"healthz-port", "metrics-port"} {
 		if f.given(name) && f.ConfigFile == "" {
 			address := name[:len(name)-len("port")] + "bind-address"
-			l.note(slog.LevelWarn, "--"+name, "deprecated: use --%s; only 0, or the port of an address without one, has an effect", address)
+			l.note(slog.LevelWarn, "--"+name, "deprecated: use --%s; only 0, or the port of an address without one, "+
+				"has an effect", address)
 		}
 	}
 	if len(f.from) > 0 && c.ClientConnection.Kubeconfig != "" {

@@ -101,7 +101,8 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 		}
 		errs = append(errs, oneOf(field.NewPath("lbAlgorithm"), c.LBAlgorithm, names...)...)
 	}
-	errs = append(errs, between(field.NewPath("maglevTableSize"), c.MaglevTableSize, model.MinTableSize, model.MaxTableSize)...)
+	errs = append(errs, between(field.NewPath("maglevTableSize"), c.MaglevTableSize, model.MinTableSize,
+		model.MaxTableSize)...)
 	if _, err := devices.Parse(c.FastPath); err != nil {
 		errs = append(errs, invalid(field.NewPath("fastPath"), c.FastPath, err.Error())...)
 	}

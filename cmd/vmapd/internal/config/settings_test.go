@@ -187,7 +187,7 @@ func tableOf(settings []setting) string {
 		return "`" + prefix + s + "`"
 	}
 	for _, s := range settings {
-		fmt.Fprintf(&b, "| %s | %s | %v | %s |\n", code(s.field, ""), code(s.flag, "--"), s.fate, s.what)
+		fmt.Fprintf(&b, "| %s | %s | %v | %s |\n", code(s.field, ""), code(s.flag, "--"), s.kind, s.what)
 	}
 	return strings.ReplaceAll(b.String(), "|  |", "| |") + "\n"
 }

@@ -27,7 +27,8 @@ func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) field.Erro
 	add := func(more field.ErrorList) { errs = append(errs, more...) }
 	path := field.NewPath
 
-	add(oneOf(path("mode"), c.Mode, "", proxyconfig.ProxyMode(IPTables), proxyconfig.ProxyMode(IPVS), proxyconfig.ProxyMode(NFTables)))
+	add(oneOf(path("mode"), c.Mode, "", proxyconfig.ProxyMode(IPTables), proxyconfig.ProxyMode(IPVS),
+		proxyconfig.ProxyMode(NFTables)))
 	add(between(path("iptables", "masqueradeBit"), *c.IPTables.MasqueradeBit, 0, 31))
 	add(between(path("nftables", "masqueradeBit"), *c.NFTables.MasqueradeBit, 0, 31))
 	add(between(path("oomScoreAdj"), *c.OOMScoreAdj, -1000, 1000))
@@ -62,7 +63,8 @@ func validatePeriods(c *proxyconfig.KubeProxyConfiguration, running Backend) fie
 		errs = append(errs, notNegative(field.NewPath(pause.field), pause.value)...)
 	}
 	if sync, pause := periods(c, running); len(errs) == 0 && pause.value > sync.value {
-		errs = append(errs, invalid(field.NewPath(pause.field), pause.value, fmt.Sprintf("more than %s (%v)", sync.field, sync.value))...)
+		errs = append(errs, invalid(field.NewPath(pause.field), pause.value,
+			fmt.Sprintf("more than %s (%v)", sync.field, sync.value))...)
 	}
 	return errs
 }
@@ -79,7 +81,8 @@ func validateIPVS(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	}
 	errs = append(errs, validateExcludeCIDRs(c.IPVS.ExcludeCIDRs)...)
 	for name, timeout := range map[string]time.Duration{
-		"tcpTimeout": c.IPVS.TCPTimeout.Duration, "tcpFinTimeout": c.IPVS.TCPFinTimeout.Duration, "udpTimeout": c.IPVS.UDPTimeout.Duration,
+		"tcpTimeout": c.IPVS.TCPTimeout.Duration, "tcpFinTimeout": c.IPVS.TCPFinTimeout.Duration,
+		"udpTimeout": c.IPVS.UDPTimeout.Duration,
 	} {
 		errs = append(errs, notNegative(path.Child(name), timeout)...)
 		if timeout%time.Second != 0 {
@@ -116,11 +119,13 @@ func validateConntrack(path *field.Path, c *proxyconfig.KubeProxyConntrackConfig
 func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	bridge := field.NewPath("detectLocal", "bridgeInterface")
 	prefix := field.NewPath("detectLocal", "interfaceNamePrefix")
-	errs := slices.Concat(checkInterface(bridge, c.DetectLocal.BridgeInterface, false), checkInterface(prefix, c.DetectLocal.InterfaceNamePrefix, true))
+	errs := slices.Concat(checkInterface(bridge, c.DetectLocal.BridgeInterface, false),
+		checkInterface(prefix, c.DetectLocal.InterfaceNamePrefix, true))
 	mode, err := parseLocalMode(string(c.DetectLocalMode))
 	switch {
 	case err != nil:
-		errs = append(errs, oneOf(field.NewPath("detectLocalMode"), c.DetectLocalMode, "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")...)
+		errs = append(errs, oneOf(field.NewPath("detectLocalMode"), c.DetectLocalMode, "ClusterCIDR", "NodeCIDR",
+			"BridgeInterface", "InterfaceNamePrefix")...)
 	case mode == model.ByBridge && c.DetectLocal.BridgeInterface == "":
 		errs = append(errs, field.Required(bridge, "detectLocalMode BridgeInterface needs it"))
 	case mode == model.ByInterfacePrefix && c.DetectLocal.InterfaceNamePrefix == "":
@@ -174,9 +179,11 @@ func validateLogging(path *field.Path, c *logsapi.LoggingConfiguration) field.Er
 	errs = append(errs, between(path.Child("verbosity"), int64(c.Verbosity), 0, math.MaxInt32)...)
 	for i, m := range c.VModule {
 		if m.FilePattern == "" || strings.ContainsAny(m.FilePattern, "=,") {
-			errs = append(errs, invalid(path.Child("vmodule").Index(i).Child("filePattern"), m.FilePattern, "empty, or with an equals sign or a comma")...)
+			errs = append(errs, invalid(path.Child("vmodule").Index(i).Child("filePattern"), m.FilePattern,
+				"empty, or with an equals sign or a comma")...)
 		}
-		errs = append(errs, between(path.Child("vmodule").Index(i).Child("verbosity"), int64(m.Verbosity), 0, math.MaxInt32)...)
+		errs = append(errs, between(path.Child("vmodule").Index(i).Child("verbosity"), int64(m.Verbosity), 0,
+			math.MaxInt32)...)
 	}
 	return errs
 }

@@ -153,7 +153,8 @@ func (d *Daemon) node(l *found) {
 			"the Node %q has no address", name)
 	case len(d.HostAddrs) > 0 && len(slices.DeleteFunc(slices.Clone(addrs), others)) == 0:
 		l.fail("set --hostname-override to the name of this machine's Node; in a pod, use hostNetwork: true",
-			"no interface of this machine has an address of the Node %q (%s): it is another machine's", name, listed(addrs))
+			"no interface of this machine has an address of the Node %q (%s): it is another machine's", name,
+			listed(addrs))
 	default:
 		l.good("%s, %s", name, listed(addrs))
 	}

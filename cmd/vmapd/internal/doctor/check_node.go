@@ -103,7 +103,8 @@ func (f Facts) ipv6On() bool {
 
 func checkIPv6(f Facts, l *found) {
 	const otherwise = ", or make the Services single-stack (spec.ipFamilies)"
-	n, why, fix := f.Wants.ServicePorts[model.IPv6], "", "set net.ipv6.conf.all.disable_ipv6=0 and give the node addresses"+otherwise
+	n, why := f.Wants.ServicePorts[model.IPv6], ""
+	fix := "set net.ipv6.conf.all.disable_ipv6=0 and give the node addresses" + otherwise
 	_, there := f.Host.Sysctls[IPv6Disabled]
 	switch {
 	case n == 0:

@@ -99,7 +99,7 @@ type Host struct {
 	Sysctls map[string]string
 	Addrs   []netip.Addr
 	Bridges []Bridge // with ports that lead to other network namespaces
-	// Tracked and TrackedMost are the use of the connection tracking table; TrackedMost is 0 if there is none, or no limit.
+	// Tracked and TrackedMost are the use of connection tracking's table; TrackedMost is 0 without one, or a limit.
 	Tracked, TrackedMost int
 	Unset                []nodesetup.Write // settings that the configuration wants, and the node does not have
 	ReadOnly             bool              // /proc/sys is

@@ -78,7 +78,8 @@ func (d *Finder) LogMissing(log *slog.Logger) {
 	d.Missing = func(err error) {
 		once.Do(func() {
 			log.LogAttrs(context.Background(), slog.LevelWarn,
-				"cannot look for what other Service proxies left in iptables: its programs are not installed", slog.Any("err", err))
+				"cannot look for what other Service proxies left in iptables: its programs are not installed",
+				slog.Any("err", err))
 		})
 	}
 }
@@ -100,7 +101,8 @@ func (f Found) String() string {
 	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
 		var parts []string
 		theirs := f.Of(owner)
-		for _, l := range slices.SortedFunc(maps.Keys(theirs), func(a, b host.Leftover) int { return cmp.Compare(a.Kind, b.Kind) }) {
+		byKind := func(a, b host.Leftover) int { return cmp.Compare(a.Kind, b.Kind) }
+		for _, l := range slices.SortedFunc(maps.Keys(theirs), byKind) {
 			parts = append(parts, fmt.Sprintf("%d × %s", theirs[l], l.Kind))
 		}
 		if len(parts) > 0 {

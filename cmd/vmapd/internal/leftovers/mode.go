@@ -25,7 +25,8 @@ func ProxyMode(ctx context.Context, address string) string {
 	}
 	defer response.Body.Close()
 	mode, err := io.ReadAll(io.LimitReader(response.Body, longest))
-	if err != nil || !slices.Contains([]string{metrics.NFTables, metrics.IPTables, metrics.IPVS, metrics.Userspace}, string(mode)) {
+	modes := []string{metrics.NFTables, metrics.IPTables, metrics.IPVS, metrics.Userspace}
+	if err != nil || !slices.Contains(modes, string(mode)) {
 		return ""
 	}
 	return string(mode)

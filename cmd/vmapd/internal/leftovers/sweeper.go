@@ -82,7 +82,10 @@ func (s *Sweeper) Remaining() Found {
 func (s *Sweeper) Counts() map[host.Leftover]int {
 	counts := map[host.Leftover]int{}
 	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
-		for _, kind := range []string{kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet, kindOurDevice} {
+		for _, kind := range []string{
+			kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet,
+				kindOurDevice,
+		} {
 			counts[host.Leftover{Owner: owner, Kind: kind}] = 0
 		}
 	}
@@ -120,7 +123,8 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	s.left.Store(&after)
 	if gone := before.without(after); gone.String() != "" {
 		s.removed = [2]time.Time{s.removed[1], time.Now()}
-		s.o.Log.LogAttrs(ctx, slog.LevelInfo, "removed the rules of another backend or proxy", slog.String("removed", gone.String()))
+		s.o.Log.LogAttrs(ctx, slog.LevelInfo, "removed the rules of another backend or proxy",
+			slog.String("removed", gone.String()))
 	}
 	if failed := errors.Join(errs...); failed != nil {
 		err = failed // what can't be listed is in it
@@ -196,7 +200,8 @@ func (s *Sweeper) look(ctx context.Context) {
 	}
 	what := "vmapd removes them"
 	if resting {
-		what = fmt.Sprintf("vmapd removed them twice within %v, and leaves them alone for %v: end the other proxy, then restart vmapd", fightTime, restTime)
+		what = fmt.Sprintf("vmapd removed them twice within %v, and leaves them alone for %v: end the other proxy, "+
+			"then restart vmapd", fightTime, restTime)
 	}
 	for kind, owner := range now.signs() {
 		s.o.Signs.Seen(kind, fmt.Sprintf("objects of %s came back after they had been removed; %s", owner, what))
@@ -208,7 +213,8 @@ func (s *Sweeper) look(ctx context.Context) {
 
 // signs returns the signs of other proxies, with the owner of each.
 func (f Found) signs() map[string]string {
-	kinds := map[string]string{host.KindNFTChain: SignIPTables, host.KindLegacyChain: SignIPTables, kindTable: SignNFTables}
+	kinds := map[string]string{host.KindNFTChain: SignIPTables, host.KindLegacyChain: SignIPTables,
+		kindTable: SignNFTables}
 	signs := map[string]string{}
 	for l, n := range f {
 		kind, ok := kinds[l.Kind]

@@ -39,7 +39,8 @@ type Options struct {
 func Apply(ctx context.Context, o Options, c Conntrack) {
 	for _, f := range o.apply(ctx, c) {
 		o.Log.LogAttrs(ctx, slog.LevelWarn, "could not set sysctl; keeping its current value",
-			slog.String("file", f.File), slog.String("want", f.Value), slog.String("have", f.Have), slog.Any("err", f.Err))
+			slog.String("file", f.File), slog.String("want", f.Value), slog.String("have", f.Have),
+			slog.Any("err", f.Err))
 		if o.Failed != nil {
 			o.Failed(f)
 		}
@@ -83,7 +84,8 @@ func OOM(ctx context.Context, o Options, score int) {
 	}
 	if err := o.writeFile(w); err != nil {
 		o.Log.LogAttrs(ctx, slog.LevelInfo, "could not set the OOM score; keeping its current value",
-			slog.String("file", w.File), slog.String("want", w.Value), slog.String("have", w.Have), slog.Any("err", err))
+			slog.String("file", w.File), slog.String("want", w.Value), slog.String("have", w.Have),
+			slog.Any("err", err))
 		return
 	}
 	o.logSet(ctx, w)
@@ -130,14 +132,16 @@ func (o Options) write(ctx context.Context, plan []Write) (failed []WriteError) 
 }
 
 func (o Options) logSet(ctx context.Context, w Write) {
-	o.Log.LogAttrs(ctx, slog.LevelInfo, "changed node setting", slog.String("file", w.File), slog.String("value", w.Value),
+	o.Log.LogAttrs(ctx, slog.LevelInfo, "changed node setting", slog.String("file", w.File),
+		slog.String("value", w.Value),
 		slog.String("before", w.Have), slog.String("reason", w.Why))
 }
 
 func (o Options) facts() Facts {
 	f := Facts{CPUs: o.cpus(), Values: map[string]string{}}
 	for _, file := range []string{
-		fileMax, fileBuckets, fileTCPEstablishedTimeout, fileTCPCloseWaitTimeout, fileTCPBeLiberal, fileUDPTimeout, fileUDPStreamTimeout,
+		fileMax, fileBuckets, fileTCPEstablishedTimeout, fileTCPCloseWaitTimeout, fileTCPBeLiberal, fileUDPTimeout,
+		fileUDPStreamTimeout,
 	} {
 		if v, err := o.read(file); err == nil {
 			f.Values[file] = v

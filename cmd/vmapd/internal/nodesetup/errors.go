@@ -16,11 +16,14 @@ var (
 	// ErrNoConntrack: the kernel has not loaded connection tracking yet, or lacks this setting.
 	ErrNoConntrack = errors.New("the kernel module nf_conntrack is not loaded, or has no such setting")
 	// ErrReadOnly: the container runtime mounted /proc/sys or /sys read-only.
-	ErrReadOnly = errors.New("mounted read-only: use a privileged container, for instance an init container with --init-only")
+	ErrReadOnly = errors.New("mounted read-only: use a privileged container, for instance an init container with " +
+		"--init-only")
 	// ErrNotInitial: the setting belongs to the machine, not to a network namespace.
-	ErrNotInitial = errors.New("only the initial network namespace may change this, and this process is in another: set it on the host itself")
+	ErrNotInitial = errors.New("only the initial network namespace may change this, and this process is in another: " +
+		"set it on the host itself")
 	// ErrPermission: this process lacks the privilege.
-	ErrPermission = errors.New("only root may change this: set it on the host itself, or by an init container with --init-only")
+	ErrPermission = errors.New("only root may change this: set it on the host itself, or by an init container with " +
+		"--init-only")
 )
 
 // WriteError is a setting that could not be written. Its message has the file, the wanted and the

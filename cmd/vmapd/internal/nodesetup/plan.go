@@ -84,7 +84,8 @@ func (w Write) enough() bool {
 func Plan(c Conntrack, f Facts) []Write {
 	p := planner{facts: f}
 	if limit := c.limit(f.CPUs); limit > 0 {
-		p.exactly(fileMax, limit, fmt.Sprintf("the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d", c.MaxPerCore, f.CPUs, c.Min))
+		p.exactly(fileMax, limit, fmt.Sprintf("the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d",
+			c.MaxPerCore, f.CPUs, c.Min))
 		p.hashSize(limit/4, "a quarter of the connections, for short chains in the hash table")
 	}
 	p.timeout(fileTCPEstablishedTimeout, c.TCPEstablishedTimeout, "conntrack.tcpEstablishedTimeout")

@@ -59,7 +59,8 @@ func (in *Input) before(minor int) bool { return in.Version < minor }
 func (in *Input) served() []names.ServiceObject {
 	return slices.DeleteFunc(slices.Clone(in.Objects.Services), func(s names.ServiceObject) bool {
 		_, other := s.Labels[model.LabelServiceProxyName]
-		return other || s.Type == "ExternalName" || len(s.ClusterIPs) == 0 || slices.Contains([]string{"", "None"}, s.ClusterIPs[0])
+		return other || s.Type == "ExternalName" || len(s.ClusterIPs) == 0 ||
+			slices.Contains([]string{"", "None"}, s.ClusterIPs[0])
 	})
 }
 

@@ -38,21 +38,23 @@ func addresses() []row {
 				return len(c.KubeProxy.NodePortAddresses) == 0 && !c.Config.NodePortAddresses.All
 			},
 			edit: func(c *comparison, d *Difference) {
-				d.Change = "They answer on " + c.nodePortAddrs() + " only. kube-proxy's answer on all addresses of the node."
+				d.Change = "They answer on " + c.nodePortAddrs() +
+					" only. kube-proxy's answer on all addresses of the node."
 				d.Setting = c.nodePortSetting()
 			},
 		},
 		{
 			id: "node-port-loopback", title: "Node ports do not answer on 127.0.0.1",
-			change: "kube-proxy's answer there. With the setting, vmapd listens there for TCP and UDP, and not for SCTP.",
+			change: "kube-proxy's answer there. With the setting, vmapd listens there for TCP and UDP.",
 			from:   []string{iptables}, concerns: hasNodePort,
 			when: func(c *comparison) bool { return c.loopback() && !c.Config.NodePortAddresses.Localhost[model.IPv4] },
 			edit: func(c *comparison, d *Difference) { d.Setting = c.nodePortSetting() },
 		},
 		{
 			id: "external-in-service-cidr", title: "External addresses in a ServiceCIDR are not served",
-			change: "The API server may give each of them to another Service: external IPs, and load balancers' addresses.",
-			remedy: "give the Services other addresses, or allow these", own: "externalAddresses: {allowServiceCIDRs: true}",
+			change:   "The API server may give an external IP or load balancer's address to another Service.",
+			remedy:   "give the Services other addresses, or allow these",
+			own:      "externalAddresses: {allowServiceCIDRs: true}",
 			concerns: hasAddressInServiceCIDR,
 			when:     func(c *comparison) bool { return !c.Config.ExternalAddresses.InServiceCIDRs },
 		},
@@ -72,7 +74,7 @@ func policies() []row {
 	return []row{
 		{
 			id: "source-ranges", title: "Source ranges apply to an address that is an external IP, too",
-			change: "An address may be both the load balancer's and an external IP. kube-proxy admits all clients to it.",
+			change: "An address may be the load balancer's and an external IP: kube-proxy admits all clients to it.",
 			remedy: "add the clients' ranges to loadBalancerSourceRanges, or give the Service another external IP",
 			from:   []string{iptables}, concerns: hasRestrictedExternalIP,
 		},
@@ -106,8 +108,9 @@ func packets() []row {
 		{
 			id: "invalid-packets", title: "Packets that are INVALID for connection tracking are forwarded",
 			change: "kube-proxy drops them.", own: "dropInvalid: true",
-			remedy: "drop those of Services, or set conntrack.tcpBeLiberal: true in kube-proxy's file, with which there are few",
-			from:   []string{iptables}, to: []string{nftables, iptables, ipvs},
+			remedy: "drop those of Services, or set conntrack.tcpBeLiberal: true in kube-proxy's file, with which " +
+				"there are few",
+			from: []string{iptables}, to: []string{nftables, iptables, ipvs},
 			when: func(c *comparison) bool { return !c.KubeProxy.Conntrack.TCPBeLiberal && !c.Config.DropInvalid },
 		},
 	}
@@ -118,8 +121,8 @@ func fromIPVS() []row {
 	return []row{
 		{
 			id: "ipvs-device", title: "No address of a Service is on a device of the node", own: "backend: ipvs",
-			change: "kube-ipvs0 is removed: programs that listen on all addresses do not answer on cluster IPs, a ping of a " +
-				"cluster IP is not answered, and strictARP has no effect.",
+			change: "kube-ipvs0 is removed: programs that listen on all addresses do not answer on cluster IPs, " +
+				"a ping of a cluster IP is not answered, and strictARP has no effect.",
 			from: []string{ipvs}, to: []string{nftables, iptables},
 		},
 		{
@@ -128,7 +131,8 @@ func fromIPVS() []row {
 			from:   []string{ipvs}, to: others,
 		},
 		{
-			id: "ipvs-timeouts", title: "Timeouts of IPVS have no effect", change: "Those of connection tracking apply.",
+			id: "ipvs-timeouts", title: "Timeouts of IPVS have no effect",
+			change: "Those of connection tracking apply.",
 			remedy: "set tcpEstablishedTimeout, udpTimeout and udpStreamTimeout of conntrack in kube-proxy's file",
 			from:   []string{ipvs}, to: others,
 			when: func(c *comparison) bool {
@@ -184,7 +188,7 @@ func notes() []row {
 		},
 		{
 			id: "chains", title: "The chains KUBE-… of iptables are removed, except the kubelet's",
-			change: "Programs that look for them find nothing. With nftables, no packet has kube-proxy's mark (0x4000).",
+			change: "Programs that look for them find none. With nftables, no packet has kube-proxy's mark 0x4000.",
 			from:   []string{iptables, ipvs},
 		},
 		{
