@@ -84,7 +84,7 @@ func (s *Sweeper) Counts() map[host.Leftover]int {
 	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
 		for _, kind := range []string{
 			kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet,
-				kindOurDevice,
+			kindOurDevice,
 		} {
 			counts[host.Leftover{Owner: owner, Kind: kind}] = 0
 		}
