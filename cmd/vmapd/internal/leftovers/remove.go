@@ -19,35 +19,32 @@ import (
 // Remove removes everything that any proxy left. After an error, it continues with the rest,
 // unless it lacks the permission for all of it.
 func Remove(o ipvs.Options) error {
-	err := removeTables(nft.TableName, KubeProxyTable)
-	if errors.Is(err, kernel.ErrNotPermitted) {
-		return fmt.Errorf("clean up: %w", err)
-	}
-	r := NewFinder(o)
-	// Rules come before the ipsets that they refer to.
-	err = errors.Join(err, r.RemoveRules(), host.RemoveIPVS(o),
-		host.RemoveDevice(userspace.DeviceName), others.RemoveStaleTraces())
-	return errors.Join(err, stillThere(o, func(f Found) Found { return f }))
+	all := func(f Found) Found { return f }
+	return remove(o, all, NewFinder(o).RemoveRules, host.RemoveIPVS, nft.TableName, KubeProxyTable)
 }
 
 // RemoveOwn is Remove for everything that vmapd left, once kube-proxy serves. A node without
 // anything of vmapd's needs no kube-proxy.
 func RemoveOwn(o ipvs.Options) error {
-	err := stillThere(o, ofVmapd)
-	if err == nil {
+	if stillThere(o, ofVmapd) == nil {
 		return nil
 	}
 	if err := kubeProxyServes(o); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	err = removeTables(nft.TableName)
+	return remove(o, ofVmapd, NewFinder(o).RemoveOwnRules, host.RemoveOwnIPVS, nft.TableName)
+}
+
+// remove removes tables, rules, and then the ipsets to which these refer.
+func remove(
+	o ipvs.Options, which func(Found) Found, rules func() error, servers func(ipvs.Options) error, tables ...string,
+) error {
+	err := removeTables(tables...)
 	if errors.Is(err, kernel.ErrNotPermitted) {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	r := NewFinder(o)
-	err = errors.Join(err, r.RemoveOwnRules(), host.RemoveOwnIPVS(o),
-		host.RemoveDevice(userspace.DeviceName), others.RemoveStaleTraces())
-	return errors.Join(err, stillThere(o, ofVmapd))
+	err = errors.Join(err, rules(), servers(o), host.RemoveDevice(userspace.DeviceName), others.RemoveStaleTraces())
+	return errors.Join(err, stillThere(o, which))
 }
 
 func ofVmapd(f Found) Found { return f.Of(host.OwnerVmapd) }

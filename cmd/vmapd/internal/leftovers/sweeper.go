@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,12 +43,11 @@ type Sweeper struct {
 	o     Options
 	again chan struct{}
 
-	mu      sync.Mutex     // held during removals and looks
-	pending []func() error // those that did not succeed yet
-	clean   bool           // the last removal left nothing
-	since   time.Time      // since when something is back; zero: nothing is
-	back    bool           // something came back, and did not go again
-	tried   time.Time      // the last removal
+	mu      sync.Mutex // held during removals and looks
+	clean   bool       // the last removal left nothing
+	since   time.Time  // since when something is back; zero: nothing is
+	back    bool       // something came back, and did not go again
+	tried   time.Time  // the last removal
 	looked  time.Time
 	removed [2]time.Time // the last removals that found something, the later one last
 	said    logonce.Error
@@ -101,24 +99,18 @@ func (s *Sweeper) Applied(ctx context.Context) {
 	defer s.mu.Unlock()
 	switch {
 	case s.clean && !s.back, s.resting():
-		return
-	case s.clean || s.tried.IsZero():
-		s.pending = slices.Clone(s.o.Removals)
-	case time.Since(s.tried) < RetryTime:
-		return
+	case s.clean || time.Since(s.tried) >= RetryTime:
+		s.sweep(ctx)
 	}
-	s.sweep(ctx)
 }
 
 func (s *Sweeper) sweep(ctx context.Context) {
 	s.tried, s.since, s.back = time.Now(), time.Time{}, false
 	before, _ := s.o.Find(true) // the same error comes after it
 	var errs []error
-	s.pending = slices.DeleteFunc(s.pending, func(remove func() error) bool {
-		err := remove()
-		errs = append(errs, err)
-		return err == nil
-	})
+	for _, remove := range s.o.Removals {
+		errs = append(errs, remove())
+	}
 	after, err := s.o.Find(true)
 	s.left.Store(&after)
 	if gone := before.without(after); gone.String() != "" {
@@ -141,9 +133,6 @@ func (s *Sweeper) sweep(ctx context.Context) {
 		s.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot remove the rules of another backend; retrying",
 			slog.Any("err", err), slog.Duration("retry_in", RetryTime))
 		s.o.Event(fmt.Sprintf("cannot remove the rules of another backend or proxy: %v; %s", err, Remedy))
-	}
-	if len(s.pending) == 0 {
-		s.pending = slices.Clone(s.o.Removals) // all have succeeded, and yet it is there
 	}
 	time.AfterFunc(RetryTime, s.ask)
 }
