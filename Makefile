@@ -51,7 +51,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-slow test-chart test-upgrade notice unit vet race netns simulate mutations history test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm test-install vmtools clustertools golden bench bench-compare chaos bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-slow test-chart test-upgrade notice unit vet race netns simulate mutations test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm test-install vmtools clustertools golden bench bench-compare chaos bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -188,12 +188,6 @@ simulate: ## a node in which all that can fail does, from SEED on for STEPS step
 mutations: ## plant faults, and see what finds each: the simulation or the small worlds
 	$(GO) build -o bin/mutate ./cmd/internal/testbed/mutate
 	nice bin/mutate $(MUTATEFLAGS)
-
-# A failure prints the seed of its round; HISTORYFLAGS may be -history-seed=N, -history-backends=iptables-nft.
-HISTORY ?= 10m
-history: tools ## each answer under load, by the snapshots in force meanwhile, for HISTORY with each backend
-	$(GO) test -c -o bin/netns.test ./cmd/vmapd
-	cd cmd/vmapd && $(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.timeout=0 -test.run='^TestHistories$$' -history=$(HISTORY) $(HISTORYFLAGS)
 
 # CHAOSFLAGS may be -lasts 30s and -patience 5m; the command's doc.go says what the columns of the table are.
 FAULTS ?= .
