@@ -75,7 +75,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	var m *metrics.Metrics // of the observers, which are made before the first batch
-	plane, err := d.openBackend(ctx, func(c kernel.Commit) { m.Batch(c.Family, c.Operations, c.Bytes, c.Took) })
+	plane, err := d.openBackend(ctx, func(c kernel.Commit) { m.Batch(c) })
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/component-base/metrics/prometheus/feature"
+
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
@@ -46,7 +48,7 @@ func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func
 		o.localhost, o.listens = p.userspace, true
 	}
 	figures := metrics.Options{
-		Backend: p.name, Reason: p.why, Started: started,
+		Backend: config.Backend(p.name), Reason: p.why, Started: started,
 		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
 		Leftovers:      p.sweep.Counts,
 		OtherProxy:     p.signs.Flags,
@@ -67,9 +69,8 @@ func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func
 		figures.ServiceConnections = p.listenerCounts
 	}
 	o.metrics = metrics.New(figures)
-	o.metrics.ConfigRead(nil)
 	for gate, on := range c.KubeProxy().FeatureGates {
-		o.metrics.Feature(gate, "", on)
+		feature.RecordFeatureInfo(context.Background(), gate, "", on)
 	}
 	healthOf := health.Options{SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility}
 	healthOf.Findings = func() (names []string) {
@@ -91,9 +92,7 @@ func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func
 		},
 	})
 	if p.name != string(config.IPVS) && p.userspace == nil {
-		o.flows = conntrack.New(conntrack.Options{Log: d.log, Report: func(pass conntrack.Pass) {
-			o.metrics.Conntrack(pass.Family, pass.Took, pass.Deleted)
-		}})
+		o.flows = conntrack.New(conntrack.Options{Log: d.log, Report: o.metrics.Conntrack})
 	}
 	return o
 }
@@ -101,9 +100,6 @@ func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func
 // findings counts the lines of an examination that are not ok, by check.
 func findings(lines []report.Line) map[metrics.Finding]int {
 	counts := map[metrics.Finding]int{}
-	if len(lines) == 0 {
-		return counts
-	}
 	for _, check := range doctor.Checks() {
 		for _, level := range []report.Level{report.Warn, report.Fail} {
 			counts[metrics.Finding{Check: check, Level: string(level)}] = 0

@@ -44,7 +44,7 @@ func (d *base) openPorts(p *dataplane, o *observers, of Options) (*ports, error)
 // pages are the pages of the metrics port.
 func (d *base) pages(p *dataplane, o *observers, of Options) httpserver.MetricsPort {
 	return httpserver.MetricsPort{
-		Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
+		Metrics: o.metrics.Handler, SLIs: o.metrics.SLIs,
 		ProxyMode: func() string { return p.name },
 		Config:    func() (kubeProxy, own any) { return d.config.KubeProxy(), d.config.Own() },
 		Flags:     d.config.FlagValues,

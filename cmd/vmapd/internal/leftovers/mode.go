@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 )
 
 // ProxyMode asks a proxy at an address of metrics for its mode, as kube-proxy serves it; "" if none answers.
@@ -25,8 +25,8 @@ func ProxyMode(ctx context.Context, address string) string {
 	}
 	defer response.Body.Close()
 	mode, err := io.ReadAll(io.LimitReader(response.Body, longest))
-	modes := []string{metrics.NFTables, metrics.IPTables, metrics.IPVS, metrics.Userspace}
-	if err != nil || !slices.Contains(modes, string(mode)) {
+	modes := []config.Backend{config.NFTables, config.IPTables, config.IPVS, config.Userspace}
+	if err != nil || !slices.Contains(modes, config.Backend(mode)) {
 		return ""
 	}
 	return string(mode)

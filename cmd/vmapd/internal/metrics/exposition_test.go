@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -37,10 +39,10 @@ func ours(families map[string]*dto.MetricFamily) []string {
 // The whole exposition, as pages and dashboards count on it.
 func TestGoldenExposition(t *testing.T) {
 	for _, backend := range backends {
-		t.Run(backend, func(t *testing.T) {
+		t.Run(string(backend), func(t *testing.T) {
 			families := scrape(t, fed(all(backend)))
 			got := text(t, families, ours(families))
-			path := filepath.Join("testdata", backend+".prom")
+			path := filepath.Join("testdata", string(backend)+".prom")
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -68,7 +70,7 @@ var disliked = map[string]string{
 func TestLint(t *testing.T) {
 	seen := map[string]bool{}
 	for _, backend := range backends {
-		problems, err := promlint.New(strings.NewReader(get(t, fed(all(backend)).Handler(), "/metrics"))).Lint()
+		problems, err := promlint.New(strings.NewReader(get(t, fed(all(backend)).Handler, "/metrics"))).Lint()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,17 +91,21 @@ func TestLint(t *testing.T) {
 	}
 }
 
+const nft, ipt, ipvs = config.NFTables, config.IPTables, config.IPVS
+
+type on = []config.Backend
+
 // kubeProxyFamilies are those of kube-proxy 1.37: name, type, labels, and the backends that
 // have it, none meaning all.
 var kubeProxyFamilies = []struct {
 	name     string
 	kind     dto.MetricType
 	labels   []string
-	backends []string
+	backends on
 }{
 	{"kubeproxy_sync_proxy_rules_duration_seconds", dto.MetricType_HISTOGRAM, []string{"ip_family"}, nil},
-	{"kubeproxy_sync_full_proxy_rules_duration_seconds", dto.MetricType_HISTOGRAM, []string{"ip_family"}, []string{NFTables, IPTables}},
-	{"kubeproxy_sync_partial_proxy_rules_duration_seconds", dto.MetricType_HISTOGRAM, []string{"ip_family"}, []string{NFTables, IPTables}},
+	{"kubeproxy_sync_full_proxy_rules_duration_seconds", dto.MetricType_HISTOGRAM, []string{"ip_family"}, []config.Backend{config.NFTables, config.IPTables}},
+	{"kubeproxy_sync_partial_proxy_rules_duration_seconds", dto.MetricType_HISTOGRAM, []string{"ip_family"}, []config.Backend{config.NFTables, config.IPTables}},
 	{"kubeproxy_sync_proxy_rules_last_timestamp_seconds", dto.MetricType_GAUGE, []string{"ip_family"}, nil},
 	{"kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", dto.MetricType_GAUGE, []string{"ip_family"}, nil},
 	{"kubeproxy_network_programming_duration_seconds", dto.MetricType_HISTOGRAM, []string{"ip_family"}, nil},
@@ -112,16 +118,16 @@ var kubeProxyFamilies = []struct {
 	{"kubeproxy_proxy_livez_total", dto.MetricType_COUNTER, []string{"code"}, nil},
 	{"kubeproxy_conntrack_reconciler_sync_duration_seconds", dto.MetricType_HISTOGRAM, []string{"ip_family"}, nil},
 	{"kubeproxy_conntrack_reconciler_deleted_entries_total", dto.MetricType_COUNTER, []string{"ip_family"}, nil},
-	{"kubeproxy_sync_proxy_rules_iptables_total", dto.MetricType_GAUGE, []string{"ip_family", "table"}, []string{IPTables}},
-	{"kubeproxy_sync_proxy_rules_iptables_last", dto.MetricType_GAUGE, []string{"ip_family", "table"}, []string{IPTables}},
-	{"kubeproxy_sync_proxy_rules_iptables_restore_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []string{IPTables, IPVS}},
-	{"kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []string{IPTables}},
-	{"kubeproxy_iptables_ct_state_invalid_dropped_packets_total", dto.MetricType_COUNTER, nil, []string{IPTables}},
-	{"kubeproxy_iptables_localhost_nodeports_accepted_packets_total", dto.MetricType_COUNTER, nil, []string{IPTables}},
-	{"kubeproxy_sync_proxy_rules_nftables_sync_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []string{NFTables}},
-	{"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []string{NFTables}},
-	{"kubeproxy_nftables_localhost_nodeport_listeners", dto.MetricType_GAUGE, []string{"ip_family"}, []string{NFTables}},
-	{"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []string{NFTables}},
+	{"kubeproxy_sync_proxy_rules_iptables_total", dto.MetricType_GAUGE, []string{"ip_family", "table"}, []config.Backend{config.IPTables}},
+	{"kubeproxy_sync_proxy_rules_iptables_last", dto.MetricType_GAUGE, []string{"ip_family", "table"}, []config.Backend{config.IPTables}},
+	{"kubeproxy_sync_proxy_rules_iptables_restore_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []config.Backend{config.IPTables, config.IPVS}},
+	{"kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []config.Backend{config.IPTables}},
+	{"kubeproxy_iptables_ct_state_invalid_dropped_packets_total", dto.MetricType_COUNTER, nil, []config.Backend{config.IPTables}},
+	{"kubeproxy_iptables_localhost_nodeports_accepted_packets_total", dto.MetricType_COUNTER, nil, []config.Backend{config.IPTables}},
+	{"kubeproxy_sync_proxy_rules_nftables_sync_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []config.Backend{config.NFTables}},
+	{"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []config.Backend{config.NFTables}},
+	{"kubeproxy_nftables_localhost_nodeport_listeners", dto.MetricType_GAUGE, []string{"ip_family"}, []config.Backend{config.NFTables}},
+	{"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total", dto.MetricType_COUNTER, []string{"ip_family"}, []config.Backend{config.NFTables}},
 	{"kubernetes_feature_enabled", dto.MetricType_GAUGE, []string{"name", "stage"}, nil},
 	{
 		"kubernetes_build_info", dto.MetricType_GAUGE,
@@ -173,12 +179,11 @@ func TestKubeProxysFamiliesAreThere(t *testing.T) {
 
 // A process that has done nothing yet shows nothing that could be taken for a result.
 func TestBeforeTheFirstRound(t *testing.T) {
-	families := scrape(t, New(bare(NFTables)))
+	families := scrape(t, New(bare(config.NFTables)))
 	for _, name := range []string{
 		"kubeproxy_sync_proxy_rules_last_timestamp_seconds", "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
-		"kubeproxy_sync_proxy_rules_no_local_endpoints_total", "vmapd_config_last_reload_successful", "vmapd_service_ports",
-		"vmapd_service_connections_total", "vmapd_conntrack_entries", "vmapd_batches_total",
-		"kubeproxy_nftables_localhost_nodeport_listeners",
+		"kubeproxy_sync_proxy_rules_no_local_endpoints_total", "vmapd_service_ports", "vmapd_service_connections_total",
+		"vmapd_conntrack_entries", "vmapd_conntrack_limit", "vmapd_apiserver_last_response_timestamp_seconds",
 	} {
 		if f, ok := families[name]; ok {
 			t.Errorf("%s is there: %v", name, series(f))

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,19 +16,22 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	prom "github.com/prometheus/common/model"
+	"k8s.io/component-base/metrics/prometheus/feature"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // Addresses are the repository's: pods 10.0.0.0/8, ClusterIPs 172.30.0.0/16, ours is node .2.
 
 var (
-	backends = []string{NFTables, IPTables, IPVS}
+	backends = []config.Backend{config.NFTables, config.IPTables, config.IPVS}
 	started  = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	later    = started.Add(time.Minute)
 )
@@ -48,9 +52,22 @@ func buildInfo() *debug.BuildInfo {
 	}
 }
 
-// bare are options without any function.
-func bare(backend string) Options {
-	return Options{Backend: backend, Reason: "--backend=" + backend, Build: buildInfo(), Started: started}
+// bare are options of a node of which nothing is known.
+func bare(backend config.Backend) Options {
+	o := Options{
+		Backend: backend, Reason: "--backend=" + string(backend), Build: buildInfo(), Started: started,
+		NFT:            func(model.Family) kernel.Stats { return kernel.Stats{} },
+		Pending:        func() (int, int) { return 0, 0 },
+		Localhost:      func() (none [2]userspace.Stats) { return none },
+		ConntrackTable: func() (int, int, error) { return 0, 0, errors.New("not known") },
+		Findings:       func() map[Finding]int { return nil },
+		Leftovers:      func() map[host.Leftover]int { return nil },
+		OtherProxy:     func() map[string]bool { return nil },
+	}
+	if backend != config.NFTables {
+		o.NFT, o.Legacy = nil, func() (none [2]host.Stats) { return none }
+	}
+	return o
 }
 
 // connections counts two Services.
@@ -66,7 +83,7 @@ func connections() []kernel.Count {
 }
 
 // all are options with all functions that a backend can have.
-func all(backend string) Options {
+func all(backend config.Backend) Options {
 	o := bare(backend)
 	o.Pending = func() (int, int) { return 2, 5 }
 	o.Localhost = func() [2]userspace.Stats {
@@ -85,7 +102,7 @@ func all(backend string) Options {
 	o.ConntrackTable = func() (int, int, error) { return 4711, 262144, nil }
 	o.ServiceConnections = connections
 	o.ForeignChanges = func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: 4, Overruns: 1} }
-	if backend == NFTables {
+	if backend == config.NFTables {
 		o.NFT = func(f model.Family) kernel.Stats {
 			return [2]kernel.Stats{
 				{Batches: 7, Operations: 5000, Bytes: 1 << 20, Rejected: 1, Repairs: 2},
@@ -99,7 +116,7 @@ func all(backend string) Options {
 			{Batches: 7, Operations: 600, Bytes: 9000, RestoreFailures: 3, PartialRestoreFailures: 2},
 			{Batches: 2, Operations: 10},
 		}
-		if backend == IPTables {
+		if backend == config.IPTables {
 			for f := range s {
 				s[f].Rules = map[string]int{"filter": 20 + f, "nat": 100 + f}
 				s[f].RulesWritten = map[string]int{"filter": 0, "nat": 4 + f}
@@ -150,13 +167,13 @@ func fed(o Options) *Metrics {
 	m.HTTP("/healthz", 503)
 	m.HTTP("/livez", 200)
 	m.HTTP("/readyz", 200)
-	m.Conntrack(model.IPv4, 20*time.Millisecond, 5)
-	m.Batch(model.IPv4, 5000, 1<<20, 12*time.Millisecond)
-	m.Batch(model.IPv4, 2, 300, 150*time.Microsecond)
+	m.Conntrack(conntrack.Pass{Family: model.IPv4, Took: 20 * time.Millisecond, Deleted: 5})
+	m.Batch(kernel.Commit{Family: model.IPv4, Operations: 5000, Bytes: 1 << 20, Took: 12 * time.Millisecond})
+	m.Batch(kernel.Commit{Family: model.IPv4, Operations: 2, Bytes: 300, Took: 150 * time.Microsecond})
 	m.ConfigRead(nil)
 	m.ConfigRead(errors.New("no"))
-	m.Feature("NFTablesProxyMode", "", true)
-	m.Feature("AnAlphaGate", "ALPHA", false)
+	feature.RecordFeatureInfo(context.Background(), "NFTablesProxyMode", "", true)
+	feature.RecordFeatureInfo(context.Background(), "AnAlphaGate", "ALPHA", false)
 	return m
 }
 
@@ -184,7 +201,7 @@ func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
 
 func scrape(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
 	t.Helper()
-	return parse(t, get(t, m.Handler(), "/metrics"))
+	return parse(t, get(t, m.Handler, "/metrics"))
 }
 
 // series returns the series of a family, each as `{a="b"} 1`, sorted. Of histograms, count and

@@ -6,10 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/component-base/metrics/prometheus/feature"
 	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -32,7 +33,7 @@ var _ reconcile.Queuer = (*Metrics)(nil)
 // Queued implements reconcile.Queuer.
 func (m *Metrics) Queued(at time.Time) {
 	for _, f := range model.Families {
-		m.proxy.lastQueued.WithLabelValues(f.String()).Set(seconds(at))
+		m.lastQueued.WithLabelValues(f.String()).Set(seconds(at))
 	}
 }
 
@@ -40,36 +41,31 @@ func (m *Metrics) Queued(at time.Time) {
 func (m *Metrics) Done(r reconcile.Round) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.proxy.services.Add(float64(r.Services))
-	m.proxy.endpointSlices.Add(float64(r.EndpointSlices))
+	m.services.Add(float64(r.Services))
+	m.endpointSlices.Add(float64(r.EndpointSlices))
 	m.rounds.services += r.Services
 	m.rounds.endpointSlices += r.EndpointSlices
 	if r.Err == nil {
 		m.rounds.services, m.rounds.endpointSlices = 0, 0
 	}
+	compared := m.partial
+	if r.Full {
+		compared = m.full
+	}
 	for _, f := range model.Families {
-		m.duration(f, r)
+		name := f.String()
+		m.duration.WithLabelValues(name).Observe(r.Took.Seconds())
+		compared.WithLabelValues(name).Observe(r.Took.Seconds())
 		m.remember(f, r)
 		if r.Failed[f] || len(r.Refused[f]) > 0 {
-			m.failed(f)
+			m.failures.WithLabelValues(name).Inc()
+			m.nftFailures.WithLabelValues(name).Inc()
 		}
 		if !r.Failed[f] {
 			m.programmed(f, r)
 		}
 	}
 	m.countProblems(r.Snapshot)
-}
-
-func (m *Metrics) duration(f model.Family, r reconcile.Round) {
-	took := r.Took.Seconds()
-	m.proxy.duration.WithLabelValues(f.String()).Observe(took)
-	switch {
-	case m.proxy.full == nil:
-	case r.Full:
-		m.proxy.full.WithLabelValues(f.String()).Observe(took)
-	default:
-		m.proxy.partial.WithLabelValues(f.String()).Observe(took)
-	}
 }
 
 // remember keeps the times of changes until they are programmed.
@@ -82,28 +78,21 @@ func (m *Metrics) remember(f model.Family, r reconcile.Round) {
 	}
 }
 
-func (m *Metrics) failed(f model.Family) {
-	m.own.failures.WithLabelValues(f.String()).Inc()
-	if m.proxy.failures != nil {
-		m.proxy.failures.WithLabelValues(f.String()).Inc()
-	}
-}
-
 // programmed updates the metrics after a family was programmed.
 func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 	name, end, s := f.String(), r.Started.Add(r.Took), r.Snapshot.Family(f)
-	m.proxy.lastSync.WithLabelValues(name).Set(seconds(end))
+	m.lastSync.WithLabelValues(name).Set(seconds(end))
 	for _, t := range m.rounds.triggers[f] {
 		// The clock of another machine may be ahead.
-		m.proxy.programming.WithLabelValues(name).Observe(max(0, end.Sub(t).Seconds()))
+		m.programming.WithLabelValues(name).Observe(max(0, end.Sub(t).Seconds()))
 	}
 	m.rounds.triggers[f] = nil
 	internal, external := s.NoLocalEndpoints()
-	m.proxy.noLocalEndpoints.WithLabelValues(name, "internal").Set(float64(internal))
-	m.proxy.noLocalEndpoints.WithLabelValues(name, "external").Set(float64(external))
-	m.own.unserved.WithLabelValues(name).Set(float64(s.UnservedEndpoints()))
-	m.own.servicePorts.WithLabelValues(name).Set(float64(s.NumServicePorts()))
-	m.own.ready.WithLabelValues(name).Set(1)
+	m.noLocalEndpoints.WithLabelValues(name, "internal").Set(float64(internal))
+	m.noLocalEndpoints.WithLabelValues(name, "external").Set(float64(external))
+	m.unserved.WithLabelValues(name).Set(float64(s.UnservedEndpoints()))
+	m.servicePorts.WithLabelValues(name).Set(float64(s.NumServicePorts()))
+	m.ready.WithLabelValues(name).Set(1)
 }
 
 // countProblems counts objects with problems, if the problems have changed.
@@ -126,23 +115,19 @@ func (m *Metrics) countProblems(s *model.Snapshot) {
 		last = p
 	}
 	for _, b := range model.AllBudgets {
-		m.own.overBudget.WithLabelValues(string(b)).Set(float64(over[b]))
+		m.overBudget.WithLabelValues(string(b)).Set(float64(over[b]))
 	}
 	for kind := range m.rounds.kinds {
-		m.own.rejected.WithLabelValues(kind).Set(float64(objects[kind]))
+		m.rejected.WithLabelValues(kind).Set(float64(objects[kind]))
 	}
 }
 
-// pending returns how many changed objects are not programmed.
-func (m *Metrics) pending() (services, endpointSlices int) {
+// pending returns how many changed Services and EndpointSlices are not programmed.
+func (m *Metrics) pending() [2]int {
+	services, endpointSlices := m.options.Pending()
 	m.mu.Lock()
-	services, endpointSlices = m.rounds.services, m.rounds.endpointSlices
-	m.mu.Unlock()
-	if m.options.Pending == nil {
-		return services, endpointSlices
-	}
-	moreServices, moreSlices := m.options.Pending()
-	return services + moreServices, endpointSlices + moreSlices
+	defer m.mu.Unlock()
+	return [2]int{services + m.rounds.services, endpointSlices + m.rounds.endpointSlices}
 }
 
 // HTTP records an answer of /healthz, /livez or /readyz.
@@ -151,44 +136,34 @@ func (m *Metrics) HTTP(path string, code int) {
 	if code >= 400 {
 		status = slis.Error
 	}
-	switch path {
-	case "/healthz":
-		m.proxy.healthz.WithLabelValues(strconv.Itoa(code)).Inc()
-	case "/livez":
-		m.proxy.livez.WithLabelValues(strconv.Itoa(code)).Inc()
+	if answers, ok := m.probes[path]; ok {
+		answers.WithLabelValues(strconv.Itoa(code)).Inc()
 	}
 	_ = slis.ObserveHealthcheck(context.Background(), "sync", strings.TrimPrefix(path, "/"), status) // it never fails
 }
 
-// Conntrack records a pass over the connections of a family, and the number of deleted ones.
-func (m *Metrics) Conntrack(f model.Family, took time.Duration, deleted int) {
-	m.proxy.conntrackDuration.WithLabelValues(f.String()).Observe(took.Seconds())
-	m.proxy.conntrackDeleted.WithLabelValues(f.String()).Add(float64(deleted))
+// Conntrack records a pass over the connections of a family.
+func (m *Metrics) Conntrack(pass conntrack.Pass) {
+	m.conntrackDuration.WithLabelValues(pass.Family.String()).Observe(pass.Took.Seconds())
+	m.conntrackDeleted.WithLabelValues(pass.Family.String()).Add(float64(pass.Deleted))
 }
 
 // Batch records a batch of the nftables backend.
-func (m *Metrics) Batch(f model.Family, operations, bytes int, took time.Duration) {
-	if m.own.batchOperations == nil {
-		return
-	}
-	m.own.batchOperations.WithLabelValues(f.String()).Observe(float64(operations))
-	m.own.batchBytes.WithLabelValues(f.String()).Observe(float64(bytes))
-	m.own.batchDuration.WithLabelValues(f.String()).Observe(took.Seconds())
+func (m *Metrics) Batch(c kernel.Commit) {
+	m.batchOperations.WithLabelValues(c.Family.String()).Observe(float64(c.Operations))
+	m.batchBytes.WithLabelValues(c.Family.String()).Observe(float64(c.Bytes))
+	m.batchDuration.WithLabelValues(c.Family.String()).Observe(c.Took.Seconds())
 }
 
-// ConfigRead records that the configuration was read, also at the start. err is the reason why it is invalid.
-func (m *Metrics) ConfigRead(err error) {
-	valid := 1.0
-	if err != nil {
-		valid = 0
-	}
-	m.own.configRead.WithLabelValues().Set(valid)
-}
+// ConfigRead records that the configuration was read again. err is the reason why it is invalid.
+func (m *Metrics) ConfigRead(err error) { m.configRead.Set(number(err == nil)) }
 
-// Feature records whether a feature gate is on. Stage is ALPHA, BETA, DEPRECATED, or empty for
-// a generally available feature.
-func (m *Metrics) Feature(name, stage string, enabled bool) {
-	feature.RecordFeatureInfo(context.Background(), name, stage, enabled)
+// number is 1 or 0.
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // seconds since 1970.

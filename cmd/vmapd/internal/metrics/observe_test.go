@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -31,7 +32,7 @@ func bothFail(r *reconcile.Round) {
 
 func TestWhatFailedRoundsTookInIsPending(t *testing.T) {
 	waiting := [2]int{}
-	o := bare(NFTables)
+	o := bare(config.NFTables)
 	o.Pending = func() (int, int) { return waiting[0], waiting[1] }
 	m := New(o)
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
@@ -51,7 +52,7 @@ func TestWhatFailedRoundsTookInIsPending(t *testing.T) {
 }
 
 func TestOneFamilyFails(t *testing.T) {
-	m := New(bare(NFTables))
+	m := New(bare(config.NFTables))
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
 	m.Done(round(s, func(r *reconcile.Round) { r.Err, r.Failed[model.IPv4] = errors.New("no"), true }))
 	expect(t, "IPv4 failed", m, map[string][]string{
@@ -64,7 +65,7 @@ func TestOneFamilyFails(t *testing.T) {
 }
 
 func TestARefusedServicePortIsAFailureOfAProgrammedFamily(t *testing.T) {
-	m := New(bare(NFTables))
+	m := New(bare(config.NFTables))
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
 	m.Done(round(s, func(r *reconcile.Round) {
 		r.Err, r.Refused[model.IPv4] = errors.New("no"), map[model.ServicePortName]bool{{}: true}
@@ -77,7 +78,7 @@ func TestARefusedServicePortIsAFailureOfAProgrammedFamily(t *testing.T) {
 
 func TestFullAndPartialRounds(t *testing.T) {
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
-	m := New(bare(IPTables))
+	m := New(bare(config.IPTables))
 	m.Done(round(s, func(r *reconcile.Round) { r.Full, r.Took = true, time.Second }))
 	m.Done(round(s, nil))
 	m.Done(round(s, bothFail))
@@ -122,7 +123,7 @@ func TestNetworkProgrammingDuration(t *testing.T) {
 		}, `{ip_family="IPv4"} 1 11`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := New(bare(NFTables))
+			m := New(bare(config.NFTables))
 			for _, change := range tt.rounds {
 				m.Done(round(only4, change))
 			}
@@ -132,7 +133,7 @@ func TestNetworkProgrammingDuration(t *testing.T) {
 }
 
 func TestFewTriggersAreRemembered(t *testing.T) {
-	m := New(bare(NFTables))
+	m := New(bare(config.NFTables))
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
 	for range maxTriggers/100 + 10 {
 		m.Done(round(s, func(r *reconcile.Round) {
@@ -149,7 +150,7 @@ func TestFewTriggersAreRemembered(t *testing.T) {
 
 func TestRejectedObjects(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), objects()...)
-	m := New(bare(NFTables))
+	m := New(bare(config.NFTables))
 	const name = "vmapd_rejected_objects"
 	m.Done(round(b.Snapshot(), nil))
 	expect(t, "two Services, one with two problems", m, map[string][]string{name: {`{kind="Service"} 2`}})
@@ -168,7 +169,7 @@ func TestObjectsOverTheirBudgets(t *testing.T) {
 	c.Budgets = model.Budgets{Ports: 2, Entries: 1}
 	web := modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::41").TCP("p1", 81).TCP("p2", 82)
 	b := modeltest.Builder(c, web.TCP("p3", 83), modeltest.NewService("ns1/other").On("172.30.0.42").TCP("p1", 81).TCP("p2", 82).TCP("p3", 83))
-	m := New(bare(NFTables))
+	m := New(bare(config.NFTables))
 	const name = "vmapd_objects_over_budget"
 	want := func(entries, ports int) map[string][]string {
 		return map[string][]string{name: {
@@ -187,7 +188,7 @@ func TestObjectsOverTheirBudgets(t *testing.T) {
 func BenchmarkDone(b *testing.B) {
 	builder := modeltest.Builder(modeltest.Config(), objects()...)
 	modeltest.Feed(builder, modeltest.Cluster(10_000, 5))
-	m := New(bare(NFTables))
+	m := New(bare(config.NFTables))
 	s := builder.Snapshot()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -197,7 +198,7 @@ func BenchmarkDone(b *testing.B) {
 
 func TestServicesThatAreDeletedVanish(t *testing.T) {
 	list := connections()
-	o := bare(NFTables)
+	o := bare(config.NFTables)
 	o.ServiceConnections = func() []kernel.Count { return list }
 	m := New(o)
 	const name = "vmapd_service_connections_total"

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,9 +18,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // What is gathered is consistent: nothing is there twice, though two registries are joined.
@@ -51,7 +54,7 @@ func TestNothingIsThereTwice(t *testing.T) {
 
 // Figures that make no sense, or that can't be had, do not hide the others.
 func TestABadFigureIsAlone(t *testing.T) {
-	o := bare(NFTables)
+	o := bare(config.NFTables)
 	o.ConntrackTable = func() (int, int, error) { return 0, 0, strconv.ErrSyntax }
 	list := connections()
 	list[1].Name.Namespace = "\xff\xfe"
@@ -78,7 +81,7 @@ func TestABadFigureIsAlone(t *testing.T) {
 }
 
 func TestScrapesAndRoundsAtOnce(t *testing.T) {
-	m := New(all(NFTables))
+	m := New(all(config.NFTables))
 	builder := modeltest.Builder(modeltest.Config(), objects()...)
 	var snapshots []*model.Snapshot
 	for i := range 20 {
@@ -91,9 +94,13 @@ func TestScrapesAndRoundsAtOnce(t *testing.T) {
 		func(i int) { m.Done(round(snapshots[i], bothFail)) },
 		func(int) { m.Queued(later) },
 		func(int) { m.HTTP("/healthz", 200); m.HTTP("/readyz", 503) },
-		func(int) { m.Conntrack(model.IPv6, 1, 1); m.Batch(model.IPv4, 1, 1, 1); m.ConfigRead(nil) },
-		func(int) { get(t, m.Handler(), "/metrics") },
-		func(int) { get(t, m.Handler(), "/metrics"); get(t, m.SLIHandler(), "/metrics/slis") },
+		func(int) {
+			m.Conntrack(conntrack.Pass{Family: model.IPv6, Took: 1, Deleted: 1})
+			m.Batch(kernel.Commit{Family: model.IPv4, Operations: 1, Bytes: 1, Took: 1})
+			m.ConfigRead(nil)
+		},
+		func(int) { get(t, m.Handler, "/metrics") },
+		func(int) { get(t, m.Handler, "/metrics"); get(t, m.SLIs, "/metrics/slis") },
 	} {
 		wait.Go(func() {
 			for i := range snapshots {
@@ -114,7 +121,7 @@ func TestBucketsAreWrittenAsKubeProxyDoes(t *testing.T) {
 	r.Header.Set("Accept", "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4")
 	r.Header.Set("Accept-Encoding", "gzip")
 	w := httptest.NewRecorder()
-	fed(all(NFTables)).Handler().ServeHTTP(w, r)
+	fed(all(config.NFTables)).Handler.ServeHTTP(w, r)
 	if got := w.Header().Get("Content-Type"); !strings.HasPrefix(got, "text/plain; version=0.0.4") {
 		t.Errorf("Content-Type: %s", got)
 	}
@@ -136,10 +143,10 @@ func TestBucketsAreWrittenAsKubeProxyDoes(t *testing.T) {
 }
 
 func TestSLIs(t *testing.T) {
-	m := New(bare(NFTables))
+	m := New(bare(config.NFTables))
 	m.HTTP("/livez", 200)
 	m.HTTP("/livez", 503)
-	families := parse(t, get(t, m.SLIHandler(), "/metrics/slis"))
+	families := parse(t, get(t, m.SLIs, "/metrics/slis"))
 	if _, ok := families["process_start_time_seconds"]; !ok {
 		t.Error("no process_start_time_seconds")
 	}
@@ -171,7 +178,7 @@ func TestRequestsToTheAPIServerAreCounted(t *testing.T) {
 		t.Fatal(node, err)
 	}
 	host := strings.TrimPrefix(server.URL, "http://")
-	families := scrape(t, New(bare(IPVS)))
+	families := scrape(t, New(bare(config.IPVS)))
 	want := `{code="200",host="` + host + `",method="GET"} 1`
 	if got := series(families["rest_client_requests_total"]); len(got) != 1 || got[0] != want {
 		t.Errorf("rest_client_requests_total is %q, want %s", got, want)
@@ -188,7 +195,7 @@ func TestBuildInfo(t *testing.T) {
 		{"built without git", "(devel)", "v1.37.2+vmapd.unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := bare(NFTables)
+			o := bare(config.NFTables)
 			o.Build.Main.Version = tt.version
 			f := scrape(t, New(o))["kubernetes_build_info"]
 			if n := len(f.GetMetric()); n != 1 {
@@ -199,7 +206,10 @@ func TestBuildInfo(t *testing.T) {
 			}
 		})
 	}
-	if got := readBuild(nil).gitVersion(); got != "v0.0.0+vmapd.unknown" {
+	o := bare(config.NFTables)
+	o.Build = &debug.BuildInfo{}
+	got := series(scrape(t, New(o))["kubernetes_build_info"])[0]
+	if !strings.Contains(got, `git_version="v0.0.0+vmapd.unknown"`) {
 		t.Errorf("of a program without build information: %s", got)
 	}
 }

@@ -4,196 +4,151 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
-const ownNamespace = "vmapd"
-
 // ownFigures are the metrics that kube-proxy does not have, except those read at a scrape.
 type ownFigures struct {
-	failures     *prometheus.CounterVec
-	servicePorts *prometheus.GaugeVec
-	ready        *prometheus.GaugeVec
-	unserved     *prometheus.GaugeVec
-	rejected     *prometheus.GaugeVec // objects
-	overBudget   *prometheus.GaugeVec // objects
-
-	batchOperations, batchBytes, batchDuration *prometheus.HistogramVec // nil but for nftables
-
-	configRead *prometheus.GaugeVec // without labels; a vector is empty before the first reading
+	failures                                   *prometheus.CounterVec
+	servicePorts, ready, unserved              *prometheus.GaugeVec
+	rejected, overBudget                       *prometheus.GaugeVec // objects
+	batchOperations, batchBytes, batchDuration *prometheus.HistogramVec
+	configRead                                 prometheus.Gauge
 }
 
 func (m *Metrics) registerOwn() {
-	o := &m.own
-	m.gauge(ownNamespace, "backend_info", "The backend that programs this node, and the reason for choosing it. Always 1.", "backend", "reason").
-		WithLabelValues(m.options.Backend, strings.ToValidUTF8(m.options.Reason, "�")).Set(1)
-	o.failures = m.familyCounter(ownNamespace, "sync_failures_total", "Failed syncs, with any backend.")
-	o.servicePorts = m.gauge(ownNamespace, "service_ports", "Service ports that are programmed.", ipFamily)
-	o.ready = m.gauge(ownNamespace, "ready", "Whether all Services have been programmed once.", ipFamily)
-	for _, f := range model.Families {
-		o.ready.WithLabelValues(f.String())
+	o, all, nft := &m.ownFigures, m.registry, m.in(config.NFTables)
+	gaugeVec(all, "vmapd_backend_info",
+		"The backend that programs this node, and the reason for choosing it. Always 1.", "backend", "reason").
+		WithLabelValues(string(m.options.Backend), strings.ToValidUTF8(m.options.Reason, "�")).Set(1)
+	o.failures = counterVec(all, "vmapd_sync_failures_total", "Failed syncs, with any backend.",
+		ipFamily, familyNames()...)
+	o.servicePorts = gaugeVec(all, "vmapd_service_ports", "Service ports that are programmed.", ipFamily)
+	o.ready = gaugeVec(all, "vmapd_ready", "Whether all Services have been programmed once.", ipFamily)
+	for _, f := range familyNames() {
+		o.ready.WithLabelValues(f)
 	}
-	o.unserved = m.gauge(ownNamespace, "endpoints_over_budget", "Endpoints that get no connections, because their Service has more than its budget allows.", ipFamily)
-	o.rejected = m.gauge(ownNamespace, "rejected_objects", "Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.", "kind")
-	o.overBudget = m.gauge(ownNamespace, "objects_over_budget", "Objects, such as Services, that exceed a budget; the log and an event have the details.", "budget")
+	o.unserved = gaugeVec(all, "vmapd_endpoints_over_budget",
+		"Endpoints that get no connections, because their Service has more than its budget allows.", ipFamily)
+	o.rejected = gaugeVec(all, "vmapd_rejected_objects",
+		"Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.", "kind")
+	o.overBudget = gaugeVec(all, "vmapd_objects_over_budget",
+		"Objects, such as Services, that exceed a budget; the log and an event have the details.", "budget")
 	for _, b := range model.AllBudgets {
 		o.overBudget.WithLabelValues(string(b))
 	}
-	o.configRead = m.gauge(ownNamespace, "config_last_reload_successful", "Whether the configuration was valid when it was last read.")
-	if m.options.Backend == NFTables {
-		o.batchOperations = m.histogram(ownNamespace, "batch_size_operations", "nftables operations in a batch.", prometheus.ExponentialBuckets(1, 4, 11))
-		o.batchBytes = m.histogram(ownNamespace, "batch_size_bytes", "Bytes in a batch, as sent to the kernel.", prometheus.ExponentialBuckets(256, 4, 11))
-		o.batchDuration = m.histogram(ownNamespace, "batch_duration_seconds",
-			"Time to compile a batch, to send it, and to receive the kernel's acknowledgement.", prometheus.ExponentialBuckets(0.0001, 2, 18))
+	o.configRead = promauto.With(all).NewGauge(prometheus.GaugeOpts{
+		Name: "vmapd_config_last_reload_successful", Help: "Whether the configuration was valid when it was last read.",
+	})
+	o.batchOperations = histogram(nft, "vmapd_batch_size_operations", "nftables operations in a batch.",
+		prometheus.ExponentialBuckets(1, 4, 11))
+	o.batchBytes = histogram(nft, "vmapd_batch_size_bytes", "Bytes in a batch, as sent to the kernel.",
+		prometheus.ExponentialBuckets(256, 4, 11))
+	o.batchDuration = histogram(nft, "vmapd_batch_duration_seconds",
+		"Time to compile a batch, to send it, and to receive the kernel's acknowledgement.",
+		prometheus.ExponentialBuckets(0.0001, 2, 18))
+	m.registerBackend()
+	m.registerNode()
+	m.registerConnections()
+}
+
+// stats returns the counters of a backend that has rules.
+func (m *Metrics) stats(f model.Family) kernel.Stats {
+	if m.options.Legacy == nil {
+		return m.options.NFT(f)
 	}
-	if read := m.options.APIServerHeard; read != nil {
-		m.scrape(prometheus.GaugeValue, ownNamespace, "apiserver_last_response_timestamp_seconds",
-			"Time of the last list or watch event from the API server that made sense, by kind of objects. Watches have an event about once a minute.", []string{"resource"},
-			func(emit emitter) {
-				for resource, at := range read() {
+	s := m.options.Legacy()[f]
+	return kernel.Stats{Batches: s.Batches, Operations: s.Operations, Bytes: s.Bytes, Repairs: s.Repairs}
+}
+
+func (m *Metrics) registerBackend() {
+	count := func(in prometheus.Registerer, name, help string, of func(kernel.Stats) uint64) {
+		perFamily(in, counter, name, help, func(f model.Family) float64 { return float64(of(m.stats(f))) })
+	}
+	all, rules := m.in(config.NFTables, config.IPTables, config.IPVS), m.in(config.NFTables, config.IPTables)
+	count(all, "vmapd_batches_total", "Batches of changes that were applied to the dataplane.",
+		func(s kernel.Stats) uint64 { return s.Batches })
+	count(all, "vmapd_batch_operations_total",
+		"Operations in these batches, such as nftables operations sent to the kernel.",
+		func(s kernel.Stats) uint64 { return s.Operations })
+	count(rules, "vmapd_batch_bytes_total", "Bytes in these batches, as sent to the kernel or to iptables-restore.",
+		func(s kernel.Stats) uint64 { return s.Bytes })
+	count(rules, "vmapd_repairs_total", "Comparisons that found and repaired changes of others to vmapd's rules.",
+		func(s kernel.Stats) uint64 { return s.Repairs })
+	perFamily(m.in(config.NFTables), gauge, "vmapd_refused_service_ports",
+		"Service ports that the kernel rejects; the log has the reasons.",
+		func(f model.Family) float64 { return float64(m.stats(f).Rejected) })
+	if read := m.options.ForeignChanges; read != nil {
+		atScrape(m.registry, counter, "vmapd_foreign_changes_total",
+			"Changes of vmapd's rules by other programs that were noticed as they happened.",
+			nil, func(emit emitter) { emit(float64(read().Changes)) })
+		atScrape(m.registry, counter, "vmapd_foreign_change_overruns_total",
+			"Times when changes of other programs were too many to be followed.",
+			nil, func(emit emitter) { emit(float64(read().Overruns)) })
+	}
+}
+
+// registerNode makes the metrics about the API server, and about the node and other programs there.
+func (m *Metrics) registerNode() {
+	all, o := m.registry, &m.options
+	if o.APIServerHeard != nil {
+		atScrape(all, gauge, "vmapd_apiserver_last_response_timestamp_seconds",
+			"Time of the last list or watch event from the API server that made sense, by kind of objects. "+
+				"Watches have an event about once a minute.", []string{"resource"}, func(emit emitter) {
+				for resource, at := range o.APIServerHeard() {
 					emit(seconds(at), resource)
 				}
 			})
 	}
-	if read := m.options.Findings; read != nil {
-		m.scrape(prometheus.GaugeValue, ownNamespace, "doctor_findings",
-			"Lines of vmapd doctor with the level warn or fail, by check. The node is examined at scrapes, at most every 30 seconds.", []string{"check", "level"},
-			func(emit emitter) {
-				for f, n := range read() {
-					emit(float64(n), f.Check, f.Level)
-				}
-			})
-	}
-	m.registerBackend()
-	m.registerOthers()
-	m.registerConntrack()
-	m.registerConnections()
-}
-
-// stats returns the counters of the backend, or nil.
-func (m *Metrics) stats() func(model.Family) kernel.Stats {
-	if m.options.Legacy == nil {
-		return m.options.NFT
-	}
-	return func(f model.Family) kernel.Stats {
-		s := m.options.Legacy()[f]
-		return kernel.Stats{Batches: s.Batches, Operations: s.Operations, Bytes: s.Bytes, Repairs: s.Repairs}
-	}
-}
-
-func (m *Metrics) registerBackend() {
-	read := m.stats()
-	if read == nil {
-		return
-	}
-	counter := func(name, help string, of func(kernel.Stats) uint64) {
-		m.perFamily(prometheus.CounterValue, ownNamespace, name, help, func(f model.Family) float64 { return float64(of(read(f))) })
-	}
-	counter("batches_total", "Batches of changes that were applied to the dataplane.",
-		func(s kernel.Stats) uint64 { return s.Batches })
-	counter("batch_operations_total", "Operations in these batches, such as nftables operations sent to the kernel.",
-		func(s kernel.Stats) uint64 { return s.Operations })
-	if m.options.Backend != IPVS {
-		counter("batch_bytes_total", "Bytes in these batches, as sent to the kernel or to iptables-restore.",
-			func(s kernel.Stats) uint64 { return s.Bytes })
-		counter("repairs_total", "Comparisons that found and repaired changes of others to vmapd's rules.",
-			func(s kernel.Stats) uint64 { return s.Repairs })
-	}
-	if m.options.Backend == NFTables {
-		m.perFamily(prometheus.GaugeValue, ownNamespace, "refused_service_ports", "Service ports that the kernel rejects; the log has the reasons.",
-			func(f model.Family) float64 { return float64(read(f).Rejected) })
-	}
-}
-
-// registerOthers makes the metrics about other programs that have rules on the node.
-func (m *Metrics) registerOthers() {
-	if read := m.options.Leftovers; read != nil {
-		m.scrape(prometheus.GaugeValue, ownNamespace, "leftovers",
-			"Chains, tables, IPVS virtual servers and ipsets of another proxy or backend that are on the node.", []string{"owner", "kind"},
-			func(emit emitter) {
-				for l, n := range read() {
-					emit(float64(n), l.Owner, l.Kind)
-				}
-			})
-	}
-	if read := m.options.OtherProxy; read != nil {
-		m.scrape(prometheus.GaugeValue, ownNamespace, "other_proxy",
-			"Whether there is a sign that another proxy is active on the node; the log has the details.", []string{"kind"},
-			func(emit emitter) {
-				for kind, is := range read() {
-					value := 0.0
-					if is {
-						value = 1
-					}
-					emit(value, kind)
-				}
-			})
-	}
-	if read := m.options.ForeignChanges; read != nil {
-		m.scrape(prometheus.CounterValue, ownNamespace, "foreign_changes_total",
-			"Changes of vmapd's rules by other programs that were noticed as they happened.", nil,
-			func(emit emitter) { emit(float64(read().Changes)) })
-		m.scrape(prometheus.CounterValue, ownNamespace, "foreign_change_overruns_total",
-			"Times when changes of other programs were too many to be followed.", nil,
-			func(emit emitter) { emit(float64(read().Overruns)) })
-	}
-}
-
-func (m *Metrics) registerConntrack() {
-	read := m.options.ConntrackTable
-	if read == nil {
-		return
-	}
-	m.scrape(prometheus.GaugeValue, ownNamespace, "conntrack_entries", "Entries of the connection tracking table.", nil, func(emit emitter) {
-		if entries, _, err := read(); err == nil {
-			emit(float64(entries))
+	atScrape(all, gauge, "vmapd_doctor_findings", "Lines of vmapd doctor with the level warn or fail, by check. "+
+		"The node is examined at scrapes, at most every 30 seconds.", []string{"check", "level"}, func(emit emitter) {
+		for f, n := range o.Findings() {
+			emit(float64(n), f.Check, f.Level)
 		}
 	})
-	m.scrape(prometheus.GaugeValue, ownNamespace, "conntrack_limit", "Maximum number of entries of the connection tracking table.", nil, func(emit emitter) {
-		if _, limit, err := read(); err == nil {
-			emit(float64(limit))
-		}
-	})
+	atScrape(all, gauge, "vmapd_leftovers",
+		"Chains, tables, IPVS virtual servers and ipsets of another proxy or backend that are on the node.",
+		[]string{"owner", "kind"}, func(emit emitter) {
+			for l, n := range o.Leftovers() {
+				emit(float64(n), l.Owner, l.Kind)
+			}
+		})
+	atScrape(all, gauge, "vmapd_other_proxy",
+		"Whether there is a sign that another proxy is active on the node; the log has the details.",
+		[]string{"kind"}, func(emit emitter) {
+			for kind, is := range o.OtherProxy() {
+				emit(number(is), kind)
+			}
+		})
+	for i, metric := range []struct{ name, help string }{
+		{"vmapd_conntrack_entries", "Entries of the connection tracking table."},
+		{"vmapd_conntrack_limit", "Maximum number of entries of the connection tracking table."},
+	} {
+		atScrape(all, gauge, metric.name, metric.help, nil, func(emit emitter) {
+			if entries, limit, err := o.ConntrackTable(); err == nil {
+				emit(float64([]int{entries, limit}[i]))
+			}
+		})
+	}
 }
 
-// registerConnections makes the only metrics with series for each Service port. Their values
+// registerConnections makes the only metric with series for each Service port. Its values
 // are read at a scrape: a deleted Service has no series in the next one.
 func (m *Metrics) registerConnections() {
-	read := m.options.ServiceConnections
-	if read == nil {
+	if m.options.ServiceConnections == nil {
 		return
 	}
-	desc := prometheus.NewDesc(ownNamespace+"_service_connections_total",
+	atScrape(m.registry, counter, "vmapd_service_connections_total",
 		"New connections to a Service port through this node: forwarded, or refused because no endpoint is ready.",
-		[]string{"namespace", "service", "port", "protocol", ipFamily, "outcome"}, nil)
-	m.registry.MustRegister(&serviceConnections{read, desc})
-}
-
-// The outcomes of connections.
-const (
-	outcomeForwarded = "forwarded"
-	outcomeRefused   = "refused"
-)
-
-// serviceConnections is a metric with several values for each service port.
-type serviceConnections struct {
-	read func() []kernel.Count
-	desc *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c *serviceConnections) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
-
-// Collect implements prometheus.Collector.
-func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
-	counter := scraped{desc: c.desc, kind: prometheus.CounterValue}
-	emit := func(n model.ServicePortName, f model.Family, outcome string, count uint64) {
-		counter.emit(to, float64(count), n.Namespace, n.Name, n.Port, strings.ToUpper(n.Protocol.String()), f.String(), outcome)
-	}
-	for _, n := range c.read() {
-		emit(n.Name, n.Family, outcomeForwarded, n.Connections-n.Refused)
-		emit(n.Name, n.Family, outcomeRefused, n.Refused)
-	}
+		[]string{"namespace", "service", "port", "protocol", ipFamily, "outcome"}, func(emit emitter) {
+			for _, c := range m.options.ServiceConnections() {
+				n, protocol, family := c.Name, strings.ToUpper(c.Name.Protocol.String()), c.Family.String()
+				emit(float64(c.Connections-c.Refused), n.Namespace, n.Name, n.Port, protocol, family, "forwarded")
+				emit(float64(c.Refused), n.Namespace, n.Name, n.Port, protocol, family, "refused")
+			}
+		})
 }
