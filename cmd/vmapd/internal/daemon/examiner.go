@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
@@ -27,22 +28,30 @@ type examiner struct {
 	ports     *ports
 	started   time.Time
 
-	mu   sync.Mutex
-	last doctor.Report
+	mu   sync.Mutex // held during an examination
+	last atomic.Pointer[doctor.Report]
 }
 
 // examinedEvery is the least time between two examinations for metrics: all chains of nftables are listed for each.
 // askedEvery is the same for what people ask.
 const examinedEvery, askedEvery = 30 * time.Second, time.Second
 
-// report returns the last report or, if that is older than a time, another one.
+// report returns the last report or, if that is older than a time, another one. Who asks during an examination gets
+// the last report, and waits only for the first one.
 func (e *examiner) report(age time.Duration) doctor.Report {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if time.Since(e.last.At) > age {
-		e.last = e.examine()
+	if !e.mu.TryLock() {
+		if last := e.last.Load(); last != nil {
+			return *last
+		}
+		e.mu.Lock()
 	}
-	return e.last
+	defer e.mu.Unlock()
+	if last := e.last.Load(); last != nil && time.Since(last.At) <= age {
+		return *last
+	}
+	now := e.examine()
+	e.last.Store(&now)
+	return now
 }
 
 // examine examines the node. It reads the rules and settings of others: a panic about these must not end

@@ -5,10 +5,46 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
+
+// Probes and scrapes do not wait while another request examines the node: they get the last report. There is one after
+// the first examination, for which they wait.
+func TestOneExaminationAtATime(t *testing.T) {
+	e := &examiner{base: &base{log: slog.New(slog.DiscardHandler)}}
+	asked := func() <-chan doctor.Report {
+		answer := make(chan doctor.Report, 1)
+		go func() { answer <- e.report(askedEvery) }()
+		return answer
+	}
+	e.mu.Lock() // as during an examination
+	first := asked()
+	select {
+	case r := <-first:
+		t.Fatalf("there is no report yet, and the answer is %v", r)
+	case <-time.After(50 * time.Millisecond):
+	}
+	e.last.Store(&doctor.Report{At: time.Now(), Node: "examined"})
+	e.mu.Unlock()
+	if r := <-first; r.Node != "examined" {
+		t.Errorf("want the report of the first examination, got %v", r)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last.Store(&doctor.Report{At: time.Now().Add(-time.Hour), Node: "old"})
+	select {
+	case r := <-asked():
+		if r.Node != "old" {
+			t.Errorf("want the last report during an examination, got %v", r)
+		}
+	case <-time.After(silence):
+		t.Error("the answer waits for the examination of another request")
+	}
+}
 
 // A panic during an examination is a finding: here, of an examiner that lacks everything. The process goes on.
 func TestAPanicOfDoctorIsAFinding(t *testing.T) {
