@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
@@ -19,22 +20,23 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// dataplane is a backend, ready to run.
+// dataplane is a backend, ready to run. It may be one of four.
 type dataplane struct {
 	reconcile.Backend
-	name      string
-	with      string // the variant of the program, if there are several
-	why       string // the reason for choosing it
-	close     func() error
-	nft       *kernel.Backend                        // nil unless the backend is nftables
-	iptables  *host.IPTables                         // nil unless the backend is iptables
-	ipvs      *host.IPVS                             // nil unless the backend is IPVS
-	userspace *userspace.Forwarder                   // nil unless the backend is userspace
-	stats     func() [len(model.Families)]host.Stats // of the other backends
-	sweep     *leftovers.Sweeper                     // of other backends and proxies
-	signs     *leftovers.Signs
-	notOwned  time.Time                    // since when another process owns our tables; zero: none does
-	foreign   func() kernel.ForeignChanges // nil unless the rules are watched
+	nft       *kernel.Backend
+	iptables  *host.IPTables
+	ipvs      *host.IPVS
+	userspace *userspace.Forwarder
+
+	name  string
+	with  string // the variant of the program, if there are several
+	why   string // the reason for choosing it
+	close func() error
+	stats func() [len(model.Families)]host.Stats // of iptables and IPVS
+	watch
+	sweep    *leftovers.Sweeper // of other backends and proxies
+	signs    *leftovers.Signs
+	notOwned time.Time // since when another process owns our tables; zero: none does
 }
 
 // openBackend opens the configured backend or, for auto, the first that works on this node. After
@@ -73,23 +75,24 @@ func (d *base) openBackend(ctx context.Context, observe func(kernel.Commit)) (*d
 	if iptablesErr == nil {
 		return p, nil
 	}
-	d.log.LogAttrs(ctx, slog.LevelWarn, "iptables is not available; endpoints will see this node's address as the source of all connections",
-		slog.Any("err", iptablesErr))
+	d.log.LogAttrs(ctx, slog.LevelWarn, "iptables is not available; "+
+		"endpoints will see this node's address as the source of all connections", slog.Any("err", iptablesErr))
 	return d.openUserspace(why + " and no usable iptables")
 }
 
 func (d *base) openNFT(why string, observe func(kernel.Commit)) (*dataplane, error) {
-	p := &dataplane{name: string(config.NFTables), why: why}
 	b, err := kernel.Open(kernel.Options{
-		Log: d.log, Counters: d.config.ServiceCounters, FastPath: d.config.FastPath.On(),
-		Observe: observe,
+		Log: d.log, Counters: d.config.ServiceCounters, FastPath: d.config.FastPath.On(), Observe: observe,
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.Backend, p.nft, p.close = b, b, b.Close
-	d.sweeps(p, func(f *leftovers.Finder) { f.RunsNFT = true }, nil, leftovers.KubeProxyTable)
-	return p, nil
+	backend, watching := watchTables(b, d.log)
+	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.RunsNFT = true })
+	return &dataplane{
+		Backend: backend, nft: b, name: string(config.NFTables), why: why,
+		close: b.Close, watch: watching, sweep: sweep, signs: signs,
+	}, nil
 }
 
 func (d *base) openIPTables(why string) (*dataplane, error) {
@@ -97,12 +100,11 @@ func (d *base) openIPTables(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, withImage(err)
 	}
-	p := &dataplane{
-		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats,
-		iptables: b,
-	}
-	d.sweeps(p, func(f *leftovers.Finder) { f.Rules = b }, nil, nft.TableName, leftovers.KubeProxyTable)
-	return p, nil
+	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.Rules = b })
+	return &dataplane{
+		Backend: b, iptables: b, name: string(config.IPTables), with: b.Variant(), why: why, stats: b.Stats,
+		close: func() error { return nil }, watch: watchRules(b), sweep: sweep, signs: signs,
+	}, nil
 }
 
 func (d *base) openIPVS(why string) (*dataplane, error) {
@@ -110,9 +112,11 @@ func (d *base) openIPVS(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, withImage(err)
 	}
-	p := &dataplane{Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats, ipvs: b}
-	d.sweeps(p, func(f *leftovers.Finder) { f.RunsIPVS = true }, host.RemoveKubeProxyIPVS, nft.TableName, leftovers.KubeProxyTable)
-	return p, nil
+	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.RunsIPVS = true })
+	return &dataplane{
+		Backend: b, ipvs: b, name: string(config.IPVS), with: b.Variant(), why: why, stats: b.Stats,
+		close: b.Close, watch: watchRules(b), sweep: sweep, signs: signs,
+	}, nil
 }
 
 // withImage adds to an error about a missing program what has it.
@@ -120,31 +124,42 @@ func withImage(err error) error {
 	if !host.LacksProgram(err) {
 		return err
 	}
-	return fmt.Errorf("%w (the backends iptables and ipvs run iptables and ipset: vmapd's image has them; on a host, install them)", err)
+	return fmt.Errorf("%w (the backends iptables and ipvs run iptables and ipset: vmapd's image has them; "+
+		"on a host, install them)", err)
 }
 
-// sweeps lets p remove the rules of other backends and of kube-proxy: nftables tables, those of iptables, and by
-// removeIPVS, or all if it is nil, the objects of IPVS. running tells the finder which backend runs.
-func (d *base) sweeps(p *dataplane, running func(*leftovers.Finder), removeIPVS func() error, tables ...string) {
+// sweeps returns what removes the rules of kube-proxy and of other backends than the one that runs, and what notes
+// that they come back. Without CAP_NET_ADMIN, nothing can be removed.
+func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *leftovers.Signs) {
 	event := func(reason string) func(string) {
 		return func(text string) { d.events.Node(events.Warning, reason, text) }
+	}
+	signs := &leftovers.Signs{Log: d.log, Event: event(events.ReasonOtherProxy)}
+	if !doctor.HasNetAdmin() {
+		nothing := func(bool) (leftovers.Found, error) { return nil, nil }
+		return leftovers.NewSweeper(leftovers.Options{Find: nothing, Signs: signs, Log: d.log}), signs
 	}
 	look := leftovers.NewFinder(d.config.IPVS())
 	running(look)
 	look.LogMissing(d.log)
-	if removeIPVS == nil {
-		removeIPVS = func() error { return host.RemoveIPVS(d.config.IPVS()) }
+	tables := []string{leftovers.KubeProxyTable}
+	if !look.RunsNFT {
+		tables = append(tables, nft.TableName)
 	}
-	p.signs = &leftovers.Signs{Log: d.log, Event: event(events.ReasonOtherProxy)}
-	p.sweep = leftovers.NewSweeper(leftovers.Options{
-		Removals: []func() error{
-			func() error { return kernel.RemoveTables(tables...) },
-			look.RemoveRules,
-			removeIPVS,
-			removeOwnDevice(p),
-		},
-		Find: look.All, Signs: p.signs, Log: d.log, Event: event(events.ReasonLeftovers),
-	})
+	removals := []func() error{
+		func() error { return kernel.RemoveTables(tables...) },
+		look.RemoveRules,
+		func() error { return host.RemoveIPVS(d.config.IPVS()) },
+	}
+	if look.RunsIPVS {
+		removals[2] = host.RemoveKubeProxyIPVS
+	}
+	if !look.RunsUserspace {
+		removals = append(removals, func() error { return host.RemoveDevice(userspace.DeviceName) })
+	}
+	return leftovers.NewSweeper(leftovers.Options{
+		Removals: removals, Find: look.All, Signs: signs, Log: d.log, Event: event(events.ReasonLeftovers),
+	}), signs
 }
 
 // resyncInterval is the time between two comparisons of everything by the loop. For the backends iptables and IPVS,
@@ -182,12 +197,4 @@ func (p *dataplane) noteOwner(err error) {
 	case time.Since(p.notOwned) > leftovers.HandOver:
 		p.signs.Seen(leftovers.SignOwner, err.Error())
 	}
-}
-
-// foreignChanges counts the changes of our rules by others.
-func (p *dataplane) foreignChanges() kernel.ForeignChanges {
-	if p.foreign == nil {
-		return kernel.ForeignChanges{}
-	}
-	return p.foreign()
 }

@@ -100,10 +100,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer func() { _ = d.plane.close() }()
 	d.setUpNode(ctx) // connection tracking is loaded, by the backend
 	d.announce(ctx, d.plane)
-	foreign, watching := watch(d.plane, d.log)
-	loop := d.newLoop(d.plane, d.in, d.observers, foreign)
+	loop := d.newLoop(d.plane, d.in, d.observers)
 	signs := d.ports.signs(d.plane.signs, d.config.MetricsBindAddress)
-	tasks := slices.Concat(d.observers.tasks(), d.in.tasks(), watching, []task{
+	tasks := slices.Concat(d.observers.tasks(), d.in.tasks(), d.plane.tasks, []task{
 		quiet(d.events.Run), quiet(loop.Run), d.ports.metrics.Run, d.ports.healthz.Run, quiet(d.answers.serve),
 		func(ctx context.Context) error { return d.follow(ctx, d.observers.metrics) },
 		quiet(func(ctx context.Context) { d.plane.sweep.Watch(ctx, func() { signs(ctx) }) }),
@@ -120,14 +119,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 // newLoop returns the loop that applies the state of the inputs to the dataplane, also when another program has
 // changed that.
-func (d *base) newLoop(p *dataplane, in inputs, o *observers, foreign <-chan struct{}) *reconcile.Loop {
+func (d *base) newLoop(p *dataplane, in inputs, o *observers) *reconcile.Loop {
 	backend := config.Backend(p.name)
 	told := o.all()
 	if t := newStartThrift(); t != nil {
 		told = append(told, t)
 	}
 	return &reconcile.Loop{
-		State: in.state, Backend: p, Log: d.log, Describe: in.describe, Observers: told, ForeignChange: foreign,
+		State: in.state, Backend: p, Log: d.log, Describe: in.describe, Observers: told, ForeignChange: p.foreign,
 		MinInterval:    d.config.MinSyncPeriod(backend),
 		ResyncInterval: resyncInterval(d.config, backend),
 	}

@@ -50,6 +50,7 @@ func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func
 	figures := metrics.Options{
 		Backend: config.Backend(p.name), Reason: p.why, Started: started,
 		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
+		ForeignChanges: p.changes,
 		Leftovers:      p.sweep.Counts,
 		OtherProxy:     p.signs.Flags,
 		Findings:       func() map[metrics.Finding]int { return findings(examined(examinedEvery)) },
@@ -57,9 +58,6 @@ func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func
 	}
 	if in.cluster != nil {
 		figures.APIServerHeard = in.cluster.Heard
-	}
-	if p.userspace == nil {
-		figures.ForeignChanges = p.foreignChanges
 	}
 	if p.nft != nil {
 		figures.NFT = p.nft.Stats

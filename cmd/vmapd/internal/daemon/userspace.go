@@ -8,39 +8,33 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
-	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/events"
 )
 
 // openUserspace opens the backend that needs nothing of the kernel but sockets. Without CAP_NET_ADMIN it
-// serves the addresses that the node has, and no rules of others are removed.
+// serves the addresses that the node has.
 func (d *base) openUserspace(why string) (*dataplane, error) {
-	p := &dataplane{name: string(config.Userspace), why: why}
-	o := userspace.Options{Log: d.log, Failed: d.listenerFailed}
+	o, with := userspace.Options{Log: d.log, Failed: d.listenerFailed}, ""
 	device, err := userspace.OpenInterface()
 	switch {
 	case err == nil:
-		o.Device, p.with = device, "addresses on "+userspace.DeviceName
+		o.Device, with = device, "addresses on "+userspace.DeviceName
 	case errors.Is(err, unix.EPERM):
 		d.log.Warn("without CAP_NET_ADMIN: only addresses that this host has are served")
 	default:
-		d.log.Warn("no interface for the addresses of Services: only those that this host has are served", slog.Any("err", err))
+		d.log.Warn("no interface for the addresses of Services: only those that this host has are served",
+			slog.Any("err", err))
 	}
 	f := userspace.New(o)
-	p.Backend, p.userspace = f, f
-	p.close = func() error { return nil }
-	d.sweeps(p, func(f *leftovers.Finder) { f.RunsUserspace = true }, nil, nft.TableName, leftovers.KubeProxyTable)
-	if !doctor.HasNetAdmin() {
-		nothing := func(bool) (leftovers.Found, error) { return nil, nil }
-		p.sweep = leftovers.NewSweeper(leftovers.Options{Find: nothing, Signs: p.signs, Log: d.log, Event: func(string) {}})
-	}
-	return p, nil
+	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.RunsUserspace = true })
+	return &dataplane{
+		Backend: f, userspace: f, name: string(config.Userspace), with: with, why: why,
+		close: func() error { return nil }, sweep: sweep, signs: signs,
+	}, nil
 }
 
 // listenerFailed tells a Service of a port that can't be served in full.
@@ -65,21 +59,12 @@ func (p *dataplane) listenerNotes() (notes []string) {
 	for f, s := range p.userspace.Stats() {
 		family := model.Family(f)
 		if s.Absent > 0 {
-			notes = append(notes, fmt.Sprintf("%v: %d listeners are missing, because this host does not have their addresses", family, s.Absent))
+			notes = append(notes, fmt.Sprintf("%v: %d listeners are missing, because this host does not have their addresses",
+				family, s.Absent))
 		}
 		if n := s.Missing - s.Absent; n > 0 {
 			notes = append(notes, fmt.Sprintf("%v: %d listeners can't be opened; the log has the reasons", family, n))
 		}
 	}
 	return notes
-}
-
-// removeOwnDevice returns how to remove the device of the backend in user space, unless that runs.
-func removeOwnDevice(p *dataplane) func() error {
-	return func() error {
-		if p.userspace != nil {
-			return nil
-		}
-		return host.RemoveDevice(userspace.DeviceName)
-	}
 }

@@ -6,43 +6,44 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// watch returns tasks that notice what other programs do to vmapd's rules, and a channel that they send to then. The
-// kernel permits that for rules of iptables, and for tables of nftables before Linux 6.9.
-func watch(p *dataplane, log *slog.Logger) (<-chan struct{}, []task) {
-	changed := make(chan struct{}, 1)
-	switch {
-	case p.nft != nil && p.nft.Owned():
-		return nil, nil
-	case p.nft != nil:
-		return changed, watchTables(p, changed, log)
-	case p.iptables != nil:
-		return changed, watchRules(p, p.iptables.Watch(changed))
-	case p.ipvs != nil:
-		return changed, watchRules(p, p.ipvs.Watch(changed))
-	}
-	return nil, nil
+// watch notices what other programs do to vmapd's rules. The kernel permits that for rules of iptables, and for tables
+// of nftables before Linux 6.9. The zero value notices nothing.
+type watch struct {
+	foreign <-chan struct{}              // receives then
+	changes func() kernel.ForeignChanges // nil with userspace
+	tasks   []task
 }
 
-// watchTables watches tables of nftables. Without it, the comparison at each resync remains.
-func watchTables(p *dataplane, changed chan<- struct{}, log *slog.Logger) []task {
-	w, err := p.nft.Watch(changed)
+// watchTables returns the backend that notices changes of its tables, where they are possible. Without a watch, the
+// comparison at each resync remains.
+func watchTables(b *kernel.Backend, log *slog.Logger) (reconcile.Backend, watch) {
+	none := watch{changes: func() (none kernel.ForeignChanges) { return none }}
+	if b.Owned() {
+		return b, none
+	}
+	changed := make(chan struct{}, 1)
+	w, err := b.Watch(changed)
 	if err != nil {
 		log.LogAttrs(context.Background(), slog.LevelError, "cannot watch our rules; comparing them at each resync",
 			slog.Any("err", err))
-		return nil
+		return b, none
 	}
-	p.Backend, p.foreign = w, w.ForeignChanges
-	return []task{quiet(func(ctx context.Context) {
+	return w, watch{changed, w.ForeignChanges, []task{quiet(func(ctx context.Context) {
 		if err := w.Run(ctx); err != nil {
 			log.LogAttrs(ctx, slog.LevelError, "no longer watching our rules; comparing them at each resync",
 				slog.Any("err", err))
 		}
-	})}
+	})}}
 }
 
-func watchRules(p *dataplane, w *host.Watch) []task {
-	p.foreign = func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: w.Changes()} }
-	return []task{quiet(w.Run)}
+func watchRules(b interface {
+	Watch(chan<- struct{}) *host.Watch
+}) watch {
+	changed := make(chan struct{}, 1)
+	w := b.Watch(changed)
+	changes := func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: w.Changes()} }
+	return watch{changed, changes, []task{quiet(w.Run)}}
 }

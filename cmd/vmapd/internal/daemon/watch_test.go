@@ -48,11 +48,11 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		if backend.Owned() {
 			return errors.New("the tables are owned: nothing is tested")
 		}
-		plane := &dataplane{Backend: backend, nft: backend, signs: new(leftovers.Signs), sweep: leftovers.NewSweeper(leftovers.Options{
+		watched, w := watchTables(backend, log)
+		loop.Backend = &dataplane{Backend: watched, signs: new(leftovers.Signs), sweep: leftovers.NewSweeper(leftovers.Options{
 			Find: func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil },
 		})}
-		loop.Backend = plane
-		loop.ForeignChange, watching = watch(plane, log)
+		loop.ForeignChange, watching = w.foreign, w.tasks
 		return nil
 	}); err != nil {
 		t.Fatal(err)
