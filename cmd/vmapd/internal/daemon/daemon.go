@@ -2,27 +2,33 @@
 //
 //	inputs: a cluster or files, this host ──> reconcile.State ──> reconcile.Loop ──> dataplane: a backend
 //	observers: metrics, health, events, connection tracking <──────────┘
-//	answers, examiner: vmapd's commands at the socket; ports: probes and Prometheus
+//	answers, doctor's reports: vmapd's commands at the socket; ports: probes and Prometheus
 package daemon
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/events"
+	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -37,11 +43,15 @@ type Options struct {
 // Daemon programs a node.
 type Daemon struct {
 	*base
-	plane     *dataplane
-	in        inputs
-	observers *observers
-	ports     *ports
-	answers   *answers
+	*observers
+	plane   *dataplane
+	in      inputs
+	ports   *ports
+	started time.Time
+	tracked conntrack.Lister
+
+	examining sync.Mutex // held during an examination
+	examined  atomic.Pointer[doctor.Report]
 }
 
 // base is what all parts of a daemon know.
@@ -61,75 +71,98 @@ func newBase(c *config.Config, log *slog.Logger) (*base, error) {
 			return nil, err
 		}
 	}
-	recorder, err := newRecorder(c, nodeName, log)
-	if err != nil {
-		return nil, err
+	o := events.Options{NodeName: nodeName, Log: log}
+	if len(c.From) == 0 {
+		client, err := informer.Connect(c.Client()) // of its own, so that events do not delay lists
+		if err != nil {
+			return nil, fmt.Errorf("connect to the cluster for events: %w", err)
+		}
+		o.Client = client
+		o.ServiceUID = func(ctx context.Context, n model.NamespacedName) (types.UID, error) {
+			return client.ServiceUID(ctx, n.Namespace, n.Name)
+		}
 	}
-	return &base{config: c, log: log, nodeName: nodeName, events: recorder}, nil
+	return &base{config: c, log: log, nodeName: nodeName, events: events.New(o)}, nil
 }
 
 // New opens what a daemon needs: the backend, the sources of objects, and its ports. Nothing is programmed yet.
 func New(ctx context.Context, o Options) (*Daemon, error) {
-	d, err := newBase(o.Config, o.Log)
+	b, err := newBase(o.Config, o.Log)
 	if err != nil {
 		return nil, err
 	}
-	var m *metrics.Metrics // of the observers, which are made before the first batch
-	plane, err := d.openBackend(ctx, func(c kernel.Commit) { m.Batch(c) })
+	var d *Daemon // is made before the first batch, and before anybody asks
+	plane, err := b.openBackend(ctx, func(c kernel.Commit) { d.metrics.Batch(c) })
 	if err != nil {
 		return nil, err
 	}
-	in, err := d.openInputs(d.traffic(config.Backend(plane.name)))
+	in, err := b.openInputs(b.traffic(config.Backend(plane.name)))
 	if err != nil {
 		return nil, errors.Join(err, plane.close())
 	}
-	var examined *examiner // is made before anybody asks
-	about := d.observe(plane, in, o.Started, func(age time.Duration) []report.Line { return examined.report(age).Lines })
-	m = about.metrics
-	ports, err := d.openPorts(plane, about, o)
+	examined := func(age time.Duration) []report.Line { return d.report(age).Lines }
+	about := b.observe(plane, in, o.Started, examined)
+	ports, err := b.openPorts(plane, about, o)
 	if err != nil {
 		return nil, errors.Join(err, plane.close())
 	}
-	examined = &examiner{base: d, started: o.Started, plane: plane, observers: about, in: in, ports: ports}
-	asked := &answers{base: d, started: o.Started, plane: plane, observers: about, in: in, examiner: examined}
-	return &Daemon{base: d, plane: plane, in: in, observers: about, ports: ports, answers: asked}, nil
+	d = &Daemon{base: b, observers: about, plane: plane, in: in, ports: ports, started: o.Started}
+	return d, nil
 }
 
 // Run programs the node until ctx ends, or a part fails so that a new start is needed.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer func() { _ = d.plane.close() }()
 	d.setUpNode(ctx) // connection tracking is loaded, by the backend
-	d.announce(ctx, d.plane)
-	loop := d.newLoop(d.plane, d.in, d.observers)
-	signs := d.ports.signs(d.plane.signs, d.config.MetricsBindAddress)
-	tasks := slices.Concat(d.observers.tasks(), d.in.tasks(), d.plane.tasks, []task{
-		quiet(d.events.Run), quiet(loop.Run), d.ports.metrics.Run, d.ports.healthz.Run, quiet(d.answers.serve),
-		func(ctx context.Context) error { return d.follow(ctx, d.observers.metrics) },
-		quiet(func(ctx context.Context) { d.plane.sweep.Watch(ctx, func() { signs(ctx) }) }),
-		quiet(func(ctx context.Context) { d.in.repeat(ctx, d.plane.sweep.Again()) }),
+	d.announce(ctx)
+	api := &socket.Server{Path: d.config.Socket, Routes: d.routes(), Log: d.log}
+	tasks := slices.Concat(d.beside, d.in.tasks, d.plane.tasks, []task{
+		quiet(d.events.Run), quiet(d.newLoop().Run), d.ports.metrics.Run, d.ports.healthz.Run, quiet(api.Run),
+		d.follow, quiet(d.watchOthers), quiet(d.repeat),
 	})
 	if d.plane.nft != nil {
 		tasks = append(tasks, quiet(d.plane.nft.RunPurges))
-	}
-	if d.plane.nft != nil && d.config.FastPath.On() {
-		tasks = append(tasks, d.followDevices(d.plane, d.in.state))
+		if d.config.FastPath.On() {
+			tasks = append(tasks, quiet(d.followDevices))
+		}
 	}
 	return runAll(ctx, tasks)
 }
 
 // newLoop returns the loop that applies the state of the inputs to the dataplane, also when another program has
 // changed that.
-func (d *base) newLoop(p *dataplane, in inputs, o *observers) *reconcile.Loop {
-	backend := config.Backend(p.name)
-	told := o.all()
+func (d *Daemon) newLoop() *reconcile.Loop {
+	backend, told := config.Backend(d.plane.name), d.all
 	if t := newStartThrift(); t != nil {
 		told = append(told, t)
 	}
 	return &reconcile.Loop{
-		State: in.state, Backend: p, Log: d.log, Describe: in.describe, Observers: told, ForeignChange: p.foreign,
+		State: d.in.state, Backend: d.plane, Log: d.log, Describe: d.in.describe, Observers: told,
+		ForeignChange:  d.plane.foreign,
 		MinInterval:    d.config.MinSyncPeriod(backend),
 		ResyncInterval: resyncInterval(d.config, backend),
 	}
+}
+
+// repeat starts another round each time that leftovers are to be removed again.
+func (d *Daemon) repeat(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.plane.sweep.Again():
+			d.in.again()
+		}
+	}
+}
+
+// followDevices keeps the devices of the fast path until ctx ends.
+func (d *Daemon) followDevices(ctx context.Context) {
+	source := devices.Source{Log: d.log, Choice: d.config.FastPath, Changed: func(names []string) {
+		d.plane.nft.SetDevices(names)
+		d.in.again()
+	}}
+	source.Run(ctx)
 }
 
 // traffic returns the settings that decide about traffic, adapted to this host and a backend.
@@ -141,15 +174,6 @@ func (d *base) traffic(backend config.Backend) model.Config {
 		d.log.LogAttrs(context.Background(), slog.LevelInfo, "node ports on localhost: IPv4 only; this host has no ::1")
 	}
 	return traffic
-}
-
-// followDevices returns a task that keeps the devices of the fast path.
-func (d *base) followDevices(p *dataplane, state *reconcile.State) task {
-	source := devices.Source{Log: d.log, Choice: d.config.FastPath, Changed: func(names []string) {
-		p.nft.SetDevices(names)
-		state.Update(reconcile.Change{}, func(*model.Builder) {}) // another round
-	}}
-	return quiet(source.Run)
 }
 
 func hasIPv6Loopback() bool {

@@ -24,26 +24,26 @@ import (
 
 // explain answers /v1/explain: an explanation by the snapshot of the last sync. Names and the reasons
 // for unused endpoints are not in a snapshot, so the objects are read again, and only for this answer.
-func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
+func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	request := names.NewAsked(query)
 	q, err := request.Query()
 	if err != nil {
 		return nil, socket.BadRequest(err.Error())
 	}
-	snapshot := a.observers.view.View().Snapshot
+	snapshot := d.view.View().Snapshot
 	if snapshot == nil {
-		return nil, a.in.unprogrammed()
+		return nil, d.in.unprogrammed()
 	}
-	q.NodeName = a.nodeName
-	d, err := a.readObjects(ctx, q)
+	q.NodeName = d.nodeName
+	found, err := d.readObjects(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	in, err := explain.NewInput(d, a.traffic(config.Backend(a.plane.name)), q, request.Interface)
+	in, err := explain.NewInput(found, d.traffic(config.Backend(d.plane.name)), q, request.Interface)
 	if err != nil {
 		return nil, socket.NotFound(err.Error())
 	}
-	in.ByListeners = a.plane.userspace != nil
+	in.ByListeners = d.plane.userspace != nil
 	var own []netip.Addr
 	for _, f := range model.Families {
 		own = append(own, snapshot.Family(f).NodeAddrs...)
@@ -52,28 +52,28 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	now := explain.Explain(in)
 	in.Snapshot = snapshot
 	e := explain.Explain(in)
-	compared := a.compareWithKernel(ctx, snapshot, in.Decide())
+	compared := d.compareWithKernel(ctx, snapshot, in.Decide())
 	if now.Verdict != e.Verdict || !slices.Equal(now.Used, e.Used) {
 		compared.Objects = now.Conclusion
 	}
-	services, endpoints := a.in.state.Pending()
+	services, endpoints := d.in.state.Pending()
 	compared.Pending = services + endpoints
-	compared.Error = a.observers.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
+	compared.Error = d.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
 	e.Compare(compared)
 	return e, nil
 }
 
 // readObjects reads what a query is about, from the cluster or from files.
-func (a *answers) readObjects(ctx context.Context, q names.Query) (*names.Directory, error) {
-	if a.in.cluster == nil {
-		o, _, err := manifest.Load(a.config.From) // the daemon has logged the errors in manifests
+func (d *Daemon) readObjects(ctx context.Context, q names.Query) (*names.Directory, error) {
+	if d.in.cluster == nil {
+		o, _, err := manifest.Load(d.config.From) // the daemon has logged the errors in manifests
 		if err != nil {
 			return nil, err
 		}
 		return objects.Of(o), nil
 	}
 	// A client of its own has a limit of requests of its own: the daemon's lists do not wait.
-	own, err := informer.Connect(a.config.Client())
+	own, err := informer.Connect(d.config.Client())
 	if err != nil {
 		return nil, err
 	}
@@ -83,32 +83,33 @@ func (a *answers) readObjects(ctx context.Context, q names.Query) (*names.Direct
 			r.Nodes = append(r.Nodes, ref.Name)
 		}
 	}
-	d, err := r.Read(ctx)
-	return d, errors.Join(append(r.Unread, err)...)
+	found, err := r.Read(ctx)
+	return found, errors.Join(append(r.Unread, err)...)
 }
 
 // ErrNoPods is why the daemon explains nothing about names of pods that no EndpointSlice has.
-var ErrNoPods = errors.New("the daemon has no permission to read pods; --kubeconfig, with credentials that have it, does")
+var ErrNoPods = errors.New("the daemon has no permission to read pods; " +
+	"--kubeconfig, with credentials that have it, does")
 
-// compareWithKernel compares what the kernel has of a snapshot, as doctor does. Rules of other programs are not compared.
-func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d model.Decision) explain.Daemon {
-	if d.Dest.Addr().IsLoopback() && a.plane.userspace == nil {
+// compareWithKernel compares what the kernel has of a snapshot, as doctor does.
+func (d *Daemon) compareWithKernel(ctx context.Context, s *model.Snapshot, of model.Decision) explain.Daemon {
+	if of.Dest.Addr().IsLoopback() && d.plane.userspace == nil {
 		return explain.Daemon{NotCompared: "a listener of vmapd answers on loopback, not a rule"}
 	}
 	const longest = 3 * time.Second
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	f := model.FamilyOf(d.Dest.Addr())
-	list, count, err := a.plane.differences(bounded, f, s)
+	f := model.FamilyOf(of.Dest.Addr())
+	list, count, err := d.plane.differences(bounded, f, s)
 	if err != nil {
 		return explain.Daemon{NotCompared: err.Error()}
 	}
-	if a.plane.userspace != nil {
-		to := fmt.Sprintf(" %v ", model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()})
+	if d.plane.userspace != nil {
+		to := fmt.Sprintf(" %v ", model.VIP{Addr: of.Dest.Addr(), Protocol: of.Protocol, Port: of.Dest.Port()})
 		list = slices.DeleteFunc(list, func(line string) bool { return !strings.Contains(line, to) })
 		count = len(list)
 	}
-	out := explain.Daemon{Backend: a.plane.name, NotCompared: a.plane.byNature(s.Family(f), d)}
+	out := explain.Daemon{Backend: d.plane.name, NotCompared: d.plane.byNature(s.Family(f), of)}
 	if count > 0 {
 		out.Kernel = list[0]
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
-// fastPath says whether connections take the fast path, and by which devices; "" if nobody wants that. lacks reports whether some that should can't.
+// fastPath says whether connections take the fast path, and by which devices; "" if nobody wants that. lacks reports
+// whether some that should can't.
 func (p *dataplane) fastPath(wanted bool) (text string, lacks bool) {
 	if !wanted {
 		return "", false

@@ -7,21 +7,20 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 )
 
 // follow returns an error when the configuration's files mean something else than at the start: the
 // supervisor then starts the process again, and the rules stay meanwhile. An invalid file changes nothing.
-func (d *base) follow(ctx context.Context, m *metrics.Metrics) error {
+func (d *Daemon) follow(ctx context.Context) error {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	d.config.Follow(following, func(c *config.Config, err error) {
-		m.ConfigRead(err)
+		d.metrics.ConfigRead(err)
 		d.refused.Store(nil)
 		if err != nil {
 			text := err.Error()
 			d.refused.Store(&text)
-			d.log.LogAttrs(ctx, slog.LevelError, "invalid configuration; keeping the previous one", slog.Any("err", err))
+			d.log.ErrorContext(ctx, "invalid configuration; keeping the previous one", slog.Any("err", err))
 			return
 		}
 		if fields := config.Compare(d.config, c); len(fields) > 0 {

@@ -17,59 +17,42 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// source fills a state with objects.
-type source interface {
-	Run(ctx context.Context, state *reconcile.State) error
-}
-
-// inputs are the sources, and the state that they fill.
+// inputs are a state, and what fills it.
 type inputs struct {
 	state    *reconcile.State
-	sources  []source
+	tasks    []task
 	describe func(model.Problem) string // nil, or adds the place to a problem
 	cluster  *informer.Source           // nil with files
-	host     *hostaddr.Source
 }
 
 // openInputs returns a cluster or files, and the addresses of this host that are no Service's.
-func (d *base) openInputs(traffic model.Config) (in inputs, err error) {
-	c := d.config
+func (d *base) openInputs(traffic model.Config) (inputs, error) {
+	c, in := d.config, inputs{state: reconcile.NewState(model.NewBuilder(traffic), 2)} // of two sources
+	fill := func(run func(context.Context, *reconcile.State) error) {
+		in.tasks = append(in.tasks, func(ctx context.Context) error { return run(ctx, in.state) })
+	}
 	if len(c.From) > 0 {
 		s := &manifest.Source{Paths: c.From, Log: d.log}
 		if err := s.Open(); err != nil {
 			return in, err
 		}
-		in.sources = append(in.sources, s)
+		fill(s.Run)
 		in.describe = func(p model.Problem) string { return manifest.Located(s.Locate(p), p) }
 	} else {
 		client, err := informer.Connect(c.Client())
 		if err != nil {
 			return in, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
 		}
-		in.cluster = &informer.Source{
-			Client: client, NodeName: traffic.NodeName, Log: d.log, Plain: c.PlainLists(),
-		}
-		in.sources = append(in.sources, in.cluster)
+		in.cluster = &informer.Source{Client: client, NodeName: traffic.NodeName, Log: d.log, Plain: c.PlainLists()}
+		fill(in.cluster.Run)
 	}
-	in.host = &hostaddr.Source{
-		Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName},
-	}
-	in.sources = append(in.sources, in.host)
-	in.state = reconcile.NewState(model.NewBuilder(traffic), len(in.sources))
+	ignored := []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}
+	fill((&hostaddr.Source{Log: d.log, Ignore: ignored}).Run)
 	return in, nil
 }
 
-// repeat asks for another round each time that it receives.
-func (in inputs) repeat(ctx context.Context, asked <-chan struct{}) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-asked:
-			in.state.Update(reconcile.Change{}, func(*model.Builder) {})
-		}
-	}
-}
+// again asks for another round.
+func (in inputs) again() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
 
 // unreadable returns what can't be read from the API server, and what has not been read yet, for clients that are not
 // authenticated: most errors are left out.
@@ -98,11 +81,4 @@ func (in inputs) unprogrammed() error {
 		text += fmt.Sprintf(" (%s); vmapd doctor has the reason", strings.Join(in.cluster.Unread(), ", "))
 	}
 	return &socket.Error{Status: http.StatusServiceUnavailable, Message: text}
-}
-
-func (in inputs) tasks() (list []task) {
-	for _, s := range in.sources {
-		list = append(list, func(ctx context.Context) error { return s.Run(ctx, in.state) })
-	}
-	return list
 }

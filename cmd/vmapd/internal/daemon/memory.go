@@ -42,23 +42,23 @@ func forTheHeap(limit uint64) uint64 {
 const startGCPercent = 40
 
 // startThrift is an observer that returns the memory that only the start needed.
-type startThrift struct{ end func() }
+type startThrift func()
 
 // newStartThrift returns nil if the environment sets GOGC or GOMEMLIMIT.
-func newStartThrift() *startThrift {
+func newStartThrift() startThrift {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
 	before := debug.SetGCPercent(startGCPercent)
-	return &startThrift{end: sync.OnceFunc(func() {
+	return sync.OnceFunc(func() {
 		debug.SetGCPercent(before)
 		go debug.FreeOSMemory() // takes a while, and nothing depends on it
-	})}
+	})
 }
 
 // Done implements reconcile.Observer.
-func (t *startThrift) Done(r reconcile.Round) {
+func (end startThrift) Done(r reconcile.Round) {
 	if model.IsProgrammed(r.Err) {
-		t.end()
+		end()
 	}
 }

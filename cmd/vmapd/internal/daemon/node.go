@@ -6,36 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/events"
-	"github.com/vmapd/vmapd/sync/informer"
 )
-
-// newRecorder returns a recorder with a client of its own, so that events do not delay lists.
-func newRecorder(c *config.Config, nodeName string, log *slog.Logger) (*events.Recorder, error) {
-	o := events.Options{NodeName: nodeName, Log: log}
-	if len(c.From) == 0 {
-		var err error
-		if o.Client, err = informer.Connect(c.Client()); err != nil {
-			return nil, fmt.Errorf("connect to the cluster for events: %w", err)
-		}
-		o.ServiceUID = func(ctx context.Context, n model.NamespacedName) (types.UID, error) {
-			return o.Client.ServiceUID(ctx, n.Namespace, n.Name)
-		}
-	}
-	return events.New(o), nil
-}
 
 // announce logs the start, and sends events about the Node: the start, and notes on the
 // configuration.
-func (d *base) announce(ctx context.Context, p *dataplane) {
-	attrs := []slog.Attr{slog.String("version", buildinfo.Current().String()), slog.String("node", d.nodeName), slog.String("backend", p.name)}
+func (d *Daemon) announce(ctx context.Context) {
+	p, attrs := d.plane, []slog.Attr{slog.String("version", buildinfo.Current().String())}
+	attrs = append(attrs, slog.String("node", d.nodeName), slog.String("backend", p.name))
 	if p.with != "" {
 		attrs = append(attrs, slog.String("with", p.with))
 	}

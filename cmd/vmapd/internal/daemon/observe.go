@@ -26,51 +26,25 @@ import (
 // observers are the observers of the loop: they serve metrics and probes, send events, delete
 // stale flows from connection tracking, and listen for node ports on loopback.
 type observers struct {
-	metrics   *metrics.Metrics
-	tracker   *health.Tracker
-	services  *health.Services
-	localhost *userspace.Forwarder // of node ports on loopback; the backend itself, if that is userspace
-	listens   bool                 // the backend is userspace: it serves loopback
-	events    *events.Recorder
-	problems  *events.Problems
-	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
-	node      *nodeCheck            // nil without a cluster
-
-	view status.Recorder
+	metrics *metrics.Metrics
+	tracker *health.Tracker
+	view    *status.Recorder
+	all     []reconcile.Observer // these, and more
+	beside  []task               // what they do beside the loop
 }
 
 // observe makes the observers. examined returns the lines of doctor, not older than a time.
-func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func(time.Duration) []report.Line) *observers {
-	c := d.config
-	o := &observers{events: d.events, problems: &events.Problems{Recorder: d.events}}
-	o.localhost = userspace.New(userspace.Options{Scope: userspace.Loopback, Log: d.log, Failed: d.listenerFailed})
-	if p.userspace != nil {
-		o.localhost, o.listens = p.userspace, true
+func (d *base) observe(
+	p *dataplane, in inputs, started time.Time, examined func(time.Duration) []report.Line,
+) *observers {
+	localhost := p.userspace // it serves loopback, too
+	if localhost == nil {
+		localhost = userspace.New(userspace.Options{Scope: userspace.Loopback, Log: d.log, Failed: d.listenerFailed})
 	}
-	figures := metrics.Options{
-		Backend: config.Backend(p.name), Reason: p.why, Started: started,
-		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
-		ForeignChanges: p.changes,
-		Leftovers:      p.sweep.Counts,
-		OtherProxy:     p.signs.Flags,
-		Findings:       func() map[metrics.Finding]int { return findings(examined(examinedEvery)) },
-		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
-	}
-	if in.cluster != nil {
-		figures.APIServerHeard = in.cluster.Heard
-	}
-	if p.nft != nil {
-		figures.NFT = p.nft.Stats
-		figures.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
-	}
-	if p.userspace != nil && c.ServiceCounters {
-		figures.ServiceConnections = p.listenerCounts
-	}
-	o.metrics = metrics.New(figures)
-	for gate, on := range c.KubeProxy().FeatureGates {
-		feature.RecordFeatureInfo(context.Background(), gate, "", on)
-	}
-	healthOf := health.Options{SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility}
+	figures := d.figures(p, started)
+	figures.Pending, figures.Localhost = in.state.Pending, localhost.Stats
+	figures.Findings = func() map[metrics.Finding]int { return findings(examined(examinedEvery)) }
+	healthOf := health.Options{SyncPeriod: d.config.SyncPeriod(config.Backend(p.name)), Eligibility: d.tellEligibility}
 	healthOf.Findings = func() (names []string) {
 		for _, l := range report.Bad(examined(askedEvery)) {
 			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))
@@ -78,19 +52,52 @@ func (d *base) observe(p *dataplane, in inputs, started time.Time, examined func
 		return names
 	}
 	if in.cluster != nil {
-		healthOf.NodeName = in.cluster.NodeName
-		healthOf.Unreadable = in.unreadable
-		o.node = newNodeCheck(in.cluster, d.events, d.log)
+		figures.APIServerHeard = in.cluster.Heard
+		healthOf.NodeName, healthOf.Unreadable = in.cluster.NodeName, in.unreadable
 	}
-	o.tracker = health.NewTracker(healthOf)
-	o.services = health.NewServices(health.ServicesOptions{
-		Healthy: o.tracker.Healthy, Restricted: !c.Model().NodePortAddresses.All, Log: d.log,
+	m := metrics.New(figures)
+	healthOf.Count = m.HTTP
+	tracker, view, problems := health.NewTracker(healthOf), new(status.Recorder), &events.Problems{Recorder: d.events}
+	services := health.NewServices(health.ServicesOptions{
+		Healthy: tracker.Healthy, Restricted: !d.config.Model().NodePortAddresses.All, Log: d.log,
 		Failed: func(service model.NamespacedName, _ uint16, err error) {
 			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, err.Error())
 		},
 	})
-	if p.name != string(config.IPVS) && p.userspace == nil {
-		o.flows = conntrack.New(conntrack.Options{Log: d.log, Report: o.metrics.Conntrack})
+	o := &observers{
+		metrics: m, tracker: tracker, view: view,
+		all:    []reconcile.Observer{tracker, m, services, view, problems},
+		beside: []task{quiet(services.Run), quiet(problems.Run), quiet(localhost.Run), quiet(d.watchTable)},
+	}
+	if p.userspace == nil {
+		o.all = append(o.all, loopback{localhost})
+	}
+	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
+		flows := conntrack.New(conntrack.Options{Log: d.log, Report: m.Conntrack})
+		o.all, o.beside = append(o.all, flows), append(o.beside, quiet(flows.Run))
+	}
+	if in.cluster != nil {
+		o.all = append(o.all, &nodeCheck{base: d})
+	}
+	return o
+}
+
+// figures are the metrics of a backend and of the node.
+func (d *base) figures(p *dataplane, started time.Time) metrics.Options {
+	for gate, on := range d.config.KubeProxy().FeatureGates {
+		feature.RecordFeatureInfo(context.Background(), gate, "", on)
+	}
+	o := metrics.Options{
+		Backend: config.Backend(p.name), Reason: p.why, Started: started,
+		Legacy: p.stats, ForeignChanges: p.changes, Leftovers: p.sweep.Counts, OtherProxy: p.signs.Flags,
+		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
+	}
+	if p.nft != nil {
+		o.NFT = p.nft.Stats
+		o.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
+	}
+	if p.userspace != nil && d.config.ServiceCounters {
+		o.ServiceConnections = p.listenerCounts
 	}
 	return o
 }
@@ -117,22 +124,8 @@ func (d *base) tellEligibility(why string) {
 		return
 	}
 	d.log.Warn("the node is not eligible for load balancers: /healthz answers 503", slog.String("reason", why))
-	d.events.Node(events.Warning, events.ReasonNodeNotEligible,
-		why+": /healthz answers 503, so that load balancers send no new connections; Services go on with the last known addresses")
-}
-
-func (o *observers) all() []reconcile.Observer {
-	list := []reconcile.Observer{o.tracker, o.metrics, o.services, &o.view, o.problems}
-	if !o.listens {
-		list = append(list, loopback{o.localhost})
-	}
-	if o.flows != nil {
-		list = append(list, o.flows)
-	}
-	if o.node != nil {
-		list = append(list, o.node)
-	}
-	return list
+	d.events.Node(events.Warning, events.ReasonNodeNotEligible, why+": /healthz answers 503, "+
+		"so that load balancers send no new connections; Services go on with the last known addresses")
 }
 
 // loopback lets a forwarder follow the rounds, also the failed ones: its listeners need no rules, so a
@@ -143,22 +136,12 @@ type loopback struct{ *userspace.Forwarder }
 // Done implements [reconcile.Observer].
 func (l loopback) Done(r reconcile.Round) { l.Follow(r.Snapshot) }
 
-// tasks are the tasks of the observers beside the loop.
-func (o *observers) tasks() []task {
-	list := []task{quiet(o.services.Run), quiet(o.problems.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
-	if o.flows != nil {
-		list = append(list, quiet(o.flows.Run))
-	}
-	if o.node != nil {
-		list = append(list, quiet(o.node.Run))
-	}
-	return list
-}
-
-func (o *observers) watchTable(ctx context.Context) {
+// watchTable warns of a connection tracking table that is nearly full, until ctx ends.
+func (d *base) watchTable(ctx context.Context) {
 	nodesetup.WatchTable(ctx, nodesetup.Options{}, func(used, limit int) {
-		o.events.Node(events.Warning, events.ReasonConntrackNearlyFull,
-			fmt.Sprintf("connection tracking has %d of at most %d entries: at the limit, new connections are dropped (conntrack.maxPerCore)", used, limit))
+		d.events.Node(events.Warning, events.ReasonConntrackNearlyFull,
+			fmt.Sprintf("connection tracking has %d of at most %d entries: at the limit, new connections are dropped "+
+				"(conntrack.maxPerCore)", used, limit))
 	})
 }
 

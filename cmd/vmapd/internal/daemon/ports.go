@@ -30,50 +30,39 @@ func (d *base) openPorts(p *dataplane, o *observers, of Options) (*ports, error)
 		}
 		return server, nil
 	}
-	metricsPort, err := open("metrics", c.MetricsBindAddress, d.pages(p, o, of).Handler(), events.ReasonMetricsFailed)
-	if err != nil {
-		return nil, err
-	}
-	healthz, err := open("healthz", c.HealthzBindAddress, o.tracker.Handler(), events.ReasonHealthzFailed)
-	if err != nil {
-		return nil, err
-	}
-	return &ports{healthz, metricsPort}, nil
-}
-
-// pages are the pages of the metrics port.
-func (d *base) pages(p *dataplane, o *observers, of Options) httpserver.MetricsPort {
-	return httpserver.MetricsPort{
+	pages := httpserver.MetricsPort{
 		Metrics: o.metrics.Handler, SLIs: o.metrics.SLIs,
 		ProxyMode: func() string { return p.name },
-		Config:    func() (kubeProxy, own any) { return d.config.KubeProxy(), d.config.Own() },
-		Flags:     d.config.FlagValues,
+		Config:    func() (kubeProxy, own any) { return c.KubeProxy(), c.Own() },
+		Flags:     c.FlagValues,
 		Started:   of.Started, Version: buildinfo.Current().String(),
-		Profiling:    d.config.EnableProfiling,
-		SetVerbosity: of.SetVerbosity,
+		Profiling: c.EnableProfiling, SetVerbosity: of.SetVerbosity,
 	}
+	metrics, badMetrics := open("metrics", c.MetricsBindAddress, pages.Handler(), events.ReasonMetricsFailed)
+	healthz, badHealthz := open("healthz", c.HealthzBindAddress, o.tracker.Handler(), events.ReasonHealthzFailed)
+	return &ports{healthz, metrics}, errors.Join(badMetrics, badHealthz)
 }
 
-// signs returns a function that notes whether other processes listen on the two ports, of which the one for metrics has
-// this address.
-func (ps *ports) signs(r *leftovers.Signs, metricsAddress string) func(context.Context) {
-	taken := map[string]time.Time{} // since when, by sign
-	return func(ctx context.Context) {
-		for sign, server := range map[string]*httpserver.Server{leftovers.SignHealthzPort: ps.healthz, leftovers.SignMetricsPort: ps.metrics} {
-			err := server.Err()
+// watchOthers looks, until ctx ends, whether other proxies put back what was removed, or listen on the two ports.
+func (d *Daemon) watchOthers(ctx context.Context) {
+	address, taken := d.config.MetricsBindAddress, map[string]time.Time{} // since when, by sign
+	d.plane.sweep.Watch(ctx, func() {
+		for sign, err := range map[string]error{
+			leftovers.SignHealthzPort: d.ports.healthz.Err(), leftovers.SignMetricsPort: d.ports.metrics.Err(),
+		} {
 			switch {
 			case !errors.Is(err, syscall.EADDRINUSE):
 				delete(taken, sign)
-				r.Gone(sign)
+				d.plane.signs.Gone(sign)
 			case taken[sign].IsZero():
 				taken[sign] = time.Now()
 			case time.Since(taken[sign]) > leftovers.HandOver:
 				text := err.Error()
-				if mode := leftovers.ProxyMode(ctx, metricsAddress); sign == leftovers.SignMetricsPort && mode != "" {
-					text = fmt.Sprintf("a proxy with mode %s answers at %s", mode, metricsAddress)
+				if mode := leftovers.ProxyMode(ctx, address); sign == leftovers.SignMetricsPort && mode != "" {
+					text = fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
 				}
-				r.Seen(sign, text)
+				d.plane.signs.Seen(sign, text)
 			}
 		}
-	}
+	})
 }

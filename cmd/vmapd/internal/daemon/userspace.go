@@ -59,8 +59,8 @@ func (p *dataplane) listenerNotes() (notes []string) {
 	for f, s := range p.userspace.Stats() {
 		family := model.Family(f)
 		if s.Absent > 0 {
-			notes = append(notes, fmt.Sprintf("%v: %d listeners are missing, because this host does not have their addresses",
-				family, s.Absent))
+			notes = append(notes, fmt.Sprintf(
+				"%v: %d listeners are missing, because this host does not have their addresses", family, s.Absent))
 		}
 		if n := s.Missing - s.Absent; n > 0 {
 			notes = append(notes, fmt.Sprintf("%v: %d listeners can't be opened; the log has the reasons", family, n))

@@ -15,27 +15,27 @@ import (
 // Probes and scrapes do not wait while another request examines the node: they get the last report. There is one after
 // the first examination, for which they wait.
 func TestOneExaminationAtATime(t *testing.T) {
-	e := &examiner{base: &base{log: slog.New(slog.DiscardHandler)}}
+	d := &Daemon{base: &base{log: slog.New(slog.DiscardHandler)}}
 	asked := func() <-chan doctor.Report {
 		answer := make(chan doctor.Report, 1)
-		go func() { answer <- e.report(askedEvery) }()
+		go func() { answer <- d.report(askedEvery) }()
 		return answer
 	}
-	e.mu.Lock() // as during an examination
+	d.examining.Lock() // as during an examination
 	first := asked()
 	select {
 	case r := <-first:
 		t.Fatalf("there is no report yet, and the answer is %v", r)
 	case <-time.After(50 * time.Millisecond):
 	}
-	e.last.Store(&doctor.Report{At: time.Now(), Node: "examined"})
-	e.mu.Unlock()
+	d.examined.Store(&doctor.Report{At: time.Now(), Node: "examined"})
+	d.examining.Unlock()
 	if r := <-first; r.Node != "examined" {
 		t.Errorf("want the report of the first examination, got %v", r)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.last.Store(&doctor.Report{At: time.Now().Add(-time.Hour), Node: "old"})
+	d.examining.Lock()
+	defer d.examining.Unlock()
+	d.examined.Store(&doctor.Report{At: time.Now().Add(-time.Hour), Node: "old"})
 	select {
 	case r := <-asked():
 		if r.Node != "old" {
@@ -49,8 +49,8 @@ func TestOneExaminationAtATime(t *testing.T) {
 // A panic during an examination is a finding: here, of an examiner that lacks everything. The process goes on.
 func TestAPanicOfDoctorIsAFinding(t *testing.T) {
 	log := &bytes.Buffer{}
-	e := &examiner{base: &base{log: slog.New(slog.NewTextHandler(log, nil))}}
-	lines := e.report(examinedEvery).Lines
+	d := &Daemon{base: &base{log: slog.New(slog.NewTextHandler(log, nil))}}
+	lines := d.report(examinedEvery).Lines
 	if len(lines) != 1 || lines[0].Name != "doctor" || lines[0].Level != report.Fail ||
 		!strings.HasPrefix(lines[0].Text, "doctor failed: runtime error: ") {
 		t.Errorf("want the finding, got %v", lines)
@@ -58,7 +58,7 @@ func TestAPanicOfDoctorIsAFinding(t *testing.T) {
 	if counts := findings(lines); counts[metrics.Finding{Check: "doctor", Level: string(report.Fail)}] != 1 {
 		t.Errorf("want it in the metric, got %v", counts)
 	}
-	if text := log.String(); !strings.Contains(text, "doctor panicked") || !strings.Contains(text, "examiner.go") {
+	if text := log.String(); !strings.Contains(text, "doctor panicked") || !strings.Contains(text, "examine.go") {
 		t.Errorf("want the stack in the log, got %q", text)
 	}
 }

@@ -1,0 +1,150 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/model"
+)
+
+// examinedEvery is the least time between two examinations for metrics: all chains of nftables are listed for each.
+// askedEvery is the same for what people ask.
+const examinedEvery, askedEvery = 30 * time.Second, time.Second
+
+// report returns the last report or, if that is older than a time, another one. Who asks during an examination gets
+// the last report, and waits only for the first one.
+func (d *Daemon) report(age time.Duration) doctor.Report {
+	if !d.examining.TryLock() {
+		if last := d.examined.Load(); last != nil {
+			return *last
+		}
+		d.examining.Lock()
+	}
+	defer d.examining.Unlock()
+	if last := d.examined.Load(); last != nil && time.Since(last.At) <= age {
+		return *last
+	}
+	now := d.examine()
+	d.examined.Store(&now)
+	return now
+}
+
+// examine examines the node. It reads the rules and settings of others: a panic about these must not end
+// the daemon, and is a finding.
+func (d *Daemon) examine() (report doctor.Report) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			d.log.LogAttrs(context.Background(), slog.LevelError, "doctor panicked",
+				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
+			report = doctor.Failed(time.Now(), d.nodeName, reason)
+		}
+	}()
+	answer := d.self()
+	facts := doctor.Facts{At: time.Now(), Version: answer.Version, Daemon: &answer, Wants: answer.Wants}
+	facts.Examine(false)
+	return doctor.Diagnose(facts)
+}
+
+// doctor answers vmapd doctor, which examines the node by itself.
+func (d *Daemon) doctor(context.Context, url.Values) (any, error) { return d.self(), nil }
+
+// self returns what the daemon knows about itself.
+func (d *Daemon) self() doctor.Answer {
+	snapshot, traffic := d.view.View().Snapshot, d.config.Model()
+	services, endpointSlices := d.in.state.Pending()
+	self := &doctor.Daemon{
+		Wants: doctor.WantsOf(d.config.Conntrack, traffic, snapshot), Started: d.started,
+		NetAdmin: doctor.HasNetAdmin(), HostAddrs: doctor.HostAddrs(), Why: d.plane.why, Pods: traffic.LocalPods,
+		Health: d.tracker.Status(), Pending: services + endpointSlices, NodeUnread: snapshot == nil,
+		OtherProxies: slices.Sorted(maps.Values(d.plane.signs.Current())),
+		Leftovers:    d.plane.sweep.Remaining().String(),
+	}
+	self.Wants.NodeName, self.Wants.Backend = d.nodeName, d.plane.name
+	if refused := d.refused.Load(); refused != nil {
+		self.ConfigError = *refused
+	}
+	if snapshot != nil {
+		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
+	}
+	self.Ports = slices.DeleteFunc([]error{d.ports.healthz.Err(), d.ports.metrics.Err()},
+		func(err error) bool { return err == nil })
+	self.FastPath, self.NoFastPath = d.plane.fastPath(d.config.FastPath.On())
+	if source := d.in.cluster; source != nil {
+		skew, _ := source.Client.Skew()
+		self.Cluster = &doctor.Cluster{
+			Address: source.Client.Address(), Skew: skew, Failing: source.Failing(), Unread: source.Unread(),
+		}
+		for _, at := range source.Heard() {
+			if at.After(self.Cluster.Heard) {
+				self.Cluster.Heard = at
+			}
+		}
+		if slices.Contains(self.Cluster.Unread, "nodes") {
+			self.NodeUnread = true // that the snapshot has no Node means nothing
+		}
+	}
+	return self.Answer(buildinfo.Current().String())
+}
+
+// comparisons is how often tables are compared while they change.
+const comparisons = 3
+
+// doctorTable compares the kernel's tables with the last snapshot that was applied.
+func (d *Daemon) doctorTable(ctx context.Context, _ url.Values) (any, error) {
+	for range comparisons {
+		snapshot := d.view.View().Snapshot
+		if snapshot == nil {
+			return doctor.NotCompared("nothing is programmed yet"), nil
+		}
+		var differences []string
+		var all int
+		var errs []error
+		for _, f := range model.Families {
+			list, count, err := d.plane.differences(ctx, f, snapshot)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%v: %w", f, err))
+			}
+			all, differences = all+count, append(differences, list...)
+		}
+		if all == 0 || snapshot == d.view.View().Snapshot {
+			const few = 3
+			return doctor.Compared(d.plane.name, differences[:min(few, len(differences))], all, errs), nil
+		}
+	}
+	return doctor.NotCompared("the Services change all the time"), nil
+}
+
+// differences returns the differences of the kernel's rules from a snapshot, as text, and their number.
+func (p *dataplane) differences(
+	ctx context.Context, f model.Family, s *model.Snapshot,
+) (list []string, count int, err error) {
+	switch {
+	case p.userspace != nil:
+		list = p.userspace.Compare(f)
+	case p.iptables != nil:
+		list, err = p.iptables.Compare(ctx, f, s)
+	case p.ipvs != nil:
+		list, err = p.ipvs.Compare(ctx, f, s)
+	default:
+		batch, err := p.nft.Compare(f, s)
+		if err != nil || batch == nil || batch.Empty() {
+			return nil, 0, err
+		}
+		for line := range strings.Lines(batch.String()) {
+			if line = strings.TrimSpace(line); line != "" {
+				list = append(list, line)
+			}
+		}
+		return list, batch.Len(), nil
+	}
+	return list, len(list), err
+}
