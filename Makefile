@@ -51,7 +51,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-slow test-chart test-upgrade notice unit vet race netns simulate mutations test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm test-install vmtools clustertools golden bench bench-compare chaos bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-slow test-chart test-upgrade notice unit vet race netns simulate mutations test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm test-install vmtools clustertools golden bench bench-compare chaos bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -328,10 +328,6 @@ bench-compare: ## speed against commit BASE, in turns, as benchstat prints it
 	done; done; done
 	@rm -rf bin/base
 	@$(BENCHSTAT) base=bin/bench/base.txt head=bin/bench/head.txt
-
-bench-connections: build ## new connections a second, against direct ones; with KUBE, of kube-proxy, too
-	$(GO) build -o bin/connections ./cmd/internal/testbed/connections
-	$(IN_NAMESPACE) bin/connections $(if $(KUBE),--kube-proxy "$(KUBE)/kube-proxy") $(CONNECTIONSFLAGS)
 
 bench-scale: build ## the daemon in clusters of up to 1,000,000 endpoints: time, memory, latency
 	$(GO) run ./cmd/internal/testbed/scale $(SCALEFLAGS)

@@ -15,7 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
-// kubeProxy is the name of kube-proxy's results.
+// kubeProxy is the name of the results of kube-proxy's mode nftables.
 const kubeProxy = "kube-proxy nftables"
 
 // lastSync is kube-proxy's metric of the end of its last sync. Until it has all objects, it syncs nothing.
@@ -31,7 +31,7 @@ func measureKubeProxy(ctx context.Context, o *options, s cluster.Shape, log io.W
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	d := &daemon{world: w, cmd: w.ns.Command(ctx, o.kubeProxy,
-		"--proxy-mode", "nftables", "--hostname-override", cluster.NodeName, "--cluster-cidr", strings.Join(cluster.PodCIDRs, ","),
+		"--proxy-mode", o.mode, "--hostname-override", cluster.NodeName, "--cluster-cidr", strings.Join(cluster.PodCIDRs, ","),
 		"--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0")}
 	var said bytes.Buffer
 	d.cmd.Stderr = &said
@@ -54,10 +54,13 @@ func measureKubeProxy(ctx context.Context, o *options, s cluster.Shape, log io.W
 	if err := pause(ctx, o.settle); err != nil {
 		return r, err
 	}
+	if err := w.connections(ctx, o, fmt.Sprintf("%v: kube-proxy %s", s, o.mode), log); err != nil {
+		return r, err
+	}
 	u, err := d.usage()
 	size := w.cluster.Size()
 	return record{
-		Proxy: kubeProxy, Cluster: s.String(), Services: size.Services, Endpoints: size.Endpoints, Load: load + " to " + machineLoad(),
+		Proxy: "kube-proxy " + o.mode, Cluster: s.String(), Services: size.Services, Endpoints: size.Endpoints, Load: load + " to " + machineLoad(),
 		Ready: rounded(ready), Peak: u.peak, Settled: u.rss,
 	}, err
 }

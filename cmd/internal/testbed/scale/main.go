@@ -51,7 +51,9 @@ type options struct {
 	results  string // file; empty: none
 	plot     string // file; empty: none
 
-	kubeProxy string // path; empty: vmapd is measured
+	kubeProxy   string // path; empty: vmapd is measured
+	mode        string // of kube-proxy
+	connections int    // rounds
 
 	profiling time.Duration // how long the processor is looked at
 }
@@ -73,6 +75,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.Uint64Var(&o.seed, "seed", 1, "another one makes another cluster of the same shape")
 	flags.StringVar(&o.profiles, "profiles", "", "`folder` for profiles of processor and memory; taking them takes time")
 	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy, whose start is measured in place of vmapd")
+	flags.StringVar(&o.mode, "kube-proxy-mode", "nftables", "kube-proxy's `mode`: nftables or iptables")
+	flags.IntVar(&o.connections, "connections", 0, "`rounds` of new connections, to servers directly and through a Service")
 	flags.StringVar(&o.results, "results", "", "`file` in JSON to write the results into, in place of those of the same clusters")
 	flags.StringVar(&o.plot, "plot", "", "`file` for a plot (SVG) of what is in -results; with -shapes=none, nothing is measured")
 	if err := flags.Parse(args); err != nil {

@@ -128,6 +128,9 @@ func (r *result) life(ctx context.Context, o *options, w *world, log io.Writer) 
 		return errors.Join(err, stopErr)
 	}
 	if err = r.begin(ctx, o, d, generations, log); err == nil {
+		err = w.connections(ctx, o, fmt.Sprintf("%v: vmapd", r.shape), log)
+	}
+	if err == nil {
 		err = r.change(ctx, o, d, log)
 	}
 	r.complaints = d.complaints()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func TestMeasure(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			args := append([]string{
-				"-vmapd", path, "-shapes", "realistic:60", "-churn", "2s", "-rate", "200", "-probes", "20", "-settle", "0s",
+				"-vmapd", path, "-shapes", "realistic:60", "-churn", "2s", "-rate", "200", "-probes", "20", "-settle", "0s", "-connections", "1",
 			}, test.args...)
 			var log bytes.Buffer
 			o, err := parseOptions(args, &log)
@@ -65,6 +66,9 @@ func TestMeasure(t *testing.T) {
 			var table bytes.Buffer
 			writeTable(&table, []*result{r})
 			t.Logf("%s", &table)
+			if !strings.Contains(log.String(), "through a Service (") || !strings.Contains(log.String(), ", 0 lost") {
+				t.Errorf("connections are missing:\n%s", &log)
+			}
 			if err := r.wrong(); err != nil {
 				t.Error(err)
 			}

@@ -26,6 +26,7 @@ type world struct {
 	folder     string
 	kubeconfig string
 	cluster    *cluster.Cluster
+	listeners  []net.Listener
 }
 
 // history is the number of events that the API server keeps: some seconds of churn. More would
@@ -72,6 +73,9 @@ func (w *world) close() error {
 		w.server.Close()
 	}
 	var errs []error
+	for _, l := range w.listeners {
+		errs = append(errs, l.Close())
+	}
 	if w.folder != "" {
 		errs = append(errs, os.RemoveAll(w.folder))
 	}
