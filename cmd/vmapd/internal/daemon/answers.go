@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -91,7 +92,7 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 			found.Notes = append(found.Notes, what+": "+err.Error())
 		}
 	}
-	found.Places, err = d.places(ctx, name)
+	found.Slices, err = d.slices(ctx, name)
 	note("the pods of endpoints are not known", err)
 	found.Counts, err = d.countsTo(ports)
 	note("new connections are not counted", err)
@@ -111,12 +112,11 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 	return one, nil
 }
 
-// places reads the EndpointSlices of a Service in a cluster: their pods and zones are not in a snapshot.
-func (d *Daemon) places(ctx context.Context, name model.NamespacedName) (status.Places, error) {
+// slices reads the EndpointSlices of a Service in a cluster: their pods and zones are not in a snapshot.
+func (d *Daemon) slices(ctx context.Context, name model.NamespacedName) (out []names.SliceObject, err error) {
 	if d.in.cluster == nil {
 		return nil, nil
 	}
-	places := status.Places{}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	of := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name.Name}
@@ -125,9 +125,9 @@ func (d *Daemon) places(ctx context.Context, name model.NamespacedName) (status.
 		return nil, err
 	}
 	for i := range list.Items {
-		places.Add(&list.Items[i])
+		out = append(out, names.NewSlice(&list.Items[i]))
 	}
-	return places, nil
+	return out, nil
 }
 
 // countsTo returns the numbers of new connections to service ports, or the reason for which they are not counted.

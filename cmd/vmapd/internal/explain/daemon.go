@@ -8,35 +8,35 @@ type Daemon struct {
 	Error   string // of the last sync
 	// Objects is the conclusion by the objects as they are now, if it differs from the daemon's.
 	Objects string
-	// Kernel are the differences of the backend's rules from what the daemon wants, if there are any. NotCompared is the
-	// reason if they mean nothing for this connection.
+	// Kernel are the differences of the backend's rules from what the daemon wants, if there are any. NotCompared is
+	// the reason if they mean nothing for this connection.
 	Backend, Kernel, NotCompared string
 }
 
 // Compare adds the comparison to an explanation, as its last step.
 func (e *Explanation) Compare(d Daemon) {
-	s := Step{Text: "Source: the running daemon."}
+	x := explainer{e: *e}
+	source := fmt.Sprintf("The kernel has the same (backend %s).", d.Backend)
 	switch {
 	case d.Kernel != "":
-		s.Text += fmt.Sprintf(" The kernel differs (backend %s): %s.", d.Backend, d.Kernel)
-		e.Conclusion += "; but the kernel differs from what the daemon wants"
-		e.Next = append(e.Next, "Why does the kernel differ? vmapd doctor has all differences; vmapd trace follows one connection.")
+		source = fmt.Sprintf("The kernel differs (backend %s): %s.", d.Backend, d.Kernel)
+		x.e.Conclusion += "; but the kernel differs from what the daemon wants"
+		x.next("Why does the kernel differ? vmapd doctor has all differences; vmapd trace follows one connection.")
 	case d.NotCompared != "":
-		s.Text += " The kernel was not compared: " + d.NotCompared + "."
-	default:
-		s.Text += fmt.Sprintf(" The kernel has the same (backend %s).", d.Backend)
+		source = "The kernel was not compared: " + d.NotCompared + "."
 	}
 	if d.Objects != "" {
-		s.Lines = append(s.Lines, "By the objects as they are now, the result is another one: "+d.Objects)
+		x.line("By the objects as they are now, the result is another one: %s", d.Objects)
 		if d.Error == "" && d.Kernel == "" {
-			e.Next = append(e.Next, "Has the daemon heard of the change? vmapd doctor has the API server's last answer.")
+			x.next("Has the daemon heard of the change? vmapd doctor has the API server's last answer.")
 		}
 	}
 	switch {
 	case d.Error != "":
-		s.Lines = append(s.Lines, "The last sync failed: "+d.Error)
+		x.line("The last sync failed: %s", d.Error)
 	case d.Pending > 0:
-		s.Lines = append(s.Lines, fmt.Sprintf("%d changes of Services and EndpointSlices are still to be programmed.", d.Pending))
+		x.line("%d changes of Services and EndpointSlices are still to be programmed.", d.Pending)
 	}
-	e.Steps = append(e.Steps, s)
+	x.step("Source: the running daemon. %s", source)
+	*e = x.e
 }

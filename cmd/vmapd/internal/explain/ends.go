@@ -3,18 +3,13 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
 
 // explainEnds says who the client is, as far as this node can tell, and which node decides.
 func (x *explainer) explainEnds() {
-	before := func(name string) string {
-		if name == "" {
-			return ""
-		}
-		return name + ", "
-	}
 	name, ours, node := x.in.Client, x.in.Config.NodeName, ""
 	if n := x.in.Objects.NodeAt(x.d.Source); n != nil {
 		node = n.Name
@@ -25,8 +20,8 @@ func (x *explainer) explainEnds() {
 	if pod := x.in.Objects.PodAt(x.d.Source); name == "" && pod != "" {
 		name = "pod " + pod
 	}
-	x.e.From = fmt.Sprintf("%s%s (%s)", before(name), x.e.Client, x.sayClient())
-	x.e.To, x.e.On = before(x.in.Server)+x.e.Dest, ours
+	x.e.From = strings.TrimPrefix(fmt.Sprintf("%s, %s (%s)", name, x.e.Client, x.sayClient()), ", ")
+	x.e.To, x.e.On = strings.TrimPrefix(x.in.Server+", "+x.e.Dest, ", "), ours
 	switch {
 	case x.node == nil:
 		x.e.On += " (its Node object is missing, so its addresses and its zone are not known)"
@@ -34,7 +29,8 @@ func (x *explainer) explainEnds() {
 		x.e.On += ", in zone " + x.node.Zone
 	}
 	if !x.d.Node && node != "" && node != ours {
-		x.next("%s is on %s: that node decides about its connections (--node-name %[2]s), not %s.", x.e.Client, node, ours)
+		x.next("%s is on %s: that node decides about its connections (--node-name %[2]s), not %s.",
+			x.e.Client, node, ours)
 	}
 }
 
@@ -61,7 +57,8 @@ func (x *explainer) sayClient() string {
 	case by != "" && x.d.Interface == "":
 		return "treated as no pod: pods are recognized by their interface, and --interface was not given"
 	case by != "":
-		return fmt.Sprintf("not a pod: pods' connections arrive by the interface %s, and this one by %s", by, x.d.Interface)
+		const text = "not a pod: pods' connections arrive by the interface %s, and this one by %s"
+		return fmt.Sprintf(text, by, x.d.Interface)
 	}
 	return "not a pod: its address is not in " + ranges
 }

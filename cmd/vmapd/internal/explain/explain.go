@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -50,6 +51,7 @@ type explainer struct {
 	service names.ServiceObject // the Service of the port
 	own     names.Directory     // its slices
 	about   []model.ObjectRef   // what the connection is about, for the problems
+	lines   []string            // for the next step
 	e       Explanation
 }
 
@@ -103,9 +105,15 @@ func (x *explainer) explainService(name model.NamespacedName) {
 	}
 }
 
-// step adds a step, with lines below it.
-func (x *explainer) step(text string, lines ...string) {
-	x.e.Steps = append(x.e.Steps, Step{Text: text, Lines: lines})
+// line adds a line below the next step.
+func (x *explainer) line(format string, args ...any) {
+	x.lines = append(x.lines, fmt.Sprintf(format, args...))
+}
+
+// step adds a step, with the lines below it.
+func (x *explainer) step(format string, args ...any) {
+	x.e.Steps = append(x.e.Steps, Step{fmt.Sprintf(format, args...), x.lines})
+	x.lines = nil
 }
 
 func (x *explainer) next(format string, args ...any) {
@@ -113,13 +121,13 @@ func (x *explainer) next(format string, args ...any) {
 }
 
 func (x *explainer) conclude() string {
-	dest, why, how := x.d.Dest, "", "the client gets no answer, and times out"
+	addr, why, how := x.d.Dest.Addr(), "", "the client gets no answer, and times out"
 	switch {
 	case x.d.Verdict == model.Forwarded:
 		var list []string
 		for _, u := range x.e.Used {
 			if u.Pod != "" {
-				u.Address += fmt.Sprintf(" (%s)", x.shortPod(u.Pod))
+				u.Address += " (" + path.Base(u.Pod) + ")"
 			}
 			list = append(list, u.Address)
 		}
@@ -133,13 +141,13 @@ func (x *explainer) conclude() string {
 	case x.d.Why == model.SourceNotAllowed:
 		why = x.e.Client + " is not in loadBalancerSourceRanges"
 	case x.d.Verdict == model.Rejected:
-		why = fmt.Sprintf("%v is a cluster IP, and its Service has no port %d/%v", dest.Addr(), dest.Port(), x.d.Protocol)
+		why = fmt.Sprintf("%v is a cluster IP, and its Service has no port %s", addr, x.port())
 	default:
-		why = fmt.Sprintf("%v is in a range of cluster IPs, and no Service served on this node has it", dest.Addr())
+		why = fmt.Sprintf("%v is in a range of cluster IPs, and no Service served on this node has it", addr)
 	}
 	switch {
 	case x.d.Verdict != model.Rejected:
-	case dest.Addr().IsLoopback():
+	case addr.IsLoopback():
 		how = "the listener on loopback rejects it"
 	case x.d.Protocol == model.TCP:
 		how = `the client gets a TCP reset: "connection refused"`
@@ -148,6 +156,9 @@ func (x *explainer) conclude() string {
 	}
 	return fmt.Sprintf("%s: %s (%s)", x.e.Verdict, why, how)
 }
+
+// port is the destination's, with the protocol.
+func (x *explainer) port() string { return fmt.Sprintf("%d/%v", x.d.Dest.Port(), x.d.Protocol) }
 
 // portText names the service port.
 func (x *explainer) portText() string {

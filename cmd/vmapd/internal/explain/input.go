@@ -48,8 +48,8 @@ func (in *Input) nodeAddress() (netip.Addr, error) {
 		return family.Loopback(), nil
 	}
 	if n, _ := in.Objects.Node(in.Config.NodeName); n != nil {
-		for _, text := range n.Addresses {
-			if a, err := model.ParseAddr(text); err == nil && model.FamilyOf(a) == family {
+		for _, a := range names.Addrs(n.Addresses) {
+			if model.FamilyOf(a) == family {
 				return a, nil
 			}
 		}
@@ -67,8 +67,8 @@ func (in *Input) snapshot() *model.Snapshot {
 // Decide returns what the model decides.
 func (in *Input) Decide() model.Decision {
 	s, c := in.snapshot(), in.Connection
-	c.Node = c.Node || c.Source.IsLoopback() || slices.Contains(s.Family(model.FamilyOf(c.Dest.Addr())).NodeAddrs, c.Source)
-	if c.Node {
+	own := s.Family(model.FamilyOf(c.Dest.Addr())).NodeAddrs
+	if c.Node = c.Node || c.Source.IsLoopback() || slices.Contains(own, c.Source); c.Node {
 		c.Interface = ""
 	}
 	return model.Decide(s, c)

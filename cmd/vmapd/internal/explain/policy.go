@@ -17,30 +17,29 @@ var roleTexts = [...]string{
 
 // explainFrontend says to which Service the destination belongs, and which others claim it.
 func (x *explainer) explainFrontend() {
-	var lines []string
 	for _, other := range x.in.Builder.Claimants(x.d.Frontend.VIP)[1:] {
 		why := "comes first"
 		if s := x.in.Objects.Service(other.NamespacedName); s != nil && s.Created.After(x.service.Created) {
 			why = "is older"
 		}
-		lines = append(lines, fmt.Sprintf("Service %v, port %q, claims the same address and port, but %s %s: it gets no connections here.",
-			other.NamespacedName, other.Port, x.e.Service, why))
+		x.line("Service %v, port %q, claims the same address and port, but %s %s: it gets no connections here.",
+			other.NamespacedName, other.Port, x.e.Service, why)
 	}
-	x.step(fmt.Sprintf("%s is %s of Service %s, %s.", x.e.Dest, roleTexts[x.d.Frontend.Kind], x.e.Service, x.portText()), lines...)
+	x.step("%s is %s of Service %s, %s.", x.e.Dest, roleTexts[x.d.Frontend.Kind], x.e.Service, x.portText())
 }
 
 func (x *explainer) explainSourceRanges() {
-	is := "is"
-	switch {
-	case !x.d.Frontend.Restricted:
+	if !x.d.Frontend.Restricted {
 		return
-	case x.d.Why == model.SourceNotAllowed:
+	}
+	is := "is"
+	if x.d.Why == model.SourceNotAllowed {
 		is = "is not"
 		x.next("Is %s the client's own address, or that of a NAT or load balancer on the path? "+
 			"spec.loadBalancerSourceRanges must include the address that this node sees.", x.e.Client)
 	}
-	x.step(fmt.Sprintf("loadBalancerSourceRanges allow only %s. %s %s among them.",
-		cmp.Or(texts(x.d.Port.SourceRanges), "(no valid range)"), x.e.Client, is))
+	ranges := cmp.Or(texts(x.d.Port.SourceRanges), "(no valid range)")
+	x.step("loadBalancerSourceRanges allow only %s. %s %s among them.", ranges, x.e.Client, is)
 }
 
 func (x *explainer) explainPolicy() {
@@ -56,24 +55,26 @@ func (x *explainer) explainPolicy() {
 		who = "a pod"
 	case x.d.Why == model.FromNodeInside, x.d.Why == model.LoopbackForwarder && x.d.Frontend.ShortCircuit:
 		who = "on this node"
-	case value == "Cluster":
-	case field == "externalTrafficPolicy" && !x.d.Node && !x.family.Pods.Known():
-		said = "only endpoints on this node may answer. Pods would be exempt, but this node cannot tell them from other clients."
-	default:
+	case value == "Local":
 		said = "only endpoints on this node may answer."
+		if field == "externalTrafficPolicy" && !x.d.Node && !x.family.Pods.Known() {
+			said += " Pods would be exempt, but this node cannot tell them from other clients."
+		}
 	}
 	if who != "" {
-		value += fmt.Sprintf(", but the client is %s: the connection is treated as if it came through the load balancer "+
-			"to a node with endpoints", who)
+		value += fmt.Sprintf(", but the client is %s: the connection is treated as if it came through the load "+
+			"balancer to a node with endpoints", who)
 	}
-	x.step(fmt.Sprintf("%s is %s: %s", field, value, said))
+	x.step("%s is %s: %s", field, value, said)
 	switch {
 	case x.d.Why != model.NoLocalEndpoints:
 	case field == "internalTrafficPolicy":
-		x.next("A DaemonSet would have a pod on each node; with internalTrafficPolicy: Cluster, pods on other nodes answer.")
+		x.next("A DaemonSet would have a pod on each node; with internalTrafficPolicy: Cluster, " +
+			"pods on other nodes answer.")
 	default:
-		x.next("A load balancer should not send connections to a node without endpoints: does it check healthCheckNodePort? " +
-			"With externalTrafficPolicy: Cluster, pods on other nodes answer, and see this node's address as the source.")
+		x.next("A load balancer should not send connections to a node without endpoints: does it check " +
+			"healthCheckNodePort? With externalTrafficPolicy: Cluster, pods on other nodes answer, " +
+			"and see this node's address as the source.")
 	}
 }
 
@@ -93,10 +94,10 @@ func (x *explainer) explainChoice() {
 	case x.d.Why == model.LoopbackForwarder:
 		how = "The listener chooses one of them for each connection."
 	case affinity > 0:
-		how = fmt.Sprintf("sessionAffinity is ClientIP: a client whose last connection was at most %v ago gets the same endpoint "+
-			"again, if it is still one of them. Otherwise: %s", affinity.Truncate(time.Second), lowerFirst(how))
+		how = fmt.Sprintf("sessionAffinity is ClientIP: a client whose last connection was at most %v ago gets the same "+
+			"endpoint again, if it is still one of them. Otherwise: %s", affinity.Truncate(time.Second), lowerFirst(how))
 	}
-	x.step(how)
+	x.step("%s", how)
 }
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
@@ -112,23 +113,24 @@ func (x *explainer) explainSourceAddress() {
 		addrs[t.SNAT] = append(addrs[t.SNAT], t.Addr.String())
 	}
 	if len(order) == 1 {
-		x.step(x.saySNAT(order[0]))
+		x.step("%s", x.saySNAT(order[0]))
 		return
 	}
-	var lines []string
 	for _, reason := range order {
-		lines = append(lines, someOf(addrs[reason])+": "+lowerFirst(x.saySNAT(reason)))
+		x.line("%s: %s", someOf(addrs[reason]), lowerFirst(x.saySNAT(reason)))
 	}
-	x.step("The source address, as the endpoints see it:", lines...)
+	x.step("The source address, as the endpoints see it:")
 }
 
 // snatTexts have the client's address in place of {client}, and {node's} begins a sentence.
 var snatTexts = [...]string{
-	model.KeepSource:      "The source address stays: the endpoint sees {client}.",
-	model.OnNode:          "The source address stays {client}: the endpoint is in this node's own network.",
-	model.Hairpin:         "{node's}: the endpoint is the client itself, and its replies must come back through the node.",
-	model.EveryClusterIP:  "{node's}: with --masquerade-all, that applies to every cluster IP.",
-	model.OffCluster:      "{node's}: {client} is not recognized as a pod, and replies must come back through this node.",
+	model.KeepSource: "The source address stays: the endpoint sees {client}.",
+	model.OnNode:     "The source address stays {client}: the endpoint is in this node's own network.",
+	model.Hairpin: "{node's}: the endpoint is the client itself, and its replies must come back " +
+		"through the node.",
+	model.EveryClusterIP: "{node's}: with --masquerade-all, that applies to every cluster IP.",
+	model.OffCluster: "{node's}: {client} is not recognized as a pod, and replies must come back " +
+		"through this node.",
 	model.ExternalCluster: "{node's}: externalTrafficPolicy is Cluster, and replies must come back through this node.",
 	model.FromNode:        "{node's}: a process of this node may use an address to which other machines cannot reply.",
 	model.ByForwarder:     "The endpoint sees this node's address: the listener opens a connection of its own.",
@@ -138,7 +140,8 @@ func (x *explainer) saySNAT(reason model.SNATReason) string {
 	r := strings.NewReplacer("{client}", x.e.Client, "{node's}", "The source address becomes this node's")
 	text := r.Replace(snatTexts[reason])
 	if reason == model.KeepSource && !x.family.Pods.Known() && !x.d.Node && x.d.Frontend.Kind == model.ClusterIP {
-		text += " If the client is not a pod, replies may not find their way back: this node cannot tell pods from other clients."
+		text += " If the client is not a pod, replies may not find their way back: " +
+			"this node cannot tell pods from other clients."
 	}
 	return text
 }

@@ -13,21 +13,21 @@ import (
 
 // explainUnserved explains a destination that belongs to no Service that is served.
 func (x *explainer) explainUnserved() {
-	var lines []string
+	addr := x.d.Dest.Addr()
 	for _, s := range x.in.Objects.Services {
-		said := x.sayNodePorts(s)
-		if kind, in, ok := roleOf(s, x.d.Dest.Addr()); ok {
-			said = append(said, fmt.Sprintf("%v is %s of Service %v, %s.", x.d.Dest.Addr(), roleTexts[kind], s, x.sayUnserved(s, in)))
+		said := len(x.lines)
+		x.sayNodePorts(s)
+		if kind, in, ok := roleOf(s, addr); ok {
+			x.line("%v is %s of Service %v, %s.", addr, roleTexts[kind], s, x.sayUnserved(s, in))
 		}
-		if len(said) > 0 {
+		if len(x.lines) > said {
 			x.about = append(x.about, model.ObjectRef{Kind: "Service", NamespacedName: s.NamespacedName})
 		}
-		lines = append(lines, said...)
 	}
-	if lines = append(lines, x.sayOwners(len(lines) > 0)...); len(lines) == 0 {
-		lines = []string{fmt.Sprintf("Neither a Service nor an EndpointSlice has the address %v.", x.d.Dest.Addr())}
+	if x.sayOwners(); len(x.lines) == 0 {
+		x.line("Neither a Service nor an EndpointSlice has the address %v.", addr)
 	}
-	x.step(x.e.Dest+" belongs to no Service.", lines...)
+	x.step("%s belongs to no Service.", x.e.Dest)
 }
 
 // roleOf returns the role of an address in a Service and, for a load balancer's, the ingress.
@@ -44,7 +44,7 @@ func roleOf(s names.ServiceObject, a netip.Addr) (model.FrontendKind, model.Ingr
 }
 
 // sayNodePorts says that a Service has the destination's port as a node port, which does not answer at its address.
-func (x *explainer) sayNodePorts(s names.ServiceObject) (said []string) {
+func (x *explainer) sayNodePorts(s names.ServiceObject) {
 	for _, p := range s.Ports {
 		if p.NodePort != int32(x.d.Dest.Port()) {
 			continue
@@ -53,25 +53,21 @@ func (x *explainer) sayNodePorts(s names.ServiceObject) (said []string) {
 		if x.family.Localhost {
 			on += ", and on loopback for processes of this node with tcp and udp"
 		}
-		protocol, _ := model.ParseProtocol(p.Protocol)
-		said = append(said, fmt.Sprintf("%s is the node port of Service %v; node ports of this node answer on %s (--nodeport-addresses).",
-			names.PortText(p.Name, p.NodePort, protocol.String()), s, on))
+		p.Port = p.NodePort
+		x.line("%s is the node port of Service %v; node ports of this node answer on %s (--nodeport-addresses).",
+			names.PortText(p), s, on)
 	}
-	return said
 }
 
 // sayUnserved says why a Service does not answer at one of its addresses.
 func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string {
 	family := model.FamilyOf(x.d.Dest.Addr())
-	isOther := func(text string) bool {
-		ip, err := model.ParseAddr(text)
-		return err != nil || model.FamilyOf(ip) != family
-	}
+	isOfFamily := func(a netip.Addr) bool { return model.FamilyOf(a) == family }
 	var ports []string
 	has := false
 	for _, p := range s.Ports {
 		protocol, _ := model.ParseProtocol(p.Protocol)
-		ports = append(ports, names.PortText(p.Name, p.Port, protocol.String()))
+		ports = append(ports, names.PortText(p))
 		has = has || p.Port == int32(x.d.Dest.Port()) && protocol == x.d.Protocol
 	}
 	proxy, others := s.Labels[model.LabelServiceProxyName]
@@ -82,43 +78,39 @@ func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string 
 		return "whose type is ExternalName: it is only a name in DNS, and no proxy serves it"
 	case len(s.ClusterIPs) == 0 || s.ClusterIPs[0] == "" || s.ClusterIPs[0] == "None":
 		return "which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it"
-	case !slices.ContainsFunc(s.ClusterIPs, func(text string) bool { return !isOther(text) }):
+	case !slices.ContainsFunc(names.Addrs(s.ClusterIPs), isOfFamily):
 		return fmt.Sprintf("which has no %v cluster IP, so it is not served over %[1]v", family)
 	case in.IPMode == "Proxy":
 		return "with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them"
 	case has:
 		return "which is not served there: see its problems"
 	}
-	return fmt.Sprintf("which has no port %d/%v; its ports: %s", x.d.Dest.Port(), x.d.Protocol,
-		cmp.Or(strings.Join(ports, ", "), "none"))
+	return fmt.Sprintf("which has no port %s; its ports: %s", x.port(), cmp.Or(strings.Join(ports, ", "), "none"))
 }
 
 // sayOwners names what has the address: endpoints, Nodes and ServiceCIDRs.
-func (x *explainer) sayOwners(known bool) (lines []string) {
-	addr := x.d.Dest.Addr()
-	if list := x.in.Objects.At(addr); len(list) > 0 {
-		lines = append(lines, x.sayEndpoint(addr, list))
-	}
+func (x *explainer) sayOwners() {
+	addr, known := x.d.Dest.Addr(), len(x.lines) > 0
+	x.sayEndpoint(addr, x.in.Objects.At(addr))
 	switch n := x.in.Objects.NodeAt(addr); {
 	case n != nil && n.Name != x.in.Config.NodeName:
-		lines = append(lines, fmt.Sprintf("%v is an address of the node %s, which decides about the connection (--node-name %[2]s).", addr, n.Name))
+		x.line("%v is an address of the node %s, which decides about the connection (--node-name %[2]s).", addr, n.Name)
 	case slices.Contains(x.family.NodeAddrs, addr) && !known:
-		lines = append(lines, fmt.Sprintf("%v is an address of this node, and no Service served on it has the node port %d/%v.",
-			addr, x.d.Dest.Port(), x.d.Protocol))
+		x.line("%v is an address of this node, and no Service served on it has the node port %s.", addr, x.port())
 	}
 	for _, c := range x.in.Objects.ServiceCIDRs {
 		for _, text := range c.CIDRs {
 			if p, err := model.ParsePrefix(text); err == nil && p.Contains(addr) && x.d.Why == model.UnallocatedAddr {
-				lines = append(lines, fmt.Sprintf("%v is in %s, a range of cluster IPs (ServiceCIDR).", addr, text))
-				x.about = append(x.about, model.ObjectRef{Kind: "ServiceCIDR", NamespacedName: model.NamespacedName{Name: c.Name}})
+				x.line("%v is in %s, a range of cluster IPs (ServiceCIDR).", addr, text)
+				name := model.NamespacedName{Name: c.Name}
+				x.about = append(x.about, model.ObjectRef{Kind: "ServiceCIDR", NamespacedName: name})
 			}
 		}
 	}
-	return lines
 }
 
 // sayEndpoint says that an address is an endpoint's own.
-func (x *explainer) sayEndpoint(addr netip.Addr, list []names.Endpoint) string {
+func (x *explainer) sayEndpoint(addr netip.Addr, list []names.Endpoint) {
 	var of []string
 	for _, e := range list {
 		name := e.Slice.Labels[model.LabelServiceName]
@@ -130,7 +122,8 @@ func (x *explainer) sayEndpoint(addr netip.Addr, list []names.Endpoint) string {
 	if pod := x.in.Objects.PodAt(addr); pod != "" {
 		who = "pod " + pod
 	}
-	services := strings.Join(of[:min(len(of), maxRows)], ", ")
-	return fmt.Sprintf("%v is the own address of %s, on %s, in Services: %s. Connecting to it directly bypasses them.",
-		addr, who, cmp.Or(list[0].NodeName, "an unknown node"), cmp.Or(services, "none"))
+	if len(list) > 0 {
+		x.line("%v is the own address of %s, on %s, in Services: %s. Connecting to it directly bypasses them.", addr, who,
+			cmp.Or(list[0].NodeName, "an unknown node"), cmp.Or(strings.Join(of[:min(len(of), maxRows)], ", "), "none"))
+	}
 }

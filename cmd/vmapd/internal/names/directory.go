@@ -1,7 +1,6 @@
 package names
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -31,28 +30,34 @@ type ServiceObject struct {
 	Spec corev1.ServiceSpec
 }
 
-// SliceObject is an EndpointSlice with the names of its endpoints' pods.
+// SliceObject is an EndpointSlice with the places of its endpoints.
 type SliceObject struct {
 	model.EndpointSlice
-	Pods []string // of each of Endpoints; "": none
+	Places []Place
+}
+
+// Place is what no proxy reads of an endpoint.
+type Place struct {
+	Pod  model.NamespacedName // without a name: not known
+	Zone string
 }
 
 // Endpoint is an endpoint of a slice.
 type Endpoint struct {
 	model.SliceEndpoint
+	Place
 	Slice *SliceObject
-	Pod   string // namespace/name; "": not known
 }
 
 // NewSlice converts an EndpointSlice.
 func NewSlice(s *discoveryv1.EndpointSlice) SliceObject {
 	out := SliceObject{EndpointSlice: kube.EndpointSlice(s)}
 	for _, e := range s.Endpoints {
-		ref := ptr.Deref(e.TargetRef, corev1.ObjectReference{})
-		if ref.Kind != "Pod" && ref.Kind != "" {
-			ref.Name = ""
+		p := Place{Zone: ptr.Deref(e.Zone, "")}
+		if ref := e.TargetRef; ref != nil && (ref.Kind == "Pod" || ref.Kind == "") {
+			p.Pod = model.NamespacedName{Namespace: s.Namespace, Name: ref.Name}
 		}
-		out.Pods = append(out.Pods, ref.Name)
+		out.Places = append(out.Places, p)
 	}
 	return out
 }
@@ -63,8 +68,8 @@ func (s *ServiceObject) Concerns(to Ref) bool {
 	for _, in := range s.Ingress {
 		at = append(at, in.IP)
 	}
-	return Has(at, to.Addr) ||
-		slices.ContainsFunc(s.Ports, func(p model.Port) bool { return p.NodePort != 0 && p.NodePort == int32(to.number()) })
+	isNodePort := func(p model.Port) bool { return p.NodePort != 0 && p.NodePort == int32(to.number()) }
+	return Has(at, to.Addr) || slices.ContainsFunc(s.Ports, isNodePort)
 }
 
 // Builder returns a Builder with the objects.
@@ -107,11 +112,6 @@ func (d *Directory) NodeAt(addr netip.Addr) *model.Node {
 	return first(d.Nodes, func(n model.Node) bool { return Has(n.Addresses, addr) })
 }
 
-// Pod returns a pod by namespace/name, or nil.
-func (d *Directory) Pod(name string) *corev1.Pod {
-	return *cmp.Or(first(d.Pods, func(p *corev1.Pod) bool { return p.Namespace+"/"+p.Name == name }), new(*corev1.Pod))
-}
-
 func first[T any](list []T, found func(T) bool) *T {
 	if i := slices.IndexFunc(list, found); i >= 0 {
 		return &list[i]
@@ -122,21 +122,23 @@ func first[T any](list []T, found func(T) bool) *T {
 // List returns the endpoints of a slice, but for those without an address.
 func (s *SliceObject) List() (list []Endpoint) {
 	for i, e := range s.Endpoints {
-		if len(e.Addresses) == 0 {
-			continue
-		}
 		out := Endpoint{SliceEndpoint: e, Slice: s}
-		if i < len(s.Pods) && s.Pods[i] != "" {
-			out.Pod = s.Namespace + "/" + s.Pods[i]
+		if i < len(s.Places) {
+			out.Place = s.Places[i]
 		}
-		list = append(list, out)
+		if len(e.Addresses) > 0 {
+			list = append(list, out)
+		}
 	}
 	return list
 }
 
-// Has reports whether one of the slice's endpoints is wanted.
-func (s *SliceObject) Has(wanted func(Endpoint) bool) bool {
-	return slices.ContainsFunc(s.List(), wanted)
+// endpoints returns the endpoints of all slices.
+func (d *Directory) endpoints() (list []Endpoint) {
+	for i := range d.Slices {
+		list = append(list, d.Slices[i].List()...)
+	}
+	return list
 }
 
 // IsAt reports whether an endpoint has an address: its first one, as others are not used.
@@ -147,49 +149,38 @@ func (e Endpoint) IsTerminating() bool { return ptr.Deref(e.Terminating, false) 
 
 // At returns the endpoints with an address. Those that terminate are among them only if no other has it: they are
 // of an older pod.
-func (d *Directory) At(addr netip.Addr) (list []Endpoint) {
-	var terminating []Endpoint
-	for i := range d.Slices {
-		for _, e := range d.Slices[i].List() {
-			switch {
-			case !e.IsAt(addr):
-			case e.IsTerminating():
-				terminating = append(terminating, e)
-			default:
-				list = append(list, e)
-			}
-		}
-	}
-	if len(list) == 0 {
-		return terminating
+func (d *Directory) At(addr netip.Addr) []Endpoint {
+	list := slices.DeleteFunc(d.endpoints(), func(e Endpoint) bool { return !e.IsAt(addr) })
+	if slices.ContainsFunc(list, func(e Endpoint) bool { return !e.IsTerminating() }) {
+		list = slices.DeleteFunc(list, Endpoint.IsTerminating)
 	}
 	return list
 }
 
-// PodAt returns the name of the pod that has an address, according to pods or else to slices. It is "" if none is known,
-// or if the address is a node's, which several pods may share.
+// PodAt returns the name of the pod that has an address, according to pods or else to slices. It is "" if none is
+// known, or if the address is a node's, which several pods may share.
 func (d *Directory) PodAt(addr netip.Addr) string {
 	if d.NodeAt(addr) != nil {
 		return ""
 	}
 	for _, p := range d.Pods {
 		if slices.Contains(addrsOf(p), addr) && !hasEnded(p) {
-			return p.Namespace + "/" + p.Name
+			return nameOf(p).String()
 		}
 	}
 	for _, e := range d.At(addr) {
-		if e.Pod != "" {
-			return e.Pod
+		if e.Pod.Name != "" {
+			return e.Pod.String()
 		}
 	}
 	return ""
 }
 
 // Has reports whether one of several texts is an address.
-func Has(texts []string, addr netip.Addr) bool { return slices.Contains(parse(texts), addr) }
+func Has(texts []string, addr netip.Addr) bool { return slices.Contains(Addrs(texts), addr) }
 
-// parse returns the addresses among texts.
-func parse(texts []string) (out []netip.Addr) {
+// Addrs returns the addresses among texts.
+func Addrs(texts []string) (out []netip.Addr) {
 	for _, text := range texts {
 		if a, err := model.ParseAddr(text); err == nil && !slices.Contains(out, a) {
 			out = append(out, a)
@@ -198,12 +189,16 @@ func parse(texts []string) (out []netip.Addr) {
 	return out
 }
 
+func nameOf(p *corev1.Pod) model.NamespacedName {
+	return model.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
 func addrsOf(p *corev1.Pod) []netip.Addr {
 	texts := []string{p.Status.PodIP}
 	for _, ip := range p.Status.PodIPs {
 		texts = append(texts, ip.IP)
 	}
-	return parse(texts)
+	return Addrs(texts)
 }
 
 func hasEnded(p *corev1.Pod) bool {

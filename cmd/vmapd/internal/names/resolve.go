@@ -124,7 +124,7 @@ func (r *resolver) findNode(ref Ref, e *end) error {
 	if err != nil {
 		return err
 	}
-	e.what, e.addrs, e.node = "node "+n.Name, parse(n.Addresses), n.Name
+	e.what, e.addrs, e.node = "node "+n.Name, Addrs(n.Addresses), n.Name
 	e.process = r.NodeName == "" || r.NodeName == n.Name
 	return nil
 }
@@ -162,14 +162,11 @@ func (r *resolver) find(kind Kind, ref Ref, among []model.NamespacedName) (one m
 func (r *resolver) findPod(ref Ref, e *end) error {
 	var among []model.NamespacedName
 	for _, p := range r.Pods {
-		among = append(among, model.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+		among = append(among, nameOf(p))
 	}
-	for _, s := range r.Slices {
-		for _, name := range s.Pods {
-			if name != "" {
-				among = append(among, model.NamespacedName{Namespace: s.Namespace, Name: name})
-			}
-		}
+	endpoints := slices.DeleteFunc(r.endpoints(), func(p Endpoint) bool { return p.Pod.Name == "" })
+	for _, p := range endpoints {
+		among = append(among, p.Pod)
 	}
 	name, err := r.find(Pod, ref, among)
 	if err != nil && r.NoPods != nil {
@@ -179,30 +176,22 @@ func (r *resolver) findPod(ref Ref, e *end) error {
 		return err
 	}
 	e.what = "pod " + name.String()
-	p := r.Directory.Pod(name.String())
-	switch {
-	case p == nil:
-		r.findEndpoint(name, e)
-	case hasEnded(p):
-		return fmt.Errorf("%s has ended: it has no address any more", e.what)
-	default:
+	if i := slices.Index(among, name); i < len(r.Pods) {
+		p := r.Pods[i]
+		if hasEnded(p) {
+			return fmt.Errorf("%s has ended: it has no address any more", e.what)
+		}
 		e.addrs, e.node, e.process = addrsOf(p), p.Spec.NodeName, p.Spec.HostNetwork
+		return nil
 	}
-	return nil
-}
-
-// findEndpoint finds a pod that is an endpoint.
-func (r *resolver) findEndpoint(pod model.NamespacedName, e *end) {
-	for i := range r.Slices {
-		for _, p := range r.Slices[i].List() {
-			if p.Pod == pod.String() {
-				e.addrs = append(e.addrs, parse(p.Addresses[:1])...)
-				e.node = cmp.Or(p.NodeName, e.node)
-			}
+	for _, p := range endpoints {
+		if p.Pod == name {
+			e.addrs, e.node = append(e.addrs, Addrs(p.Addresses[:1])...), cmp.Or(p.NodeName, e.node)
 		}
 	}
 	// The order of the slices has no meaning: IPv4 first.
-	slices.SortStableFunc(e.addrs, func(a, b netip.Addr) int { return cmp.Compare(model.FamilyOf(a), model.FamilyOf(b)) })
+	slices.SortStableFunc(e.addrs, func(a, b netip.Addr) int { return cmp.Compare(a.BitLen(), b.BitLen()) })
+	return nil
 }
 
 // findService finds the cluster IPs and the port of a Service.
@@ -216,7 +205,7 @@ func (r *resolver) findService(ref Ref, e *end) error {
 		return err
 	}
 	s := r.Directory.Service(name)
-	e.what, e.addrs = "Service "+name.String(), parse(s.ClusterIPs)
+	e.what, e.addrs = "Service "+name.String(), Addrs(s.ClusterIPs)
 	if len(e.addrs) == 0 {
 		return fmt.Errorf("%s has no cluster IP, as it is headless or an ExternalName: DNS returns other addresses, "+
 			"and no proxy serves it; name a pod, as in pod/NAME:PORT", e.what)
@@ -230,7 +219,7 @@ func (s *ServiceObject) findPort(ref Ref, e *end) error {
 	var all []string
 	for _, p := range s.Ports {
 		protocol, _ := model.ParseProtocol(p.Protocol) // an invalid one is TCP here; the builder reports it
-		all = append(all, PortText(p.Name, p.Port, protocol.String()))
+		all = append(all, PortText(p))
 		if (ref.Port == "" || p.Name == ref.Port || strconv.Itoa(int(p.Port)) == ref.Port) &&
 			(ref.Protocol == "" || protocol.String() == ref.Protocol) {
 			found = append(found, p)
@@ -247,10 +236,10 @@ func (s *ServiceObject) findPort(ref Ref, e *end) error {
 }
 
 // PortText names a port of a Service or a slice.
-func PortText(name string, port int32, protocol string) string {
-	text := fmt.Sprintf("%d/%s", port, protocol)
-	if name != "" {
-		return fmt.Sprintf("%q (%s)", name, text)
+func PortText(p model.Port) string {
+	text := fmt.Sprintf("%d/%s", p.Port, strings.ToLower(cmp.Or(p.Protocol, "TCP")))
+	if p.Name != "" {
+		return fmt.Sprintf("%q (%s)", p.Name, text)
 	}
 	return text
 }

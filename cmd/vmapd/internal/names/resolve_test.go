@@ -53,7 +53,7 @@ func directory() *Directory {
 				NamespacedName: name("shop/db-1"), Labels: map[string]string{model.LabelServiceName: "db"}, AddressType: "IPv4",
 				Endpoints: []model.SliceEndpoint{{Addresses: []string{"10.2.0.5"}, NodeName: "node-2"}},
 			},
-			Pods: []string{"db-0"},
+			Places: []Place{{Pod: name("shop/db-0")}},
 		}},
 		Pods: []*corev1.Pod{
 			pod("web-1", "node-1", "10.1.0.1", "fd00:10:1::1"), pod("web-2", "node-2", "10.2.0.1", "fd00:10:2::1"),

@@ -185,7 +185,7 @@ func (r *Reader) readSlices(ctx context.Context) (err error) {
 	for _, ref := range []names.Ref{q.From, q.To} {
 		switch {
 		case ref.Kind == names.Pod:
-			read(q.NamespaceOf(ref), "", func(e names.Endpoint) bool { return e.Pod == e.Slice.Namespace+"/"+ref.Name })
+			read(q.NamespaceOf(ref), "", func(e names.Endpoint) bool { return e.Pod.Name == ref.Name })
 		case ref.Kind == names.Address && !found: // it may be a pod's own
 			read("", "", func(e names.Endpoint) bool { return e.IsAt(ref.Addr) })
 		}

@@ -13,18 +13,14 @@ type Counts map[*model.ServicePort]uint64
 // Flows counts the entries of connection tracking of one Service by endpoint.
 type Flows struct {
 	ports  map[model.VIP]*model.ServicePort
-	counts map[flowKey]int
-}
-
-type flowKey struct {
-	port     *model.ServicePort
-	endpoint netip.AddrPort
+	counts map[*model.ServicePort]map[netip.AddrPort]int
 }
 
 // NewFlows begins to count the entries of service ports.
 func NewFlows(ports []*model.ServicePort) *Flows {
-	t := &Flows{ports: map[model.VIP]*model.ServicePort{}, counts: map[flowKey]int{}}
+	t := &Flows{map[model.VIP]*model.ServicePort{}, map[*model.ServicePort]map[netip.AddrPort]int{}}
 	for _, sp := range ports {
+		t.counts[sp] = map[netip.AddrPort]int{}
 		for _, fe := range sp.Frontends {
 			t.ports[fe.VIP] = sp
 		}
@@ -35,11 +31,9 @@ func NewFlows(ports []*model.ServicePort) *Flows {
 // Ports returns the protocols and ports of the addresses, each once.
 func (t *Flows) Ports(f model.Family) (list []model.VIP) {
 	for vip := range t.ports {
-		if model.FamilyOf(vip.Addr) != f {
-			continue
-		}
+		other := model.FamilyOf(vip.Addr) != f
 		vip.Addr = f.Unspecified()
-		if !slices.Contains(list, vip) {
+		if !other && !slices.Contains(list, vip) {
 			list = append(list, vip)
 		}
 	}
@@ -54,15 +48,14 @@ func (t *Flows) Add(to model.VIP, endpoint netip.AddrPort) {
 		sp = t.ports[to]
 	}
 	if sp != nil {
-		t.counts[flowKey{sp, endpoint}]++
+		t.counts[sp][endpoint]++
 	}
 }
 
-// of returns the number of entries of an endpoint; nil: they were not counted.
-func (t *Flows) of(sp *model.ServicePort, endpoint netip.AddrPort) *int {
+// of returns the numbers of a service port's entries; nil: they were not counted.
+func (t *Flows) of(sp *model.ServicePort) map[netip.AddrPort]int {
 	if t == nil {
 		return nil
 	}
-	n := t.counts[flowKey{sp, endpoint}]
-	return &n
+	return t.counts[sp]
 }

@@ -6,10 +6,9 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
@@ -51,8 +50,12 @@ type Address struct {
 // Endpoint is an endpoint of a service port.
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
-	Place
-	OnThisNode bool `json:"onThisNode,omitempty"`
+	// Where it is, and its state in the words of the API; "": not known.
+	Pod        string `json:"pod,omitempty"`
+	Node       string `json:"node,omitempty"`
+	Zone       string `json:"zone,omitempty"`
+	Condition  string `json:"condition,omitempty"`
+	OnThisNode bool   `json:"onThisNode,omitempty"`
 	// Share and LocalShare are the shares of new connections: of those to any endpoint, and of those that the policy
 	// Local keeps on this node. They are 0 where no connection is treated so.
 	Share      float64 `json:"share"`
@@ -61,62 +64,38 @@ type Endpoint struct {
 	State      string  `json:"state"`
 }
 
-// Place is where an endpoint is, and its state in the words of the API; "": not known.
-type Place struct {
-	Pod       string `json:"pod,omitempty"`
-	Node      string `json:"node,omitempty"`
-	Zone      string `json:"zone,omitempty"`
-	Condition string `json:"condition,omitempty"`
-}
-
-// Places are the endpoints of one Service in its EndpointSlices.
-type Places map[PlaceKey]Place
-
-// PlaceKey names an endpoint of a port.
-type PlaceKey struct {
-	Port     string
-	Protocol model.Protocol
-	Endpoint netip.AddrPort
-}
-
-// Add adds the endpoints of a slice.
-func (p Places) Add(s *discoveryv1.EndpointSlice) {
-	for _, port := range s.Ports {
-		protocol, err := model.ParseProtocol(string(ptr.Deref(port.Protocol, corev1.ProtocolTCP)))
-		if err != nil || port.Port == nil {
-			continue
-		}
-		for _, e := range s.Endpoints {
-			if len(e.Addresses) == 0 {
+// placesOf returns the endpoints that slices have for a service port.
+func placesOf(list []names.SliceObject, sp *model.ServicePort) map[netip.AddrPort]names.Endpoint {
+	places := map[netip.AddrPort]names.Endpoint{}
+	for _, s := range list {
+		for _, p := range s.Ports {
+			protocol, err := model.ParseProtocol(ptr.Deref(p.Protocol, ""))
+			if err != nil || protocol != sp.Name.Protocol || ptr.Deref(p.Name, "") != sp.Name.Port || p.Port == nil {
 				continue
 			}
-			addr, err := model.ParseAddr(e.Addresses[0])
-			if err != nil {
-				continue
+			for _, e := range s.List() {
+				if a, err := model.ParseAddr(e.Addresses[0]); err == nil && model.FamilyOf(a) == sp.Family {
+					places[netip.AddrPortFrom(a, uint16(*p.Port))] = e
+				}
 			}
-			to := netip.AddrPortFrom(addr, uint16(*port.Port)) //nolint:gosec // validated by the API server
-			p[PlaceKey{ptr.Deref(port.Name, ""), protocol, to}] = placeOf(e)
 		}
 	}
+	return places
 }
 
-func placeOf(e discoveryv1.Endpoint) Place {
-	p := Place{Node: ptr.Deref(e.NodeName, ""), Zone: ptr.Deref(e.Zone, "")}
-	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
-		p.Pod = e.TargetRef.Name
-	}
+func conditionOf(e names.Endpoint) string {
 	switch {
-	case ptr.Deref(e.Conditions.Terminating, false):
-		p.Condition = "terminating"
-	case !ptr.Deref(e.Conditions.Ready, true):
-		p.Condition = "not ready"
+	case e.IsTerminating():
+		return "terminating"
+	case !ptr.Deref(e.Ready, true):
+		return "not ready"
 	}
-	return p
+	return ""
 }
 
 // Found is what the daemon finds out about a Service beside a View.
 type Found struct {
-	Places Places
+	Slices []names.SliceObject
 	Counts Counts
 	Flows  *Flows // nil: connection tracking was not read
 	Rules  func(*model.ServicePort) []string
@@ -143,11 +122,12 @@ func (v *View) One(name model.NamespacedName, found Found) (one One, ok bool) {
 }
 
 func (v *View) port(sp *model.ServicePort, found Found) Port {
-	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: endpoints(sp, found)}
+	tracked := found.Flows.of(sp)
+	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: endpoints(sp, found.Slices, tracked)}
 	for _, fe := range sp.Frontends {
 		a := Address{
-			Kind: fe.Kind.String(), Port: fe.VIP.Port, State: report.OfAction(fe.Action),
-			TrafficPolicy: [...]string{model.Cluster: "Cluster", model.Local: "Local"}[fe.TrafficPolicy], Restricted: fe.Restricted,
+			Kind: fe.Kind.String(), Port: fe.VIP.Port, State: report.OfAction(fe.Action), Restricted: fe.Restricted,
+			TrafficPolicy: [...]string{model.Cluster: "Cluster", model.Local: "Local"}[fe.TrafficPolicy],
 		}
 		if fe.Kind != model.NodePort {
 			a.Address = fe.VIP.Addr
@@ -157,14 +137,11 @@ func (v *View) port(sp *model.ServicePort, found Found) Port {
 	if n, ok := found.Counts[sp]; ok {
 		p.Connections = &n
 	}
-	if found.Flows != nil {
-		n := 0
-		for k, number := range found.Flows.counts {
-			if k.port == sp {
-				n += number
-			}
+	if tracked != nil {
+		p.Tracked = new(int)
+		for _, n := range tracked {
+			*p.Tracked += n
 		}
-		p.Tracked = &n
 	}
 	if found.Rules != nil {
 		p.Rules = found.Rules(sp)
@@ -193,24 +170,29 @@ func settings(sp *model.ServicePort) (list []string) {
 }
 
 // endpoints returns the endpoints of a service port: those that serve, those that drain, and others of the Service.
-func endpoints(sp *model.ServicePort, found Found) (list []Endpoint) {
+func endpoints(sp *model.ServicePort, of []names.SliceObject, tracked map[netip.AddrPort]int) (list []Endpoint) {
+	places := placesOf(of, sp)
 	has := map[netip.AddrPort]bool{}
 	add := func(e Endpoint) {
 		if has[e.Address] {
 			return
 		}
+		place := places[e.Address]
+		e.Pod, e.Node, e.Zone, e.Condition = place.Pod.Name, place.NodeName, place.Zone, conditionOf(place)
 		has[e.Address] = true
-		e.Place = found.Places[PlaceKey{sp.Name.Port, sp.Name.Protocol, e.Address}]
-		e.Tracked = found.Flows.of(sp, e.Address)
+		if n := tracked[e.Address]; tracked != nil {
+			e.Tracked = &n
+		}
 		list = append(list, e)
 	}
+	all, local := sp.Count(model.Cluster), sp.Count(model.Local)
 	for _, e := range sp.Endpoints {
 		one := Endpoint{Address: e.Addr, OnThisNode: e.Local, State: "serving"}
-		if n := sp.Count(model.Cluster); e.In(model.Cluster) && n > 0 {
-			one.Share = 1 / float64(n)
+		if e.In(model.Cluster) {
+			one.Share = 1 / float64(all)
 		}
-		if n := sp.Count(model.Local); e.In(model.Local) && n > 0 {
-			one.LocalShare = 1 / float64(n)
+		if e.In(model.Local) {
+			one.LocalShare = 1 / float64(local)
 		}
 		add(one)
 	}
@@ -218,17 +200,11 @@ func endpoints(sp *model.ServicePort, found Found) (list []Endpoint) {
 		add(Endpoint{Address: a, State: "draining"})
 	}
 	serving := len(list)
-	for k, place := range found.Places {
-		if k.Port == sp.Name.Port && k.Protocol == sp.Name.Protocol && model.FamilyOf(k.Endpoint.Addr()) == sp.Family {
-			add(Endpoint{Address: k.Endpoint, State: cmp.Or(place.Condition, "not used")})
-		}
+	for a, place := range places {
+		add(Endpoint{Address: a, State: cmp.Or(conditionOf(place), "not used")})
 	}
-	if found.Flows != nil {
-		for k := range found.Flows.counts {
-			if k.port == sp {
-				add(Endpoint{Address: k.endpoint, State: "gone"})
-			}
-		}
+	for a := range tracked {
+		add(Endpoint{Address: a, State: "gone"})
 	}
 	slices.SortFunc(list[serving:], func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
 	return list

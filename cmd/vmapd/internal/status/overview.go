@@ -70,15 +70,16 @@ func (v *View) AddTo(o *Overview, h health.Status) {
 			}
 		}
 		o.Families = append(o.Families, family)
-	}
-	if v.Snapshot == nil {
-		return
-	}
-	for _, f := range model.Families {
+		if v.Snapshot == nil {
+			continue
+		}
 		for sp := range v.Snapshot.Family(f).ServicePorts() {
 			state, _ := v.state(sp)
 			o.States[state]++
 		}
+	}
+	if v.Snapshot == nil {
+		return
 	}
 	problems := v.Snapshot.Problems()
 	for _, p := range problems[:min(someProblems, len(problems))] {
@@ -93,8 +94,7 @@ func (v *View) AddTo(o *Overview, h health.Status) {
 func (o *Overview) Tables(now time.Time) []report.Table {
 	var t report.Table
 	row := func(title, text string, r report.Row) {
-		r.Cells = []string{title, text}
-		r.ID = title + r.ID
+		r.Cells, r.ID = []string{title, text}, title+r.ID
 		t.Rows = append(t.Rows, r)
 	}
 	row("Node", o.Node, report.Row{})
@@ -112,7 +112,8 @@ func (o *Overview) Tables(now time.Time) []report.Table {
 	}
 	row("Service ports", o.States.String(), report.Row{})
 	for _, f := range o.Families {
-		row(f.Family, f.text(now), report.Row{Key: fmt.Sprint(f.Family, f.ServicePorts, f.Endpoints, f.Waiting.IsZero())})
+		key := fmt.Sprint(f.Family, f.ServicePorts, f.Endpoints, f.Waiting.IsZero())
+		row(f.Family, f.text(now), report.Row{Key: key})
 	}
 	backend := o.Backend
 	if o.With != "" {
@@ -120,7 +121,8 @@ func (o *Overview) Tables(now time.Time) []report.Table {
 	}
 	row("Backend", fmt.Sprintf("%s (%s)", backend, o.Why), report.Row{})
 	if o.TrackedMost > 0 {
-		row("Connection tracking", fmt.Sprintf("%d of at most %d entries", o.Tracked, o.TrackedMost), report.Row{Key: "tracking"})
+		text := fmt.Sprintf("%d of at most %d entries", o.Tracked, o.TrackedMost)
+		row("Connection tracking", text, report.Row{Key: "tracking"})
 	}
 	row("Version", o.Version, report.Row{})
 	row("Started", report.Age(o.Started, now)+" ago", report.Row{Key: o.Started.String()})

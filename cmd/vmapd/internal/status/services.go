@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -66,7 +65,7 @@ func (s *Service) level() report.Level {
 }
 
 // Services returns the service ports that a filter chooses, at most limit, or all with 0.
-func (v *View) Services(filter Filter, limit int) Services {
+func (v *View) Services(filter Filter, limit int) (out Services) {
 	problems, ports := v.problems(filter), v.ports(filter)
 	ranks := map[model.NamespacedName]int{} // of each Service: that of its worst port
 	for _, sp := range ports {
@@ -77,37 +76,39 @@ func (v *View) Services(filter Filter, limit int) Services {
 		}
 	}
 	// The ports of a Service stay together. Rows are made of those that are answered.
-	byRank := make([][]func() Service, len(worstFirst))
-	for _, sp := range ports {
-		rank := ranks[sp.Name.NamespacedName]
-		byRank[rank] = append(byRank[rank], func() Service { return v.service(sp) })
+	type row struct {
+		model.NamespacedName
+		port *model.ServicePort // nil: the Service is left out
 	}
-	leftOut := slices.Index(worstFirst, LeftOut)
-	for _, name := range slices.SortedFunc(maps.Keys(problems), func(a, b model.NamespacedName) int {
-		return strings.Compare(a.String(), b.String())
-	}) {
-		if _, served := ranks[name]; !served {
-			byRank[leftOut] = append(byRank[leftOut], func() Service {
-				return Service{Namespace: name.Namespace, Name: name.Name, State: LeftOut, Reason: reasonOf(problems[name][0])}
-			})
+	var rows []row
+	for _, sp := range ports {
+		rows = append(rows, row{sp.Name.NamespacedName, sp})
+	}
+	served := len(rows)
+	for name := range problems {
+		if _, ok := ranks[name]; !ok {
+			ranks[name] = slices.Index(worstFirst, LeftOut)
+			rows = append(rows, row{name, nil})
 		}
 	}
-	rows := slices.Concat(byRank...)
-	var out Services
+	slices.SortFunc(rows[served:], func(a, b row) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(ranks[a.NamespacedName], ranks[b.NamespacedName]) })
 	if limit > 0 && len(rows) > limit {
 		out.Left, rows = len(rows)-limit, rows[:limit]
 	}
 	out.Items = make([]Service, 0, len(rows))
-	for _, row := range rows {
-		s := row()
-		s.Problems = len(problems[s.fullName()])
+	for _, r := range rows {
+		found := problems[r.NamespacedName]
+		s := Service{Namespace: r.Namespace, Name: r.Name, State: LeftOut}
+		if r.port != nil {
+			s = v.service(r.port)
+		} else {
+			s.Reason = reasonOf(found[0])
+		}
+		s.Problems = len(found)
 		out.Items = append(out.Items, s)
 	}
 	return out
-}
-
-func (s *Service) fullName() model.NamespacedName {
-	return model.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
 // problems returns the problems of the Services that a filter chooses.
@@ -198,9 +199,9 @@ func (s *Services) Tables(namespaces, wide bool, now time.Time) []report.Table {
 		t.Columns = append([]string{"NAMESPACE"}, t.Columns...)
 	}
 	states := States{}
-	for i := range s.Items {
-		t.Rows = append(t.Rows, s.Items[i].row(namespaces, wide, now))
-		states[s.Items[i].State]++
+	for _, item := range s.Items {
+		t.Rows = append(t.Rows, item.row(namespaces, wide, now))
+		states[item.State]++
 	}
 	t.Notes = []string{fmt.Sprintf("%s: %v", report.Plural(len(s.Items), "service port"), states)}
 	if len(s.Items) == 0 {
@@ -214,15 +215,16 @@ func (s *Service) row(namespaces, wide bool, now time.Time) report.Row {
 	if namespaces {
 		cells = append(cells, s.Namespace)
 	}
-	cells = append(cells, s.Name, s.port(), text(s.ClusterIP), strconv.Itoa(s.Endpoints))
+	cells = append(cells, s.Name, s.port(), unlessZero(s.ClusterIP), strconv.Itoa(s.Endpoints))
 	if wide {
-		cells = append(cells, strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(int(s.NodePort)), some(s.External))
+		cells = append(cells, strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(s.NodePort), some(s.External))
 	}
 	state := s.sentence()
-	r := report.Row{Level: s.level(), ID: strings.Join([]string{s.Namespace, s.Name, s.PortName, s.port(), s.Family}, " ")}
-	r.Key = strings.Join(append(cells, state, s.Family), "\x00")
-	r.Cells = append(cells, report.Age(s.Since, now), state)
-	return r
+	return report.Row{
+		Level: s.level(), Cells: append(slices.Clone(cells), report.Age(s.Since, now), state),
+		ID:  strings.Join([]string{s.Namespace, s.Name, s.PortName, s.port(), s.Family}, " "),
+		Key: strings.Join(append(cells, state, s.Family), "\x00"),
+	}
 }
 
 // port is the port as kubectl has it.
@@ -244,11 +246,12 @@ func (s *Service) sentence() string {
 	return state
 }
 
-func text(a netip.Addr) string {
-	if !a.IsValid() {
+// unlessZero returns the text of a value, "" for the zero value.
+func unlessZero[T comparable](v T) string {
+	if v == *new(T) {
 		return ""
 	}
-	return a.String()
+	return fmt.Sprint(v)
 }
 
 // some returns the first elements of a list, and the number of others.
@@ -258,15 +261,9 @@ func some(list []netip.Addr) string {
 	for _, a := range list[:min(most, len(list))] {
 		words = append(words, a.String())
 	}
+	text := strings.Join(words, ",")
 	if more := len(list) - most; more > 0 {
-		return fmt.Sprintf("%s + %d more", strings.Join(words, ","), more)
+		text += fmt.Sprintf(" + %d more", more)
 	}
-	return strings.Join(words, ",")
-}
-
-func unlessZero(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
+	return text
 }

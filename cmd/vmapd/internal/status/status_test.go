@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/utils/ptr"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
@@ -219,20 +219,34 @@ func TestOneService(t *testing.T) {
 	draining := func(e *model.SliceEndpoint) { modeltest.Conditions(false, true, true)(e) }
 	slice := webSlice().UDP("dns", 53).Endpoint("10.0.0.4").Endpoint("10.0.0.5", draining)
 	v := newWorld(service, slice, modeltest.NewService("ns1/empty").On("172.30.0.42").TCP("", 80)).round(1)
-	key := func(port string, protocol model.Protocol, to string) status.PlaceKey {
-		return status.PlaceKey{Port: port, Protocol: protocol, Endpoint: netip.MustParseAddrPort(to)}
-	}
 	counts := status.Counts{}
 	for _, sp := range v.Ports(model.NamespacedName{Namespace: "ns1", Name: "web"}) {
 		if sp.Name.Port == "http" {
 			counts[sp] = 7
 		}
 	}
-	places := status.Places{
-		key("http", model.TCP, "10.0.0.2:8080"): {Pod: "web-1", Node: "node-2", Zone: "a"},
-		key("http", model.TCP, "10.0.0.3:8080"): {Pod: "web-2", Node: "node-1"},
-		key("http", model.TCP, "10.0.0.7:8080"): {Pod: "web-7", Node: "node-1", Condition: "not ready"},
-		key("dns", model.UDP, "10.0.0.5:53"):    {Pod: "web-5", Node: "node-2", Condition: "terminating"},
+	at := func(pod, addr, node string, more func(*discoveryv1.Endpoint)) discoveryv1.Endpoint {
+		e := discoveryv1.Endpoint{Addresses: []string{addr}, NodeName: &node, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}
+		more(&e)
+		return e
+	}
+	is := func(*discoveryv1.Endpoint) {}
+	isNotReady := func(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) }
+	ends := func(e *discoveryv1.Endpoint) { e.Conditions.Ready, e.Conditions.Terminating = new(false), new(true) }
+	places := []names.SliceObject{
+		names.NewSlice(&discoveryv1.EndpointSlice{
+			Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}, {}},
+			Endpoints: []discoveryv1.Endpoint{
+				at("web-1", "10.0.0.2", "node-2", func(e *discoveryv1.Endpoint) { e.Zone = new("a") }),
+				at("web-2", "10.0.0.3", "node-1", is), at("web-7", "10.0.0.7", "node-1", isNotReady), at("web-8", "10.0.0.8", "node-1", ends),
+				at("ConfigMap", "10.0.0.9", "node-3", func(e *discoveryv1.Endpoint) { e.TargetRef.Kind = e.TargetRef.Name }),
+				at("six", "fd00:10::7", "node-1", is), at("nonsense", "nonsense", "node-1", is), {},
+			},
+		}),
+		names.NewSlice(&discoveryv1.EndpointSlice{
+			Ports:     []discoveryv1.EndpointPort{{Name: new("dns"), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)}},
+			Endpoints: []discoveryv1.Endpoint{at("web-5", "10.0.0.5", "node-2", ends)},
+		}),
 	}
 	checkText(t, `
 Service      ns1/web
@@ -258,7 +272,9 @@ ENDPOINT           POD     NODE                ZONE    SHARE   LOCAL-SHARE  TRAC
 10.0.0.3:8080/tcp  web-2   node-1 (this node)  <none>  33.3%   100.0%       <none>   serving
 10.0.0.4:8080/tcp  <none>  <none>              <none>  33.3%   <none>       <none>   serving
 10.0.0.7:8080/tcp  web-7   node-1              <none>  <none>  <none>       <none>   not ready
-`, one(t, v, "web", status.Found{Counts: counts, Places: places, Notes: []string{"it rains"}}))
+10.0.0.8:8080/tcp  web-8   node-1              <none>  <none>  <none>       <none>   terminating
+10.0.0.9:8080/tcp  <none>  node-3              <none>  <none>  <none>       <none>   not used
+`, one(t, v, "web", status.Found{Counts: counts, Slices: places, Notes: []string{"it rains"}}))
 	checkText(t, `
 Service      ns1/empty
 IPv4 80/tcp  rejected: no endpoint is ready (since 99s)
@@ -314,32 +330,6 @@ func TestFlowsAreCountedByEndpoint(t *testing.T) {
 	want := []model.VIP{{Addr: netip.IPv4Unspecified(), Protocol: model.TCP, Port: 80}, {Addr: netip.IPv4Unspecified(), Protocol: model.TCP, Port: 30080}}
 	if got := flows.Ports(model.IPv4); len(got) != len(want) || !slices.Contains(got, want[0]) || !slices.Contains(got, want[1]) {
 		t.Errorf("ports: want %v, got %v", want, got)
-	}
-}
-
-// The names of pods are in EndpointSlices alone.
-func TestPlacesOfASlice(t *testing.T) {
-	places := status.Places{}
-	places.Add(&discoveryv1.EndpointSlice{
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Port: ptr.To[int32](53), Protocol: ptr.To(corev1.ProtocolUDP)}, {Port: ptr.To[int32](80)}, {}},
-		Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.0.0.1"}, NodeName: ptr.To("node-1"), Zone: ptr.To("a"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}},
-			{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}},
-			{Addresses: []string{"10.0.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false), Terminating: ptr.To(true)}},
-			{Addresses: []string{"nonsense"}}, {},
-		},
-	})
-	want := status.Places{}
-	for port, n := range map[status.PlaceKey]uint16{{Port: "dns", Protocol: model.UDP}: 53, {Protocol: model.TCP}: 80} {
-		for addr, place := range map[string]status.Place{
-			"10.0.0.1": {Pod: "web-1", Node: "node-1", Zone: "a"}, "10.0.0.2": {Condition: "not ready"}, "10.0.0.3": {Condition: "terminating"},
-		} {
-			port.Endpoint = netip.AddrPortFrom(netip.MustParseAddr(addr), n)
-			want[port] = place
-		}
-	}
-	if diff := cmp.Diff(want, places, cmp.Comparer(func(a, b status.PlaceKey) bool { return a == b })); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
