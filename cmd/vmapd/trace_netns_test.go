@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -325,5 +328,32 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 	}
 	if want := "vmapd's decision is not known: no daemon answers: "; !strings.Contains(p.log.String(), want) {
 		t.Errorf("want %q, got %s", want, p.log)
+	}
+}
+
+// vmapd makes no connection of SCTP: it says so, and waits for the first packet of a client's.
+func TestTraceWaitsForAClientOfSCTP(t *testing.T) {
+	t.Parallel()
+	w, known := traceWorld(t)
+	p := startTrace(t, w.Node, append(known, "--from", "node", "--wait", "200ms", "203.0.113.9:80/sctp")...)
+	p.waitFor(t, "SCTP needs a client of its own: waiting for a new connection from node to 203.0.113.9:80/sctp, for 30s")
+	packet := binary.BigEndian.AppendUint16(nil, 40000)
+	packet = binary.BigEndian.AppendUint16(packet, 80)
+	packet = append(packet, make([]byte, 8)...)                                          // no tag yet
+	packet = append(packet, 1, 0, 0, 20, 0, 0, 0, 7, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1) // INIT
+	binary.LittleEndian.PutUint32(packet[8:], crc32.Checksum(packet, crc32.MakeTable(crc32.Castagnoli)))
+	err := w.Node.Do(func() error {
+		conn, err := net.Dial("ip4:132", "203.0.113.9")
+		if err == nil {
+			_, err = conn.Write(packet)
+			conn.Close()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if story := p.told(t); !strings.Contains(story, "=> forwarded to 203.0.113.9:80 by eth0") {
+		t.Errorf("got:\n%s", story)
 	}
 }

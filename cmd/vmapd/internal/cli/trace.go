@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,9 @@ doctor finds on this node follow.
   vmapd trace --from any 192.168.98.10:80            (waits for any client)
 ` + destinations + `
 It connects from the network of the client, if that is this node, or a pod whose network
-namespace is visible here. Otherwise it waits for the client's next connection. vmapd's
-decision comes from the daemon, or from manifests (-f) or a cluster (--kubeconfig).
+namespace is visible here. Otherwise, and with SCTP, it waits for the client's next
+connection. vmapd's decision comes from the daemon, or from manifests (-f) or a cluster
+(--kubeconfig).
 
 Meanwhile, a table of nftables marks the first packet of the connection, and the
 answer. The kernel removes it when the command ends, even if it is killed; before
@@ -112,11 +114,8 @@ func (x *tracing) aim(ctx context.Context, stderr io.Writer) error {
 	if x.Filter.Protocol, err = model.ParseProtocol(strings.ToUpper(to.Protocol)); err != nil {
 		return err
 	}
-	if x.Connect = !isAny; from.Addr.IsValid() {
-		if from.Addr.Is4() != to.Addr.Is4() {
-			return fmt.Errorf("--from: %v and %v are of different IP families", from.Addr, to.Addr)
-		}
-		x.Watch.From, x.Connect = trace.FindNamespace(from.Addr)
+	if x.Connect = !isAny; from.Addr.IsValid() && from.Addr.Is4() != to.Addr.Is4() {
+		return fmt.Errorf("--from: %v and %v are of different IP families", from.Addr, to.Addr)
 	}
 	return nil
 }
@@ -132,7 +131,11 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	x.Expect = func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation {
 		return x.expected(ctx, client, in, dest, stderr)
 	}
-	x.Left = countdown(stderr, fmt.Sprintf("waiting for a new connection from %s to %s", x.Asked.From, x.To))
+	waiting := fmt.Sprintf("waiting for a new connection from %s to %s", cmp.Or(x.Asked.From, "node"), x.To)
+	if x.Filter.Protocol == model.SCTP {
+		waiting = "SCTP needs a client of its own: " + waiting
+	}
+	x.Left = countdown(stderr, waiting)
 	s, err := x.Run(ctx)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

@@ -14,7 +14,8 @@ const ExitUnexpected = 2
 
 // Expectation is the expected result of a connection. The zero value expects nothing.
 type Expectation struct {
-	verdict, endpoint string
+	outcome  report.Outcome
+	endpoint string
 }
 
 // ParseExpectation reads VERDICT[=ENDPOINT]; "" expects nothing.
@@ -22,24 +23,23 @@ func ParseExpectation(s string) (w Expectation, err error) {
 	if s == "" {
 		return w, nil
 	}
-	var found bool
-	w.verdict, w.endpoint, found = strings.Cut(s, "=")
-	if w.verdict == "not-a-service" {
-		w.verdict = string(report.NotService)
+	text, endpoint, found := strings.Cut(s, "=")
+	w = Expectation{report.Outcome(text), endpoint}
+	if text == "not-a-service" {
+		w.outcome = report.NotService
 	}
 	outcomes := []report.Outcome{report.Forwarded, report.Rejected, report.Dropped, report.NotService}
 	switch {
-	case !slices.Contains(outcomes, report.Outcome(w.verdict)):
-		return w, fmt.Errorf("want forwarded, rejected, dropped or not-a-service; got %q", w.verdict)
-	case found && (w.verdict != string(report.Forwarded) || w.endpoint == ""):
+	case !slices.Contains(outcomes, w.outcome):
+		return w, fmt.Errorf("want forwarded, rejected, dropped or not-a-service; got %q", text)
+	case found && (w.outcome != report.Forwarded || endpoint == ""):
 		return w, fmt.Errorf("want an endpoint after forwarded=; got %q", s)
 	}
 	return w, nil
 }
 
-// Differs returns how a connection differs from the expectation, or "". The verdict is a report.Outcome, and the
-// conclusion the same in words.
-func (w Expectation) Differs(verdict, conclusion string, endpoints []Endpoint) string {
+// Differs returns how a connection differs from the expectation, or "".
+func (w Expectation) Differs(outcome report.Outcome, conclusion string, endpoints []Endpoint) string {
 	is := func(u Endpoint) bool {
 		addr, _ := netip.ParseAddrPort(u.Address)
 		pod := strings.TrimPrefix(w.endpoint, "pod/")
@@ -47,9 +47,9 @@ func (w Expectation) Differs(verdict, conclusion string, endpoints []Endpoint) s
 			u.Pod != "" && (pod == u.Pod || strings.HasSuffix(u.Pod, "/"+pod))
 	}
 	switch {
-	case w.verdict == "":
-	case w.verdict != verdict:
-		return fmt.Sprintf("expected %s, got: %s", w.verdict, conclusion)
+	case w.outcome == "":
+	case w.outcome != outcome:
+		return fmt.Sprintf("expected %s, got: %s", w.outcome, conclusion)
 	case w.endpoint != "" && !slices.ContainsFunc(endpoints, is):
 		return fmt.Sprintf("expected the endpoint %s, got: %s", w.endpoint, conclusion)
 	}

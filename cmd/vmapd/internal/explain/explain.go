@@ -13,14 +13,14 @@ import (
 
 // Explanation explains what happens to a connection: the facts that programs ask for, and sentences.
 type Explanation struct {
-	From    string     `json:"from"` // both ends, and the node that decides, in words
-	To      string     `json:"to"`
-	On      string     `json:"node"`
-	Client  string     `json:"client"`              // the address
-	Dest    string     `json:"destination"`         // address:port/protocol
-	Service string     `json:"service,omitempty"`   // namespace/name
-	Used    []Endpoint `json:"endpoints,omitempty"` // those to which the connection may be forwarded
-	Verdict string     `json:"verdict"`             // a report.Outcome
+	From    string         `json:"from"` // both ends, and the node that decides, in words
+	To      string         `json:"to"`
+	On      string         `json:"node"`
+	Client  string         `json:"client"`              // the address
+	Dest    string         `json:"destination"`         // address:port/protocol
+	Service string         `json:"service,omitempty"`   // namespace/name
+	Used    []Endpoint     `json:"endpoints,omitempty"` // those to which the connection may be forwarded
+	Verdict report.Outcome `json:"verdict"`
 
 	Steps      []Step   `json:"steps"`
 	Problems   []string `json:"problems,omitempty"` // of the objects that concern the connection
@@ -66,7 +66,7 @@ func Explain(in Input) Explanation {
 	}
 	x := explainer{in: in, family: s.Family(model.FamilyOf(in.Dest.Addr())), d: d}
 	x.node, _ = in.Objects.Node(in.Config.NodeName)
-	x.e.Verdict, x.e.Client = string(report.OutcomeOf(d.Verdict)), d.Source.String()
+	x.e.Verdict, x.e.Client = report.OutcomeOf(d.Verdict), d.Source.String()
 	x.e.Dest = fmt.Sprintf("%v/%v", d.Dest, d.Protocol)
 	x.explainEnds()
 	if d.Frontend == nil {

@@ -79,7 +79,7 @@ func collect(objects map[model.ObjectRef]modeltest.Object) *names.Directory {
 
 // Whatever the cluster, the explanation says what the model decides, and why.
 func TestExplainSaysWhatIsDecided(t *testing.T) {
-	verdicts := map[string]int{}
+	verdicts := map[report.Outcome]int{}
 	for seed := range uint64(10) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))
 		objects := map[model.ObjectRef]modeltest.Object{}
@@ -109,7 +109,7 @@ func TestExplainSaysWhatIsDecided(t *testing.T) {
 			}
 		}
 	}
-	for _, verdict := range []string{"forwarded", "rejected", "dropped", "not a Service"} {
+	for _, verdict := range []report.Outcome{report.Forwarded, report.Rejected, report.Dropped, report.NotService} {
 		if verdicts[verdict] == 0 {
 			t.Errorf("nothing was %s: the clusters show too little", verdict)
 		}
@@ -136,7 +136,7 @@ func destinations(f *model.FamilySnapshot) []model.VIP {
 
 func check(t *testing.T, e Explanation, d model.Decision) {
 	t.Helper()
-	if e.Verdict != string(report.OutcomeOf(d.Verdict)) {
+	if e.Verdict != report.OutcomeOf(d.Verdict) {
 		t.Errorf("%v: explained as %s; decided %v", d.Dest, e.Verdict, d.Verdict)
 	}
 	var want, got []string

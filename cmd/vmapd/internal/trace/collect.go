@@ -34,26 +34,18 @@ func (c *Collector) Add(e others.Event) {
 
 // begin notes a packet that the tracer's rules mark. They mark one first packet.
 func (c *Collector) begin(e others.Event) {
-	first, answer := e.Begins()
+	isFirst, isAnswer := e.Begins()
+	first, last := ends(c.First)
+	p := *e.Packet
+	isToClient := p.Dest == last.Source || p.Dest == first.Source ||
+		p.IsICMP() && (p.Dest.Addr() == last.Source.Addr() || p.Dest.Addr() == first.Source.Addr()) // ICMP has no ports
+	isFromDest := p.Source == first.Dest || p.Source == last.Dest
 	switch {
-	case first:
+	case isFirst:
 		c.byID[e.ID] = &c.First
-	case answer && len(c.Answer) == 0 && c.isToClient(*e.Packet) && (!e.Early() || c.isFromDest(*e.Packet)):
+	case isAnswer && len(c.Answer) == 0 && isToClient && (!e.Early() || isFromDest):
 		c.byID[e.ID] = &c.Answer
 	}
-}
-
-// isToClient reports whether a packet goes to where the first packet came from. Those of ICMP have no ports.
-func (c *Collector) isToClient(p others.Packet) bool {
-	first, last := ends(c.First)
-	return p.Dest == last.Source || p.Dest == first.Source ||
-		p.IsICMP() && (p.Dest.Addr() == last.Source.Addr() || p.Dest.Addr() == first.Source.Addr())
-}
-
-// isFromDest reports whether a packet comes from where the first packet went.
-func (c *Collector) isFromDest(p others.Packet) bool {
-	first, last := ends(c.First)
-	return p.Source == first.Dest || p.Source == last.Dest
 }
 
 // ends returns the packet as it was at first and at last.
@@ -72,7 +64,6 @@ func ends(events []others.Event) (first, last others.Packet) {
 
 // complete reports whether nothing more is to come of the first packet and of its answer, if there is to be one.
 func (c *Collector) complete() bool {
-	first := follow(c.First, nil, nil)
-	answer := follow(c.Answer, nil, nil)
+	first, answer := follow(c.First, nil, nil), follow(c.Answer, nil, nil)
 	return first.complete() && (!first.arrived() || answer.complete())
 }

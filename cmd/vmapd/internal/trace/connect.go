@@ -23,7 +23,7 @@ func (t *Watch) choosePort() error {
 	if from.IsValid() {
 		at = netip.AddrPortFrom(from, 0).String()
 	}
-	return inside(t.From, func() error {
+	return inside(t.from, func() error {
 		var chosen net.Addr
 		if t.Filter.Protocol == model.TCP {
 			l, err := net.Listen("tcp", at)
@@ -48,7 +48,7 @@ func (t *Watch) choosePort() error {
 
 // dial makes a connection. It ends when the answer has come, or the time to wait for it is over.
 func (t *Watch) dial(ctx context.Context) error {
-	return inside(t.From, func() error {
+	return inside(t.from, func() error {
 		network, from := "udp", net.Addr(net.UDPAddrFromAddrPort(t.Filter.Source))
 		if t.Filter.Protocol == model.TCP {
 			network, from = "tcp", net.TCPAddrFromAddrPort(t.Filter.Source)
@@ -59,11 +59,12 @@ func (t *Watch) dial(ctx context.Context) error {
 			return err
 		}
 		defer conn.Close()
-		if t.Filter.Protocol != model.TCP {
-			_ = conn.SetDeadline(time.Now().Add(t.Wait))
-			if _, err = conn.Write([]byte("\n")); err == nil {
-				_, err = conn.Read(make([]byte, 1))
-			}
+		if t.Filter.Protocol == model.TCP {
+			return nil
+		}
+		_ = conn.SetDeadline(time.Now().Add(t.Wait))
+		if _, err = conn.Write([]byte("\n")); err == nil {
+			_, err = conn.Read(make([]byte, 1))
 		}
 		return err
 	})
@@ -82,9 +83,9 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// FindNamespace returns the network namespace that has an address: nil is that of this process; others are those of
+// findNamespace returns the network namespace that has an address: nil is that of this process; others are those of
 // processes, or have names in /run/netns. Without privilege, or without the node's processes (hostPID), none is seen.
-func FindNamespace(addr netip.Addr) (ns *os.File, found bool) {
+func findNamespace(addr netip.Addr) (ns *os.File, found bool) {
 	has := func() error {
 		list, err := net.InterfaceAddrs()
 		found = slices.ContainsFunc(list, func(a net.Addr) bool {
@@ -125,13 +126,11 @@ func inside(ns *os.File, call func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine
-		err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-		if err == nil {
-			err = call()
-		} else {
-			err = fmt.Errorf("enter the client's network namespace: %w", err)
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("enter the client's network namespace: %w", err)
+			return
 		}
-		done <- err
+		done <- call()
 	}()
 	return <-done
 }

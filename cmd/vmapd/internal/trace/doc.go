@@ -6,5 +6,5 @@
 //	                                 routes, neighbours, other suspects
 //	                                 internal/explain: what vmapd decides
 //
-// It decides nothing: [Tell] makes a [Story] of what was seen.
+// It decides nothing: [NewStory] makes a [Story] of what was seen.
 package trace

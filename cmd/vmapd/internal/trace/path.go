@@ -32,6 +32,10 @@ type path struct {
 	dnat        bool   // a rule of nftables was seen to replace the destination
 	untracked   bool
 	untrackedBy string // the last rule that said so; "": none was seen
+
+	line  func(others.Place, uint64) others.Line // nil: rules are not known
+	names map[uint32]string                      // of interfaces
+	ours  bool                                   // the base chain is one of a tracer
 }
 
 // arrived reports whether the packet left this node, or came to a process on it.
@@ -43,119 +47,105 @@ func (p *path) complete() bool {
 	return p.verdict != "" && p.verdict != Lost && !(p.verdict == Forwarded && p.outIndex == loopback)
 }
 
-// walker follows the events of one packet.
-type walker struct {
-	path
-	line  func(others.Place, uint64) others.Line // nil: rules are not known
-	names map[uint32]string                      // of interfaces
-	ours  bool                                   // the base chain is one of a tracer
-}
-
 // follow follows the events of one packet. line returns a rule, and names are those of interfaces.
 func follow(events []others.Event, line func(others.Place, uint64) others.Line, names map[uint32]string) path {
-	w := walker{line: line, names: names}
+	p := path{line: line, names: names}
 	for _, e := range events {
 		if e.Packet != nil {
-			w.enter(e)
+			p.enter(e)
 		}
-		if len(w.hooks) > 0 { // the beginning was seen
-			w.step(e, &w.hooks[len(w.hooks)-1])
+		if len(p.hooks) > 0 { // the beginning was seen
+			p.step(e, &p.hooks[len(p.hooks)-1])
 		}
 	}
-	w.end()
-	return w.path
+	p.end()
+	return p
 }
 
 // enter begins a base chain, which shows the packet as it is now. At each hook, the first one is a tracer's.
-func (w *walker) enter(e others.Event) {
-	w.ours, w.outIndex = e.Place.IsOurs(), e.Out
-	if hook, _ := e.Place.Stage(); w.ours && (len(w.hooks) == 0 || w.hooks[len(w.hooks)-1].Name != hook) {
-		w.hooks = append(w.hooks, Hook{Name: hook})
+func (p *path) enter(e others.Event) {
+	p.ours, p.outIndex = e.Place.IsOurs(), e.Out
+	if hook, _ := e.Place.Stage(); p.ours && (len(p.hooks) == 0 || p.hooks[len(p.hooks)-1].Name != hook) {
+		p.hooks = append(p.hooks, Hook{Name: hook})
 	}
-	if len(w.hooks) == 0 {
+	if len(p.hooks) == 0 {
 		return
 	}
-	h := &w.hooks[len(w.hooks)-1]
-	h.In, h.Out = w.names[e.In], w.names[e.Out]
-	if w.first == (others.Packet{}) {
-		w.first, w.last = *e.Packet, *e.Packet
+	h := &p.hooks[len(p.hooks)-1]
+	h.In, h.Out = p.names[e.In], p.names[e.Out]
+	if p.first == (others.Packet{}) {
+		p.first, p.last = *e.Packet, *e.Packet
 	}
-	if to := e.Packet.Dest; to != w.last.Dest {
+	if to := e.Packet.Dest; to != p.last.Dest {
 		h.Lines = append(h.Lines, fmt.Sprintf("The destination is %v now.", to))
 	}
-	if from := e.Packet.Source; from != w.last.Source {
+	if from := e.Packet.Source; from != p.last.Source {
 		h.Lines = append(h.Lines, fmt.Sprintf("The source is %v now.", from))
 	}
-	w.last = *e.Packet
+	p.last = *e.Packet
 }
 
-// step notes what a rule or a policy does to the packet.
-func (w *walker) step(e others.Event, h *Hook) {
-	if w.ours {
-		w.untracked = w.untracked || e.Untracked()
+// step notes what a rule or a policy does to the packet, and the verdict that ends its path.
+func (p *path) step(e others.Event, h *Hook) {
+	isPolicy := e.Kind == others.Policy
+	if p.ours {
+		p.untracked = p.untracked || e.Untracked()
 		_, last := e.Place.Stage()
-		h.ended = h.ended || last && e.Kind == others.Policy
+		h.ended = h.ended || last && isPolicy
 		return
 	}
-	isPolicy := e.Kind == others.Policy
 	if !isPolicy && e.Rule == 0 { // the chain has ended
 		return
 	}
 	l := others.Line{Place: e.Place, Handle: e.Rule}
-	if !isPolicy && w.line != nil {
-		l = w.line(e.Place, e.Rule)
+	if !isPolicy && p.line != nil {
+		l = p.line(e.Place, e.Rule)
 	}
-	w.dnat = w.dnat || l.DNAT
-	changes := (l.Marks || l.Untracks) && !isVmapds(e.Place)
-	verdict := verdictText(e)
+	p.dnat = p.dnat || l.DNAT
+	line, verdict, isOurs := ruleText(l), verdictText(e), isVmapds(e.Place)
+	whose := ", which is not vmapd's"
+	if isOurs {
+		whose = ", which is vmapd's"
+	}
+	if l.Untracks && !p.untracked {
+		p.untrackedBy = line + whose
+	}
+	end := map[others.Code]Verdict{others.Drop: Dropped, others.Queue: Taken, others.Stolen: Taken}[e.Code]
+	if end == Dropped && l.Rejects {
+		end = Rejected
+	}
+	if end != "" {
+		p.verdict, p.by, p.byVmapd = end, line+whose, isOurs
+	}
+	changes := (l.Marks || l.Untracks) && !isOurs
+	h.notable = h.notable || changes || p.verdict != ""
 	if isPolicy && verdict == "drop" || !isPolicy && (verdict != "continue" || changes) {
-		line := ruleText(l)
 		if verdict != "continue" && !strings.HasSuffix(l.Text, verdict) {
 			line += " => " + verdict
 		}
 		h.Lines = append(h.Lines, line)
 	}
-	if l.Untracks && !w.untracked {
-		w.untrackedBy = ruleText(l) + whose(e.Place)
-	}
-	w.decide(e, l)
-	h.notable = h.notable || changes || w.verdict != ""
-}
-
-// decide notes a verdict that ends the packet's path.
-func (w *walker) decide(e others.Event, l others.Line) {
-	switch {
-	case e.Code == others.Drop && l.Rejects:
-		w.verdict = Rejected
-	case e.Code == others.Drop:
-		w.verdict = Dropped
-	case e.Code == others.Queue, e.Code == others.Stolen:
-		w.verdict = Taken
-	default:
-		return
-	}
-	w.by, w.byVmapd = ruleText(l)+whose(e.Place), isVmapds(e.Place)
 }
 
 // end notes the verdict of a packet that no rule has ended.
-func (w *walker) end() {
-	if !w.untracked {
-		w.untrackedBy = "" // a rule behind connection tracking has no effect
+func (p *path) end() {
+	if !p.untracked {
+		p.untrackedBy = "" // a rule behind connection tracking has no effect
 	}
-	if w.verdict != "" || len(w.hooks) == 0 {
+	if p.verdict != "" || len(p.hooks) == 0 {
 		return
 	}
-	last := w.hooks[len(w.hooks)-1]
-	w.out = last.Out
+	last := p.hooks[len(p.hooks)-1]
+	p.out = last.Out
 	switch {
 	case last.ended && last.Name == others.Postrouting:
-		w.verdict = Forwarded
+		p.verdict = Forwarded
 	case last.ended && last.Name == others.Input:
-		w.verdict = Delivered
+		p.verdict = Delivered
 	case last.ended:
-		w.verdict, w.lostAt = Lost, fmt.Sprintf("after %s", last.Name)
+		p.verdict, p.lostAt = Lost, fmt.Sprintf("after %s", last.Name)
 	default:
-		w.verdict, w.lostAt = Lost, fmt.Sprintf("in %s", last.Name)
+		p.verdict, p.lostAt = Lost, fmt.Sprintf("in %s", last.Name)
 	}
 }
 
@@ -188,14 +178,6 @@ func ruleText(l others.Line) string {
 		text = " (" + text + ")"
 	}
 	return fmt.Sprintf("%s, rule %d%s", where, l.Position, text)
-}
-
-// whose says whose rule it is.
-func whose(p others.Place) string {
-	if isVmapds(p) {
-		return ", which is vmapd's"
-	}
-	return ", which is not vmapd's"
 }
 
 func isVmapds(p others.Place) bool {

@@ -14,8 +14,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// noRoute asks the kernel for the route of a packet that arrives by an interface, and returns the
-// reason if there is none, or "".
+// noRoute asks the kernel for the route of a packet that arrives by an interface, and returns the reason if there is
+// none, or "".
 func noRoute(from, to netip.Addr, in string) string {
 	o := &netlink.RouteGetOptions{Iif: in, SrcAddr: from.AsSlice()}
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), o)
@@ -23,19 +23,19 @@ func noRoute(from, to netip.Addr, in string) string {
 	if to.Is6() {
 		family, all = "ipv6", "all" // ip6_forward looks at that alone
 	}
-	isLocal := slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Type == unix.RTN_LOCAL })
-	if sysctl := fmt.Sprintf("net/%s/conf/%s/forwarding", family, all); !isLocal && read(sysctl) == "0" {
+	is := func(types ...int) bool {
+		return slices.ContainsFunc(routes, func(r netlink.Route) bool { return slices.Contains(types, r.Type) })
+	}
+	sysctl := fmt.Sprintf("net/%s/conf/%s/forwarding", family, all)
+	switch {
+	case !is(unix.RTN_LOCAL) && read(sysctl) == "0":
 		sysctl = strings.ReplaceAll(sysctl, "/", ".")
 		return fmt.Sprintf("this node does not forward packets (the sysctl %s is 0)", sysctl)
-	}
-	switch {
-	case err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool {
-		return r.Type == unix.RTN_UNREACHABLE || r.Type == unix.RTN_BLACKHOLE || r.Type == unix.RTN_PROHIBIT
-	}):
+	case err == nil && is(unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT):
 		return "a route says that it must not be reached"
 	case err == nil:
 		return ""
-	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // newer kernels have no own error
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // EXDEV: newer kernels
 		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, "+
 			"because answers would leave by another one (the sysctl net.ipv4.conf.%s.rp_filter)", from, in, in)
 	case errors.Is(err, unix.EINVAL):

@@ -19,7 +19,7 @@ const (
 	Dropped   Verdict = "dropped"   // by a rule or a policy
 	NoRoute   Verdict = "noRoute"   // the kernel found no route for it
 	Taken     Verdict = "taken"     // a rule gave it to a program
-	Lost      Verdict = "lost"      // it vanished between two hooks, or within one, by no rule of nftables that was seen
+	Lost      Verdict = "lost"      // between two hooks, or within one, by no rule of nftables that was seen
 )
 
 // AnswerKind is the kind of the first packet of the other direction.
@@ -64,18 +64,17 @@ type Answer struct {
 	Lost  bool           `json:"lost,omitempty"`  // the client has not got it, or does not know it as an answer
 }
 
-// Outcome is the end of the connection for its client, in the words of vmapd's decisions: forwarded,
-// rejected, dropped, or not a Service if nothing of vmapd's had a part in it.
-func (s *Story) Outcome() string {
+// Outcome is the end of the connection for its client: not a Service if nothing of vmapd's had a part in it.
+func (s *Story) Outcome() report.Outcome {
 	switch {
 	case s.Verdict == Rejected, s.Answer.Kind == Reset, s.Answer.Kind == Unreachable:
-		return "rejected"
+		return report.Rejected
 	case !s.arrived(), s.Answer.Kind == NoAnswer && s.Protocol == model.TCP.String(), s.Answer.Lost:
-		return "dropped"
+		return report.Dropped
 	case !s.translated():
-		return "not a Service"
+		return report.NotService
 	}
-	return "forwarded"
+	return report.Forwarded
 }
 
 // Answered reports whether the client has got an answer of the endpoint's, be it a refusal.
@@ -131,13 +130,13 @@ func (s *Story) Write(t *report.Text) {
 
 // packet names the source and the kind of an answer, or is empty if no packet was seen.
 func (a *Answer) packet() string {
+	kind := map[AnswerKind]string{Accepted: "SYN and ACK", Reset: "reset", Replied: "a packet"}[a.Kind]
 	switch {
 	case !a.From.IsValid():
 		return ""
 	case a.Kind == Unreachable:
 		return fmt.Sprintf("%v (ICMP: %s)", a.From.Addr(), a.Error)
 	}
-	kind := map[AnswerKind]string{Accepted: "SYN and ACK", Reset: "reset", Replied: "a packet"}[a.Kind]
 	return fmt.Sprintf("%v (%s)", a.From, kind)
 }
 

@@ -190,7 +190,7 @@ func TestStories(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&in)
 			}
-			s := Tell(in)
+			s := NewStory(in)
 			if s.Verdict != tt.verdict || s.Conclusion != tt.want {
 				t.Errorf("want %s: %s\n got %s: %s", tt.verdict, tt.want, s.Verdict, s.Conclusion)
 			}
@@ -217,7 +217,7 @@ func TestTheText(t *testing.T) {
 	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
 	in.Expected = decision("forwarded", "10.0.0.2:8080", "10.0.0.3:8080")
 	in.Expected.Conclusion = "forwarded to one of two"
-	s := Tell(in)
+	s := NewStory(in)
 	const want = `from 203.0.113.9:40000
 to   172.30.0.10:80/tcp
 vmapd decides: forwarded to one of two
@@ -243,7 +243,7 @@ This is what vmapd decides.
 }
 
 // decision is one of vmapd's.
-func decision(verdict string, endpoints ...string) *explain.Explanation {
+func decision(verdict report.Outcome, endpoints ...string) *explain.Explanation {
 	e := &explain.Explanation{Verdict: verdict}
 	for _, a := range endpoints {
 		e.Used = append(e.Used, explain.Endpoint{Address: a, Pod: "default/web-1"})
@@ -268,7 +268,7 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 	} {
 		in := input(tt.first, nil)
 		in.Expected = tt.expected
-		if s := Tell(in); s.Differs != tt.differs {
+		if s := NewStory(in); s.Differs != tt.differs {
 			t.Errorf("%s: want a difference: %v, got %v", tt.name, tt.differs, s.Differs)
 		}
 	}
@@ -279,7 +279,7 @@ func TestAnAnswerThatTheClientHasNotGot(t *testing.T) {
 	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
 	in.Dialed = "no answer in time"
 	const want = "forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was lost behind this node's rules, after it left by eth0."
-	if s := Tell(in); s.Conclusion != want || s.Outcome() != "dropped" || s.Answered() {
+	if s := NewStory(in); s.Conclusion != want || s.Outcome() != "dropped" || s.Answered() {
 		t.Errorf("%s; answered: %v; %s", s.Outcome(), s.Answered(), s.Conclusion)
 	}
 }
@@ -350,13 +350,13 @@ func TestLoopbackIsOneWay(t *testing.T) {
 	if !arrived() {
 		t.Error("the packet has not arrived")
 	}
-	if s := Tell(input(&recorder{events: c.First}, nil)); s.Verdict != Delivered || len(s.Hooks) != 4 {
+	if s := NewStory(input(&recorder{events: c.First}, nil)); s.Verdict != Delivered || len(s.Hooks) != 4 {
 		t.Errorf("want it delivered behind 4 hooks, got %s behind %d", s.Verdict, len(s.Hooks))
 	}
 }
 
 func TestNothingSeenIsNoPanic(t *testing.T) {
-	if s := Tell(Input{}); s.Verdict != "" || s.Conclusion == "" {
+	if s := NewStory(Input{}); s.Verdict != "" || s.Conclusion == "" {
 		t.Errorf("got %+v", s)
 	}
 }
@@ -377,7 +377,7 @@ func TestOutcomes(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		first, answer *recorder
-		want          string
+		want          report.Outcome
 	}{
 		{"accepted", whole(), back(accepts), "forwarded"},
 		{"reset", whole(), back(others.FlagRST | others.FlagACK), "rejected"},
@@ -390,7 +390,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		in := input(tt.first, tt.answer)
 		in.Expected = decision("forwarded", endpoint.String())
-		s := Tell(in)
+		s := NewStory(in)
 		if got := s.Outcome(); got != tt.want {
 			t.Errorf("%s: want %s, got %s: %s", tt.name, tt.want, got, s.Conclusion)
 		}

@@ -15,23 +15,29 @@ import (
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
-// Watch is a task: to tell the story of a connection.
+// Watch is a task: to follow a connection.
 type Watch struct {
 	Filter  others.Filter // Lifetime and the port of a connection of its own are set by Run
 	Timeout time.Duration // for the first packet
 	Wait    time.Duration // for an answer
-	// Connect makes a connection, from the network namespace From or, if that is nil, from that of this process.
+	// Connect makes the connection, if it is not one of SCTP, and if the client's network namespace is visible.
 	Connect bool
-	From    *os.File
 	// Expect returns vmapd's decision about a connection that came in by an interface, or by none; nil: not known.
 	Expect func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation
 	// Left is called again and again with the time that is left for the first packet of somebody else's connection.
 	Left func(time.Duration)
+
+	from *os.File // the client's network namespace; nil: that of this process
 }
 
-// Run tells the story of the connection that it makes, or of the next one that somebody makes.
+// Run reports on the connection that it makes, or on the next one that somebody makes.
 func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	t.Filter.Lifetime = t.Timeout + t.Wait + time.Second
+	t.Connect = t.Connect && t.Filter.Protocol != model.SCTP
+	if client := t.Filter.Source.Addr(); t.Connect && client.IsValid() {
+		t.from, t.Connect = findNamespace(client)
+		defer t.from.Close()
+	}
 	if t.Connect {
 		if err := t.choosePort(); err != nil {
 			return s, fmt.Errorf("no packet was sent: %w", err)
@@ -51,11 +57,8 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 		return s, err
 	}
 	in, err := t.ask(ctx, c)
-	if err != nil {
-		return s, err
-	}
 	in.Dialed = dialed
-	return Tell(in), nil
+	return NewStory(in), err
 }
 
 // watch reads events until those of a connection are complete, or the time is over. It returns how a connection of
@@ -119,12 +122,12 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 		return in, err
 	}
 	defer rules.Close()
-	in = Input{
-		First: follow(c.First, rules.Line, names), Answer: follow(c.Answer, rules.Line, names),
-		Waited: t.Wait,
-	}
+	in.First, in.Answer = follow(c.First, rules.Line, names), follow(c.Answer, rules.Line, names)
 	p := &in.First
-	first, last, hook := p.first, p.last, p.hooks[0]
+	first, last, arrival := p.first, p.last, ""
+	if hook := p.hooks[0]; hook.Name == others.Prerouting {
+		arrival = hook.In
+	}
 	var tracked conntrack.Lister
 	e, found, err := tracked.Find(ctx, t.Filter.Protocol, first.Source, first.Dest)
 	if err != nil {
@@ -133,14 +136,10 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	if found {
 		in.Entry = &e
 	}
-	arrival := ""
-	if hook.Name == others.Prerouting {
-		arrival = hook.In
-	}
-	in.Expected = t.Expect(ctx, first.Source.Addr(), arrival, first.Dest)
 	family := model.FamilyOf(first.Dest.Addr())
+	in.Waited, in.Expected = t.Wait, t.Expect(ctx, first.Source.Addr(), arrival, first.Dest)
 	in.MayMiss = last.Source != first.Source && rules.FiltersEarly(family)
-	if in.isUnexplained() {
+	if p.isUnexplained() || in.Answer.isUnexplained() {
 		in.Suspects = others.Untraceable(family)
 	}
 	switch {

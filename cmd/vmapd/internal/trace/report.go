@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
@@ -19,7 +20,7 @@ type Input struct {
 	MayMiss       bool                 // rules before connection tracking may hide the answer
 	Route         string               // why the kernel has no route, if it was asked and has none
 	Neighbour     string               // why the next hop cannot be reached, if it is known to be so
-	Bridge        string               // why an answer does not pass netfilter, if client and endpoint are on one bridge
+	Bridge        string               // why the answer does not pass netfilter, on the bridge of both ends
 	Suspects      []string             // what may drop packets, or keep them from being tracked, without a trace
 	Dialed        string               // how the connection ended that vmapd made itself; "": it made none
 	Waited        time.Duration        // for an answer
@@ -30,28 +31,23 @@ type Input struct {
 const succeeded = "it succeeded"
 
 // isUnexplained reports whether a packet vanished or is not tracked, and no rule was seen to do so.
-func (in *Input) isUnexplained() bool {
-	return slices.ContainsFunc([]path{in.First, in.Answer}, func(p path) bool {
-		return p.verdict == Lost || p.untracked && p.untrackedBy == ""
-	})
-}
+func (p *path) isUnexplained() bool { return p.verdict == Lost || p.untracked && p.untrackedBy == "" }
 
 // answered reports whether there was an answer, whatever the trace has seen of it. An ICMP error is none.
 func (in *Input) answered() bool {
 	return in.Entry != nil && in.Entry.Answered || in.Dialed == succeeded
 }
 
-// Tell makes a story of what was seen.
-func Tell(in Input) Story {
+// NewStory makes a story of what was seen.
+func NewStory(in Input) Story {
 	p := &in.First
 	s := Story{
 		Source: p.first.Source, Destination: p.first.Dest, Protocol: p.first.Protocol.String(), Hooks: p.hooks,
-		Verdict: p.verdict, By: p.by, Endpoint: p.last.Dest,
+		Verdict: p.verdict, By: p.by, Endpoint: p.last.Dest, Answer: in.answer(),
 	}
 	if p.verdict == Lost && in.Route != "" {
 		s.Verdict = NoRoute
 	}
-	s.Answer = in.answer()
 	if p.verdict == Lost && in.answered() { // a part of the events is missing
 		s.Verdict = Forwarded
 		if in.Entry != nil {
@@ -63,7 +59,7 @@ func Tell(in Input) Story {
 		state := map[bool]string{true: ", answered", false: ", not answered"}[e.Answered]
 		s.Tracking = strings.TrimPrefix(e.State+state, ", ")
 	}
-	answer, lost := s.tellAnswer(&in)
+	answer, lost := s.reportAnswer(&in)
 	s.Answer.Lost = lost
 	s.addHints(&in)
 	if in.Expected != nil {
@@ -78,13 +74,13 @@ func Tell(in Input) Story {
 	return s
 }
 
-// answer tells the first packet of the other direction.
+// answer describes the first packet of the other direction, which the trace may have missed.
 func (in *Input) answer() Answer {
 	p := &in.Answer
-	if len(p.hooks) == 0 {
-		if in.answered() { // the trace has missed it
-			return Answer{Kind: Replied}
-		}
+	switch {
+	case len(p.hooks) == 0 && in.answered():
+		return Answer{Kind: Replied}
+	case len(p.hooks) == 0:
 		return Answer{Kind: NoAnswer}
 	}
 	a := Answer{Kind: Replied, From: p.first.Source}
@@ -135,7 +131,8 @@ func (s *Story) hint(format string, args ...any) {
 func (s *Story) addHints(in *Input) {
 	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
 	if s.translated() && in.First.verdict != Lost && !in.First.dnat {
-		s.hint("No rule of nftables was seen to replace the destination: iptables-legacy, IPVS or an eBPF program did it.")
+		s.hint("No rule of nftables was seen to replace the destination: " +
+			"iptables-legacy, IPVS or an eBPF program did it.")
 	}
 	s.Hints = append(s.Hints, in.Suspects...)
 	if silent && in.MayMiss {
@@ -143,7 +140,8 @@ func (s *Story) addHints(in *Input) {
 			"Such an answer to a replaced source is not visible.")
 	}
 	if silent && s.Protocol != model.TCP.String() && in.Dialed != "" {
-		s.hint("vmapd sent a datagram that is no request of the Service's protocol, and many servers do not answer that.")
+		s.hint("vmapd sent a datagram that is no request of the Service's protocol, " +
+			"and many servers do not answer that.")
 	}
 	if in.Dialed != "" {
 		s.hint("The connection that vmapd made itself: %s.", in.Dialed)
@@ -155,7 +153,7 @@ func (s *Story) conclude(in *Input, answer string) string {
 	text := ""
 	if in.First.untracked && !s.translated() { // IPVS translates without connection tracking
 		text = "not tracked" + because(in.First.untrackedBy)
-		if in.Expected == nil || in.Expected.Verdict != "not a Service" {
+		if in.Expected == nil || in.Expected.Verdict != report.NotService {
 			text += ", so no Service can be applied"
 		}
 		text += "; "
@@ -189,8 +187,8 @@ func because(by string) string {
 	return ", though no rule of nftables was seen to say so"
 }
 
-// tellAnswer goes on about the answer, and reports whether the client has not got it.
-func (s *Story) tellAnswer(in *Input) (text string, lost bool) {
+// reportAnswer goes on about the answer, and reports whether the client has not got it.
+func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
 	a, p := s.Answer, &in.Answer
 	switch a.Kind {
 	case Accepted:
@@ -208,7 +206,7 @@ func (s *Story) tellAnswer(in *Input) (text string, lost bool) {
 	case Replied:
 		text = ", which answered"
 	case NoAnswer:
-		return s.tellSilence(in), false
+		return s.reportSilence(in), false
 	}
 	switch accepted := a.Kind == Accepted || a.Kind == Replied; {
 	case p.verdict == Dropped, p.verdict == Rejected:
@@ -226,13 +224,13 @@ func (s *Story) tellAnswer(in *Input) (text string, lost bool) {
 	return text, true
 }
 
-// tellSilence says that there was no answer and, if it is known, why.
-func (s *Story) tellSilence(in *Input) string {
+// reportSilence says that there was no answer and, if it is known, why.
+func (s *Story) reportSilence(in *Input) string {
 	text := fmt.Sprintf(", which did not answer within %v", in.Waited)
 	switch {
 	case in.First.untracked:
-		text = fmt.Sprintf("; no %s packet came back within %v. ICMP errors about untracked connections are not visible",
-			strings.ToUpper(s.Protocol), in.Waited)
+		text = fmt.Sprintf("; no %s packet came back within %v. ICMP errors about untracked connections "+
+			"are not visible", strings.ToUpper(s.Protocol), in.Waited)
 	case in.MayMiss:
 		text = fmt.Sprintf("; no answer was seen within %v", in.Waited)
 	case in.Bridge != "" && in.Neighbour == "":
@@ -247,14 +245,14 @@ func (s *Story) tellSilence(in *Input) string {
 
 // differs reports whether what happened is not what vmapd decides.
 func (s *Story) differs(e *explain.Explanation, byVmapd bool) bool {
+	isEndpoint := func(u explain.Endpoint) bool { return u.Address == s.Endpoint.String() }
 	switch {
 	case s.Verdict == "":
 		return false
-	case e.Verdict == "forwarded":
-		isEndpoint := func(u explain.Endpoint) bool { return u.Address == s.Endpoint.String() }
+	case e.Verdict == report.Forwarded:
 		return !s.arrived() || !slices.ContainsFunc(e.Used, isEndpoint)
-	case e.Verdict == "not a Service":
+	case e.Verdict == report.NotService:
 		return s.translated() || byVmapd
 	}
-	return e.Verdict != string(s.Verdict) || !byVmapd
+	return string(e.Verdict) != string(s.Verdict) || !byVmapd
 }
