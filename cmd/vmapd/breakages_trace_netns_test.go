@@ -92,7 +92,7 @@ func traceBreakages() []breakage {
 					t.Errorf("%s answers", a.Pod)
 				}
 			},
-			want: "=> dropped, because the kernel has no way to 10.0.0.2: no route.",
+			want: "=> dropped, because the kernel does not route it to 10.0.0.2: no route.",
 		},
 	}
 }

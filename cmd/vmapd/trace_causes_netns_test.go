@@ -23,11 +23,11 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 	}{
 		{
 			"ip_forward off", "tcp", web4, sysctl(forward, "0"),
-			[]string{"=> dropped, because the kernel has no way to 10.0.0.", ": this node does not forward packets (the sysctl net.ipv4.conf.eth0.forwarding is 0).\n"},
+			[]string{"=> dropped, because the kernel does not route it to 10.0.0.", ": this node does not forward packets (the sysctl net.ipv4.conf.eth0.forwarding is 0).\n"},
 		},
 		{
 			"IPv6 forwarding off", "tcp", web6, sysctl(forward6, "0"),
-			[]string{"=> dropped, because the kernel has no way to fd00:10::", ": this node does not forward packets (the sysctl net.ipv6.conf.all.forwarding is 0).\n"},
+			[]string{"=> dropped, because the kernel does not route it to fd00:10::", ": this node does not forward packets (the sysctl net.ipv6.conf.all.forwarding is 0).\n"},
 		},
 		{
 			"reverse path filter", "tcp", web4, func(t *testing.T, w *lab.World) {
@@ -35,7 +35,7 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 				feed(t, w.Node, "", "ip", "route", "replace", "203.0.113.0/24", "dev", "veth3")
 			},
 			[]string{
-				"=> dropped, because the kernel has no way to 10.0.0.",
+				"=> dropped, because the kernel does not route it to 10.0.0.",
 				": the reverse path filter refuses the source 203.0.113.9 on interface eth0, because answers would leave by another one (the sysctl net.ipv4.conf.eth0.rp_filter).\n",
 			},
 		},
@@ -43,7 +43,7 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 			"a route that prohibits", "tcp", closed4, func(t *testing.T, w *lab.World) {
 				feed(t, w.Node, "", "ip", "route", "replace", "prohibit", "10.0.0.2/32")
 			},
-			[]string{"=> dropped, because the kernel has no way to 10.0.0.2: a route prohibits it.\n"},
+			[]string{"=> dropped, because the kernel does not route it to 10.0.0.2: a route prohibits it.\n"},
 		},
 		{
 			"no neighbour", "tcp", closed4, deafPod,

@@ -247,7 +247,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 	t.Run("no route", func(t *testing.T) {
 		feed(t, w.Node, "", "ip", "route", "del", "default")
 		tellsOf(t, w, known, "tcp", "172.30.0.40:80", "The destination is 198.51.100.7:8080 now.\n",
-			"=> dropped, because the kernel has no way to 198.51.100.7: no route.\n", differs)
+			"=> dropped, because the kernel does not route it to 198.51.100.7: no route.\n", differs)
 	})
 }
 

@@ -140,8 +140,7 @@ func (x *explainer) saySNAT(reason model.SNATReason) string {
 	r := strings.NewReplacer("{client}", x.e.Client, "{node's}", "The source address becomes this node's")
 	text := r.Replace(snatTexts[reason])
 	if reason == model.KeepSource && !x.family.Pods.Known() && !x.d.Node && x.d.Frontend.Kind == model.ClusterIP {
-		text += " If the client is not a pod, replies may not find their way back: " +
-			"this node cannot tell pods from other clients."
+		text += " If the client is not a pod, replies may not reach it: this node cannot tell pods from other clients."
 	}
 	return text
 }

@@ -164,7 +164,7 @@ func (s *Story) conclude(in *Input, answer string) string {
 	case Taken:
 		return fmt.Sprintf("%sgiven to another program in %s.", text, s.By)
 	case NoRoute:
-		return fmt.Sprintf("%sdropped, because the kernel has no way to %s: %s.", text, s.Endpoint.Addr(), in.Route)
+		return fmt.Sprintf("%sdropped, because the kernel does not route it to %s: %s.", text, s.Endpoint.Addr(), in.Route)
 	case Lost:
 		return fmt.Sprintf("%slost %s: no rule of nftables was seen to drop the packet.", text, in.First.lostAt)
 	case Delivered:

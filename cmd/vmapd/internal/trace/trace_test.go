@@ -161,7 +161,7 @@ func TestStories(t *testing.T) {
 			Dropped, "dropped in table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
 		},
 		{"taken", toForward().pass("forward-begin").rule(forward, 3, others.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
-		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel has no way to 10.0.0.3: no route."},
+		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel does not route it to 10.0.0.3: no route."},
 		{"lost by routing", toForward(), nil, nil, Lost, "lost after prerouting: no rule of nftables was seen to drop the packet."},
 		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
 			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
