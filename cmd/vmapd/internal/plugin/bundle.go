@@ -50,7 +50,8 @@ func (p *Plugin) Bundle(ctx context.Context, w io.Writer, nodes []string, now ti
 			b.add(t.Node+"/"+name, out, err)
 		}
 		for name, previous := range map[string]string{"log.txt": "false", "log-before.txt": "true"} {
-			out, err := p.Kubectl(ctx, "logs", "-n", t.Namespace, t.Pod, "-c", t.Container, "--timestamps", "--tail=20000", "--previous="+previous)
+			out, err := p.Kubectl(ctx, "logs", "-n", t.Namespace, t.Pod, "-c", t.Container,
+				"--timestamps", "--tail=20000", "--previous="+previous)
 			b.add(t.Node+"/"+name, out, err)
 		}
 	})
@@ -72,12 +73,12 @@ func (b *bundle) add(name string, out []byte, failed error) {
 		out = fmt.Appendf(bytes.Clone(out), "\n%v\n", failed)
 	}
 	out = secret.ReplaceAll(out, []byte("${1}(left out)"))
+	const readable = 0o644
+	header := &tar.Header{Name: name, Mode: readable, Size: int64(len(out)), ModTime: b.now}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	const readable = 0o644
-	b.err = errors.Join(b.err, b.tar.WriteHeader(&tar.Header{Name: name, Mode: readable, Size: int64(len(out)), ModTime: b.now}))
-	if _, err := b.tar.Write(out); err != nil {
-		b.err = errors.Join(b.err, err)
-	}
+	err := b.tar.WriteHeader(header)
+	_, failed = b.tar.Write(out)
+	b.err = errors.Join(b.err, err, failed)
 	b.files++
 }

@@ -2,12 +2,14 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,9 +26,9 @@ func (k Kubectl) Output(ctx context.Context, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := k.command(ctx, args)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := explained(cmd.Run())
-	if _, failed := errors.AsType[*exec.ExitError](err); failed && ctx.Err() == nil {
-		err = errors.New(strings.TrimSpace(stderr.String()))
+	code, err := run(cmd)
+	if code != 0 {
+		err = cmp.Or(ctx.Err(), errors.New(strings.TrimSpace(stderr.String())))
 	}
 	return stdout.Bytes(), err
 }
@@ -41,14 +43,10 @@ func (k Kubectl) Exec(ctx context.Context, args []string, stdout, stderr io.Writ
 		return 0, err
 	}
 	cmd.Cancel = input.Close
-	err = explained(cmd.Run())
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil {
-		return max(1, failed.ExitCode()), nil
-	}
-	if ctx.Err() != nil {
+	if code, err = run(cmd); ctx.Err() != nil {
 		return 0, nil
 	}
-	return 0, err
+	return code, err
 }
 
 // Dial connects with a command in a pod.
@@ -65,15 +63,20 @@ func (k Kubectl) Dial(args []string) net.Conn {
 
 // command is kubectl in a process group of its own: Ctrl-C is for this process, which ends kubectl in order.
 func (k Kubectl) command(ctx context.Context, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "kubectl", append(append([]string{}, args[:1]...), append(k.Flags, args[1:]...)...)...)
+	cmd := exec.CommandContext(ctx, "kubectl", slices.Concat(args[:1], k.Flags, args[1:])...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = endTime
 	return cmd
 }
 
-func explained(err error) error {
-	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("the program kubectl is needed: %w", err)
+// run returns the exit code of a command that ran, or why it did not.
+func run(cmd *exec.Cmd) (code int, err error) {
+	err = cmd.Run()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		return max(1, failed.ExitCode()), nil
 	}
-	return err
+	if errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("the program kubectl is needed: %w", err)
+	}
+	return 0, err
 }

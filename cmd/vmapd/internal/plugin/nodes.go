@@ -50,7 +50,7 @@ func (p *Plugin) Ask(ctx context.Context) ([]NodeStatus, error) {
 		}
 	})
 	slices.SortFunc(nodes, func(a, b NodeStatus) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), strings.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(a.level().Rank(), b.level().Rank()), strings.Compare(a.Node, b.Node))
 	})
 	return nodes, nil
 }
@@ -92,10 +92,9 @@ func (p *Plugin) in(ctx context.Context, t Target, args ...string) ([]byte, erro
 func (n *NodeStatus) Ready() bool { return n.Status != nil && n.Status.Ready }
 
 func (n *NodeStatus) level() report.Level {
+	isFailure := func(l report.Line) bool { return l.Level == report.Fail }
 	switch {
-	case !n.Ready():
-		return report.Fail
-	case slices.ContainsFunc(n.Status.Findings, func(l report.Line) bool { return l.Level == report.Fail }):
+	case !n.Ready() || slices.ContainsFunc(n.Status.Findings, isFailure):
 		return report.Fail
 	case len(n.Status.Problems)+len(n.Status.Findings) > 0:
 		return report.Warn
@@ -103,30 +102,28 @@ func (n *NodeStatus) level() report.Level {
 	return report.OK
 }
 
-func (n *NodeStatus) rank() int {
-	return slices.Index([]report.Level{report.Fail, report.Warn, report.OK}, n.level())
-}
-
 // NodesTable has a row for each node, those that fail first.
 func NodesTable(nodes []NodeStatus, now time.Time) report.Table {
-	t := report.Table{Columns: []string{"NODE", "READY", "BACKEND", "SERVICES", "LAST-SYNC", "PROBLEMS", "DOCTOR", "VERSION"}}
+	var t report.Table
+	t.Columns = []string{"NODE", "READY", "BACKEND", "SERVICES", "LAST-SYNC", "PROBLEMS", "DOCTOR", "VERSION"}
 	ready, silent := 0, 0
-	for i := range nodes {
-		n := &nodes[i]
-		if n.Status == nil {
+	for _, n := range nodes {
+		cells := []string{n.Node, "no answer", "", "", "", "", "", ""}
+		switch s := n.Status; {
+		case s == nil:
 			silent++
-			t.Rows = append(t.Rows, report.Row{Cells: []string{n.Node, "no answer", "", "", "", "", "", ""}, Level: report.Fail})
 			t.Notes = append(t.Notes, n.Node+": "+n.Error)
-			continue
+		default:
+			cells = []string{
+				n.Node, "no", s.Backend, s.States.String(), report.Age(s.LastSync(), now),
+				strconv.Itoa(len(s.Problems)), s.Doctor, s.Version,
+			}
+			if s.Ready {
+				ready++
+				cells[1] = "yes"
+			}
 		}
-		s, state := n.Status, "no"
-		if s.Ready {
-			ready++
-			state = "yes"
-		}
-		t.Rows = append(t.Rows, report.Row{Level: n.level(), Cells: []string{
-			n.Node, state, s.Backend, s.States.String(), report.Age(s.LastSync(), now), strconv.Itoa(len(s.Problems)), s.Doctor, s.Version,
-		}})
+		t.Rows = append(t.Rows, report.Row{Level: n.level(), Cells: cells})
 	}
 	t.Notes = append(t.Notes, fmt.Sprintf("%s: %d ready, %d not ready, %d without an answer",
 		report.Plural(len(nodes), "node"), ready, len(nodes)-ready-silent, silent))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -36,7 +35,7 @@ type Target struct {
 	NotRunning string
 	// Why says why this node was chosen.
 	Why string
-	// Client has the addresses of the client, if that is a pod; the daemon does not know all pods.
+	// Client are the addresses of the client, if that is a pod; the daemon does not know all pods.
 	Client []string
 }
 
@@ -55,15 +54,16 @@ func (p *Plugin) Pods(ctx context.Context) (targets []Target, err error) {
 		if pod.DeletionTimestamp != nil || len(pod.Spec.Containers) == 0 || pod.Spec.NodeName == "" {
 			continue
 		}
-		t := Target{Node: pod.Spec.NodeName, Namespace: pod.Namespace, Pod: pod.Name, Container: pod.Spec.Containers[0].Name}
+		t := Target{Node: pod.Spec.NodeName, Namespace: pod.Namespace, Pod: pod.Name}
+		t.Container = pod.Spec.Containers[0].Name
 		if pod.Status.Phase != corev1.PodRunning {
 			t.NotRunning = fmt.Sprintf("pod %s/%s is %s", pod.Namespace, pod.Name, pod.Status.Phase)
 		}
 		targets = append(targets, t)
 	}
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("no pod of vmapd: namespace %s has none with the labels %s (--vmapd-namespace, --vmapd-selector)",
-			p.Namespace, p.Selector)
+		return nil, fmt.Errorf("no pod of vmapd: namespace %s has none with the labels %s "+
+			"(--vmapd-namespace, --vmapd-selector)", p.Namespace, p.Selector)
 	}
 	slices.SortFunc(targets, func(a, b Target) int { return strings.Compare(a.Node, b.Node) })
 	return targets, nil
@@ -71,43 +71,43 @@ func (p *Plugin) Pods(ctx context.Context) (targets []Target, err error) {
 
 // Find finds the pod that runs on the node of what a command is about, the client first. Names without a namespace are
 // in the given one.
-func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (Target, error) {
+func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (found Target, err error) {
 	pods, err := p.Pods(ctx)
 	if err != nil {
-		return Target{}, err
+		return found, err
 	}
-	byNode := map[string]Target{}
+	var nodes []string
 	for _, t := range pods {
 		if t.NotRunning == "" {
-			byNode[t.Node] = t
+			nodes = append(nodes, t.Node)
 		}
 	}
-	nodes := slices.Sorted(maps.Keys(byNode))
 	if len(nodes) == 0 {
-		return Target{}, fmt.Errorf("none of vmapd's pods runs: %s", pods[0].NotRunning)
+		return found, fmt.Errorf("none of vmapd's pods runs: %s", pods[0].NotRunning)
 	}
-	found := place{node: p.Node, why: "--node"}
+	found = Target{Node: p.Node, Why: "--node"}
 	var client []string
 	for i, ref := range refs {
-		at, err := p.placeOf(ctx, ref, cmp.Or(ref.Namespace, namespace), nodes)
+		at, err := p.locate(ctx, ref, cmp.Or(ref.Namespace, namespace), nodes)
 		if err != nil {
-			return Target{}, fmt.Errorf("find the node of %v: %w", ref, err)
+			return found, fmt.Errorf("find the node of %v: %w", ref, err)
 		}
-		if found.node == "" {
+		if found.Node == "" {
 			found = at
 		}
 		if i == 0 {
-			client = at.addrs
+			client = at.Client
 		}
 	}
-	if found.node == "" {
-		found = place{node: nodes[0], why: fmt.Sprintf("one of %d; --node chooses", len(nodes))}
+	if found.Node == "" {
+		found = Target{Node: nodes[0], Why: fmt.Sprintf("one of %d; --node chooses", len(nodes))}
 	}
-	target, ok := byNode[found.node]
-	if !ok {
-		return target, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s", found.node, found.why, listed(nodes))
+	i := slices.IndexFunc(pods, func(t Target) bool { return t.Node == found.Node && t.NotRunning == "" })
+	if i < 0 {
+		return found, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s", found.Node, found.Why, listed(nodes))
 	}
-	target.Why, target.Client = found.why, client
+	target := pods[i]
+	target.Why, target.Client = found.Why, client
 	return target, nil
 }
 
@@ -126,35 +126,31 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// place is where something is.
-type place struct {
-	node, why string
-	addrs     []string // of a pod
-}
-
-// placeOf returns the node of a pod or a node; of a Service, the first node of vmapd's with an endpoint that is ready.
-// Others, and a Service without such an endpoint, have the zero place: any node may be asked.
-func (p *Plugin) placeOf(ctx context.Context, ref names.Ref, namespace string, nodes []string) (at place, err error) {
+// locate returns the node of a pod, with its addresses, or of a node; of a Service, the first node of vmapd's with an
+// endpoint that is ready. Others, and a Service without such an endpoint, have the zero Target: any node may be asked.
+func (p *Plugin) locate(ctx context.Context, ref names.Ref, namespace string, nodes []string) (at Target, err error) {
 	switch ref.Kind {
 	case names.Node:
-		return place{node: ref.Name, why: ref.String()}, nil
+		return Target{Node: ref.Name, Why: ref.String()}, nil
 	case names.Pod:
 		var pod corev1.Pod
 		err = p.get(ctx, &pod, "pod", ref.Name, "-n", namespace)
-		at = place{node: pod.Spec.NodeName, why: fmt.Sprintf("pod %s/%s is there", namespace, ref.Name)}
+		at = Target{Node: pod.Spec.NodeName, Why: fmt.Sprintf("pod %s/%s is there", namespace, ref.Name)}
 		for _, ip := range pod.Status.PodIPs {
-			at.addrs = append(at.addrs, ip.IP)
+			at.Client = append(at.Client, ip.IP)
 		}
 	case names.Service:
 		var list discoveryv1.EndpointSliceList
 		err = p.get(ctx, &list, "endpointslices", "-n", namespace, "-l", discoveryv1.LabelServiceName+"="+ref.Name)
+		ready := map[string]bool{}
 		for _, s := range list.Items {
 			for _, e := range s.Endpoints {
 				node := ptr.Deref(e.NodeName, "")
-				if slices.Contains(nodes, node) && ptr.Deref(e.Conditions.Ready, true) && (at.node == "" || node < at.node) {
-					at = place{node: node, why: fmt.Sprintf("an endpoint of %v is there", ref)}
-				}
+				ready[node] = ready[node] || ptr.Deref(e.Conditions.Ready, true)
 			}
+		}
+		if i := slices.IndexFunc(nodes, func(n string) bool { return ready[n] }); i >= 0 {
+			at = Target{Node: nodes[i], Why: fmt.Sprintf("an endpoint of %v is there", ref)}
 		}
 	case names.Address, names.Process:
 	}

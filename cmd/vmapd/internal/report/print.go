@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -44,28 +43,24 @@ func (*Format) Type() string { return "format" }
 
 // Print writes a value: as JSON, as YAML, or as the text that a function makes.
 func Print(w io.Writer, format Format, value any, text func(*Text)) error {
-	var out string
+	t := newText(w)
 	switch format {
 	case JSON:
-		var b strings.Builder
-		enc := json.NewEncoder(&b)
+		enc := json.NewEncoder(&t.out)
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false) // "=>" stays readable
 		if err := enc.Encode(value); err != nil {
 			return err
 		}
-		out = b.String()
 	case YAML:
 		b, err := yaml.Marshal(value)
 		if err != nil {
 			return err
 		}
-		out = string(b)
+		t.out.Write(b)
 	case InText, Wide, "":
-		t := newText(w, format == Wide)
 		text(t)
-		out = t.out.String()
 	}
-	_, err := io.WriteString(w, out)
+	_, err := io.WriteString(w, t.out.String())
 	return err
 }

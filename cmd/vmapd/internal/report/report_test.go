@@ -20,7 +20,7 @@ func printed(t *testing.T, text func(*Text)) string {
 }
 
 func TestWrap(t *testing.T) {
-	long := strings.Repeat("x", Columns+5)
+	long := strings.Repeat("x", 80+5)
 	for name, test := range map[string]struct{ text, first, others, want string }{
 		"a short line stays":                       {"a  b", "  ", "", "  a  b\n"},
 		"nothing is one empty line":                {"", "", "", "\n"},
@@ -29,7 +29,7 @@ func TestWrap(t *testing.T) {
 		"a word that is too long has its own line": {"a " + long + " b", "", "  ", "a\n  " + long + "\n  b\n"},
 		"letters count, not bytes":                 {strings.Repeat("é", 78) + " é", "", "  ", strings.Repeat("é", 78) + " é\n"},
 	} {
-		if diff := cmp.Diff(test.want, Wrap(test.text, test.first, test.others, Columns)); diff != "" {
+		if diff := cmp.Diff(test.want, Wrap(test.text, test.first, test.others, 80)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -66,7 +66,7 @@ func TestColoursAreNeverTheOnlySign(t *testing.T) {
 		x.Verdict(OK, "forwarded to %s", "10.0.0.1:80")
 	}
 	const red, green, end = "\x1b[31m", "\x1b[32m", "\x1b[0m"
-	coloured := &Text{columns: Columns, colours: true}
+	coloured := &Text{columns: 80, colours: true}
 	say(coloured)
 	want := red + "fail" + end + "  rounds failed\n1 failure, 0 warnings, 0 ok\n" +
 		"web  " + red + "rejected" + end + "\n" + green + "=> forwarded to 10.0.0.1:80" + end + "\n"

@@ -23,16 +23,12 @@ type Row struct {
 	Cells []string
 	// Level is the colour of the last cell, which has a word for it.
 	Level Level
-	// ID is what the row is about, Key what it says without what changes with time alone. "": the first cell, all cells.
+	// ID is what the row is about; "": the first cell. Key is what it says, without what changes with time alone; "":
+	// all cells.
 	ID, Key string
 }
 
-func (r Row) id() string {
-	if r.ID == "" && len(r.Cells) > 0 {
-		return r.Cells[0]
-	}
-	return r.ID
-}
+func (r Row) id() string { return cmp.Or(r.ID, r.Cells[0]) }
 
 func (r Row) key() string { return cmp.Or(r.Key, strings.Join(r.Cells, "\x00")) }
 
@@ -46,8 +42,10 @@ func (table Table) gone(r Row) Row {
 	return Row{Cells: cells, Level: Warn}
 }
 
-// Table adds a table. A last cell is as long as it is, and wrapped if the table has no columns. An empty cell is <none>.
+// Table adds a table. A last cell is as long as it is, and wrapped if the table has no columns. An empty cell is
+// <none>.
 func (t *Text) Table(table Table) {
+	const gap = 2
 	if table.Title != "" {
 		t.Say("%s", table.Title)
 	}
@@ -55,7 +53,7 @@ func (t *Text) Table(table Table) {
 	if len(table.Columns) > 0 && len(rows) > 0 {
 		rows = append([]Row{{Cells: table.Columns}}, rows...)
 	}
-	var widths []int
+	widths := map[int]int{}
 	lines := make([][]string, len(rows))
 	for i, r := range rows {
 		for column, cell := range r.Cells {
@@ -63,18 +61,14 @@ func (t *Text) Table(table Table) {
 				cell = "<none>"
 			}
 			lines[i] = append(lines[i], cell)
-			if column == len(widths) {
-				widths = append(widths, 0)
-			}
 			widths[column] = max(widths[column], utf8.RuneCountInString(cell))
 		}
 	}
 	for i, cells := range lines {
-		before := ""
+		before, last := "", cells[len(cells)-1]
 		for column, cell := range cells[:len(cells)-1] {
 			before += cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+gap)
 		}
-		last := cells[len(cells)-1]
 		if len(table.Columns) == 0 {
 			indent := strings.Repeat(" ", utf8.RuneCountInString(before))
 			last = strings.TrimSpace(Wrap(last, indent, indent, t.columns))
@@ -85,9 +79,6 @@ func (t *Text) Table(table Table) {
 		t.Say("%s", n)
 	}
 }
-
-// gap is the space between two columns.
-const gap = 2
 
 // since returns what of a table an earlier one does not have, and rows that are gone. It has no header.
 func (table Table) since(before Table) (changed Table) {
@@ -120,19 +111,19 @@ type Watcher struct {
 	W      io.Writer
 	Format Format
 
-	began  bool
-	tables []Table // of the last answer
+	tables []Table // of the last answer; nil: there was none
 }
 
 // Print prints an answer, for which tables stand as text.
 func (w *Watcher) Print(value any, tables []Table) error {
-	defer func() { w.began, w.tables = true, tables }()
+	before := w.tables
+	w.tables = tables
 	return Print(w.W, w.Format, value, func(t *Text) {
 		for i, table := range tables {
-			switch at := slices.IndexFunc(w.tables, func(b Table) bool { return b.Title == table.Title }); {
+			switch at := slices.IndexFunc(before, func(b Table) bool { return b.Title == table.Title }); {
 			case at >= 0:
-				table = table.since(w.tables[at])
-			case i > 0 && !w.began:
+				table = table.since(before[at])
+			case i > 0 && before == nil:
 				t.Say("")
 			}
 			t.Table(table)

@@ -14,27 +14,21 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Columns is the longest line of text that is not for a terminal.
-const Columns = 80
-
 // Text is a report for people.
 type Text struct {
-	// Wide: --output is "wide".
-	Wide bool
-
 	out     strings.Builder
-	columns int
+	columns int // of the longest line
 	colours bool
 }
 
-func newText(w io.Writer, wide bool) *Text {
-	t := &Text{Wide: wide, columns: Columns}
+func newText(w io.Writer) *Text {
+	const usual, narrowest, widest = 80, 40, 120
+	t := &Text{columns: usual}
 	file, ok := w.(*os.File)
 	if !ok {
 		return t
 	}
 	if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil {
-		const narrowest, widest = 40, 120
 		t.colours = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 		if size.Col > 0 {
 			t.columns = min(max(int(size.Col), narrowest), widest)
@@ -79,14 +73,13 @@ type Line struct {
 // Lines adds findings, failures first, and their total.
 func (t *Text) Lines(lines []Line) {
 	const levels = 6
-	lines = slices.Clone(lines)
-	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.Level.rank(), b.Level.rank()) })
 	names := 0
 	for _, l := range lines {
 		names = max(names, utf8.RuneCountInString(l.Name)+1)
 	}
 	indent := strings.Repeat(" ", levels+names)
-	for _, l := range lines {
+	byLevel := func(a, b Line) int { return cmp.Compare(a.Level.Rank(), b.Level.Rank()) }
+	for _, l := range slices.SortedStableFunc(slices.Values(lines), byLevel) {
 		first := fmt.Sprintf("%-*s%-*s", levels, l.Level, names, l.Name)
 		text := Wrap(model.OneLine(l.Text), first, indent, t.columns)
 		word := string(l.Level)

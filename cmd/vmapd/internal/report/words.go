@@ -42,11 +42,12 @@ const (
 	OK   Level = "ok"
 )
 
-func (l Level) rank() int { return map[Level]int{Fail: -2, Warn: -1}[l] }
+// Rank is lower for worse levels.
+func (l Level) Rank() int { return map[Level]int{Fail: -2, Warn: -1}[l] }
 
 // Worse returns the worse of two levels.
 func Worse(a, b Level) Level {
-	if b.rank() < a.rank() {
+	if b.Rank() < a.Rank() {
 		return b
 	}
 	return a
