@@ -102,10 +102,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	examined := func(age time.Duration) []report.Line { return d.report(age).Lines }
 	about := b.observe(plane, in, o.Started, examined)
-	ports, err := b.openPorts(plane, about, o)
-	if err != nil {
-		return nil, errors.Join(err, plane.close())
-	}
+	ports := b.newPorts(plane, about, o)
 	d = &Daemon{base: b, observers: about, plane: plane, in: in, ports: ports, started: o.Started}
 	return d, nil
 }

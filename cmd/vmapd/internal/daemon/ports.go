@@ -17,30 +17,25 @@ import (
 // ports are the daemon's two HTTP ports.
 type ports struct{ healthz, metrics *httpserver.Server }
 
-// openPorts makes the ports, on which nothing listens yet.
-func (d *base) openPorts(p *dataplane, o *observers, of Options) (*ports, error) {
+// newPorts makes the ports, on which nothing listens yet.
+func (d *base) newPorts(p *dataplane, o *observers, of Options) *ports {
 	c := d.config
-	open := func(name, address string, handler http.Handler, reason string) (*httpserver.Server, error) {
-		server, err := httpserver.New(httpserver.Options{
+	server := func(name, address string, handler http.Handler, reason string) *httpserver.Server {
+		return httpserver.New(httpserver.Options{
 			Name: name, Address: address, Handler: handler, HardFail: c.BindAddressHardFail, Log: d.log,
 			Failed: func(err error) { d.events.Node(events.Warning, reason, err.Error()) },
 		})
-		if err != nil {
-			return nil, fmt.Errorf("%sBindAddress: %w", name, err)
-		}
-		return server, nil
 	}
 	pages := httpserver.MetricsPort{
-		Metrics: o.metrics.Handler, SLIs: o.metrics.SLIs,
-		ProxyMode: func() string { return p.name },
-		Config:    func() (kubeProxy, own any) { return c.KubeProxy(), c.Own() },
-		Flags:     c.FlagValues,
-		Started:   of.Started, Version: buildinfo.Current().String(),
+		Metrics: o.metrics.Handler, SLIs: o.metrics.SLIs, ProxyMode: p.name,
+		KubeProxy: c.KubeProxy(), Own: c.Own(), Flags: c.FlagValues(),
+		Started: of.Started, Version: buildinfo.Current().String(),
 		Profiling: c.EnableProfiling, SetVerbosity: of.SetVerbosity,
 	}
-	metrics, badMetrics := open("metrics", c.MetricsBindAddress, pages.Handler(), events.ReasonMetricsFailed)
-	healthz, badHealthz := open("healthz", c.HealthzBindAddress, o.tracker.Handler(), events.ReasonHealthzFailed)
-	return &ports{healthz, metrics}, errors.Join(badMetrics, badHealthz)
+	return &ports{
+		healthz: server("healthz", c.HealthzBindAddress, o.tracker.Handler(), events.ReasonHealthzFailed),
+		metrics: server("metrics", c.MetricsBindAddress, pages.Handler(), events.ReasonMetricsFailed),
+	}
 }
 
 // watchOthers looks, until ctx ends, whether other proxies put back what was removed, or listen on the two ports.

@@ -25,7 +25,7 @@ func dial(t *testing.T, address string) net.Conn {
 // The test hangs where a server waits for such clients.
 func TestClientsThatDawdleAreCutOff(t *testing.T) {
 	t.Parallel()
-	address := start(t, Options{Address: "127.0.0.1:0", Handler: MetricsPort{}.Handler()}).address()
+	address := start(t, Options{Address: "127.0.0.1:0", Handler: metricsPort().Handler()}).address()
 	var wait sync.WaitGroup
 	for name, sends := range map[string]string{
 		"nothing at all":        "",
@@ -105,10 +105,7 @@ func TestHowLongAClientMayTake(t *testing.T) {
 				mux.Handle("/profile", profile(make(chan struct{}, 1), flood))
 				mux.Handle("/wait", profile(make(chan struct{}, 1), wait))
 				l := pipeListener{stuckListener{make(chan struct{})}, make(chan net.Conn)}
-				s, err := New(Options{Address: "here:1", Handler: mux, Log: discard()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := New(Options{Address: "here:1", Handler: mux, Log: discard()})
 				s.listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
 				ctx, cancel := context.WithCancel(t.Context())
 				stopped := make(chan error)

@@ -99,10 +99,7 @@ func start(t *testing.T, o Options) *running {
 	if o.Name == "" {
 		o.Name = "test"
 	}
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(o)
 	r := &running{listening: make(chan net.Listener, 1), result: make(chan error, 1)}
 	listen := s.listen
 	s.listen = func(ctx context.Context, network, address string) (net.Listener, error) {

@@ -12,23 +12,18 @@ import (
 	"time"
 )
 
-// MetricsPort has the pages of the metrics port. A page whose field is nil does not exist.
+// MetricsPort has the pages of the metrics port.
 type MetricsPort struct {
-	// Metrics and SLIs answer /metrics and /metrics/slis.
-	Metrics, SLIs http.Handler
-	// ProxyMode returns the name of the backend, for /proxyMode.
-	ProxyMode func() string
-	// Config returns the effective configuration for /configz, as versioned objects that
-	// can be marshalled to JSON: kube-proxy's, and vmapd's own.
-	Config func() (kubeProxy, own any)
-	// Flags returns names and values for /flagz, without secrets.
-	Flags func() map[string]string
-	// Started and Version of the process are for /statusz.
-	Started time.Time
-	Version string
-	// Profiling adds /debug/pprof/ and, with SetVerbosity, /debug/flags/v.
-	Profiling bool
-	// SetVerbosity changes the verbosity of the log, as the flag -v.
+	Metrics, SLIs http.Handler // answer /metrics and /metrics/slis
+	ProxyMode     string       // the name of the backend
+	// KubeProxy and Own are the effective configuration for /configz, as versioned objects that can be marshalled to
+	// JSON: kube-proxy's, and vmapd's own.
+	KubeProxy, Own any
+	Flags          map[string]string // for /flagz, without secrets
+	Started        time.Time         // of the process, for /statusz
+	Version        string
+	// Profiling adds /debug/pprof/ and /debug/flags/v, where SetVerbosity changes the verbosity of the log.
+	Profiling    bool
 	SetVerbosity func(level int)
 }
 
@@ -45,50 +40,25 @@ func (m MetricsPort) Handler() http.Handler {
 // routes returns the handlers by their patterns.
 func (m MetricsPort) routes() map[string]http.Handler {
 	routes := map[string]http.Handler{
-		"GET /healthz": text(func() string { return "ok" }), "/metrics": m.Metrics, "/metrics/slis": m.SLIs,
-	}
-	maps.DeleteFunc(routes, func(_ string, h http.Handler) bool { return h == nil })
-	if m.ProxyMode != nil {
-		routes["GET /proxyMode"] = text(m.ProxyMode)
-	}
-	if m.Config != nil {
-		routes["GET /configz"] = http.HandlerFunc(m.configz)
-	}
-	if m.Flags != nil {
-		routes["GET /flagz"] = zpage("flagz", m.flagz)
+		"/metrics": m.Metrics, "/metrics/slis": m.SLIs,
+		"GET /healthz":   text(func() string { return "ok" }),
+		"GET /proxyMode": text(func() string { return m.ProxyMode }),
+		"GET /configz":   http.HandlerFunc(m.configz),
+		"GET /flagz":     zpage("flagz", m.flagz),
+		"GET /statusz":   zpage("statusz", m.statusz),
 	}
 	if m.Profiling {
 		addProfiling(routes)
-		if m.SetVerbosity != nil {
-			routes["PUT /debug/flags/v"] = verbosity(m.SetVerbosity)
-		}
-	}
-	if m.Version != "" {
-		paths := folders(append(slices.Collect(maps.Keys(routes)), "GET /statusz"))
-		routes["GET /statusz"] = zpage("statusz", func() string { return m.statusz(time.Now(), paths) })
+		routes["PUT /debug/flags/v"] = verbosity(m.SetVerbosity)
 	}
 	return routes
 }
 
-// folders returns the first parts of the patterns' paths, sorted, in the form of Kubernetes'
-// /statusz.
-func folders(patterns []string) []string {
-	found := map[string]bool{}
-	for _, p := range patterns {
-		_, path, _ := strings.Cut(p, "/")
-		first, _, _ := strings.Cut(path, "/")
-		found["/"+first] = true
-	}
-	return slices.Sorted(maps.Keys(found))
-}
+const plainText = "text/plain; charset=utf-8"
 
 // text answers with a text, without a line's end.
 func text(get func() string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, get()) })
-}
-
-func writeText(w http.ResponseWriter, s string) {
-	write(w, "text/plain; charset=utf-8", s)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, plainText, get()) })
 }
 
 func write(w http.ResponseWriter, contentType, body string) {
@@ -98,8 +68,7 @@ func write(w http.ResponseWriter, contentType, body string) {
 }
 
 func (m MetricsPort) configz(w http.ResponseWriter, _ *http.Request) {
-	kubeProxy, own := m.Config()
-	b, err := json.Marshal(map[string]any{"kubeproxy.config.k8s.io": kubeProxy, "vmapd.io": own})
+	b, err := json.Marshal(map[string]any{"kubeproxy.config.k8s.io": m.KubeProxy, "vmapd.io": m.Own})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -116,16 +85,19 @@ func zpage(name string, body func() string) http.Handler {
 
 func (m MetricsPort) flagz() string {
 	var b strings.Builder
-	flags := m.Flags()
-	for _, name := range slices.Sorted(maps.Keys(flags)) {
-		fmt.Fprintf(&b, "%s=%s\n", name, flags[name])
+	for _, name := range slices.Sorted(maps.Keys(m.Flags)) {
+		fmt.Fprintf(&b, "%s=%s\n", name, m.Flags[name])
 	}
 	return b.String()
 }
 
-func (m MetricsPort) statusz(now time.Time, paths []string) string {
-	up := max(0, int64(now.Sub(m.Started)/time.Second)) // a clock may be changed
-	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nPaths: %s\n",
-		m.Started.UTC().Format(time.UnixDate), up/3600, up/60%60, up%60,
-		runtime.Version(), m.Version, strings.Join(paths, " "))
+func (m MetricsPort) statusz() string {
+	up := max(0, int64(time.Since(m.Started)/time.Second)) // a clock may be changed
+	debug := ""
+	if m.Profiling {
+		debug = " /debug"
+	}
+	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\n"+
+		"Paths: /configz%s /flagz /healthz /metrics /proxyMode /statusz\n",
+		m.Started.UTC().Format(time.UnixDate), up/3600, up/60%60, up%60, runtime.Version(), m.Version, debug)
 }

@@ -62,6 +62,6 @@ func verbosity(set func(level int)) http.Handler {
 			return
 		}
 		set(int(level))
-		writeText(w, fmt.Sprintf("the verbosity is now %d\n", level))
+		write(w, plainText, fmt.Sprintf("the verbosity is now %d\n", level))
 	})
 }

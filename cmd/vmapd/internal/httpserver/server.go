@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"time"
 
@@ -30,14 +29,10 @@ const retryInterval = 5 * time.Second
 
 // Options of a [Server]. They do not change while it runs.
 type Options struct {
-	// Name of the server in the log and in errors, for example "metrics".
-	Name string
-	// Address to listen on, HOST:PORT; an unspecified address means both families, as everywhere in Go. "" serves nothing.
-	Address string
-	// Handler answers the requests.
-	Handler http.Handler
-	// HardFail ends the server with an error if it can't listen. Otherwise it retries every 5 s.
-	HardFail bool
+	Name     string       // of the server in the log and in errors, for example "metrics"
+	Address  string       // HOST:PORT; "" serves nothing
+	Handler  http.Handler // answers the requests
+	HardFail bool         // ends the server with an error if it can't listen; otherwise, it retries every 5 s
 	// Failed is called if the server can't listen, once for each error until it can. It must not block.
 	Failed func(error)
 	Log    *slog.Logger
@@ -54,30 +49,10 @@ type Server struct {
 	err error // of the last attempt to listen
 }
 
-// New returns a server that does not serve yet, or an error about its address.
-func New(o Options) (*Server, error) {
-	if err := checkAddress(o.Address); err != nil {
-		return nil, fmt.Errorf("%s server: %w", o.Name, err)
-	}
+// New returns a server that does not serve yet.
+func New(o Options) *Server {
 	listen := (&net.ListenConfig{}).Listen
-	return &Server{opts: o, log: o.Log.With(slog.String("server", o.Name)), listen: listen}, nil
-}
-
-func checkAddress(address string) error {
-	if address == "" {
-		return nil
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		if bad, ok := errors.AsType[*net.AddrError](err); ok {
-			return fmt.Errorf("address %q: %s; want HOST:PORT", address, bad.Err)
-		}
-		return fmt.Errorf("address %q: %w", address, err)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("address %q: the port must be a number from 0 to 65535", address)
-	}
-	return nil
+	return &Server{opts: o, log: o.Log.With(slog.String("server", o.Name)), listen: listen}
 }
 
 // Err returns why the address is not served now, or nil.

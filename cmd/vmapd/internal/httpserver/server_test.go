@@ -86,13 +86,10 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, said := newLog()
 		var told []string
-		s, err := New(Options{
+		s := New(Options{
 			Name: "test", Address: "127.0.0.1:10249", Handler: says(""), Log: log,
 			Failed: func(err error) { told = append(told, err.Error()) },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		begin := time.Now()
 		var tries []time.Duration
 		var open stuckListener
@@ -154,30 +151,6 @@ func TestHardFail(t *testing.T) {
 	if _, _, err := get(t, http.DefaultClient, "http://"+l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("after the end: want connection refused, got %v", err)
 	}
-}
-
-func TestAddressesAreChecked(t *testing.T) {
-	t.Parallel()
-	for address, want := range map[string]string{
-		"": "", "0.0.0.0:10249": "", "[::1]:0": "", ":80": "",
-		"127.0.0.1":       `address "127.0.0.1": missing port in address; want HOST:PORT`,
-		"127.0.0.1:65536": `address "127.0.0.1:65536": the port must be a number from 0 to 65535`,
-		"::1:80":          `address "::1:80": too many colons in address; want HOST:PORT`,
-	} {
-		if want != "" {
-			want = "metrics server: " + want
-		}
-		if _, err := New(Options{Name: "metrics", Address: address, Log: discard()}); message(err) != want {
-			t.Errorf("%q: want %q, got %v", address, want, err)
-		}
-	}
-}
-
-func message(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 func TestAPanicEndsOnlyItsConnection(t *testing.T) {
