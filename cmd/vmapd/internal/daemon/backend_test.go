@@ -61,10 +61,10 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		backend.err = nil
 		apply(nil) // a change: it is too early
 		<-p.sweep.Again()
-		apply(nil, "a")
+		apply(nil, "a", "b")
 		<-p.sweep.Again()
 		stuck = nil
-		apply(nil, "a")
+		apply(nil, "a", "b")
 		apply(nil)
 		if n := strings.Count(log.String(), "the lock is held"); n != 1 {
 			t.Errorf("want one message, got %d:\n%s", n, log.String())
