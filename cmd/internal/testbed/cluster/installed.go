@@ -48,8 +48,8 @@ func (i *installation) releasedImages(ctx context.Context, want string) error {
 
 // same waits until the kernels have what the released program renders. The kubelet takes up to two minutes for a
 // changed file, and starts a container again after a pause.
-func (i *installation) same(ctx context.Context, args ...string) error {
-	how := life.Rendering{Program: "vmapd-" + runtime.GOARCH, Args: append([]string{"--cluster-cidr", kube.PodRanges}, args...)}
+func (i *installation) same(ctx context.Context, own string) error {
+	how := life.Rendering{Program: "vmapd-" + runtime.GOARCH, Own: own}
 	start := time.Now()
 	for {
 		_, err := i.Same(ctx, how)

@@ -39,7 +39,7 @@ func (i *installation) byImport(ctx context.Context) error {
 	if err := i.step(ctx, rendered, "--take-ownership", kube.Control); err != nil {
 		return err
 	}
-	if err := i.same(ctx); err != nil {
+	if err := i.same(ctx, ""); err != nil {
 		return err
 	}
 	return i.samePods(ctx, before)
@@ -90,7 +90,7 @@ func (i *installation) byHelm(ctx context.Context) error {
 	if err := i.releasedImages(ctx, kube.Registry()+"/vmapd@"+i.digest); err != nil {
 		return err
 	}
-	if err := i.same(ctx); err != nil {
+	if err := i.same(ctx, ""); err != nil {
 		return err
 	}
 	return i.step(ctx, released, "kubectl vmapd", kube.Control)
@@ -104,13 +104,13 @@ func (i *installation) change(ctx context.Context) error {
 	if err := i.step(ctx, changed, "helm upgrade", kube.Control); err != nil {
 		return err
 	}
-	if err := i.same(ctx, "--drop-invalid"); err != nil {
+	if err := i.same(ctx, "dropInvalid: true"); err != nil {
 		return err
 	}
 	if err := i.step(ctx, changed, "helm rollback", kube.Control); err != nil {
 		return err
 	}
-	return i.same(ctx)
+	return i.same(ctx, "")
 }
 
 // uninstall removes the release, which leaves the rules, and installs the chart from the registry beside these.
@@ -127,7 +127,7 @@ func (i *installation) uninstall(ctx context.Context) error {
 	if err := i.AwaitServices(ctx); err != nil {
 		return fmt.Errorf("the rules went with the release: %w", err)
 	}
-	if err := i.same(ctx); err != nil {
+	if err := i.same(ctx, ""); err != nil {
 		return err
 	}
 	return i.step(ctx, released, "helm push", kube.Control)

@@ -35,7 +35,8 @@ func (e *differenceError) Error() string {
 // Rendering says how vmapd renders the rules to compare with.
 type Rendering struct {
 	Program  string   // in the folder Work
-	Args     []string // configuration
+	Args     []string // configuration; nil: that the pods are in kube.PodRanges
+	Own      string   // the contents of vmapd's own configuration file; "": there is none
 	IPTables bool     // the backend
 
 	// AllAddresses: node ports answer on all addresses of the node, as with kube-proxy's mode
@@ -49,7 +50,7 @@ func renderingOf(proxy string) Rendering {
 	if proxy == Before {
 		program = "before/vmapd"
 	}
-	return Rendering{Program: program, Args: []string{"--cluster-cidr", kube.PodRanges}}
+	return Rendering{Program: program}
 }
 
 // Same waits until the table of each node is the one that a version of vmapd renders of the
@@ -101,7 +102,13 @@ func (r *Run) same(ctx context.Context, how Rendering, node, objects string) err
 
 // render runs vmapd render.
 func (r *Run) render(ctx context.Context, how Rendering, node, objects string, more ...string) (string, error) {
-	args := slices.Concat([]string{filepath.Join(r.Work, how.Program), "render", "-f", objects, "--node-name", node}, how.Args, more)
+	conf, err := r.configuration(how)
+	if err != nil {
+		return "", err
+	}
+	args := slices.Concat(
+		[]string{filepath.Join(r.Work, how.Program), "render", "-f", objects, "--node-name", node}, conf, how.Args, more,
+	)
 	cmd := r.In(ctx, kube.Control, args...)
 	var rules, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &rules, &complaints
@@ -109,6 +116,23 @@ func (r *Run) render(ctx context.Context, how Rendering, node, objects string, m
 		return "", fmt.Errorf("%w: %s", err, complaints.String())
 	}
 	return rules.String(), nil
+}
+
+// configuration writes the files that a rendering needs, and returns the flags that name them.
+func (r *Run) configuration(how Rendering) (args []string, err error) {
+	write := func(flag, name, text string) {
+		file := filepath.Join(r.Work, name)
+		args = append(args, flag, file)
+		err = errors.Join(err, os.WriteFile(file, []byte(text), 0o600))
+	}
+	if how.Args == nil {
+		write("--config", "render.conf", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n"+
+			"kind: KubeProxyConfiguration\nclusterCIDR: "+kube.PodRanges+"\n")
+	}
+	if how.Own != "" {
+		write("--vmapd-config", "vmapd.conf", "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\n"+how.Own+"\n")
+	}
+	return args, err
 }
 
 // rendered loads the rendered rules into a new network namespace, and lists them there.
