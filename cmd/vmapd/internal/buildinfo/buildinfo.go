@@ -15,7 +15,7 @@ const Unknown = "unknown"
 type Build struct {
 	Version   string `json:"version"`            // a tag, or "v0.1.1-0.DATE-COMMIT" after the tag v0.1.0
 	Commit    string `json:"commit"`             // in full
-	Date      string `json:"date"`               // of the commit (RFC 3339, in UTC), not of the build, so that two builds are the same
+	Date      string `json:"date"`               // of the commit (RFC 3339, in UTC), so that two builds are the same
 	Modified  bool   `json:"modified,omitempty"` // files had changes that were not committed
 	GoVersion string `json:"goVersion"`
 	Platform  string `json:"platform"`
@@ -23,7 +23,7 @@ type Build struct {
 
 // Read reads a build's information, which is nil for a program that has none.
 func Read(info *debug.BuildInfo) Build {
-	b := Build{Version: Unknown, Commit: Unknown, Date: Unknown, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := Build{Unknown, Unknown, Unknown, false, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {
 		return b
 	}

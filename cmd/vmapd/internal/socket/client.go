@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,9 +77,9 @@ func (c Client) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if uid, err := peer(conn); err != nil || !trusted(uid) {
+	if !trusted(peer(conn)) {
 		_ = conn.Close()
-		return nil, fmt.Errorf("the process at %s is not root's: %w", c.Path, errors.Join(ErrNoDaemon, err))
+		return nil, fmt.Errorf("the process at %s is not root's: %w", c.Path, ErrNoDaemon)
 	}
 	return conn, nil
 }
@@ -116,18 +115,9 @@ const versionHeader = "Vmapd-Version"
 
 // versions says that the daemon is of another version, if it is.
 func versions(response *http.Response) string {
-	theirs := response.Header.Get(versionHeader)
-	if theirs == version() {
+	theirs, ours := cmp.Or(response.Header.Get(versionHeader), "another version"), buildinfo.Current().Version
+	if theirs == ours {
 		return ""
 	}
-	if theirs == "" {
-		theirs = "another version"
-	}
-	return fmt.Sprintf("; the daemon is of %s, this program of %s: use the program of the daemon's image",
-		theirs, version())
-}
-
-func version() string {
-	info, _ := debug.ReadBuildInfo()
-	return buildinfo.Read(info).Version
+	return fmt.Sprintf("; the daemon is of %s, this program of %s: use the program of the daemon's image", theirs, ours)
 }

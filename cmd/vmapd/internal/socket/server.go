@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 // Limits of clients. A client that hangs keeps a connection until a time limit ends it.
@@ -45,19 +49,18 @@ func (s *Server) Run(ctx context.Context) {
 	if s.Path == "" {
 		return
 	}
-	handler := s.handler()
-	said := ""
+	said := logonce.Error{}
 	for ctx.Err() == nil {
 		l, err := listen(s.Path)
-		switch {
-		case err == nil:
-			said = ""
+		isNew := said.Differs(err)
+		if err == nil {
 			s.Log.LogAttrs(ctx, slog.LevelDebug, "serving", slog.String("socket", s.Path))
-			err = s.serve(ctx, l, handler)
-			s.Log.LogAttrs(ctx, slog.LevelDebug, "stopped serving", slog.String("socket", s.Path), slog.Any("reason", err))
+			err = s.serve(ctx, l)
+			s.Log.LogAttrs(ctx, slog.LevelDebug, "stopped serving",
+				slog.String("socket", s.Path), slog.Any("reason", err))
 			continue
-		case err.Error() != said:
-			said = err.Error()
+		}
+		if isNew {
 			s.Log.LogAttrs(ctx, slog.LevelWarn, "cannot open the socket for vmapd's subcommands; retrying",
 				slog.Any("err", err), slog.Duration("retry_every", retryInterval))
 		}
@@ -69,10 +72,11 @@ func (s *Server) Run(ctx context.Context) {
 }
 
 // serve serves until ctx ends, or until the file at the path is another or none.
-func (s *Server) serve(ctx context.Context, l *listener, handler http.Handler) error {
+func (s *Server) serve(ctx context.Context, l *listener) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
-		IdleTimeout: requestTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		Handler: s.handler(), ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		IdleTimeout: requestTimeout, MaxHeaderBytes: maxHeaderBytes,
 	}
 	defer func() { _ = server.Close() }() // ends connections of clients that hang
 	ended := make(chan error, 1)
@@ -102,19 +106,22 @@ func (s *Server) handler() http.Handler {
 	places := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.answerPanic(w, r)
-		w.Header().Set(versionHeader, version())
-		if uid, ok := peerOf(r.Context()); !ok || !trusted(uid) {
-			writeError(w, &Error{http.StatusForbidden, fmt.Sprintf("only root may ask the daemon; the request is from user %d", uid)})
+		w.Header().Set(versionHeader, buildinfo.Current().Version)
+		if uid, ok := r.Context().Value(peerKey{}).(int); !ok || !trusted(uid) {
+			writeError(w, &Error{
+				http.StatusForbidden, fmt.Sprintf("only root may ask the daemon; the request is from user %d", uid),
+			})
 			return
 		}
 		select {
 		case places <- struct{}{}:
 			defer func() { <-places }()
+			mux.ServeHTTP(w, r)
 		default:
-			writeError(w, &Error{http.StatusServiceUnavailable, fmt.Sprintf("the daemon answers %d requests already", maxRequests)})
-			return
+			writeError(w, &Error{
+				http.StatusServiceUnavailable, fmt.Sprintf("the daemon answers %d requests already", maxRequests),
+			})
 		}
-		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -131,11 +138,10 @@ func (s *Server) answerPanic(w http.ResponseWriter, r *http.Request) {
 func answer(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		value, err := route(r.Context(), r.URL.Query())
-		if err != nil {
-			writeError(w, err)
-			return
+		var text []byte
+		if err == nil {
+			text, err = json.Marshal(value)
 		}
-		text, err := json.Marshal(value)
 		if err != nil {
 			writeError(w, err)
 			return
@@ -165,11 +171,7 @@ type listener struct {
 // listen opens a socket at a path where no process answers. It is made beside the path, and renamed:
 // so it never has a mode that admits others, and an old file is replaced in one step.
 func listen(path string) (*listener, error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	if err := private(dir); err != nil {
+	if err := private(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	if err := free(path); err != nil {
@@ -182,21 +184,15 @@ func listen(path string) (*listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false) // its name changes
-	opened := &listener{Listener: l, path: path}
-	if err := opened.publish(made); err != nil {
+	err = os.Chmod(made, 0o600)
+	file, missing := os.Lstat(made)
+	if err = cmp.Or(err, missing); err == nil {
+		err = os.Rename(made, path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.Close(), os.Remove(made))
 	}
-	return opened, nil
-}
-
-func (l *listener) publish(made string) (err error) {
-	if err = os.Chmod(made, 0o600); err != nil {
-		return err
-	}
-	if l.file, err = os.Lstat(made); err != nil {
-		return err
-	}
-	return os.Rename(made, l.path)
+	return &listener{l, path, file}, nil
 }
 
 // present reports whether the file at the path is this socket.
@@ -212,15 +208,19 @@ func (l *listener) remove() error {
 	return os.Remove(l.path)
 }
 
-// private refuses a folder where others could put a socket of their own in the place of ours.
+// private makes a folder if there is none, and refuses one where others could put a socket of their own in the place
+// of ours.
 func private(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
 	const writeByOthers = 0o022
 	owner, ok := info.Sys().(*syscall.Stat_t)
-	if info.Mode().Perm()&writeByOthers != 0 || !ok || !trusted(owner.Uid) {
+	if info.Mode().Perm()&writeByOthers != 0 || !ok || !trusted(int(owner.Uid)) {
 		return fmt.Errorf("folder %s: others may write to it", dir)
 	}
 	return nil
