@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -38,22 +39,11 @@ type process struct {
 	log *syncBuffer
 }
 
-// syncBuffer may be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+type syncBuffer = labtest.Log
 
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+func newLab(t *testing.T) *lab.World {
+	t.Helper()
+	return labtest.New(t)
 }
 
 func startVmapd(t *testing.T, ns *lab.Namespace, args ...string) *process {
@@ -76,23 +66,6 @@ func (p *process) waitFor(t *testing.T, text string) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-func newLab(t *testing.T) *lab.World {
-	t.Helper()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
-	w, err := lab.New(t.Context(), lab.Config{Pods: 3, Ports: []uint16{8080}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return w
 }
 
 func list(t *testing.T, ns *lab.Namespace, args ...string) string {

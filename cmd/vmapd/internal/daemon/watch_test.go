@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -23,13 +24,13 @@ import (
 // tables: in this process, because no flag makes it so.
 type unowned struct {
 	node *lab.Namespace
-	log  *syncBuffer
+	log  *labtest.Log
 }
 
 // startUnowned runs it until the test ends, and returns once it is ready.
 func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 	t.Helper()
-	u := &unowned{node: node, log: &syncBuffer{}}
+	u := &unowned{node: node, log: &labtest.Log{}}
 	log := slog.New(slog.NewTextHandler(u.log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	loop := &reconcile.Loop{
@@ -114,7 +115,7 @@ func (u *unowned) waitFor(t *testing.T, before string) {
 }
 
 func TestWhatOthersChangeIsPutBackWithinASecond(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	u := startUnowned(t, w.Node)
 	before := u.tables(t)
 	ask := func() error {
@@ -158,7 +159,7 @@ func TestWhatOthersChangeIsPutBackWithinASecond(t *testing.T) {
 
 // Somebody flushes all the time: that must not keep us busy, and afterwards all is well.
 func TestAStormOfFlushesIsAnsweredAFewTimesASecond(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	u := startUnowned(t, w.Node)
 	before := u.tables(t)
 	flushes := 0

@@ -1,0 +1,46 @@
+// Package labtest is for tests in a small world: the world, and a log of what runs there.
+package labtest
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// New returns a world with three pods, which ends with the test. Where there can be none, the test is skipped.
+func New(t *testing.T) *lab.World {
+	t.Helper()
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	w, err := lab.New(t.Context(), lab.Config{Pods: 3, Ports: []uint16{8080}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// Log may be read while it is written.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
