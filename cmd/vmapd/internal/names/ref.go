@@ -3,6 +3,7 @@ package names
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,8 +47,8 @@ func (r Ref) String() string { return r.text }
 
 const (
 	wantSource = `want an IP address, "node", pod/NAME or node/NAME`
-	wantDest   = "want a Service as NAME:PORT, NAMESPACE/NAME:PORT, svc/NAME:PORT or NAME.NAMESPACE.svc:PORT, or ADDRESS:PORT, " +
-		"pod/NAME:PORT or node/NAME:PORT, each with /tcp, /udp or /sctp behind the port"
+	wantDest   = "want a Service as NAME:PORT, NAMESPACE/NAME:PORT, svc/NAME:PORT or NAME.NAMESPACE.svc:PORT, " +
+		"or ADDRESS:PORT, pod/NAME:PORT or node/NAME:PORT, each with /tcp, /udp or /sctp behind the port"
 )
 
 // ParseSource reads the name of a client.
@@ -139,34 +140,23 @@ func (r Ref) address(a netip.Addr, role string) (Ref, error) {
 // parseName reads KIND/NAME, KIND/NAMESPACE/NAME or, of a Service, NAMESPACE/NAME, NAME and NAME.NAMESPACE.svc.
 func (r *Ref) parseName(s string) bool {
 	parts := strings.Split(s, "/")
-	kind, ok := kindWords[strings.ToLower(parts[0])]
-	if ok && len(parts) > 1 {
+	r.Kind = Service
+	if kind, ok := kindWords[strings.ToLower(parts[0])]; ok && len(parts) > 1 {
 		r.Kind, parts = kind, parts[1:]
-	} else {
-		r.Kind = Service
 	}
-	switch {
-	case len(parts) == 1:
-		r.Name = parts[0]
-	case len(parts) == 2 && r.Kind != Node:
-		r.Namespace, r.Name = parts[0], parts[1]
-	default:
-		return false
-	}
-	if labels := strings.Split(strings.TrimSuffix(r.Name, "."), "."); r.Kind == Service && len(parts) == 1 && len(labels) > 1 {
-		// No Service has a dot in its name. What follows svc is the domain of the cluster.
-		if len(labels) > 2 && labels[2] != "svc" {
-			return false
-		}
-		r.Name, r.Namespace = labels[0], labels[1]
-	}
-	for _, name := range []string{r.Name, r.Namespace} {
-		if strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
-			return false
+	if r.Kind == Service && len(parts) == 1 {
+		labels := strings.Split(strings.TrimSuffix(parts[0], "."), ".")
+		if len(labels) == 2 || len(labels) > 2 && labels[2] == "svc" { // what follows is the domain of the cluster
+			parts = []string{labels[1], labels[0]}
 		}
 	}
-	if r.Kind == Service && strings.Contains(r.Name, ".") {
+	isNoName := func(s string) bool {
+		return s == "" || strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-.") != ""
+	}
+	last := len(parts) - 1
+	if last > 1 || last == 1 && r.Kind == Node || slices.ContainsFunc(parts, isNoName) {
 		return false
 	}
-	return r.Name != "" && (len(parts) == 1 || r.Namespace != "")
+	r.Namespace, r.Name = strings.Join(parts[:last], ""), parts[last]
+	return r.Kind != Service || !strings.Contains(r.Name, ".")
 }

@@ -16,7 +16,7 @@ type Query struct {
 	From, To Ref
 	// Namespace is that of names without one; "": any namespace in which alone there is the name.
 	Namespace string
-	Family    *model.Family // the wanted one; nil: either
+	Family    string // the wanted one, as IPv4; "": either
 	// NodeName is the node that decides; "": where the client is, or else Default.
 	NodeName string
 	// Default is the node that decides about clients of an unknown place; may be "".
@@ -46,11 +46,8 @@ type end struct {
 }
 
 func (e end) String() string {
-	list := make([]string, 0, len(e.addrs))
-	for _, a := range e.addrs {
-		list = append(list, a.String())
-	}
-	return cmp.Or(strings.TrimSpace(e.what+" "+strings.Join(list, ", ")), "the node")
+	text := strings.Trim(fmt.Sprint(e.addrs), "[]")
+	return cmp.Or(strings.TrimSpace(e.what+" "+strings.ReplaceAll(text, " ", ", ")), "the node")
 }
 
 // Resolve finds the addresses and the node of a connection.
@@ -74,13 +71,9 @@ func (d *Directory) Resolve(q Query) (out Answer, err error) {
 	}
 	out.NodeName, out.Client, out.Server = r.NodeName, from.what, to.what
 	out.Node, out.Protocol = from.process, to.protocol
-	within := "one IP family"
-	if q.Family != nil {
-		within = q.Family.String()
-	}
 	for _, t := range to.addrs {
 		i := slices.IndexFunc(from.addrs, func(f netip.Addr) bool { return f.Is4() == t.Is4() })
-		if i < 0 && len(from.addrs) > 0 || q.Family != nil && model.FamilyOf(t) != *q.Family {
+		if i < 0 && len(from.addrs) > 0 || q.Family != "" && model.FamilyOf(t).String() != q.Family {
 			continue
 		}
 		if out.Dest = netip.AddrPortFrom(t, to.port); i >= 0 {
@@ -88,7 +81,8 @@ func (d *Directory) Resolve(q Query) (out Answer, err error) {
 		}
 		return out, nil
 	}
-	return out, fmt.Errorf("no connection within %s is possible from %v to %v", within, from, to)
+	return out, fmt.Errorf("no connection within %s is possible from %v to %v",
+		cmp.Or(q.Family, "one IP family"), from, to)
 }
 
 type resolver struct {
@@ -105,7 +99,11 @@ func (r *resolver) end(ref Ref) (e end, err error) {
 		e.process = true
 		return e, nil
 	case Node:
-		err = r.findNode(ref, &e)
+		var n *model.Node
+		if n, err = r.Node(ref.Name); err == nil {
+			e.what, e.addrs, e.node = "node "+n.Name, Addrs(n.Addresses), n.Name
+			e.process = r.NodeName == "" || r.NodeName == n.Name
+		}
 	case Pod:
 		err = r.findPod(ref, &e)
 	case Service:
@@ -117,16 +115,6 @@ func (r *resolver) end(ref Ref) (e end, err error) {
 		err = fmt.Errorf("%s has no address", e.what)
 	}
 	return e, err
-}
-
-func (r *resolver) findNode(ref Ref, e *end) error {
-	n, err := r.Directory.Node(ref.Name)
-	if err != nil {
-		return err
-	}
-	e.what, e.addrs, e.node = "node "+n.Name, Addrs(n.Addresses), n.Name
-	e.process = r.NodeName == "" || r.NodeName == n.Name
-	return nil
 }
 
 // find returns the name of an object, with its namespace: the given one, or the only one that has it. among are the
@@ -194,7 +182,7 @@ func (r *resolver) findPod(ref Ref, e *end) error {
 	return nil
 }
 
-// findService finds the cluster IPs and the port of a Service.
+// findService finds the cluster IPs of a Service, and a port that is given by name, by number, or not at all.
 func (r *resolver) findService(ref Ref, e *end) error {
 	var all []model.NamespacedName
 	for _, s := range r.Services {
@@ -204,22 +192,17 @@ func (r *resolver) findService(ref Ref, e *end) error {
 	if err != nil {
 		return err
 	}
-	s := r.Directory.Service(name)
+	s := r.Service(name)
 	e.what, e.addrs = "Service "+name.String(), Addrs(s.ClusterIPs)
 	if len(e.addrs) == 0 {
 		return fmt.Errorf("%s has no cluster IP, as it is headless or an ExternalName: DNS returns other addresses, "+
 			"and no proxy serves it; name a pod, as in pod/NAME:PORT", e.what)
 	}
-	return s.findPort(ref, e)
-}
-
-// findPort finds the number of a port that is given by name, by number, or not at all.
-func (s *ServiceObject) findPort(ref Ref, e *end) error {
+	var ports []string
 	var found []model.Port
-	var all []string
 	for _, p := range s.Ports {
 		protocol, _ := model.ParseProtocol(p.Protocol) // an invalid one is TCP here; the builder reports it
-		all = append(all, PortText(p))
+		ports = append(ports, PortText(p))
 		if (ref.Port == "" || p.Name == ref.Port || strconv.Itoa(int(p.Port)) == ref.Port) &&
 			(ref.Protocol == "" || protocol.String() == ref.Protocol) {
 			found = append(found, p)
@@ -230,7 +213,7 @@ func (s *ServiceObject) findPort(ref Ref, e *end) error {
 		e.port = uint16(found[0].Port)
 		e.protocol, _ = model.ParseProtocol(found[0].Protocol)
 	case e.port == 0: // else it is TCP, if the Service has both; the explanation has the Service's ports
-		return fmt.Errorf("%s: want one of its ports, %s; got %q", e.what, strings.Join(all, ", "), ref.text)
+		return fmt.Errorf("%s: want one of its ports, %s; got %q", e.what, strings.Join(ports, ", "), ref.text)
 	}
 	return nil
 }

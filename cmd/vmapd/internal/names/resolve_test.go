@@ -66,7 +66,6 @@ func directory() *Directory {
 }
 
 func TestResolve(t *testing.T) {
-	six := model.IPv6
 	for _, tt := range []struct {
 		name, from, to string
 		change         func(*Query)
@@ -76,8 +75,8 @@ func TestResolve(t *testing.T) {
 		{"the family follows from the client", "fd00:10:1::1", "svc/frontend:http", nil, "fd00:10:1::1 -> [fd00:172:30::1]:80/tcp on default"},
 		{"and from the Service", "pod/web-1", "svc/six", nil, "fd00:10:1::1 -> [fd00:172:30::5]:80/tcp on node-1"},
 		{"the Service's first, if both are possible", "pod/web-1", "svc/frontend:http", nil, "10.1.0.1 -> 172.30.0.1:80/tcp on node-1"},
-		{"or the wanted one", "pod/web-1", "svc/frontend:http", func(q *Query) { q.Family = &six }, "fd00:10:1::1 -> [fd00:172:30::1]:80/tcp on node-1"},
-		{"the wanted one is missing", "pod/web-1", "svc/one", func(q *Query) { q.Family = &six }, "no connection within IPv6 is possible from pod shop/web-1 10.1.0.1, fd00:10:1::1 to Service shop/one 172.30.0.2"},
+		{"or the wanted one", "pod/web-1", "svc/frontend:http", func(q *Query) { q.Family = "IPv6" }, "fd00:10:1::1 -> [fd00:172:30::1]:80/tcp on node-1"},
+		{"the wanted one is missing", "pod/web-1", "svc/one", func(q *Query) { q.Family = "IPv6" }, "no connection within IPv6 is possible from pod shop/web-1 10.1.0.1, fd00:10:1::1 to Service shop/one 172.30.0.2"},
 		{"none in common", "203.0.113.7", "svc/six", nil, "no connection within one IP family is possible from 203.0.113.7 to Service shop/six fd00:172:30::5"},
 		{"a process of the node", "node", "svc/one", nil, "node -> 172.30.0.2:53/udp on default"},
 		{"a process of another node", "node/node-2", "svc/one", nil, "node 192.168.0.3 -> 172.30.0.2:53/udp on node-2"},

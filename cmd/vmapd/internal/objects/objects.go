@@ -29,7 +29,7 @@ func Load(paths []string, stderr io.Writer) (o *manifest.Objects, complete bool,
 	if err != nil {
 		return nil, false, err
 	}
-	if text := o.Unread(); text != "" { // a kind may be a misspelt one of ours
+	if text := o.Unread(); text != "" { // a kind of ours may be misspelt
 		fmt.Fprintln(stderr, "warning: "+text)
 	}
 	for _, e := range errs {
@@ -85,7 +85,9 @@ func (r *Reader) Read(ctx context.Context) (*names.Directory, error) {
 }
 
 // each lists objects page by page.
-func each[L runtime.Object, T any](ctx context.Context, from client.Resource[L], o metav1.ListOptions, add func(T)) error {
+func each[L runtime.Object, T any](
+	ctx context.Context, from client.Resource[L], o metav1.ListOptions, add func(T),
+) error {
 	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return from.List(ctx, o) }
 	err := pager.New(page).EachListItem(ctx, o, func(item runtime.Object) error {
 		if object, ok := item.(T); ok {
@@ -100,17 +102,12 @@ func each[L runtime.Object, T any](ctx context.Context, from client.Resource[L],
 }
 
 func (r *Reader) readNodes(ctx context.Context) (err error) {
-	options := []metav1.ListOptions{{}}
-	if r.Nodes != nil {
-		options = nil
+	add := func(n *corev1.Node) { r.d.Nodes = append(r.d.Nodes, kube.Node(n)) }
+	if r.Nodes == nil {
+		err = each(ctx, r.Client.Nodes(), metav1.ListOptions{}, add)
 	}
 	for _, name := range r.Nodes { // with the right to list, and not that to get one
-		options = append(options, client.Named(name))
-	}
-	for _, o := range options {
-		err = errors.Join(err, each(ctx, r.Client.Nodes(), o, func(n *corev1.Node) {
-			r.d.Nodes = append(r.d.Nodes, kube.Node(n))
-		}))
+		err = errors.Join(err, each(ctx, r.Client.Nodes(), client.Named(name), add))
 	}
 	return r.unread(err)
 }
@@ -136,21 +133,21 @@ func (r *Reader) unread(err error) error {
 
 // readServices reads the Service that is named, those with the destination's address or node port, or all.
 func (r *Reader) readServices(ctx context.Context) error {
-	q := r.Query
+	q, isNamed := r.Query, r.Query != nil && r.Query.To.Kind == names.Service
+	list := r.Services()
 	add := func(s *corev1.Service) {
 		o := names.ServiceObject{Service: kube.Service(s), Spec: s.Spec}
-		if q == nil || q.To.Kind == names.Service || o.Concerns(q.To) {
+		if q == nil || isNamed || o.Concerns(q.To) {
 			r.d.Services = append(r.d.Services, o)
 		}
 	}
-	if q == nil || q.To.Kind != names.Service {
-		return each(ctx, r.Services(), metav1.ListOptions{}, add)
+	if isNamed {
+		list = list.In(q.NamespaceOf(q.To))
+		if err := each(ctx, list, client.Named(q.To.Name), add); err != nil || len(r.d.Services) > 0 {
+			return err
+		} // an error about a name has the names that are like it
 	}
-	list := r.Services().In(q.NamespaceOf(q.To))
-	if err := each(ctx, list, client.Named(q.To.Name), add); err != nil || len(r.d.Services) > 0 {
-		return err
-	}
-	return each(ctx, list, metav1.ListOptions{}, add) // an error about a name has the names that are like it
+	return each(ctx, list, metav1.ListOptions{}, add)
 }
 
 // readSlices reads the slices of the Services, those in their namespaces that belong to none, and those that have the
@@ -158,16 +155,13 @@ func (r *Reader) readServices(ctx context.Context) error {
 func (r *Reader) readSlices(ctx context.Context) (err error) {
 	has := map[model.NamespacedName]bool{} // several lists may have one
 	read := func(namespace, selector string, wanted func(names.Endpoint) bool) {
-		if err != nil {
-			return
-		}
 		list, o := r.EndpointSlices().In(namespace), metav1.ListOptions{LabelSelector: selector}
-		err = each(ctx, list, o, func(s *discoveryv1.EndpointSlice) {
+		err = errors.Join(err, each(ctx, list, o, func(s *discoveryv1.EndpointSlice) {
 			o := names.NewSlice(s)
 			if !has[o.NamespacedName] && (wanted == nil || slices.ContainsFunc(o.List(), wanted)) {
 				has[o.NamespacedName], r.d.Slices = true, append(r.d.Slices, o)
 			}
-		})
+		}))
 	}
 	q, found := r.Query, false
 	if q == nil {
@@ -193,12 +187,12 @@ func (r *Reader) readSlices(ctx context.Context) (err error) {
 	return err
 }
 
-// readPods reads the pods at the ends of the connection.
 func (r *Reader) readPods(ctx context.Context) (err error) {
+	add := func(p *corev1.Pod) { r.d.Pods = append(r.d.Pods, p) }
 	for _, ref := range []names.Ref{r.Query.From, r.Query.To} {
 		if ref.Kind == names.Pod {
 			from := r.Pods().In(r.Query.NamespaceOf(ref))
-			err = errors.Join(err, each(ctx, from, client.Named(ref.Name), func(p *corev1.Pod) { r.d.Pods = append(r.d.Pods, p) }))
+			err = errors.Join(err, each(ctx, from, client.Named(ref.Name), add))
 		}
 	}
 	return err
