@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
@@ -14,7 +16,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// explainEndpoints lists the endpoints, with the reasons why some are not used.
 func (x *explainer) explainEndpoints() {
 	selection := x.in.Builder.Selection(x.d.Port.Name, x.d.Port.Family)
 	var used, unused [][2]string // address, and what is said of it
@@ -142,7 +143,6 @@ func (x *explainer) table(list [][2]string) {
 	}
 }
 
-// saySlices says why slices with endpoints offer none for the port.
 func (x *explainer) saySlices(selection model.Selection) {
 	for _, s := range x.own.Slices {
 		i := slices.IndexFunc(selection.Slices, func(o model.OtherSlice) bool { return o.Name == s.NamespacedName })
@@ -164,11 +164,39 @@ func (x *explainer) saySlices(selection model.Selection) {
 		default:
 			var ports []string
 			for _, p := range s.Ports {
-				port := model.Port{Name: ptr.Deref(p.Name, ""), Protocol: ptr.Deref(p.Protocol, ""), Port: ptr.Deref(p.Port, 0)}
+				port := model.Port{Name: ptr.Deref(p.Name, ""), Protocol: ptr.Deref(p.Protocol, "")}
+				port.Port = ptr.Deref(p.Port, 0)
 				ports = append(ports, names.PortText(port))
 			}
 			why = "offers " + cmp.Or(strings.Join(ports, ", "), "no port")
 		}
 		x.line("EndpointSlice %v (%s) %s", s, report.Plural(len(s.Endpoints), "endpoint"), why)
 	}
+}
+
+func (x *explainer) advise() {
+	s := x.service
+	hasEndpoints := func(o names.SliceObject) bool { return len(o.Endpoints) > 0 }
+	if slices.ContainsFunc(x.own.Slices, hasEndpoints) {
+		for i, p := range s.Spec.Ports {
+			if p.Name == x.d.Port.Name.Port && p.TargetPort.Type == intstr.String {
+				x.next("spec.ports[%d].targetPort of Service %s is %s: "+
+					"has a container of its pods a port of that name?", i, x.e.Service, p.TargetPort.StrVal)
+			}
+		}
+		return
+	}
+	label := model.LabelServiceName + "=" + s.Name
+	for _, o := range x.in.Objects.Slices {
+		if o.Namespace == s.Namespace && o.Labels[model.LabelServiceName] == "" && hasEndpoints(o) {
+			x.next("EndpointSlice %v lacks the label %s: it belongs to no Service.", o, label)
+		}
+	}
+	if len(s.Spec.Selector) == 0 {
+		x.next("Service %s has no selector, so somebody must create its EndpointSlices, with the label %s.",
+			x.e.Service, label)
+		return
+	}
+	x.next("spec.selector of Service %s is %s. Which pods have these labels? kubectl -n %s get pods --show-labels",
+		x.e.Service, labels.Set(s.Spec.Selector), s.Namespace)
 }

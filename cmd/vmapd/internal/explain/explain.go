@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -42,7 +43,31 @@ type Endpoint struct {
 	Masquerade bool   `json:"masquerade,omitempty"` // it has the node's address as the source
 }
 
-// explainer writes an explanation.
+// Write writes the explanation as text for people. Each sentence is a line, for programs that search.
+func (e Explanation) Write(t *report.Text) {
+	t.Say("from %s", e.From)
+	t.Say("to   %s", e.To)
+	t.Say("on   %s", e.On)
+	t.Say("")
+	for i, s := range e.Steps {
+		t.Say("%d. %s", i+1, s.Text)
+		for _, l := range s.Lines {
+			t.Say("   %s", l)
+		}
+	}
+	t.Say("")
+	for _, p := range e.Problems {
+		t.Say("problem: %s", p)
+	}
+	for _, n := range e.Next {
+		t.Say("next: %s", n)
+	}
+	if len(e.Next)+len(e.Problems) > 0 {
+		t.Say("")
+	}
+	t.Say("=> %s", e.Conclusion)
+}
+
 type explainer struct {
 	in      Input
 	family  *model.FamilySnapshot
@@ -57,7 +82,7 @@ type explainer struct {
 
 // Explain explains what happens to a connection.
 func Explain(in Input) Explanation {
-	s, d := in.snapshot(), in.Decide()
+	s, d := cmp.Or(in.Snapshot, in.Builder.Snapshot()), in.Decide()
 	if in.ByListeners {
 		d.Targets = slices.Clone(d.Targets)
 		for i := range d.Targets {
@@ -157,10 +182,8 @@ func (x *explainer) conclude() string {
 	return fmt.Sprintf("%s: %s (%s)", x.e.Verdict, why, how)
 }
 
-// port is the destination's, with the protocol.
 func (x *explainer) port() string { return fmt.Sprintf("%d/%v", x.d.Dest.Port(), x.d.Protocol) }
 
-// portText names the service port.
 func (x *explainer) portText() string {
 	if x.d.Port.Name.Port == "" {
 		return "its unnamed port"
@@ -168,17 +191,15 @@ func (x *explainer) portText() string {
 	return fmt.Sprintf("port %q", x.d.Port.Name.Port)
 }
 
-const (
-	fewAddresses = 3
-	maxRows      = 10
-)
+const maxRows = 10
 
 // someOf lists addresses or, if they are many, returns their number.
 func someOf(list []string) string {
+	const few = 3
 	switch n := len(list); {
 	case n == 1:
 		return list[0]
-	case n <= fewAddresses:
+	case n <= few:
 		return strings.Join(list[:n-1], ", ") + " or " + list[n-1]
 	default:
 		return fmt.Sprintf("one of %d endpoints", n)

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -57,16 +58,9 @@ func (in *Input) nodeAddress() (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("--from: the %v address of the node %q is not known", family, in.Config.NodeName)
 }
 
-func (in *Input) snapshot() *model.Snapshot {
-	if in.Snapshot != nil {
-		return in.Snapshot
-	}
-	return in.Builder.Snapshot()
-}
-
 // Decide returns what the model decides.
 func (in *Input) Decide() model.Decision {
-	s, c := in.snapshot(), in.Connection
+	s, c := cmp.Or(in.Snapshot, in.Builder.Snapshot()), in.Connection
 	own := s.Family(model.FamilyOf(c.Dest.Addr())).NodeAddrs
 	if c.Node = c.Node || c.Source.IsLoopback() || slices.Contains(own, c.Source); c.Node {
 		c.Interface = ""

@@ -9,7 +9,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// roleTexts name the role of an address in a Service.
 var roleTexts = [...]string{
 	model.ClusterIP: "the cluster IP", model.LoadBalancerIP: "a load-balancer address",
 	model.ExternalIP: "an external IP", model.NodePort: "the node port",
@@ -78,7 +77,6 @@ func (x *explainer) explainPolicy() {
 	}
 }
 
-// explainChoice says how one of the endpoints is chosen.
 func (x *explainer) explainChoice() {
 	how := map[model.Algorithm]string{
 		model.Random:     "One of them is chosen at random for each connection.",
@@ -94,15 +92,15 @@ func (x *explainer) explainChoice() {
 	case x.d.Why == model.LoopbackForwarder:
 		how = "The listener chooses one of them for each connection."
 	case affinity > 0:
-		how = fmt.Sprintf("sessionAffinity is ClientIP: a client whose last connection was at most %v ago gets the same "+
-			"endpoint again, if it is still one of them. Otherwise: %s", affinity.Truncate(time.Second), lowerFirst(how))
+		how = fmt.Sprintf("sessionAffinity is ClientIP: a client whose last connection was at most %v ago gets the "+
+			"same endpoint again, if it is still one of them. Otherwise: %s",
+			affinity.Truncate(time.Second), lowerFirst(how))
 	}
 	x.step("%s", how)
 }
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// explainSourceAddress describes the source address that the endpoints see.
 func (x *explainer) explainSourceAddress() {
 	var order []model.SNATReason
 	addrs := map[model.SNATReason][]string{}

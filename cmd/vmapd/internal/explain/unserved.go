@@ -11,7 +11,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// explainUnserved explains a destination that belongs to no Service that is served.
 func (x *explainer) explainUnserved() {
 	addr := x.d.Dest.Addr()
 	for _, s := range x.in.Objects.Services {
@@ -59,7 +58,6 @@ func (x *explainer) sayNodePorts(s names.ServiceObject) {
 	}
 }
 
-// sayUnserved says why a Service does not answer at one of its addresses.
 func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string {
 	family := model.FamilyOf(x.d.Dest.Addr())
 	isOfFamily := func(a netip.Addr) bool { return model.FamilyOf(a) == family }
@@ -109,7 +107,6 @@ func (x *explainer) sayOwners() {
 	}
 }
 
-// sayEndpoint says that an address is an endpoint's own.
 func (x *explainer) sayEndpoint(addr netip.Addr, list []names.Endpoint) {
 	var of []string
 	for _, e := range list {
@@ -118,12 +115,12 @@ func (x *explainer) sayEndpoint(addr netip.Addr, list []names.Endpoint) {
 			of = append(of, text)
 		}
 	}
-	who := "an endpoint"
+	who, services := "an endpoint", strings.Join(of[:min(len(of), maxRows)], ", ")
 	if pod := x.in.Objects.PodAt(addr); pod != "" {
 		who = "pod " + pod
 	}
 	if len(list) > 0 {
-		x.line("%v is the own address of %s, on %s, in Services: %s. Connecting to it directly bypasses them.", addr, who,
-			cmp.Or(list[0].NodeName, "an unknown node"), cmp.Or(strings.Join(of[:min(len(of), maxRows)], ", "), "none"))
+		x.line("%v is the own address of %s, on %s, in Services: %s. Connecting to it directly bypasses them.",
+			addr, who, cmp.Or(list[0].NodeName, "an unknown node"), cmp.Or(services, "none"))
 	}
 }

@@ -133,7 +133,6 @@ func (s *SliceObject) List() (list []Endpoint) {
 	return list
 }
 
-// endpoints returns the endpoints of all slices.
 func (d *Directory) endpoints() (list []Endpoint) {
 	for i := range d.Slices {
 		list = append(list, d.Slices[i].List()...)

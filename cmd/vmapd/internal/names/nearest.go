@@ -2,6 +2,7 @@ package names
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strings"
 )
@@ -9,9 +10,9 @@ import (
 // Instead says which names are most like a wrong one, if any is. What follows the last / is compared.
 func Instead(name string, all []string) string {
 	const few = 4
-	name = name[strings.LastIndexByte(name, '/')+1:]
+	name = path.Base(name)
 	far := func(n string) int {
-		n = n[strings.LastIndexByte(n, '/')+1:]
+		n = path.Base(n)
 		if strings.Contains(n, name) || strings.Contains(name, n) {
 			return 1
 		}
@@ -20,7 +21,7 @@ func Instead(name string, all []string) string {
 	nearer := func(a, b string) int { return cmp.Or(cmp.Compare(far(a), far(b)), strings.Compare(a, b)) }
 	all = slices.Compact(slices.SortedFunc(slices.Values(all), nearer))
 	all = slices.DeleteFunc(all, func(n string) bool { return far(n) > max(2, len(name)/3) })
-	if len(all) == 0 || name == "" {
+	if len(all) == 0 || name == "." {
 		return ""
 	}
 	return "; did you mean " + strings.Join(all[:min(len(all), few)], " or ") + "?"

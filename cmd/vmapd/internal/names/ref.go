@@ -22,7 +22,6 @@ const (
 	Service Kind = "service"
 )
 
-// kindWords are the words for kinds, as kubectl has them.
 var kindWords = map[string]Kind{
 	"node": Node, "nodes": Node, "no": Node, "pod": Pod, "pods": Pod, "po": Pod,
 	"service": Service, "services": Service, "svc": Service,

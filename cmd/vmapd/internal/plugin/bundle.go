@@ -58,7 +58,6 @@ func (p *Plugin) Bundle(ctx context.Context, w io.Writer, nodes []string, now ti
 	return b.files, errors.Join(b.err, b.tar.Close(), compressed.Close())
 }
 
-// bundle is an archive to which several write.
 type bundle struct {
 	mu    sync.Mutex
 	tar   *tar.Writer

@@ -15,9 +15,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 )
 
-// program is vmapd in its image.
-const program = "/usr/local/bin/vmapd"
-
 // Plugin finds the daemon of a node.
 type Plugin struct {
 	// Kubectl runs kubectl, and returns its output.
@@ -41,6 +38,7 @@ type Target struct {
 
 // Exec returns the arguments with which kubectl runs a subcommand in the container.
 func (t Target) Exec(args ...string) []string {
+	const program = "/usr/local/bin/vmapd"
 	return append([]string{"exec", "-i", "-n", t.Namespace, t.Pod, "-c", t.Container, "--", program}, args...)
 }
 
@@ -104,7 +102,8 @@ func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (
 	}
 	i := slices.IndexFunc(pods, func(t Target) bool { return t.Node == found.Node && t.NotRunning == "" })
 	if i < 0 {
-		return found, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s", found.Node, found.Why, listed(nodes))
+		return found, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s",
+			found.Node, found.Why, listed(nodes))
 	}
 	target := pods[i]
 	target.Why, target.Client = found.Why, client
@@ -117,7 +116,6 @@ func (p *Plugin) ContextNamespace(ctx context.Context) (string, error) {
 	return cmp.Or(strings.TrimSpace(string(out)), corev1.NamespaceDefault), err
 }
 
-// listed returns the first of many names.
 func listed(names []string) string {
 	const most = 10
 	if more := len(names) - most; more > 0 {
@@ -157,7 +155,6 @@ func (p *Plugin) locate(ctx context.Context, ref names.Ref, namespace string, no
 	return at, err
 }
 
-// get runs "kubectl get".
 func (p *Plugin) get(ctx context.Context, into any, args ...string) error {
 	out, err := p.Kubectl(ctx, append(append([]string{"get"}, args...), "-o", "json")...)
 	if err != nil {

@@ -94,13 +94,8 @@ func (t *Text) Lines(lines []Line) {
 }
 
 // Bad returns the findings that are not ok.
-func Bad(lines []Line) (bad []Line) {
-	for _, l := range lines {
-		if l.Level != OK {
-			bad = append(bad, l)
-		}
-	}
-	return bad
+func Bad(lines []Line) []Line {
+	return slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.Level == OK })
 }
 
 // Total returns the numbers of findings by level.

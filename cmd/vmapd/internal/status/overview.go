@@ -55,9 +55,6 @@ func (s States) String() string {
 	return cmp.Or(strings.Join(words, ", "), "none")
 }
 
-// someProblems is the number of objects' problems in an Overview.
-const someProblems = 20
-
 // AddTo adds what a view has, and the times of syncs.
 func (v *View) AddTo(o *Overview, h health.Status) {
 	o.Ready, o.States = h.Ready, States{}
@@ -81,11 +78,12 @@ func (v *View) AddTo(o *Overview, h health.Status) {
 	if v.Snapshot == nil {
 		return
 	}
+	const most = 20
 	problems := v.Snapshot.Problems()
-	for _, p := range problems[:min(someProblems, len(problems))] {
+	for _, p := range problems[:min(most, len(problems))] {
 		o.Problems = append(o.Problems, p.Error())
 	}
-	if more := len(problems) - someProblems; more > 0 {
+	if more := len(problems) - most; more > 0 {
 		o.Problems = append(o.Problems, fmt.Sprintf("and %d more problems of objects; the log has them", more))
 	}
 }

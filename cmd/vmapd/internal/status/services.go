@@ -50,10 +50,8 @@ const (
 	LeftOut State = "left out"       // by a problem or a budget
 )
 
-// worstFirst are the states.
 var worstFirst = []State{Waiting, LeftOut, report.Rejected, report.Dropped, Partly, report.Forwarded}
 
-// level returns how bad a service port's state is.
 func (s *Service) level() report.Level {
 	switch {
 	case s.State == report.Forwarded && s.Problems == 0:
@@ -92,7 +90,8 @@ func (v *View) Services(filter Filter, limit int) (out Services) {
 		}
 	}
 	slices.SortFunc(rows[served:], func(a, b row) int { return strings.Compare(a.String(), b.String()) })
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(ranks[a.NamespacedName], ranks[b.NamespacedName]) })
+	rank := func(r row) int { return ranks[r.NamespacedName] }
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(rank(a), rank(b)) })
 	if limit > 0 && len(rows) > limit {
 		out.Left, rows = len(rows)-limit, rows[:limit]
 	}
@@ -111,7 +110,6 @@ func (v *View) Services(filter Filter, limit int) (out Services) {
 	return out
 }
 
-// problems returns the problems of the Services that a filter chooses.
 func (v *View) problems(filter Filter) map[model.NamespacedName][]model.Problem {
 	if v.Snapshot == nil {
 		return nil
@@ -125,12 +123,7 @@ func (v *View) problems(filter Filter) map[model.NamespacedName][]model.Problem 
 	return found
 }
 
-func reasonOf(p model.Problem) string {
-	if p.Field == "" {
-		return p.Message
-	}
-	return p.Field + ": " + p.Message
-}
+func reasonOf(p model.Problem) string { return strings.TrimPrefix(p.Field+": "+p.Message, ": ") }
 
 func (v *View) service(sp *model.ServicePort) Service {
 	s := Service{
@@ -190,41 +183,32 @@ func (v *View) state(sp *model.ServicePort) (State, string) {
 
 // Tables has a row for each service port.
 func (s *Services) Tables(namespaces, wide bool, now time.Time) []report.Table {
-	t := report.Table{Columns: []string{"NAME", "PORT", "CLUSTER-IP", "ENDPOINTS"}}
-	if wide {
-		t.Columns = append(t.Columns, "LOCAL", "PORT-NAME", "NODE-PORT", "EXTERNAL-IP")
+	shown := func(cells ...string) []string {
+		if !wide {
+			cells = slices.Delete(cells, 5, 9)
+		}
+		if !namespaces {
+			cells = cells[1:]
+		}
+		return cells
 	}
-	t.Columns = append(t.Columns, "AGE", "STATE")
-	if namespaces {
-		t.Columns = append([]string{"NAMESPACE"}, t.Columns...)
-	}
+	t := report.Table{Columns: shown("NAMESPACE", "NAME", "PORT", "CLUSTER-IP", "ENDPOINTS",
+		"LOCAL", "PORT-NAME", "NODE-PORT", "EXTERNAL-IP", "AGE", "STATE")}
 	states := States{}
-	for _, item := range s.Items {
-		t.Rows = append(t.Rows, item.row(namespaces, wide, now))
-		states[item.State]++
+	for _, s := range s.Items {
+		states[s.State]++
+		cells := shown(s.Namespace, s.Name, s.port(), unlessZero(s.ClusterIP), strconv.Itoa(s.Endpoints),
+			strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(s.NodePort), some(s.External), "", s.sentence())
+		id := strings.Join([]string{s.Namespace, s.Name, s.PortName, s.port(), s.Family}, " ")
+		key := strings.Join(append(cells, s.Family), "\x00")
+		cells[len(cells)-2] = report.Age(s.Since, now)
+		t.Rows = append(t.Rows, report.Row{Level: s.level(), Cells: cells, ID: id, Key: key})
 	}
 	t.Notes = []string{fmt.Sprintf("%s: %v", report.Plural(len(s.Items), "service port"), states)}
 	if len(s.Items) == 0 {
 		t.Notes = []string{"no Services"}
 	}
 	return []report.Table{t}
-}
-
-func (s *Service) row(namespaces, wide bool, now time.Time) report.Row {
-	var cells []string
-	if namespaces {
-		cells = append(cells, s.Namespace)
-	}
-	cells = append(cells, s.Name, s.port(), unlessZero(s.ClusterIP), strconv.Itoa(s.Endpoints))
-	if wide {
-		cells = append(cells, strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(s.NodePort), some(s.External))
-	}
-	state := s.sentence()
-	return report.Row{
-		Level: s.level(), Cells: append(slices.Clone(cells), report.Age(s.Since, now), state),
-		ID:  strings.Join([]string{s.Namespace, s.Name, s.PortName, s.port(), s.Family}, " "),
-		Key: strings.Join(append(cells, state, s.Family), "\x00"),
-	}
 }
 
 // port is the port as kubectl has it.

@@ -96,11 +96,8 @@ func (v *FamilyView) since(sp *model.ServicePort) time.Time {
 
 // isProgrammed reports whether a service port of the desired state is programmed as it is.
 func (v *FamilyView) isProgrammed(sp *model.ServicePort) bool {
-	if v.Error == "" {
+	if v.Error == "" || v.Programmed == nil {
 		return v.Programmed != nil
-	}
-	if v.Programmed == nil {
-		return false
 	}
 	now, _ := v.Programmed.ServicePort(sp.Name)
 	return now == sp && !v.refused[sp.Name]
@@ -113,16 +110,13 @@ type Filter struct {
 }
 
 func (f Filter) matches(n model.NamespacedName, port string) bool {
-	if f.Namespace != "" && f.Namespace != n.Namespace || f.Name != "" && f.Name != n.Name {
-		return false
-	}
-	return f.Search == "" || strings.Contains(strings.ToLower(model.ServicePortName{NamespacedName: n, Port: port}.String()), f.Search)
+	text := func() string { return strings.ToLower(model.ServicePortName{NamespacedName: n, Port: port}.String()) }
+	return (f.Namespace == "" || f.Namespace == n.Namespace) && (f.Name == "" || f.Name == n.Name) &&
+		(f.Search == "" || strings.Contains(text(), f.Search))
 }
 
-// ports returns the service ports of the desired state that a filter chooses, sorted by name, IPv4
-// before IPv6.
-func (v *View) ports(filter Filter) []*model.ServicePort {
-	var list []*model.ServicePort
+// ports returns the service ports of the desired state that a filter chooses, sorted by name, IPv4 before IPv6.
+func (v *View) ports(filter Filter) (list []*model.ServicePort) {
 	if v.Snapshot == nil {
 		return nil
 	}

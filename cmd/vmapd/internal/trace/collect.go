@@ -65,5 +65,5 @@ func ends(events []others.Event) (first, last others.Packet) {
 // complete reports whether nothing more is to come of the first packet and of its answer, if there is to be one.
 func (c *Collector) complete() bool {
 	first, answer := follow(c.First, nil, nil), follow(c.Answer, nil, nil)
-	return first.complete() && (!first.arrived() || answer.complete())
+	return first.complete() && (!first.verdict.arrived() || answer.complete())
 }

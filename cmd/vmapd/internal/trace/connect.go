@@ -70,7 +70,6 @@ func (t *Watch) dial(ctx context.Context) error {
 	})
 }
 
-// outcome says how a connection ended.
 func outcome(err error) string {
 	switch {
 	case err == nil:

@@ -38,9 +38,6 @@ type path struct {
 	ours  bool                                   // the base chain is one of a tracer
 }
 
-// arrived reports whether the packet left this node, or came to a process on it.
-func (p *path) arrived() bool { return p.verdict == Forwarded || p.verdict == Delivered }
-
 // complete reports whether nothing more follows. What leaves by loopback comes back at once.
 func (p *path) complete() bool {
 	const loopback = 1 // the index of lo in every network namespace

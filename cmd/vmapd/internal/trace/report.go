@@ -127,7 +127,6 @@ func (s *Story) hint(format string, args ...any) {
 	s.Hints = append(s.Hints, fmt.Sprintf(format, args...))
 }
 
-// addHints adds what may help.
 func (s *Story) addHints(in *Input) {
 	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
 	if s.translated() && in.First.verdict != Lost && !in.First.dnat {
@@ -164,7 +163,8 @@ func (s *Story) conclude(in *Input, answer string) string {
 	case Taken:
 		return fmt.Sprintf("%sgiven to another program in %s.", text, s.By)
 	case NoRoute:
-		return fmt.Sprintf("%sdropped, because the kernel does not route it to %s: %s.", text, s.Endpoint.Addr(), in.Route)
+		to := s.Endpoint.Addr()
+		return fmt.Sprintf("%sdropped, because the kernel does not route it to %s: %s.", text, to, in.Route)
 	case Lost:
 		return fmt.Sprintf("%slost %s: no rule of nftables was seen to drop the packet.", text, in.First.lostAt)
 	case Delivered:
@@ -243,14 +243,13 @@ func (s *Story) reportSilence(in *Input) string {
 	return text
 }
 
-// differs reports whether what happened is not what vmapd decides.
 func (s *Story) differs(e *explain.Explanation, byVmapd bool) bool {
 	isEndpoint := func(u explain.Endpoint) bool { return u.Address == s.Endpoint.String() }
 	switch {
 	case s.Verdict == "":
 		return false
 	case e.Verdict == report.Forwarded:
-		return !s.arrived() || !slices.ContainsFunc(e.Used, isEndpoint)
+		return !s.Verdict.arrived() || !slices.ContainsFunc(e.Used, isEndpoint)
 	case e.Verdict == report.NotService:
 		return s.translated() || byVmapd
 	}

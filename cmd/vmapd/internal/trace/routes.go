@@ -70,10 +70,7 @@ func isReversed(from netip.Addr, in string) bool {
 
 // read returns the value of a sysctl, or "".
 func read(sysctl string) string {
-	b, err := os.ReadFile("/proc/sys/" + sysctl)
-	if err != nil {
-		return ""
-	}
+	b, _ := os.ReadFile("/proc/sys/" + sysctl)
 	return strings.TrimSpace(string(b))
 }
 
@@ -105,10 +102,7 @@ func noNeighbour(to netip.Addr, out string) string {
 	if gw, ok := netip.AddrFromSlice(routes[0].Gw); ok {
 		hop = gw.Unmap()
 	}
-	neighbours, err := netlink.NeighList(routes[0].LinkIndex, 0)
-	if err != nil {
-		return ""
-	}
+	neighbours, _ := netlink.NeighList(routes[0].LinkIndex, 0)
 	for _, n := range neighbours {
 		a, _ := netip.AddrFromSlice(n.IP)
 		if a.Unmap() == hop && n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 {

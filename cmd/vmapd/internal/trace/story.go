@@ -22,6 +22,9 @@ const (
 	Lost      Verdict = "lost"      // between two hooks, or within one, by no rule of nftables that was seen
 )
 
+// arrived reports whether the packet left this node, or came to a process on it.
+func (v Verdict) arrived() bool { return v == Forwarded || v == Delivered }
+
 // AnswerKind is the kind of the first packet of the other direction.
 type AnswerKind string
 
@@ -69,7 +72,7 @@ func (s *Story) Outcome() report.Outcome {
 	switch {
 	case s.Verdict == Rejected, s.Answer.Kind == Reset, s.Answer.Kind == Unreachable:
 		return report.Rejected
-	case !s.arrived(), s.Answer.Kind == NoAnswer && s.Protocol == model.TCP.String(), s.Answer.Lost:
+	case !s.Verdict.arrived(), s.Answer.Kind == NoAnswer && s.Protocol == model.TCP.String(), s.Answer.Lost:
 		return report.Dropped
 	case !s.translated():
 		return report.NotService
@@ -78,11 +81,10 @@ func (s *Story) Outcome() report.Outcome {
 }
 
 // Answered reports whether the client has got an answer of the endpoint's, be it a refusal.
-func (s *Story) Answered() bool { return s.arrived() && s.Answer.Kind != NoAnswer && !s.Answer.Lost }
+func (s *Story) Answered() bool {
+	return s.Verdict.arrived() && s.Answer.Kind != NoAnswer && !s.Answer.Lost
+}
 
-func (s *Story) arrived() bool { return s.Verdict == Forwarded || s.Verdict == Delivered }
-
-// translated reports whether the destination was replaced.
 func (s *Story) translated() bool { return s.Endpoint != s.Destination }
 
 // Write writes the story as text for people.
@@ -140,7 +142,6 @@ func (a *Answer) packet() string {
 	return fmt.Sprintf("%v (%s)", a.From, kind)
 }
 
-// write writes a hook with the interfaces, and its lines.
 func (h *Hook) write(t *report.Text, first, indent string) {
 	title := string(h.Name)
 	if h.In != "" {

@@ -107,7 +107,6 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 	}
 }
 
-// ask asks the kernel and vmapd for the rest.
 func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
