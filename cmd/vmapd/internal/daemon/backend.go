@@ -103,7 +103,7 @@ func (d *base) openIPTables(why string) (*dataplane, error) {
 	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.Rules = b })
 	return &dataplane{
 		Backend: b, iptables: b, name: string(config.IPTables), with: b.Variant(), why: why, stats: b.Stats,
-		close: func() error { return nil }, watch: watchRules(b), sweep: sweep, signs: signs,
+		close: func() error { return nil }, watch: watchRules(b.Watch), sweep: sweep, signs: signs,
 	}, nil
 }
 
@@ -115,7 +115,7 @@ func (d *base) openIPVS(why string) (*dataplane, error) {
 	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.RunsIPVS = true })
 	return &dataplane{
 		Backend: b, ipvs: b, name: string(config.IPVS), with: b.Variant(), why: why, stats: b.Stats,
-		close: b.Close, watch: watchRules(b), sweep: sweep, signs: signs,
+		close: b.Close, watch: watchRules(b.Watch), sweep: sweep, signs: signs,
 	}, nil
 }
 

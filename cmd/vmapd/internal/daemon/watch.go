@@ -39,11 +39,9 @@ func watchTables(b *kernel.Backend, log *slog.Logger) (reconcile.Backend, watch)
 	})}}
 }
 
-func watchRules(b interface {
-	Watch(chan<- struct{}) *host.Watch
-}) watch {
+func watchRules(start func(changed chan<- struct{}) *host.Watch) watch {
 	changed := make(chan struct{}, 1)
-	w := b.Watch(changed)
+	w := start(changed)
 	changes := func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: w.Changes()} }
 	return watch{changed, changes, []task{quiet(w.Run)}}
 }

@@ -32,7 +32,8 @@ func (m *Metrics) registerBuild() {
 	treeState := map[string]string{"true": "dirty", "false": "clean"}[set["vcs.modified"]]
 	gaugeVec(m.registry, "kubernetes_build_info",
 		"The version of Kubernetes that this program was built for, and its build information. Always 1.",
-		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform").
+		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler",
+		"platform").
 		WithLabelValues(major, minor, version, b.Commit, treeState, b.Date, b.GoVersion, set["-compiler"],
 			set["GOOS"]+"/"+set["GOARCH"]).Set(1)
 	gaugeVec(m.registry, "vmapd_build_info", "The version of this program. Always 1.", "version", "revision").
