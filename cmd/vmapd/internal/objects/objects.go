@@ -155,13 +155,16 @@ func (r *Reader) readServices(ctx context.Context) error {
 func (r *Reader) readSlices(ctx context.Context) (err error) {
 	has := map[model.NamespacedName]bool{} // several lists may have one
 	read := func(namespace, selector string, wanted func(names.Endpoint) bool) {
+		if err != nil {
+			return
+		}
 		list, o := r.EndpointSlices().In(namespace), metav1.ListOptions{LabelSelector: selector}
-		err = errors.Join(err, each(ctx, list, o, func(s *discoveryv1.EndpointSlice) {
+		err = each(ctx, list, o, func(s *discoveryv1.EndpointSlice) {
 			o := names.NewSlice(s)
 			if !has[o.NamespacedName] && (wanted == nil || slices.ContainsFunc(o.List(), wanted)) {
 				has[o.NamespacedName], r.d.Slices = true, append(r.d.Slices, o)
 			}
-		}))
+		})
 	}
 	q, found := r.Query, false
 	if q == nil {
