@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -132,19 +134,44 @@ func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	if err := f.pace.Wait(ctx); err != nil {
 		return nil, err
 	}
+	if !initial {
+		return f.resumed(ctx, o)
+	}
 	out, err := f.begin(ctx, o)
 	if err == nil {
 		return out, nil
 	}
-	if initial && apierrors.IsInvalid(err) {
+	if apierrors.IsInvalid(err) {
 		return nil, err // the server can't stream the initial list; client-go requests a plain one next
 	}
 	f.failed(ctx, "watch", err)
-	if initial && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
+	if utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err) {
 		// client-go would sleep for up to a minute, even if ctx ends. After another error it requests a plain list.
 		return nil, errors.New(err.Error())
 	}
 	return nil, err
+}
+
+// resumed continues a watch when the API server answers again. client-go would wait for up to a minute between two
+// attempts, and so long would a change wait for the node after an outage; here it is 10 to 20 s, and less at first.
+func (f *follower) resumed(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	pause := wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 10 * time.Second}
+	for {
+		out, err := f.begin(ctx, o)
+		if err == nil {
+			return out, nil
+		}
+		f.failed(ctx, "watch", err)
+		busy := apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
+		if _, away := errors.AsType[*url.Error](err); !away && !busy {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause.Step()):
+		}
+	}
 }
 
 func (f *follower) begin(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
