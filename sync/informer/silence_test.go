@@ -140,3 +140,16 @@ func TestWhenAStreamedListIsGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// That a server can't stream lists is no failure: they are read as plain ones at once.
+func TestAServerThatCannotStreamLists(t *testing.T) {
+	t.Parallel()
+	s := standardServer(t, apitest.Options{})
+	spoil(s, apitest.NoStreams)
+	w := follow(t, s)
+	w.want(whole...)
+	w.watching()
+	if text := strings.Join(w.logs.all(), "\n"); strings.Contains(text, "cannot read") {
+		t.Errorf("the log has:\n%s", text)
+	}
+}

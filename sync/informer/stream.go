@@ -114,7 +114,9 @@ func (s *stream) end(ctx context.Context) {
 func (s *stream) check(ctx context.Context, e watch.Event) watch.Event {
 	m, ok := e.Object.(metav1.Object)
 	if e.Type == watch.Error || !ok {
-		s.f.failed(ctx, "watch", apierrors.FromObject(e.Object))
+		if !s.initial { // else it can't stream the list, as with an old etcd; client-go requests a plain one
+			s.f.failed(ctx, "watch", apierrors.FromObject(e.Object))
+		}
 		return e
 	}
 	version, known := parseVersion(m.GetResourceVersion())

@@ -23,6 +23,7 @@ const (
 	EmptyObject       // 200 with {}
 	Garbage           // 200 with invalid JSON
 	NoBookmark        // streamed lists have all objects, and never the bookmark that ends them
+	NoStreams         // streamed lists end with an error event, as with an etcd that can't report progress
 	Mute              // requests for streamed lists get no response, not even its head
 )
 

@@ -67,7 +67,11 @@ func (s *Server) watch(x *exchange, st *store, sel selector) {
 	}()
 
 	out.start()
-	if x.fault == NoEvents {
+	switch {
+	case x.fault == NoEvents:
+		return
+	case x.fault == NoStreams && initial:
+		out.failed(http.StatusInternalServerError, metav1.StatusReasonInternalError, "the required storage feature is disabled")
 		return
 	}
 	var frames []byte
@@ -191,6 +195,10 @@ func (o *stream) bookmark(rv uint64, initial bool) []byte {
 // gone ends the watch with an error event.
 func (o *stream) gone() {
 	o.start()
-	var status runtime.Object = failure(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
+	o.failed(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
+}
+
+func (o *stream) failed(code int, reason metav1.StatusReason, text string) {
+	var status runtime.Object = failure(code, reason, text)
 	o.send(o.codec.frame("ERROR", o.codec.encode(status)))
 }
