@@ -36,7 +36,7 @@ func TestThePageInABrowser(t *testing.T) {
 	t.Run("a Service is searched, and drawn", func(t *testing.T) {
 		b.search(t, "service-4321", 1)
 		b.search(t, "default/web", 1)
-		b.do(t, chromedp.Click(chromedp.CSS("#services a")))
+		b.click(t, "#services a")
 		b.has(t, "#chosen", "Service default/web")
 		b.is(t, "document.querySelectorAll('.path .branches .box.serving').length", "3")
 		b.has(t, ".path", "172.31.0.10 : 80")
@@ -45,7 +45,7 @@ func TestThePageInABrowser(t *testing.T) {
 		// The endpoints are branches: side by side, not one after the other.
 		b.is(t, "new Set([...document.querySelectorAll('.box.serving')].map(e => e.offsetTop)).size", "1")
 		b.is(t, "document.querySelector('details').open", "false")
-		b.do(t, chromedp.Click(chromedp.CSS("summary")))
+		b.click(t, "summary")
 		for _, text := range []string{
 			"map service-ips", "172.31.0.10 . tcp . 80", "goto endpoints-3-to-4", "chain endpoints-3-to-4", "numgen random mod 4 map @endpoints",
 			"map endpoints", "172.31.0.10 . tcp . 80 . 2 : 10.1.0.3 . 8080",
@@ -57,7 +57,7 @@ func TestThePageInABrowser(t *testing.T) {
 
 	t.Run("connections are counted", func(t *testing.T) {
 		b.search(t, "default/refused", 1)
-		b.do(t, chromedp.Click(chromedp.CSS("#services a")))
+		b.click(t, "#services a")
 		b.has(t, "#chosen", "no endpoint is ready")
 		b.has(t, "#chosen", "since counting began")
 		const connections = 7
@@ -78,7 +78,7 @@ func TestThePageInABrowser(t *testing.T) {
 		b.has(t, "#reasons", hostileName)
 		b.has(t, "#reasons", `<img src=x onerror=`)
 		for i := range 3 {
-			b.do(t, chromedp.Click(chromedp.CSS(fmt.Sprintf("#services tr:nth-child(%d) a", i+1))))
+			b.click(t, fmt.Sprintf("#services tr:nth-child(%d) a", i+1))
 			b.is(t, "document.querySelector('#chosen').dataset.name === document.querySelectorAll('#services tr')["+strconv.Itoa(i)+"].dataset.name", "true")
 		}
 		b.is(t, "document.querySelectorAll('img, iframe, object, embed, [onload], [onerror], main script').length", "0")

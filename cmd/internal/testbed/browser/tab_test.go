@@ -119,7 +119,7 @@ func ask[T any](t *testing.T, b *tab, action chromedp.Action[T]) T {
 // is waits until an expression in the page has a value.
 func (b *tab) is(t *testing.T, expression, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		got := ask(t, b, chromedp.Evaluate[string]("String("+expression+")"))
 		if got == want {
 			return
@@ -133,6 +133,12 @@ func (b *tab) is(t *testing.T, expression, want string) {
 func (b *tab) has(t *testing.T, selector, text string) {
 	t.Helper()
 	b.is(t, fmt.Sprintf("document.querySelector(%q)?.textContent.includes(%q)", selector, text), "true")
+}
+
+// click waits for an element, and clicks it in one step: the page may replace it at any time.
+func (b *tab) click(t *testing.T, selector string) {
+	t.Helper()
+	b.is(t, fmt.Sprintf("(e => e !== null && (e.click(), true))(document.querySelector(%q))", selector), "true")
 }
 
 // search types into the field, as a person does, and waits for so many rows that have the text.
