@@ -104,6 +104,7 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- s.Run(ctx) }()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		// A listener that ends on its own is opened again, too.
 		_ = open.Close()
 		time.Sleep(time.Minute)
