@@ -144,7 +144,8 @@ func (s ServiceState) set(b *model.Builder, i int) {
 		service = service.External(vips[1-own])
 	}
 	for _, add := range [...]func(Service) Service{
-		func(s Service) Service { return s.TCP("tcp", WorldPort) }, func(s Service) Service { return s.UDP("udp", WorldPort) },
+		func(s Service) Service { return s.TCP("tcp", WorldPort) },
+		func(s Service) Service { return s.UDP("udp", WorldPort) },
 	} {
 		if service = add(service); hasNodePort {
 			service = service.NodePort(worldNodePort)
@@ -203,8 +204,10 @@ func (s ServiceState) String() string {
 		return "none"
 	}
 	words := []string{
-		[...]string{"", "first address", "second address", "first address, second external, node port", "second address, first external, node port"}[s.Place],
-		[...]string{"no endpoint", "first endpoint", "second endpoint", "both endpoints", "both endpoints, the second in slot 0"}[s.Endpoints],
+		[...]string{"", "first address", "second address", "first address, second external, node port",
+			"second address, first external, node port"}[s.Place],
+		[...]string{"no endpoint", "first endpoint", "second endpoint", "both endpoints",
+			"both endpoints, the second in slot 0"}[s.Endpoints],
 		"Cluster",
 	}
 	if s.Local {

@@ -220,7 +220,8 @@ func isRequest(m netlink.Message) bool { return m.Header.Type>>8 == unix.NFNL_SU
 func (s *Socket) batch(list []netlink.Message, faults []Fault) {
 	k := s.kernel
 	begin := list[0]
-	if attrs := parse(begin.Data[genmsg:]); attrs.has(unix.NFNL_BATCH_GENID) && attrs.uint32(unix.NFNL_BATCH_GENID) != k.generation {
+	if attrs := parse(begin.Data[genmsg:]); attrs.has(unix.NFNL_BATCH_GENID) &&
+		attrs.uint32(unix.NFNL_BATCH_GENID) != k.generation {
 		s.answer(begin, unix.ERESTART)
 		return
 	}

@@ -202,7 +202,8 @@ func (t *transaction) newTable(key tableKey, attrs attributes, header netlink.He
 func (t *table) newChain(attrs attributes, header netlink.HeaderFlags) unix.Errno {
 	name := attrs.string(unix.NFTA_CHAIN_NAME)
 	if c := t.chain(name); c != nil {
-		if header&netlink.Excl != 0 || attrs.has(unix.NFTA_CHAIN_HOOK) && !bytes.Equal(attrs[unix.NFTA_CHAIN_HOOK], c.attrs[unix.NFTA_CHAIN_HOOK]) {
+		if header&netlink.Excl != 0 || attrs.has(unix.NFTA_CHAIN_HOOK) &&
+			!bytes.Equal(attrs[unix.NFTA_CHAIN_HOOK], c.attrs[unix.NFTA_CHAIN_HOOK]) {
 			return unix.EEXIST
 		}
 		return 0
@@ -292,13 +293,15 @@ func (t *table) newSet(attrs attributes, header netlink.HeaderFlags) unix.Errno 
 	name := attrs.string(unix.NFTA_SET_NAME)
 	if s := t.set(name); s != nil {
 		same := func(attr uint16) bool { return bytes.Equal(s.attrs[attr], attrs[attr]) }
-		if header&netlink.Excl != 0 || !same(unix.NFTA_SET_FLAGS) || !same(unix.NFTA_SET_KEY_LEN) || !same(unix.NFTA_SET_DATA_LEN) {
+		if header&netlink.Excl != 0 || !same(unix.NFTA_SET_FLAGS) || !same(unix.NFTA_SET_KEY_LEN) ||
+			!same(unix.NFTA_SET_DATA_LEN) {
 			return unix.EEXIST
 		}
 		return 0
 	}
 	isMap := attrs.uint32(unix.NFTA_SET_FLAGS)&unix.NFT_SET_MAP != 0
-	if name == "" || attrs.uint32(unix.NFTA_SET_KEY_LEN) == 0 || !attrs.has(unix.NFTA_SET_ID) || isMap != attrs.has(unix.NFTA_SET_DATA_TYPE) {
+	if name == "" || attrs.uint32(unix.NFTA_SET_KEY_LEN) == 0 || !attrs.has(unix.NFTA_SET_ID) ||
+		isMap != attrs.has(unix.NFTA_SET_DATA_TYPE) {
 		return unix.EINVAL
 	}
 	t.sets = append(t.sets, &set{name, attrs, attrs.uint32(unix.NFTA_SET_FLAGS), map[string]element{}})
@@ -357,7 +360,8 @@ func (s *set) key(e attributes) (string, unix.Errno) {
 	return string(key) + string(end) + string(rune(e.uint32(unix.NFTA_SET_ELEM_FLAGS))), 0
 }
 
-func (t *transaction) add(at *table, s *set, key string, e attributes, found bool, header netlink.HeaderFlags) unix.Errno {
+func (t *transaction) add(at *table, s *set, key string, e attributes, found bool,
+	header netlink.HeaderFlags) unix.Errno {
 	isEnd := e.uint32(unix.NFTA_SET_ELEM_FLAGS)&unix.NFT_SET_ELEM_INTERVAL_END != 0
 	hasData, isMap := e.has(unix.NFTA_SET_ELEM_DATA), s.flags&unix.NFT_SET_MAP != 0
 	if hasData != isMap && !(isMap && isEnd) || e.has(unix.NFTA_SET_ELEM_TIMEOUT) && s.flags&unix.NFT_SET_TIMEOUT == 0 {
@@ -373,13 +377,15 @@ func (t *transaction) add(at *table, s *set, key string, e attributes, found boo
 		}
 	}
 	if found {
-		if header&netlink.Excl != 0 || !bytes.Equal(s.elements[key].attrs[unix.NFTA_SET_ELEM_DATA], e[unix.NFTA_SET_ELEM_DATA]) {
+		if header&netlink.Excl != 0 || !bytes.Equal(s.elements[key].attrs[unix.NFTA_SET_ELEM_DATA],
+			e[unix.NFTA_SET_ELEM_DATA]) {
 			return unix.EEXIST
 		}
 		return 0
 	}
 	if timeout := cmp.Or(e.uint64(unix.NFTA_SET_ELEM_TIMEOUT), s.attrs.uint64(unix.NFTA_SET_TIMEOUT)); timeout > 0 {
-		made.expires = t.now.Add(time.Duration(cmp.Or(e.uint64(unix.NFTA_SET_ELEM_EXPIRATION), timeout)) * time.Millisecond)
+		made.expires = t.now.Add(time.Duration(cmp.Or(e.uint64(unix.NFTA_SET_ELEM_EXPIRATION),
+			timeout)) * time.Millisecond)
 	}
 	s.elements[key] = made
 	return 0

@@ -189,7 +189,8 @@ func (s *set) find(key string) (nft.Element, bool) {
 		}
 		return s.ranges[i], true
 	}
-	i, found := slices.BinarySearchFunc(s.ranges, key, func(e nft.Element, key string) int { return strings.Compare(e.Key, key) })
+	i, found := slices.BinarySearchFunc(s.ranges, key,
+		func(e nft.Element, key string) int { return strings.Compare(e.Key, key) })
 	if !found {
 		i--
 	}
@@ -260,7 +261,8 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode, nft.MatchToNode,
+		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode,
+			nft.MatchToNode,
 			nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject,
 			nft.MatchEstablished, nft.MatchPackets, nft.Foreign:
 		case nft.AddFlow:
@@ -280,7 +282,8 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 			}
 		case nft.DNAT:
 			var set *set
-			if set, err = s.checkKey(stmt.Key, stmt.Map); err == nil && !slices.Equal(set.Data, []nft.Type{nft.Addr, nft.Service}) {
+			if set, err = s.checkKey(stmt.Key, stmt.Map); err == nil &&
+				!slices.Equal(set.Data, []nft.Type{nft.Addr, nft.Service}) {
 				err = fmt.Errorf("map %s has no addresses and ports", stmt.Map)
 			}
 		case nft.Remember:

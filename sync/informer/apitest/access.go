@@ -59,7 +59,8 @@ func (s *Server) authorized(x *exchange) bool {
 	s.mu.Unlock()
 	if !ok {
 		x.refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
-			fmt.Sprintf(`%s is forbidden: User "system:kube-proxy" cannot %s resource %q in API group %q`, a.Resource, a.Verb, a.Resource, a.Group))
+			fmt.Sprintf(`%s is forbidden: User "system:kube-proxy" cannot %s resource %q in API group %q`, a.Resource,
+				a.Verb, a.Resource, a.Group))
 	}
 	return ok
 }

@@ -15,7 +15,8 @@ func (s *Server) watch(x *exchange, st *store, sel selector) {
 	initial, _ := strconv.ParseBool(x.query.Get("sendInitialEvents"))
 	if initial && s.opts.NoWatchList {
 		x.refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
-			`ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled`)
+			`ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: `+
+				`sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled`)
 		return
 	}
 	if initial && x.fault == Mute {
@@ -71,7 +72,8 @@ func (s *Server) watch(x *exchange, st *store, sel selector) {
 	case x.fault == NoEvents:
 		return
 	case x.fault == NoStreams && initial:
-		out.failed(http.StatusInternalServerError, metav1.StatusReasonInternalError, "the required storage feature is disabled")
+		out.failed(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			"the required storage feature is disabled")
 		return
 	}
 	var frames []byte
