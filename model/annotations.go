@@ -24,7 +24,8 @@ const (
 var Annotations = [...]Annotation{
 	{
 		AnnotationAlgorithm, "algorithm that chooses an endpoint",
-		[]string{"random", "maglev", "maglev-port"}, "the configuration decides",
+		[]string{"random", "maglev", "maglev-port"},
+		"the configuration decides",
 		func(to *annotated, value string) (string, error) {
 			a, note, err := ParseAlgorithm(value)
 			if err == nil {
@@ -36,7 +37,8 @@ var Annotations = [...]Annotation{
 	{
 		AnnotationConnectionGrace,
 		"time after which TCP and SCTP connections to a removed endpoint are closed; `0s` is never",
-		[]string{"30s"}, "the configuration decides",
+		[]string{"30s"},
+		"the configuration decides",
 		func(to *annotated, value string) (string, error) {
 			d, err := time.ParseDuration(value)
 			if err != nil || d < 0 {

@@ -27,7 +27,9 @@ func TestATableHasWhatIsAddedToSlots(t *testing.T) {
 	}
 	for _, e := range []nft.Element{
 		slot(3, pod), slot(0, pod), slot(1, "\x00\x00\x00\x00\x00\x00\x00\x00"), commented, slot(1<<31, pod),
-		slot(5, "short"), {Key: "x", Data: pod}, {Data: pod},
+		slot(5, "short"),
+		{Key: "x", Data: pod},
+		{Data: pod},
 	} {
 		want[e.Key] = e
 		table.Add(nft.Endpoints, e)

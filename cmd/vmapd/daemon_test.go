@@ -258,7 +258,8 @@ func TestClusterAndFilesGiveTheSameTable(t *testing.T) {
 // of its own, and lists it.
 func program(t *testing.T, s interface {
 	Run(ctx context.Context, state *reconcile.State) error
-}) string {
+},
+) string {
 	t.Helper()
 	ns, err := lab.NewNamespace("node")
 	if err != nil {

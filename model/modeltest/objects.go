@@ -27,8 +27,10 @@ type Object interface {
 // Config is the default configuration of tests: this node, with node ports on its primary
 // addresses.
 func Config() model.Config {
-	return model.Config{NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		TableSize: TableSize}
+	return model.Config{
+		NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
+		TableSize: TableSize,
+	}
 }
 
 // Builder returns a Builder that has the objects.

@@ -87,8 +87,10 @@ func (r *Random) object() Object {
 		return r.node()
 	case n == 2:
 		return NewServiceCIDR(pick(r, []string{"kubernetes", "extra"}),
-			pick(r, []string{"172.30.0.0/16", "172.030.000.0/024", "255.255.0.0/16", "172.30.0.0/33",
-				"::ffff:172.30.0.0/112"}),
+			pick(r, []string{
+				"172.30.0.0/16", "172.030.000.0/024", "255.255.0.0/16", "172.30.0.0/33",
+				"::ffff:172.30.0.0/112",
+			}),
 			pick(r, []string{"fd00:172:30::/112", "fd00:172:30::/64", "ffff::/16", "nowhere"}))
 	case n < 12:
 		return r.service()
@@ -134,8 +136,10 @@ func (r *Random) service() Service {
 	s = s.On(ips...)
 	for range r.IntN(3) {
 		s = s.External(append(slices.Clip(s.ExternalIPs),
-			pick(r, []string{r.addr("192.168.99.", "", 3), r.addr("fd00:192:168:99::", "", 2),
-				r.addr("192.168.98.", "", 2), r.addr("172.30.0.", "", 8), r.shared()}))...)
+			pick(r, []string{
+				r.addr("192.168.99.", "", 3), r.addr("fd00:192:168:99::", "", 2),
+				r.addr("192.168.98.", "", 2), r.addr("172.30.0.", "", 8), r.shared(),
+			}))...)
 	}
 	for range r.IntN(3) {
 		s = s.From(model.Ingress{
@@ -182,8 +186,10 @@ func (r *Random) choosing(s Service) Service {
 		s.SessionAffinity = pick(r, []string{"None", "", "clientIP"})
 	}
 	if r.IntN(3) == 0 {
-		s = s.Algorithm(pick(r, []string{"random", "round-robin", "source-hash", "maglev", "maglev", "maglev-port",
-			"maglev-port", "least-conn"}))
+		s = s.Algorithm(pick(r, []string{
+			"random", "round-robin", "source-hash", "maglev", "maglev", "maglev-port",
+			"maglev-port", "least-conn",
+		}))
 	}
 	return s
 }
@@ -365,8 +371,10 @@ func (r *Random) number(good ...int32) int32 {
 // objects.
 func (r *Random) addr(prefix, zeros string, n int) string {
 	if r.bad() {
-		return pick(r, []string{"", "nowhere", "0.0.0.0", "::", "127.0.0.1", "ff02::1", "fe80::1%eth0", "10.0.0.9",
-			"fd00:10::9", "1.2.3.4.5"})
+		return pick(r, []string{
+			"", "nowhere", "0.0.0.0", "::", "127.0.0.1", "ff02::1", "fe80::1%eth0", "10.0.0.9",
+			"fd00:10::9", "1.2.3.4.5",
+		})
 	}
 	last := fmt.Sprint(2 + r.IntN(n))
 	if r.IntN(16) == 0 {
@@ -379,8 +387,10 @@ func (r *Random) addr(prefix, zeros string, n int) string {
 // Service may be the node port of another, or an address of a pod, where the destination may
 // already be the endpoint.
 func (r *Random) shared() string {
-	return pick(r, []string{NodeIP4, NodeIP4, NodeIP6, r.addr("10.0.0.", "", 4), r.addr("10.0.0.", "", 4),
-		r.addr("fd00:10::", "", 2)})
+	return pick(r, []string{
+		NodeIP4, NodeIP4, NodeIP6, r.addr("10.0.0.", "", 4), r.addr("10.0.0.", "", 4),
+		r.addr("fd00:10::", "", 2),
+	})
 }
 
 func (r *Random) bad() bool { return r.IntN(32) == 31 }

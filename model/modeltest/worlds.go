@@ -204,10 +204,14 @@ func (s ServiceState) String() string {
 		return "none"
 	}
 	words := []string{
-		[...]string{"", "first address", "second address", "first address, second external, node port",
-			"second address, first external, node port"}[s.Place],
-		[...]string{"no endpoint", "first endpoint", "second endpoint", "both endpoints",
-			"both endpoints, the second in slot 0"}[s.Endpoints],
+		[...]string{
+			"", "first address", "second address", "first address, second external, node port",
+			"second address, first external, node port",
+		}[s.Place],
+		[...]string{
+			"no endpoint", "first endpoint", "second endpoint", "both endpoints",
+			"both endpoints, the second in slot 0",
+		}[s.Endpoints],
 		"Cluster",
 	}
 	if s.Local {

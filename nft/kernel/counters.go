@@ -72,8 +72,10 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 		set  string
 		into packetCounts
 	}{
-		{nft.ServiceCounters, packets}, {nft.NodePortCounters, packets},
-		{nft.RefusedCounters, refused}, {nft.NodePortRefused, refused},
+		{nft.ServiceCounters, packets},
+		{nft.NodePortCounters, packets},
+		{nft.RefusedCounters, refused},
+		{nft.NodePortRefused, refused},
 	} {
 		if err := c.readCounters(ctx, s.Family, of.set, of.into); err != nil {
 			b.counts.close() // it may have the rest of a list

@@ -361,7 +361,8 @@ func (s *set) key(e attributes) (string, unix.Errno) {
 }
 
 func (t *transaction) add(at *table, s *set, key string, e attributes, found bool,
-	header netlink.HeaderFlags) unix.Errno {
+	header netlink.HeaderFlags,
+) unix.Errno {
 	isEnd := e.uint32(unix.NFTA_SET_ELEM_FLAGS)&unix.NFT_SET_ELEM_INTERVAL_END != 0
 	hasData, isMap := e.has(unix.NFTA_SET_ELEM_DATA), s.flags&unix.NFT_SET_MAP != 0
 	if hasData != isMap && !(isMap && isEnd) || e.has(unix.NFTA_SET_ELEM_TIMEOUT) && s.flags&unix.NFT_SET_TIMEOUT == 0 {

@@ -12,14 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func addrs(list ...string) []netip.Addr {
-	out := make([]netip.Addr, 0, len(list))
-	for _, s := range list {
-		out = append(out, netip.MustParseAddr(s))
-	}
-	return out
-}
-
 func texts(list []netip.Addr) []string {
 	var out []string
 	for _, a := range list {

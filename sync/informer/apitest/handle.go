@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // exchange is a request and its answer.
@@ -247,19 +246,6 @@ func failure(code int, reason metav1.StatusReason, message string) *metav1.Statu
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
 	}
-}
-
-// body decodes what was sent, in whatever format, into an object.
-func (x *exchange) body(into runtime.Object) bool {
-	raw, err := readAll(x.r)
-	if err == nil {
-		err = runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), raw, into)
-	}
-	if err != nil {
-		x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
-		return false
-	}
-	return true
 }
 
 // watchTimeout is how long a watch lasts whose client asks for no limit.

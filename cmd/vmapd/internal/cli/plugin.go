@@ -142,8 +142,10 @@ func (p *kubectlPlugin) ui() *cobra.Command {
 					nil
 			}
 			daemon := socket.Client{
-				Path: "node " + target.Node, Transport: &http.Transport{MaxConnsPerHost: connections,
-					DialContext: tunnel},
+				Path: "node " + target.Node, Transport: &http.Transport{
+					MaxConnsPerHost: connections,
+					DialContext:     tunnel,
+				},
 			}
 			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), daemon)
 		},

@@ -25,7 +25,8 @@ func TestCompare(t *testing.T) {
 		{"what means nothing", files{proxy: base}, with("portRange: 1-2\nnftables: {masqueradeBit: 3}\n"), ""},
 		{"gates", files{proxy: base}, with("featureGates: {AllowServiceExternalIPs: false}\n"), "featureGates"},
 		{
-			"ours", files{proxy: base, own: "backend: nftables\n"},
+			"ours",
+			files{proxy: base, own: "backend: nftables\n"},
 			files{proxy: base, own: "lbAlgorithm: maglev\nexternalAddresses: {allowServiceCIDRs: true, refuseNodeAddresses: true}\n"},
 			"backend lbAlgorithm externalAddresses.allowServiceCIDRs externalAddresses.refuseNodeAddresses",
 		},

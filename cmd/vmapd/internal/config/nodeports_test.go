@@ -29,12 +29,16 @@ func TestParseNodePortAddresses(t *testing.T) {
 		{"all is without loopback", []string{"all"}, where{All: true}, false},
 		{"localhost is both families", []string{"localhost"}, where{Localhost: [2]bool{true, true}}, false},
 		{
-			"localhost beside primary", []string{"primary", "localhost"},
-			where{Primary: true, Localhost: [2]bool{true, true}}, false,
+			"localhost beside primary",
+			[]string{"primary", "localhost"},
+			where{Primary: true, Localhost: [2]bool{true, true}},
+			false,
 		},
 		{
-			"ranges", []string{"10.0.0.0/8", "primary", "fd00:10::/64"},
-			where{Primary: true, CIDRs: cidrs("10.0.0.0/8", "fd00:10::/64")}, false,
+			"ranges",
+			[]string{"10.0.0.0/8", "primary", "fd00:10::/64"},
+			where{Primary: true, CIDRs: cidrs("10.0.0.0/8", "fd00:10::/64")},
+			false,
 		},
 		{"an IPv4-mapped range", []string{"::ffff:10.0.0.0/104"}, where{CIDRs: cidrs("10.0.0.0/8")}, false},
 		{"loopback of IPv4", []string{"127.0.0.0/8"}, where{Localhost: [2]bool{true, false}}, false},
@@ -42,12 +46,16 @@ func TestParseNodePortAddresses(t *testing.T) {
 		{"loopback of IPv6", []string{"::1/128"}, where{Localhost: [2]bool{false, true}}, false},
 		{"IPv4-mapped loopback", []string{"::ffff:127.0.0.0/104"}, where{Localhost: [2]bool{true, false}}, false},
 		{
-			"a range of everything is without loopback", []string{"0.0.0.0/0", "::/0"},
-			where{CIDRs: cidrs("0.0.0.0/0", "::/0")}, false,
+			"a range of everything is without loopback",
+			[]string{"0.0.0.0/0", "::/0"},
+			where{CIDRs: cidrs("0.0.0.0/0", "::/0")},
+			false,
 		},
 		{
-			"the rest of a list with errors remains", []string{"secondary", "10.0.0.0/8", "10.0.0.0/33"},
-			where{CIDRs: cidrs("10.0.0.0/8")}, true,
+			"the rest of a list with errors remains",
+			[]string{"secondary", "10.0.0.0/8", "10.0.0.0/33"},
+			where{CIDRs: cidrs("10.0.0.0/8")},
+			true,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

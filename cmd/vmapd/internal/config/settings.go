@@ -33,16 +33,15 @@ const windowsOnly = "Windows only"
 var kubeProxySettings = []setting{
 	{"", "config", further, "file with a `KubeProxyConfiguration`; kube-proxy's other flags are then ignored"},
 	{"", "write-config-to", further, "write the effective `KubeProxyConfiguration` to this file, then exit"},
-	{"", "cleanup", further,
-		"remove everything that vmapd or kube-proxy left on this node, then exit; exit code 1 after a failure"},
-	{"", "init-only", further,
-		"set sysctls of connection tracking and bridges (privileged), then exit; the daemon then needs CAP_NET_ADMIN"},
+	{"", "cleanup", further, "remove everything that vmapd or kube-proxy left on this node, then exit; exit code 1 " +
+		"after a failure"},
+	{"", "init-only", further, "set sysctls of connection tracking and bridges (privileged), then exit; the daemon " +
+		"then needs CAP_NET_ADMIN"},
 	{"", "master", access, "address of the API server; overrides the kubeconfig's, also with `--config`"},
-	{"featureGates", "feature-gates", traffic,
-		"`AllowServiceExternalIPs=false` ends external IPs of Services, `WatchListClient=false` or " +
-			"`WatchList=false` streamed lists; the log has a note for each other gate"},
-	{"clientConnection.kubeconfig", "kubeconfig", access,
-		"file with the cluster's address and credentials (default: the pod's own)"},
+	{"featureGates", "feature-gates", traffic, "`AllowServiceExternalIPs=false` ends external IPs of Services, " +
+		"`WatchListClient=false` or `WatchList=false` streamed lists; the log has a note for each other gate"},
+	{"clientConnection.kubeconfig", "kubeconfig", access, "file with the cluster's address and credentials (default: " +
+		"the pod's own)"},
 	{"clientConnection.acceptContentTypes", "", access, "content types of the API server's answers"},
 	{"clientConnection.contentType", "kube-api-content-type", access, "content type of requests to the API server"},
 	{"clientConnection.qps", "kube-api-qps", access, "requests to the API server per second"},
@@ -55,88 +54,84 @@ var kubeProxySettings = []setting{
 	{"logging.options.text.infoBufferSize", "log-text-info-buffer-size", ignored, "the log is not buffered"},
 	{"logging.options.json.splitStream", "log-json-split-stream", ignored, "the log is one stream, to standard error"},
 	{"logging.options.json.infoBufferSize", "log-json-info-buffer-size", ignored, "the log is not buffered"},
-	{"hostnameOverride", "hostname-override", traffic,
-		"name of this Node in the API (default: the host's name); the flag overrides the file"},
-	{"bindAddress", "bind-address", traffic,
-		"this node's primary address; unless it is unspecified, it overrides the Node object's"},
-	{"healthzBindAddress", "healthz-bind-address", further,
-		"address for `/healthz`, `/livez`, `/readyz`; empty: none (in a file: the default); `[::]:10256` if " +
-			"`--bind-address` is IPv6"},
-	{"metricsBindAddress", "metrics-bind-address", further,
-		"address for `/metrics`; empty: none (in a file: the default); `[::1]:10249` if `--bind-address` is IPv6"},
+	{"hostnameOverride", "hostname-override", traffic, "name of this Node in the API (default: the host's name); the " +
+		"flag overrides the file"},
+	{"bindAddress", "bind-address", traffic, "this node's primary address; unless it is unspecified, it overrides " +
+		"the Node object's"},
+	{"healthzBindAddress", "healthz-bind-address", further, "address for `/healthz`, `/livez`, `/readyz`; empty: " +
+		"none (in a file: the default); `[::]:10256` if `--bind-address` is IPv6"},
+	{"metricsBindAddress", "metrics-bind-address", further, "address for `/metrics`; empty: none (in a file: the " +
+		"default); `[::1]:10249` if `--bind-address` is IPv6"},
 	{"bindAddressHardFail", "bind-address-hard-fail", further, "exit if vmapd cannot listen on one of these addresses"},
 	{"enableProfiling", "profiling", further, "serve `/debug/pprof/` on the metrics address"},
 	{"showHiddenMetricsForVersion", "show-hidden-metrics-for-version", ignored, "no metric is hidden"},
-	{"mode", "proxy-mode", traffic,
-		"kube-proxy's mode: `nftables`, `iptables` or `ipvs` (default: as `--backend=auto`); see [Backend](#backend)"},
-	{"iptables.masqueradeBit", "iptables-masquerade-bit", traffic,
-		"bit of the packet mark that iptables and IPVS use, 0 to 31"},
-	{"iptables.masqueradeAll", "masquerade-all", traffic,
-		"masquerade all traffic to cluster IPs; see [Sections](#sections)"},
-	{"iptables.localhostNodePorts", "iptables-localhost-nodeports", traffic,
-		"with `mode: iptables`: node ports answer on 127.0.0.1 if `nodePortAddresses` includes it, by listeners"},
-	{"iptables.syncPeriod", "iptables-sync-period", further,
-		"after twice this time without a successful sync, the node is unhealthy (not with IPVS); see " +
-			"[Sections](#sections)"},
-	{"iptables.minSyncPeriod", "iptables-min-sync-period", further,
-		"minimum time between two syncs (not with IPVS; default: 1s with `mode: iptables`); see " +
-			"[Sections](#sections)"},
+	{"mode", "proxy-mode", traffic, "kube-proxy's mode: `nftables`, `iptables` or `ipvs` (default: as " +
+		"`--backend=auto`); see [Backend](#backend)"},
+	{"iptables.masqueradeBit", "iptables-masquerade-bit", traffic, "bit of the packet mark that iptables and IPVS " +
+		"use, 0 to 31"},
+	{"iptables.masqueradeAll", "masquerade-all", traffic, "masquerade all traffic to cluster IPs; see " +
+		"[Sections](#sections)"},
+	{"iptables.localhostNodePorts", "iptables-localhost-nodeports", traffic, "with `mode: iptables`: node ports " +
+		"answer on 127.0.0.1 if `nodePortAddresses` includes it, by listeners"},
+	{"iptables.syncPeriod", "iptables-sync-period", further, "after twice this time without a successful sync, the " +
+		"node is unhealthy (not with IPVS); see [Sections](#sections)"},
+	{"iptables.minSyncPeriod", "iptables-min-sync-period", further, "minimum time between two syncs (not with IPVS; " +
+		"default: 1s with `mode: iptables`); see [Sections](#sections)"},
 	{"ipvs.syncPeriod", "ipvs-sync-period", further, "as `--iptables-sync-period`, with IPVS"},
 	{"ipvs.minSyncPeriod", "ipvs-min-sync-period", further, "as `--iptables-min-sync-period`, with IPVS"},
-	{"ipvs.scheduler", "ipvs-scheduler", traffic,
-		"IPVS scheduler of Services where neither they nor `--lb-algorithm` set an algorithm (default: rr)"},
-	{"ipvs.excludeCIDRs", "ipvs-exclude-cidrs", traffic,
-		"ranges of others' virtual servers, which a cleanup leaves alone"},
+	{"ipvs.scheduler", "ipvs-scheduler", traffic, "IPVS scheduler of Services where neither they nor " +
+		"`--lb-algorithm` set an algorithm (default: rr)"},
+	{"ipvs.excludeCIDRs", "ipvs-exclude-cidrs", traffic, "ranges of others' virtual servers, which a cleanup leaves " +
+		"alone"},
 	{"ipvs.strictARP", "ipvs-strict-arp", traffic, "do not answer ARP requests for Services' addresses"},
-	{"ipvs.tcpTimeout", "ipvs-tcp-timeout", traffic,
-		"timeout of idle TCP connections, in whole seconds; 0 keeps the kernel's"},
-	{"ipvs.tcpFinTimeout", "ipvs-tcpfin-timeout", traffic,
-		"timeout of TCP connections after a FIN; 0 keeps the kernel's"},
+	{"ipvs.tcpTimeout", "ipvs-tcp-timeout", traffic, "timeout of idle TCP connections, in whole seconds; 0 keeps the " +
+		"kernel's"},
+	{"ipvs.tcpFinTimeout", "ipvs-tcpfin-timeout", traffic, "timeout of TCP connections after a FIN; 0 keeps the " +
+		"kernel's"},
 	{"ipvs.udpTimeout", "ipvs-udp-timeout", traffic, "timeout of UDP flows; 0 keeps the kernel's"},
 	{"nftables.masqueradeBit", "", ignored, "nftables needs no packet mark here"},
-	{"nftables.masqueradeAll", "masquerade-all", traffic,
-		"masquerade all traffic to cluster IPs; see [Sections](#sections)"},
-	{"nftables.syncPeriod", "iptables-sync-period", further,
-		"after twice this time without a successful sync, the node is unhealthy"},
+	{"nftables.masqueradeAll", "masquerade-all", traffic, "masquerade all traffic to cluster IPs; see " +
+		"[Sections](#sections)"},
+	{"nftables.syncPeriod", "iptables-sync-period", further, "after twice this time without a successful sync, the " +
+		"node is unhealthy"},
 	{"nftables.minSyncPeriod", "iptables-min-sync-period", further, "as `iptables.minSyncPeriod`, with nftables"},
 	{"winkernel.networkName", "network-name", ignored, windowsOnly},
 	{"winkernel.sourceVip", "source-vip", ignored, windowsOnly},
 	{"winkernel.enableDSR", "enable-dsr", ignored, windowsOnly},
 	{"winkernel.rootHnsEndpointName", "root-hnsendpoint-name", ignored, windowsOnly},
 	{"winkernel.forwardHealthCheckVip", "forward-healthcheck-vip", ignored, windowsOnly},
-	{"detectLocalMode", "detect-local-mode", traffic,
-		"what distinguishes pods: `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or `InterfaceNamePrefix`"},
+	{"detectLocalMode", "detect-local-mode", traffic, "what distinguishes pods: `ClusterCIDR`, `NodeCIDR`, " +
+		"`BridgeInterface` or `InterfaceNamePrefix`"},
 	{"detectLocal.bridgeInterface", "pod-bridge-interface", traffic, "the pods' bridge, for `BridgeInterface`"},
-	{"detectLocal.interfaceNamePrefix", "pod-interface-name-prefix", traffic,
-		"prefix of the pods' interface names, for `InterfaceNamePrefix`"},
-	{"clusterCIDR", "cluster-cidr", traffic,
-		"for `ClusterCIDR`: the pods' range of each family; traffic to cluster IPs from elsewhere is masqueraded"},
-	{"nodePortAddresses", "nodeport-addresses", traffic,
-		"addresses on which node ports answer, except IPv6 link-local ones: `primary`, `all`, `localhost` (TCP and " +
-			"UDP, by listeners), CIDRs, or several (default: `primary`; `all` with mode iptables or ipvs); see " +
-			"[Backend](#backend)"},
+	{"detectLocal.interfaceNamePrefix", "pod-interface-name-prefix", traffic, "prefix of the pods' interface names, " +
+		"for `InterfaceNamePrefix`"},
+	{"clusterCIDR", "cluster-cidr", traffic, "for `ClusterCIDR`: the pods' range of each family; traffic to cluster " +
+		"IPs from elsewhere is masqueraded"},
+	{"nodePortAddresses", "nodeport-addresses", traffic, "addresses on which node ports answer, except IPv6 " +
+		"link-local ones: `primary`, `all`, `localhost` (TCP and UDP, by listeners), CIDRs, or several (default: " +
+		"`primary`; `all` with mode iptables or ipvs); see [Backend](#backend)"},
 	{"oomScoreAdj", "oom-score-adj", further, "oom_score_adj of the vmapd process, -1000 to 1000"},
-	{"conntrack.maxPerCore", "conntrack-max-per-core", further,
-		"nf_conntrack_max for each CPU core, at most 1,048,576 in all; 0 keeps the kernel's limit"},
+	{"conntrack.maxPerCore", "conntrack-max-per-core", further, "nf_conntrack_max for each CPU core, at most " +
+		"1,048,576 in all; 0 keeps the kernel's limit"},
 	{"conntrack.min", "conntrack-min", further, "minimum of nf_conntrack_max, unless `--conntrack-max-per-core` is 0"},
-	{"conntrack.tcpEstablishedTimeout", "conntrack-tcp-timeout-established", further,
-		"timeout of idle TCP connections; 0 keeps the kernel's"},
-	{"conntrack.tcpCloseWaitTimeout", "conntrack-tcp-timeout-close-wait", further,
-		"timeout of TCP connections in CLOSE_WAIT; 0 keeps the kernel's"},
-	{"conntrack.tcpBeLiberal", "conntrack-tcp-be-liberal", further,
-		"do not treat out-of-window TCP packets as INVALID"},
-	{"conntrack.udpTimeout", "conntrack-udp-timeout", further,
-		"timeout of UDP flows without replies; 0 keeps the kernel's"},
-	{"conntrack.udpStreamTimeout", "conntrack-udp-timeout-stream", further,
-		"timeout of UDP flows with replies; 0 keeps the kernel's"},
-	{"configSyncPeriod", "config-sync-period", ignored,
-		"each change is applied as it arrives; there is nothing to refresh"},
+	{"conntrack.tcpEstablishedTimeout", "conntrack-tcp-timeout-established", further, "timeout of idle TCP " +
+		"connections; 0 keeps the kernel's"},
+	{"conntrack.tcpCloseWaitTimeout", "conntrack-tcp-timeout-close-wait", further, "timeout of TCP connections in " +
+		"CLOSE_WAIT; 0 keeps the kernel's"},
+	{"conntrack.tcpBeLiberal", "conntrack-tcp-be-liberal", further, "do not treat out-of-window TCP packets as " +
+		"INVALID"},
+	{"conntrack.udpTimeout", "conntrack-udp-timeout", further, "timeout of UDP flows without replies; 0 keeps the " +
+		"kernel's"},
+	{"conntrack.udpStreamTimeout", "conntrack-udp-timeout-stream", further, "timeout of UDP flows with replies; 0 " +
+		"keeps the kernel's"},
+	{"configSyncPeriod", "config-sync-period", ignored, "each change is applied as it arrives; there is nothing to " +
+		"refresh"},
 	{"portRange", "proxy-port-range", ignored, "it belongs to kube-proxy's userspace mode, which no longer exists"},
 	{"windowsRunAsService", "windows-service", ignored, windowsOnly},
-	{"", "healthz-port", deprecated,
-		"0 disables the health address; else the port of a `--healthz-bind-address` without one"},
-	{"", "metrics-port", deprecated,
-		"0 disables the metrics address; else the port of a `--metrics-bind-address` without one"},
+	{"", "healthz-port", deprecated, "0 disables the health address; else the port of a `--healthz-bind-address` " +
+		"without one"},
+	{"", "metrics-port", deprecated, "0 disables the metrics address; else the port of a `--metrics-bind-address` " +
+		"without one"},
 	{"", "boot-id-file", ignored, "kube-proxy does not read it either"},
 	{"", "machine-id-file", ignored, "kube-proxy does not read it either"},
 }
@@ -144,30 +139,26 @@ var kubeProxySettings = []setting{
 // ownSettings are vmapd's fields and flags.
 var ownSettings = []setting{
 	{"", "vmapd-config", further, "file with a `" + ownKind + "`; vmapd's own flags override it"},
-	{"", "from", access,
-		"file or folder of manifests to use in place of a cluster; vmapd follows changes (repeatable)"},
-	{"backend", "backend", traffic,
-		"`nftables`, `ipvs`, `iptables`, `userspace`, or `auto`: kube-proxy's mode, else the first of these that " +
-			"works; see [Backend](#backend)"},
-	{"lbAlgorithm", "lb-algorithm", traffic,
-		"algorithm that chooses an endpoint: `random`, `maglev` or `maglev-port`; Services' " +
-			"`vmapd.io/lb-algorithm` overrides it; see [Algorithms](#algorithms)"},
-	{"maglevTableSize", "maglev-table-size", traffic,
-		"slots of a lookup table of maglev; the same on all nodes, preferably prime; see [Algorithms](#algorithms)"},
+	{"", "from", access, "file or folder of manifests to use in place of a cluster; vmapd follows changes " +
+		"(repeatable)"},
+	{"backend", "backend", traffic, "`nftables`, `ipvs`, `iptables`, `userspace`, or `auto`: kube-proxy's mode, else " +
+		"the first of these that works; see [Backend](#backend)"},
+	{"lbAlgorithm", "lb-algorithm", traffic, "algorithm that chooses an endpoint: `random`, `maglev` or " +
+		"`maglev-port`; Services' `vmapd.io/lb-algorithm` overrides it; see [Algorithms](#algorithms)"},
+	{"maglevTableSize", "maglev-table-size", traffic, "slots of a lookup table of maglev; the same on all nodes, " +
+		"preferably prime; see [Algorithms](#algorithms)"},
 	{"dropInvalid", "drop-invalid", traffic, "drop packets of Services that connection tracking classifies as INVALID"},
 	{"serviceCounters", "service-counters", traffic, "count the new connections of each Service port"},
-	{"fastPath", "fast-path", traffic,
-		"devices between which connections take the fast path: `off`, `auto`, or as `eth0,cali*`; see [Fast " +
-			"path](#fast-path)"},
-	{"connectionGrace", "connection-grace", traffic,
-		"close TCP and SCTP connections to a removed endpoint after this time (0: never); Services' " +
-			"`vmapd.io/connection-grace` overrides it"},
-	{"externalAddresses.ipRanges", "external-ip-ranges", traffic,
-		"ranges of external IPs that are served (default: all); see [External addresses](#external-addresses)"},
-	{"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", traffic,
-		"serve external addresses in a range of cluster IPs; see [External addresses](#external-addresses)"},
-	{"externalAddresses.refuseNodeAddresses", "refuse-node-addresses", traffic,
-		"do not serve external addresses that are the node's; see [External addresses](#external-addresses)"},
+	{"fastPath", "fast-path", traffic, "devices between which connections take the fast path: `off`, `auto`, or as " +
+		"`eth0,cali*`; see [Fast path](#fast-path)"},
+	{"connectionGrace", "connection-grace", traffic, "close TCP and SCTP connections to a removed endpoint after " +
+		"this time (0: never); Services' `vmapd.io/connection-grace` overrides it"},
+	{"externalAddresses.ipRanges", "external-ip-ranges", traffic, "ranges of external IPs that are served (default: " +
+		"all); see [External addresses](#external-addresses)"},
+	{"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", traffic, "serve external " +
+		"addresses in a range of cluster IPs; see [External addresses](#external-addresses)"},
+	{"externalAddresses.refuseNodeAddresses", "refuse-node-addresses", traffic, "do not serve external addresses " +
+		"that are the node's; see [External addresses](#external-addresses)"},
 	{"socket", "socket", further, "unix socket at which commands on the node ask the daemon; empty: none"},
 }
 

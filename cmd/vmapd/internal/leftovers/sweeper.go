@@ -202,8 +202,10 @@ func (s *Sweeper) look(ctx context.Context) {
 
 // signs returns the signs of other proxies, with the owner of each.
 func (f Found) signs() map[string]string {
-	kinds := map[string]string{host.KindNFTChain: SignIPTables, host.KindLegacyChain: SignIPTables,
-		kindTable: SignNFTables}
+	kinds := map[string]string{
+		host.KindNFTChain: SignIPTables, host.KindLegacyChain: SignIPTables,
+		kindTable: SignNFTables,
+	}
 	signs := map[string]string{}
 	for l, n := range f {
 		kind, ok := kinds[l.Kind]

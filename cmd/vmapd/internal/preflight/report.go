@@ -60,7 +60,8 @@ type comparison struct {
 func newComparison(in Input) *comparison {
 	c := &comparison{
 		in, in.Objects.Builder(in.Config).Snapshot(), in.served(),
-		map[model.NamespacedName]bool{}, map[model.NamespacedName][]string{},
+		map[model.NamespacedName]bool{},
+		map[model.NamespacedName][]string{},
 	}
 	for _, s := range in.Objects.Slices {
 		if slices.ContainsFunc(s.Endpoints, func(e model.SliceEndpoint) bool { return len(e.HintNodes) > 0 }) {

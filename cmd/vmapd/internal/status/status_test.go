@@ -240,7 +240,8 @@ func TestOneService(t *testing.T) {
 				at("web-1", "10.0.0.2", "node-2", func(e *discoveryv1.Endpoint) { e.Zone = new("a") }),
 				at("web-2", "10.0.0.3", "node-1", is), at("web-7", "10.0.0.7", "node-1", isNotReady), at("web-8", "10.0.0.8", "node-1", ends),
 				at("ConfigMap", "10.0.0.9", "node-3", func(e *discoveryv1.Endpoint) { e.TargetRef.Kind = e.TargetRef.Name }),
-				at("six", "fd00:10::7", "node-1", is), at("nonsense", "nonsense", "node-1", is), {},
+				at("six", "fd00:10::7", "node-1", is), at("nonsense", "nonsense", "node-1", is),
+				{},
 			},
 		}),
 		names.NewSlice(&discoveryv1.EndpointSlice{
