@@ -11,7 +11,7 @@
 //	                                        (name, version, model's fields)
 //
 // A source walks through a message, and skips the fields that nobody asks for, without validating
-// them. apimachinery reads Services, the events of a watch, and the envelope with an object's kind.
+// them. The generated functions read a Service's spec and status.
 //
 // Everything that is not as expected is read by the standard decoder and converted, by [From]: objects
 // of other kinds, invalid bytes, for which its errors are the better ones, and JSON (750 us for the

@@ -65,6 +65,13 @@ func (s *source) pair() (key string, value []byte) {
 	return key, value
 }
 
+// into reads a message by its generated function.
+func (s *source) into(message interface{ Unmarshal(data []byte) error }) {
+	if message.Unmarshal(s.bytes()) != nil {
+		s.fail()
+	}
+}
+
 // bytes reads a field of bytes. They are a part of the data.
 func (s *source) bytes() []byte {
 	if s.kind != protowire.BytesType {
