@@ -51,7 +51,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-slow test-chart test-upgrade notice unit vet race netns simulate mutations test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm test-install vmtools clustertools golden bench bench-compare chaos bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-slow test-chart test-upgrade notice unit vet race netns simulate mutations test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm vmtools clustertools golden bench bench-compare chaos bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -272,17 +272,6 @@ test-cluster: clustertools ## Kubernetes' own tests, in a real cluster of the pr
 	$(GO) build -o bin/cluster ./cmd/internal/testbed/cluster
 	bin/cluster test --kube "$(KUBE)" --nodes 3 --proxies "$(CLUSTER_PROXIES)"
 
-# helm is of the version that test-chart has, and crane of the library's that makes images.
-test-install: PROCESSORS = $(shell $(GO) env GOARCH)
-test-install: RELEASE = bin/release-$(PROCESSORS)
-test-install: images clustertools bin/registry ## a release's files alone make vmapd the proxy of a real cluster of the programs in KUBE
-	@$(call install,$(call missing,skopeo:skopeo),--no-install-recommends)
-	@cd $(CHARTTEST) && GOBIN=$(CURDIR)/bin $(GO) install helm.sh/helm/v4/cmd/helm@$$($(GO) list -m -f '{{.Version}}' helm.sh/helm/v4)
-	@cd cmd/internal/release && GOBIN=$(CURDIR)/bin $(GO) install github.com/google/go-containerregistry/cmd/crane@$$($(GO) list -m -f '{{.Version}}' github.com/google/go-containerregistry)
-	$(GO) build -o bin/cluster ./cmd/internal/testbed/cluster
-	bin/cluster up --kube "$(KUBE)" --nodes 2 --proxy none
-	@bin/cluster install --release $(RELEASE) --tools bin && bin/cluster kubectl -- vmapd --node n1 status; result=$$?; bin/cluster down; exit $$result
-
 golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
 	git diff --stat -- testdata nft legacy cmd
@@ -378,12 +367,10 @@ tools:
 	@$(call install,$(call missing,$(TESTTOOLS)))
 	@$(if $(call missing,promtool:promtool),$(MAKE) --no-print-directory bin/promtool)
 
-# Of Debian's packages, which are not installed: they would start servers.
+# Of a package of Debian's that is not installed: it would start a server.
 bin/promtool: PACKAGE = prometheus
 bin/promtool: FILE = usr/bin/promtool
-bin/registry: PACKAGE = docker-registry
-bin/registry: FILE = usr/bin/docker-registry
-bin/promtool bin/registry:
+bin/promtool:
 	@if [ "$(INSTALL)" = no ]; then echo "missing: $(notdir $@), of Debian's package $(PACKAGE)" >&2; exit 1; fi
 	@mkdir -p bin/$(PACKAGE)
 	@if [ -n "$(ISROOT)" ]; then apt-get update -qq; fi

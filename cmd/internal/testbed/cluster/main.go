@@ -100,7 +100,7 @@ func newRootCommand(o *options) *cobra.Command {
 	flags.StringVar(&o.name, "name", "c", "name of the cluster; clusters of different names can run at the same time")
 	flags.StringVar(&o.dir, "dir", "", "folder of the cluster's data and logs (default vmapd-cluster/NAME in the user's cache folder)")
 	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o), newNodeCommand(o), newRestartCommand(o), newImagesCommand(o), newTestCommand(o), newE2ECommand(o), newTableCommand())
-	root.AddCommand(newLifeCommand(o), newInstallCommand(o))
+	root.AddCommand(newLifeCommand(o))
 	return root
 }
 
@@ -171,7 +171,7 @@ func newUpCommand(o *options) *cobra.Command {
 	}
 	o.addUpFlags(c)
 	c.Flags().BoolVar(&images, "images", true, "write the images; otherwise, those of an earlier cluster in the folder are used")
-	c.Flags().StringVar(&o.proxy, "proxy", kube.Vmapd, "the Service proxy: vmapd, kube-proxy or none; vmapd and kube-proxy also with :nftables or :iptables")
+	c.Flags().StringVar(&o.proxy, "proxy", kube.Vmapd, "the Service proxy: vmapd or kube-proxy, also with :nftables or :iptables")
 	return c
 }
 
@@ -189,7 +189,7 @@ func up(ctx context.Context, c *kube.Cluster, p kube.Proxy, images bool) error {
 		return err
 	}
 	err := c.InstallProxy(ctx, p)
-	if err == nil && p.Program != kube.NoProxy {
+	if err == nil {
 		err = c.InstallDNS(ctx)
 	}
 	if err != nil {

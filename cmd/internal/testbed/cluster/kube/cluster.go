@@ -286,7 +286,7 @@ func (c *Cluster) clear() error {
 	if err := c.groups.kill(""); err != nil {
 		return err
 	}
-	for _, sub := range []string{"nodes", "etcd", "pki", "process", registry, registries, "audit.yaml", "cluster.json", "cluster.json.new"} {
+	for _, sub := range []string{"nodes", "etcd", "pki", "process", "audit.yaml", "cluster.json", "cluster.json.new"} {
 		if err := os.RemoveAll(c.path(sub)); err != nil {
 			return fmt.Errorf("remove what the cluster left: %w", err)
 		}

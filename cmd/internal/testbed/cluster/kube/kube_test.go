@@ -61,7 +61,6 @@ func TestParseProxy(t *testing.T) {
 		"vmapd:iptables":      {Program: Vmapd, Mode: "iptables"},
 		"kube-proxy":          {Program: KubeProxy, Mode: "nftables"},
 		"kube-proxy:iptables": {Program: KubeProxy, Mode: "iptables"},
-		"none":                {Program: NoProxy},
 	} {
 		got, err := ParseProxy(text)
 		if err != nil {
@@ -71,7 +70,7 @@ func TestParseProxy(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
-	for _, text := range []string{"", "cilium", "none:iptables", "none:", "vmapd:", "vmapd:ipvs", "kube-proxy:userspace"} {
+	for _, text := range []string{"", "cilium", "none", "vmapd:", "vmapd:ipvs", "kube-proxy:userspace"} {
 		if p, err := ParseProxy(text); err == nil {
 			t.Errorf("%q: want an error, got %v", text, p)
 		}

@@ -101,7 +101,7 @@ func (c *Cluster) configureNode(node string) error {
 		return err
 	}
 	err := writeFilled("containerd.toml", filepath.Join(dir, "containerd.toml"), map[string]string{
-		"PauseImage": PauseImage, "CNIPrograms": cniPrograms, "CNIConf": filepath.Join(dir, "cni"), "Registries": c.path(registries),
+		"PauseImage": PauseImage, "CNIPrograms": cniPrograms, "CNIConf": filepath.Join(dir, "cni"),
 	})
 	if err != nil {
 		return err

@@ -17,12 +17,11 @@ import (
 const (
 	Vmapd     = "vmapd"
 	KubeProxy = "kube-proxy"
-	NoProxy   = "none"
 )
 
 // Proxy is a Service proxy.
 type Proxy struct {
-	Program string // Vmapd, KubeProxy or NoProxy
+	Program string // Vmapd or KubeProxy
 	Mode    string // nftables or iptables
 
 	// Image is the proxy's image; the default is one of images/.
@@ -35,28 +34,17 @@ type Proxy struct {
 // ParseProxy reads PROGRAM or PROGRAM:MODE.
 func ParseProxy(s string) (Proxy, error) {
 	program, mode, hasMode := strings.Cut(s, ":")
-	p := Proxy{Program: program, Mode: mode}
-	switch {
-	case !slices.Contains([]string{Vmapd, KubeProxy, NoProxy}, program):
-	case program == NoProxy && !hasMode:
-		return p, nil
-	case program == NoProxy:
-	case !hasMode:
-		p.Mode = "nftables"
-		return p, nil
-	case mode == "nftables" || mode == "iptables":
-		return p, nil
+	if !hasMode {
+		mode = "nftables"
 	}
-	return Proxy{}, fmt.Errorf("proxy %q: want vmapd, kube-proxy or none; vmapd and kube-proxy also with :nftables or :iptables", s)
+	if program != Vmapd && program != KubeProxy || mode != "nftables" && mode != "iptables" {
+		return Proxy{}, fmt.Errorf("proxy %q: want vmapd or kube-proxy, also with :nftables or :iptables", s)
+	}
+	return Proxy{Program: program, Mode: mode}, nil
 }
 
 // String returns the form that ParseProxy reads.
-func (p Proxy) String() string {
-	if p.Mode == "" {
-		return p.Program
-	}
-	return p.Program + ":" + p.Mode
-}
+func (p Proxy) String() string { return p.Program + ":" + p.Mode }
 
 // image returns the image's name.
 func (p Proxy) image() string {
@@ -117,9 +105,6 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 	c.Log.Info("installing the Service proxy", slog.String("proxy", p.String()))
 	if err := c.removeProxies(ctx); err != nil {
 		return err
-	}
-	if p.Program == NoProxy {
-		return nil
 	}
 	manifest, err := p.Manifest()
 	if err != nil {

@@ -36,7 +36,6 @@ func (e *differenceError) Error() string {
 type Rendering struct {
 	Program  string   // in the folder Work
 	Args     []string // configuration; nil: that the pods are in kube.PodRanges
-	Own      string   // the contents of vmapd's own configuration file; "": there is none
 	IPTables bool     // the backend
 
 	// AllAddresses: node ports answer on all addresses of the node, as with kube-proxy's mode
@@ -102,13 +101,16 @@ func (r *Run) same(ctx context.Context, how Rendering, node, objects string) err
 
 // render runs vmapd render.
 func (r *Run) render(ctx context.Context, how Rendering, node, objects string, more ...string) (string, error) {
-	conf, err := r.configuration(how)
-	if err != nil {
-		return "", err
+	conf := how.Args
+	if conf == nil {
+		file := filepath.Join(r.Work, "render.conf")
+		const text = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: " + kube.PodRanges + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		conf = []string{"--config", file}
 	}
-	args := slices.Concat(
-		[]string{filepath.Join(r.Work, how.Program), "render", "-f", objects, "--node-name", node}, conf, how.Args, more,
-	)
+	args := slices.Concat([]string{filepath.Join(r.Work, how.Program), "render", "-f", objects, "--node-name", node}, conf, more)
 	cmd := r.In(ctx, kube.Control, args...)
 	var rules, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &rules, &complaints
@@ -116,23 +118,6 @@ func (r *Run) render(ctx context.Context, how Rendering, node, objects string, m
 		return "", fmt.Errorf("%w: %s", err, complaints.String())
 	}
 	return rules.String(), nil
-}
-
-// configuration writes the files that a rendering needs, and returns the flags that name them.
-func (r *Run) configuration(how Rendering) (args []string, err error) {
-	write := func(flag, name, text string) {
-		file := filepath.Join(r.Work, name)
-		args = append(args, flag, file)
-		err = errors.Join(err, os.WriteFile(file, []byte(text), 0o600))
-	}
-	if how.Args == nil {
-		write("--config", "render.conf", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n"+
-			"kind: KubeProxyConfiguration\nclusterCIDR: "+kube.PodRanges+"\n")
-	}
-	if how.Own != "" {
-		write("--vmapd-config", "vmapd.conf", "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\n"+how.Own+"\n")
-	}
-	return args, err
 }
 
 // rendered loads the rendered rules into a new network namespace, and lists them there.
