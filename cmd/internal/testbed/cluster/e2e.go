@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -23,13 +22,14 @@ import (
 )
 
 const e2eLong = `e2e makes PROXY the Service proxy of a running cluster, runs those of Kubernetes' own tests that
-have no result yet, and adds their results to a file of --runs. It can be called again and again
+have no result yet, and adds their results to a file of --runs; tests that need more nodes than there are are left out. It can be called again and again
 until nothing is left; "cluster table" makes a page of the files.`
 
 func newE2ECommand(o *options) *cobra.Command {
 	var (
 		runs, focus string
-		runner      e2e.Runner
+		budget      time.Duration
+		again       bool
 	)
 	c := &cobra.Command{
 		Use:   "e2e PROXY",
@@ -41,8 +41,8 @@ func newE2ECommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			named := newRunner(runs, p)
-			runner.Dir, runner.File = named.Dir, named.File
+			runner := newRunner(runs, p)
+			runner.Budget, runner.Again = budget, again
 			wanted, err := regexp.Compile(focus)
 			if err != nil {
 				return fmt.Errorf("--focus: %w", err)
@@ -57,23 +57,18 @@ func newE2ECommand(o *options) *cobra.Command {
 	o.addProxyFlags(c)
 	c.Flags().StringVar(&runs, "runs", "bin/e2e", "folder of results and logs")
 	c.Flags().StringVar(&focus, "focus", "", "`pattern` of the names of tests; the default are all")
-	c.Flags().IntVar(&runner.Processes, "processes", processes, "number of processes at the same time")
-	c.Flags().IntVar(&runner.Group, "group", testsOfAProcess, "number of tests of each")
-	c.Flags().DurationVar(&runner.Limit, "limit", limitOfATest, "limit of each test")
-	c.Flags().DurationVar(&runner.Budget, "budget", 24*time.Hour, "time after which no test is started")
-	c.Flags().BoolVar(&runner.Again, "again", false, "also run those that failed or were skipped")
+	c.Flags().DurationVar(&budget, "budget", 24*time.Hour, "time after which no test is started")
+	c.Flags().BoolVar(&again, "again", false, "also run those that failed or were skipped")
 	return c
 }
 
 // runE2ESuite runs the tests with each proxy and writes the page of the results. A test that passes
 // with kube-proxy and not with vmapd is an error.
-func runE2ESuite(ctx context.Context, _ *options, c *kube.Cluster, proxies []kube.Proxy) error {
-	const day = 24 * time.Hour
+func runE2ESuite(ctx context.Context, c *kube.Cluster, proxies []kube.Proxy) error {
 	dir := filepath.Join("bin", "e2e-"+time.Now().UTC().Format("20060102-150405"))
 	var runs []*e2e.Run
 	for _, p := range proxies {
 		runner := newRunner(dir, p)
-		runner.Processes, runner.Group, runner.Limit, runner.Budget = processes, testsOfAProcess, limitOfATest, day
 		if _, err := runE2E(ctx, c, p, regexp.MustCompile(""), &runner); err != nil {
 			return err
 		}
@@ -98,16 +93,13 @@ func runE2ESuite(ctx context.Context, _ *options, c *kube.Cluster, proxies []kub
 	return nil
 }
 
-const (
-	processes       = 6
-	testsOfAProcess = 4
-	limitOfATest    = 6 * time.Minute
-)
-
 // newRunner returns a runner whose files are named after a proxy.
 func newRunner(dir string, p kube.Proxy) e2e.Runner {
 	name := strings.ReplaceAll(p.String(), ":", "-")
-	return e2e.Runner{Dir: filepath.Join(dir, name), File: filepath.Join(dir, name+".json")}
+	return e2e.Runner{
+		Dir: filepath.Join(dir, name), File: filepath.Join(dir, name+".json"),
+		Processes: 6, Group: 4, Limit: 6 * time.Minute, Budget: 24 * time.Hour,
+	}
 }
 
 func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Regexp, runner *e2e.Runner) (left int, err error) {
@@ -115,7 +107,7 @@ func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Re
 	if err != nil {
 		return 0, err
 	}
-	all = slices.DeleteFunc(all, func(t e2e.Test) bool { return !focus.MatchString(t.Name) })
+	all = slices.DeleteFunc(all, func(t e2e.Test) bool { return !focus.MatchString(t.Name) || t.Nodes > len(c.Nodes()) })
 	run, err := e2e.LoadRun(runner.File)
 	if err != nil {
 		return 0, err
@@ -147,41 +139,10 @@ func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Re
 		"--disable-log-dump", "--dns-domain=" + kube.ClusterDomain,
 	}
 	runner.Command = func(ctx context.Context, args ...string) *exec.Cmd { return c.In(ctx, kube.Control, args...) }
-	return runInClusters(ctx, c, p, runner, run, all)
-}
-
-// runInClusters runs the tests that the cluster has enough nodes for, and then the others, with more
-// nodes, which it removes again.
-func runInClusters(ctx context.Context, c *kube.Cluster, p kube.Proxy, runner *e2e.Runner, run *e2e.Run, all []e2e.Test) (left int, err error) {
-	end := time.Now().Add(runner.Budget)
-	var small, large []e2e.Test
-	nodes := len(c.Nodes())
-	for _, t := range run.Missing(all, runner.Again) {
-		if t.Nodes > len(c.Nodes()) {
-			large, nodes = append(large, t), max(nodes, t.Nodes)
-		} else {
-			small = append(small, t)
-		}
-	}
 	if err := prepareE2E(ctx, c); err != nil {
 		return 0, err
 	}
-	if left, err = runner.Run(ctx, run, small); err != nil || len(large) == 0 || time.Now().After(end) {
-		return left + len(large), err
-	}
-	for len(c.Nodes()) < nodes {
-		added, err := c.AddNode(ctx)
-		if err != nil {
-			return left + len(large), err
-		}
-		defer func() { _ = c.RemoveNode(context.WithoutCancel(ctx), added) }() // c.Down removes it, too
-	}
-	if err := errors.Join(c.AwaitDaemonSet(ctx, p.Program), prepareE2E(ctx, c)); err != nil {
-		return left + len(large), err
-	}
-	runner.Budget = time.Until(end)
-	more, err := runner.Run(ctx, run, large)
-	return left + more, err
+	return runner.Run(ctx, run, all)
 }
 
 // describe fills in from what the results of a run are. A run can't be continued with another
@@ -231,8 +192,8 @@ func prepareE2E(ctx context.Context, c *kube.Cluster) error {
 			c.In(ctx, node, "ip", "route", "replace", testClient, "via", control.String()))
 	}
 	for _, cmd := range commands {
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("prepare the cluster for tests: %s: %w: %s", strings.Join(cmd.Args, " "), err, out)
+		if err := kube.Run(cmd); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -249,11 +210,7 @@ func route(ctx context.Context, c *kube.Cluster, a netip.Addr, nodes []netip.Add
 			args = append(args, "nexthop", "via", n.String())
 		}
 	}
-	if out, err := c.In(ctx, kube.Control, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	c.Log.LogAttrs(ctx, slog.LevelDebug, "led an address", slog.Any("address", a), slog.Any("nodes", nodes))
-	return nil
+	return kube.Run(c.In(ctx, kube.Control, args...))
 }
 
 func newTableCommand() *cobra.Command {

@@ -10,32 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/image"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
-func newImagesCommand(o *options) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "images",
-		Short: "Write the images that nodes of a cluster load, vmapd's from this source",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.new(logTo(cmd.ErrOrStderr()))
-			if err != nil {
-				return err
-			}
-			return writeImages(cmd.Context(), c, c.Log)
-		},
-	}
-	o.addUpFlags(c)
-	return c
-}
-
 // writeImages builds vmapd, and writes all images and the plugin of kubectl into the folder of a cluster.
-func writeImages(ctx context.Context, c *kube.Cluster, log *slog.Logger) error {
+func writeImages(ctx context.Context, c *kube.Cluster) error {
 	user, err := os.UserCacheDir()
 	if err != nil {
 		return fmt.Errorf("find a folder for packages: %w", err)
@@ -54,30 +35,27 @@ func writeImages(ctx context.Context, c *kube.Cluster, log *slog.Logger) error {
 	for _, pkg := range []string{module + "vmapd", module + "internal/testbed/cluster/pause"} {
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", built+"/", pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		if err := kube.Run(build); err != nil {
+			return err
 		}
 	}
 	// Without the tests' program, images that only the tests use are left out.
 	var listed string
 	if tests := filepath.Join(c.KubeDir, testsProgram); exists(tests) {
-		list := exec.CommandContext(ctx, tests, "--list-images")
-		out, err := list.Output()
-		if err != nil {
-			return fmt.Errorf("list the images of the tests: %w", err)
+		if listed, err = kube.Output(exec.CommandContext(ctx, tests, "--list-images")); err != nil {
+			return err
 		}
-		listed = string(out)
 	}
 	for _, i := range image.Set(c.KubeDir, filepath.Join(built, "vmapd"), filepath.Join(built, "pause"), listed) {
 		if lacks := slices.DeleteFunc(slices.Collect(maps.Values(i.Programs)), exists); len(lacks) > 0 {
-			log.Warn("left out an image; tests that need it will fail", slog.String("image", i.Name), slog.Any("missing", lacks))
+			c.Log.Warn("left out an image; tests that need it will fail", slog.String("image", i.Name), slog.Any("missing", lacks))
 			continue
 		}
 		archive, err := i.Save(ctx, cache, dir)
 		if err != nil {
 			return err
 		}
-		log.Info("wrote an image", slog.String("archive", archive))
+		c.Log.Info("wrote an image", slog.String("archive", archive))
 	}
 	if err := os.MkdirAll(c.Plugins(), 0o755); err != nil {
 		return fmt.Errorf("make the folder of plugins: %w", err)

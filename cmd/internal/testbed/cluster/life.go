@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,14 +23,13 @@ connect to Services; those that fail are counted. Run it in the root of the repo
   cluster life --proxy kube-proxy:nftables         the same, to compare with
   cluster life table > cmd/vmapd/deploy/LIFE.md`
 
-// lifeResults is the folder of the results by default.
+// lifeResults is the folder of the results, a file for each step and proxy.
 const lifeResults = "bin/life"
 
 // lifeOptions are the values of life's own flags.
 type lifeOptions struct {
-	proxy, before, only, results string
-	list, missing, prepared      bool
-	limit                        time.Duration
+	proxy, before, only string
+	list                bool
 }
 
 func newLifeCommand(o *options) *cobra.Command {
@@ -45,23 +43,18 @@ func newLifeCommand(o *options) *cobra.Command {
 			return l.run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	flags := c.PersistentFlags()
-	flags.StringVar(&l.results, "results", lifeResults, "folder of the results, a file for each step and proxy")
-	flags = c.Flags()
-	flags.StringVar(&l.proxy, "proxy", life.VMAPD, "the proxy that the steps befall: vmapd, kube-proxy:nftables or kube-proxy:iptables")
+	flags := c.Flags()
+	flags.StringVar(&l.proxy, "proxy", life.VMAPD, "the proxy that the steps are about: vmapd, kube-proxy:nftables or kube-proxy:iptables")
 	flags.StringVar(&l.before, "before", "HEAD^", "commit or tag of the vmapd to upgrade from")
 	flags.StringVar(&l.only, "steps", "", "regular expression of the steps' names (default all)")
 	flags.BoolVar(&l.list, "list", false, "print the steps' names only")
-	flags.BoolVar(&l.missing, "missing", false, "only the steps without a result")
-	flags.BoolVar(&l.prepared, "prepared", false, "use programs and images of the run before")
-	flags.DurationVar(&l.limit, "limit", 0, "begin no step after this time (default none)")
 	o.addProxyFlags(c)
 	c.AddCommand(&cobra.Command{
 		Use:   "table",
 		Short: "Print the results as a page",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			results, err := life.Results(l.results)
+			results, err := life.Results(lifeResults)
 			if err != nil {
 				return err
 			}
@@ -92,20 +85,16 @@ func (l *lifeOptions) steps(ctx context.Context, c *kube.Cluster, deploy string,
 	if err != nil {
 		return fmt.Errorf("--steps: %w", err)
 	}
-	r, err := life.New(c, l.proxy, deploy, l.results)
+	r, err := life.New(c, l.proxy, deploy, lifeResults)
 	if err != nil {
 		return err
 	}
-	if !l.prepared {
-		if err := r.Prepare(ctx, l.before); err != nil {
-			return err
-		}
+	if err := r.Prepare(ctx, l.before); err != nil {
+		return err
 	}
-	start := time.Now()
 	var errs []error
 	for _, s := range life.Steps(l.proxy) {
-		switch {
-		case !wanted.MatchString(s.Name), ctx.Err() != nil, l.missing && r.HasResult(s), l.limit > 0 && time.Since(start) > l.limit:
+		if !wanted.MatchString(s.Name) || ctx.Err() != nil {
 			continue
 		}
 		result, err := r.Step(ctx, s)
@@ -128,7 +117,7 @@ func (l *lifeOptions) steps(ctx context.Context, c *kube.Cluster, deploy string,
 func runLifeSuite(ctx context.Context, o *options, c *kube.Cluster, proxies []kube.Proxy) error {
 	var errs []error
 	for _, p := range proxies {
-		l := lifeOptions{proxy: p.String(), before: "HEAD^", results: lifeResults}
+		l := lifeOptions{proxy: p.String(), before: "HEAD^"}
 		if p.Program == kube.Vmapd {
 			if p.Mode == "iptables" {
 				continue

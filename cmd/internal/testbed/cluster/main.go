@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -62,13 +61,11 @@ func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // options are the values of the command line that several commands share.
 type options struct {
-	name    string
-	dir     string
-	kube    string
-	nodes   int
-	signing time.Duration
-	proxy   string
-	deploy  string
+	name   string
+	dir    string
+	kube   string
+	nodes  int
+	deploy string
 }
 
 // imagePrograms are those of Kubernetes' that run in containers, and those given.
@@ -99,15 +96,14 @@ func newRootCommand(o *options) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.name, "name", "c", "name of the cluster; clusters of different names can run at the same time")
 	flags.StringVar(&o.dir, "dir", "", "folder of the cluster's data and logs (default vmapd-cluster/NAME in the user's cache folder)")
-	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o), newNodeCommand(o), newRestartCommand(o), newImagesCommand(o), newTestCommand(o), newE2ECommand(o), newTableCommand())
-	root.AddCommand(newLifeCommand(o))
+	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o))
+	root.AddCommand(newTestCommand(o), newE2ECommand(o), newTableCommand(), newLifeCommand(o))
 	return root
 }
 
 func (o *options) addUpFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.kube, "kube", "", "folder of Kubernetes' released programs")
 	c.Flags().IntVar(&o.nodes, "nodes", 2, "number of nodes")
-	c.Flags().DurationVar(&o.signing, "signing-duration", 0, "life of certificates that the cluster signs, such as kubelet's (default a year)")
 	o.addProxyFlags(c)
 }
 
@@ -120,9 +116,7 @@ func (o *options) new(log *slog.Logger) (*kube.Cluster, error) {
 	if o.kube == "" {
 		return nil, &kube.MissingError{}
 	}
-	return kube.New(kube.Config{
-		Name: o.name, Dir: o.dir, KubeDir: o.kube, Nodes: o.nodes, SigningDuration: o.signing, Log: log,
-	})
+	return kube.New(kube.Config{Name: o.name, Dir: o.dir, KubeDir: o.kube, Nodes: o.nodes, Log: log})
 }
 
 // open returns the cluster that runs.
@@ -151,13 +145,13 @@ func (o *options) openFor(proxy string, log io.Writer) (*kube.Cluster, kube.Prox
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 func newUpCommand(o *options) *cobra.Command {
-	var images bool
+	var proxy string
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster with a Service proxy and DNS",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := kube.ParseProxy(o.proxy)
+			p, err := kube.ParseProxy(proxy)
 			if err != nil {
 				return fmt.Errorf("--proxy: %w", err)
 			}
@@ -166,24 +160,21 @@ func newUpCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return up(cmd.Context(), c, p, images)
+			return up(cmd.Context(), c, p)
 		},
 	}
 	o.addUpFlags(c)
-	c.Flags().BoolVar(&images, "images", true, "write the images; otherwise, those of an earlier cluster in the folder are used")
-	c.Flags().StringVar(&o.proxy, "proxy", kube.Vmapd, "the Service proxy: vmapd or kube-proxy, also with :nftables or :iptables")
+	c.Flags().StringVar(&proxy, "proxy", kube.Vmapd, "the Service proxy: vmapd or kube-proxy, also with :nftables or :iptables")
 	return c
 }
 
-// up writes the images, if wanted, and starts a cluster with a proxy and DNS, or leaves nothing.
-func up(ctx context.Context, c *kube.Cluster, p kube.Proxy, images bool) error {
-	if images {
-		if err := c.Check(imagePrograms()...); err != nil {
-			return err
-		}
-		if err := writeImages(ctx, c, c.Log); err != nil {
-			return err
-		}
+// up writes the images, and starts a cluster with a proxy and DNS, or leaves nothing.
+func up(ctx context.Context, c *kube.Cluster, p kube.Proxy) error {
+	if err := c.Check(imagePrograms()...); err != nil {
+		return err
+	}
+	if err := writeImages(ctx, c); err != nil {
+		return err
 	}
 	if err := c.Up(ctx); err != nil {
 		return err
@@ -269,60 +260,4 @@ func attach(cmd *cobra.Command, program *exec.Cmd) error {
 		return exitError(exit.ExitCode())
 	}
 	return err
-}
-
-func newNodeCommand(o *options) *cobra.Command {
-	c := &cobra.Command{Use: "node", Short: "Add and remove nodes"}
-	c.AddCommand(&cobra.Command{
-		Use:   "add",
-		Short: "Start another node",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.open(logTo(cmd.ErrOrStderr()))
-			if err != nil {
-				return err
-			}
-			node, err := c.AddNode(cmd.Context())
-			if err == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), node)
-			}
-			return err
-		},
-	}, &cobra.Command{
-		Use:   "remove NODE",
-		Short: "End a node and delete its Node",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.open(logTo(cmd.ErrOrStderr()))
-			if err != nil {
-				return err
-			}
-			return c.RemoveNode(cmd.Context(), args[0])
-		},
-	})
-	return c
-}
-
-func newRestartCommand(o *options) *cobra.Command {
-	var kill bool
-	c := &cobra.Command{
-		Use:   "restart PROCESS",
-		Short: "Restart a process, such as etcd, kube-apiserver, kubelet-n1 or containerd-n1",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.open(logTo(cmd.ErrOrStderr()))
-			if err != nil {
-				return err
-			}
-			p := c.Process(args[0])
-			if kill {
-				if err := p.Kill(cmd.Context()); err != nil {
-					return err
-				}
-			}
-			return p.Restart(cmd.Context())
-		},
-	}
-	c.Flags().BoolVar(&kill, "kill", false, "end it by SIGKILL")
-	return c
 }

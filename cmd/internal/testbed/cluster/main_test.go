@@ -30,7 +30,6 @@ func TestErrorsSayWhatIsToBeDone(t *testing.T) {
 		{[]string{"up"}, []string{"--kube DIR", "https://dl.k8s.io/"}},
 		{[]string{"test", "--kube", empty}, []string{"kube-apiserver", "kubelet", "e2e.test", "agnhost", "coredns", "etcdctl", "etcdutl", "https://github.com/etcd-io/etcd/releases"}},
 		{[]string{"up", "--kube", empty, "--proxy", "vmapd:ipvs"}, []string{"--proxy", "nftables"}},
-		{[]string{"test", "--kube", empty, "--suites", "none"}, []string{`no "none"`, "e2e"}},
 		{[]string{"test", "--kube", empty, "--proxies", "cilium"}, []string{"--proxies", "cilium"}},
 		{[]string{"up", "--kube", empty, "--nodes", "0"}, []string{"0 nodes"}},
 		{[]string{"up", "--kube", empty, "--name", "A"}, []string{"name of the cluster"}},

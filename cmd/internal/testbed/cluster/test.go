@@ -6,52 +6,28 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// suite is a group of tests that need a running cluster. It chooses the proxy by InstallProxy, and
-// leaves the cluster as it found it, except for the proxy.
-type suite struct {
-	name string
-	run  func(ctx context.Context, o *options, c *kube.Cluster, proxies []kube.Proxy) error
-}
-
-// suites are all there are, in the order in which the command test runs them.
-func suites() []suite { return []suite{{"e2e", runE2ESuite}, {"life", runLifeSuite}} }
-
 func newTestCommand(o *options) *cobra.Command {
-	var names []string
-	for _, s := range suites() {
-		names = append(names, s.name)
-	}
-	var chosen, proxies []string
-	var keep bool
+	var proxies []string
 	c := &cobra.Command{
 		Use:   "test",
-		Short: "Start a cluster, run all tests in it, and end it",
+		Short: "Start a cluster, run e2e and life in it with each proxy, and end it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range chosen {
-				if !slices.Contains(names, name) {
-					return fmt.Errorf("--suites: there is no %q; want some of %s", name, strings.Join(names, ", "))
-				}
-			}
 			all, err := o.parseProxies(proxies)
 			if err != nil {
 				return err
 			}
-			return o.test(cmd.Context(), logTo(cmd.ErrOrStderr()), chosen, all, keep)
+			return o.test(cmd.Context(), logTo(cmd.ErrOrStderr()), all)
 		},
 	}
 	o.addUpFlags(c)
-	c.Flags().StringSliceVar(&chosen, "suites", names, "the tests to run")
 	c.Flags().StringSliceVar(&proxies, "proxies", []string{"vmapd", "vmapd:iptables", "kube-proxy", "kube-proxy:iptables"}, "the Service proxies to run them with")
-	c.Flags().BoolVar(&keep, "keep", false, "let the cluster run afterwards")
 	return c
 }
 
@@ -71,44 +47,31 @@ func (o *options) parseProxies(texts []string) ([]kube.Proxy, error) {
 	return all, nil
 }
 
-// neededFor returns the programs that suites need. Those of etcd, which are packages of Debian's, too, may be elsewhere.
-func neededFor(suites []string) []string {
-	all := imagePrograms(testsProgram)
-	if slices.Contains(suites, "life") {
-		for _, program := range []string{"etcdctl", "etcdutl"} {
-			if _, err := exec.LookPath(program); err != nil {
-				all = append(all, program)
-			}
-		}
-	}
-	return all
-}
-
-// test runs the chosen suites, also after one has failed, and ends the cluster.
-func (o *options) test(ctx context.Context, log *slog.Logger, chosen []string, proxies []kube.Proxy, keep bool) (err error) {
+// test runs e2e and life, also after the first has failed, and ends the cluster.
+func (o *options) test(ctx context.Context, log *slog.Logger, proxies []kube.Proxy) (err error) {
 	c, err := o.new(log)
 	if err != nil {
 		return err
 	}
-	c.Attached = !keep
-	// All that is missing is said at once, and not after an hour.
-	if missing := kube.Missing(c.KubeDir, neededFor(chosen)...); len(missing) > 0 {
+	// All that is missing is said at once, and not after an hour. etcd's clients are packages of Debian's, too.
+	needed := imagePrograms(testsProgram)
+	for _, program := range []string{"etcdctl", "etcdutl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			needed = append(needed, program)
+		}
+	}
+	if missing := kube.Missing(c.KubeDir, needed...); len(missing) > 0 {
 		return &kube.MissingError{Dir: c.KubeDir, Programs: missing}
 	}
-	if err := up(ctx, c, proxies[0], true); err != nil {
+	if err := up(ctx, c, proxies[0]); err != nil {
 		return err
 	}
-	if !keep {
-		defer func() { err = errors.Join(err, c.Down()) }()
+	defer func() { err = errors.Join(err, c.Down()) }()
+	if err = runE2ESuite(ctx, c, proxies); err != nil {
+		err = fmt.Errorf("e2e: %w", err)
 	}
-	var errs []error
-	for _, s := range suites() {
-		if !slices.Contains(chosen, s.name) || ctx.Err() != nil {
-			continue
-		}
-		if err := s.run(ctx, o, c, proxies); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
-		}
+	if lifeErr := runLifeSuite(ctx, o, c, proxies); lifeErr != nil && ctx.Err() == nil {
+		err = errors.Join(err, fmt.Errorf("life: %w", lifeErr))
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -3,10 +3,13 @@ package kube
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
@@ -86,11 +89,17 @@ func (c *Cluster) Apply(ctx context.Context, manifest string) error {
 func (c *Cluster) kubectl(ctx context.Context, stdin string, args []string) (string, error) {
 	cmd := c.KubectlCommand(ctx, args...)
 	cmd.Stdin = strings.NewReader(stdin)
-	out, err := output(cmd)
+	return Output(cmd)
+}
+
+// RolledOut waits until a DaemonSet or Deployment, such as daemonset/vmapd, is as it should be.
+func (c *Cluster) RolledOut(ctx context.Context, namespace, object string) error {
+	_, err := c.Kubectl(ctx, "--namespace="+namespace, "rollout", "status", object, "--timeout=10m")
 	if err != nil {
-		return out, fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+		pods, podsErr := c.Kubectl(ctx, "--namespace="+namespace, "describe", "pods", "--selector=k8s-app="+path.Base(object))
+		return errors.Join(fmt.Errorf("%w; the pods:\n%s", err, pods), podsErr)
 	}
-	return out, nil
+	return nil
 }
 
 // KubectlCommand prepares kubectl, which finds plugins in the folder Plugins first. It runs none if a flag comes before the
@@ -105,13 +114,20 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 // Plugins is the folder of kubectl's plugins, which need not exist.
 func (c *Cluster) Plugins() string { return c.path("plugins") }
 
-// output runs a command and returns its standard output; standard error is in the error.
-func output(cmd *exec.Cmd) (string, error) {
+// Output runs a program and returns its standard output. The error has the command, and what it wrote to standard error.
+func Output(cmd *exec.Cmd) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	if err != nil && stderr.Len() > 0 {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	if err != nil {
+		args := cmd.Args[1+slices.Index(cmd.Args, "--"):] // of nsenter, if it is one of In
+		err = fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), err
+}
+
+// Run is Output for programs that write nothing of interest.
+func Run(cmd *exec.Cmd) error {
+	_, err := Output(cmd)
+	return err
 }

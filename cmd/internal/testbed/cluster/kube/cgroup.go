@@ -134,10 +134,10 @@ func (g groups) start(cmd *exec.Cmd) (leave func(), err error) {
 	return func() { unix.Close(fd) }, nil
 }
 
-// processes returns the processes in a group and those below it.
-func (g groups) processes(child string) ([]int, error) {
+// processes returns the processes in all groups.
+func (g groups) processes() ([]int, error) {
 	var pids []int
-	err := filepath.WalkDir(filepath.Join(g.leading, g.name, child), func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(g.leading, g.name), func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -156,16 +156,16 @@ func (g groups) processes(child string) ([]int, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read control group %s: %w", filepath.Join(g.name, child), err)
+		return nil, fmt.Errorf("read control group %s: %w", g.name, err)
 	}
 	return pids, nil
 }
 
-// kill kills all processes in a group and those below it, and removes these groups.
-func (g groups) kill(child string) error {
+// kill kills all processes, and removes the groups.
+func (g groups) kill() error {
 	const limit = 30 * time.Second
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		pids, err := g.processes(child)
+		pids, err := g.processes()
 		if err != nil {
 			return err
 		}
@@ -173,21 +173,21 @@ func (g groups) kill(child string) error {
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 		}
 		if len(pids) == 0 {
-			if err = g.remove(child); err == nil {
+			if err = g.remove(); err == nil {
 				return nil
 			}
 		}
 		if time.Now().After(end) {
-			return errors.Join(fmt.Errorf("end the processes %v in the control group %s: not within %v", pids, filepath.Join(g.name, child), limit), err)
+			return errors.Join(fmt.Errorf("end the processes %v in the control group %s: not within %v", pids, g.name, limit), err)
 		}
 	}
 }
 
-// remove removes a group and those below it.
-func (g groups) remove(child string) error {
+// remove removes the groups.
+func (g groups) remove() error {
 	for _, root := range g.roots {
 		var dirs []string
-		err := filepath.WalkDir(filepath.Join(root, g.name, child), func(path string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(root, g.name), func(path string, e fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}

@@ -48,7 +48,7 @@ func TestAllProcessesOfAGroupEndWithIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				if err := g.kill(""); err != nil {
+				if err := g.kill(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -62,7 +62,7 @@ func TestAllProcessesOfAGroupEndWithIt(t *testing.T) {
 			if err := p.launch(exec.Command(p.Args[0], p.Args[1:]...), nil); err != nil {
 				t.Fatal(err)
 			}
-			pids, err := g.processes("")
+			pids, err := g.processes()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestAllProcessesOfAGroupEndWithIt(t *testing.T) {
 			if want, got := p.PID(), again.PID(); want != got {
 				t.Errorf("want the process %d to be found again, got %d", want, got)
 			}
-			if err := g.kill(""); err != nil {
+			if err := g.kill(); err != nil {
 				t.Fatal(err)
 			}
 			if pid := again.PID(); pid != 0 {

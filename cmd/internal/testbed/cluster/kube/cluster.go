@@ -12,9 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Config says which cluster New makes.
@@ -22,23 +19,14 @@ type Config struct {
 	// Name tells clusters of one machine apart; letters and digits, ten at most.
 	Name string
 
-	// Dir is the folder of the cluster; the default is below the user's cache folder. It may be
-	// kept from run to run: Up clears everything but images and logs.
+	// Dir is the folder of the cluster; the default is below the user's cache folder. Images and logs stay in it.
 	Dir string
 
 	// KubeDir is the folder with the released programs; Missing lists those that it lacks.
 	KubeDir string
 
-	// Nodes is how many nodes there are at first.
+	// Nodes is how many nodes there are.
 	Nodes int
-
-	// SigningDuration is the life of certificates that the controller manager signs, such as
-	// kubelet's as a client, which it renews before the end. The default is a year.
-	SigningDuration time.Duration
-
-	// Attached says that the cluster is of no use without the process that started it: Up removes it
-	// if that process was killed.
-	Attached bool
 
 	// Log, if not nil, hears of each step.
 	Log *slog.Logger `json:"-"`
@@ -49,14 +37,6 @@ type Cluster struct {
 	Config
 
 	groups groups
-}
-
-// state is the file of a cluster.
-type state struct {
-	Config
-	Complete bool     // Up has succeeded
-	Owner    identity // the process that started it
-	Members  []string
 }
 
 // DefaultDir returns the folder of a cluster with that name.
@@ -106,12 +86,12 @@ func Open(dir string, log *slog.Logger) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no cluster is in %s: %w", dir, err)
 	}
-	var s state
-	if err := json.Unmarshal(data, &s); err != nil {
+	var conf Config
+	if err := json.Unmarshal(data, &conf); err != nil {
 		return nil, fmt.Errorf("read %s/cluster.json: %w", dir, err)
 	}
-	s.Dir, s.Log = dir, log
-	return connect(s.Config)
+	conf.Dir, conf.Log = dir, log
+	return connect(conf)
 }
 
 func connect(conf Config) (*Cluster, error) {
@@ -128,90 +108,32 @@ func (c *Cluster) path(parts ...string) string {
 
 func (c *Cluster) program(name string) string { return filepath.Join(c.KubeDir, name) }
 
-func (c *Cluster) state() (state, error) {
-	var s state
-	data, err := os.ReadFile(c.path("cluster.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &s)
-	}
-	return s, err
-}
-
-// save writes the state, atomically.
-func (c *Cluster) save(s state) error {
-	s.Config = c.Config
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err == nil {
-		err = os.WriteFile(c.path("cluster.json.new"), data, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(c.path("cluster.json.new"), c.path("cluster.json"))
-	}
-	if err != nil {
-		return fmt.Errorf("write the state of the cluster: %w", err)
-	}
-	return nil
-}
-
-// Nodes returns the names of the nodes, in order of age.
+// Nodes returns the names of the nodes.
 func (c *Cluster) Nodes() []string {
-	s, err := c.state()
-	if err != nil {
-		return nil // there is no cluster, or not any more
+	names := make([]string, c.Config.Nodes)
+	for i := range names {
+		names[i] = nodeName(i + 1)
 	}
-	return s.Members
+	return names
 }
 
-// lock keeps other commands from starting or ending the same cluster.
-func (c *Cluster) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of the cluster: %w", err)
-	}
-	f, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the folder of the cluster: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another command starts or ends the cluster in %s just now", c.Dir)
-		}
-		return nil, fmt.Errorf("lock the folder of the cluster: %w", err)
-	}
-	return func() { f.Close() }, nil
-}
-
-// Up starts the cluster, with all nodes ready. A cluster that a killed command left behind in the
-// folder is removed before. If Up fails, nothing runs, and the logs are kept.
+// Up starts the cluster, with all nodes ready. If it fails, nothing runs, and the logs are kept.
 func (c *Cluster) Up(ctx context.Context) (err error) {
-	unlock, err := c.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	if err := c.Check(); err != nil {
 		return err
 	}
-	if err := c.clear(); err != nil {
-		return err
-	}
-	if err := c.checkSpace(); err != nil {
+	if err := c.Down(); err != nil { // what is in the folder, without processes
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("start the cluster %s: %w", c.Name, err), c.clear())
+			err = errors.Join(fmt.Errorf("start the cluster %s: %w", c.Name, err), c.Down())
 		}
 	}()
 	if err := os.RemoveAll(c.path("log")); err != nil {
 		return fmt.Errorf("remove the logs of an earlier cluster: %w", err)
 	}
-	for _, dir := range []string{"process", "log", "pki", "nodes", "images"} {
-		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
-			return err
-		}
-	}
-	if err := c.save(state{}); err != nil {
+	if err := c.makeFolder(); err != nil {
 		return err
 	}
 	if err := c.groups.make(system); err != nil {
@@ -224,69 +146,50 @@ func (c *Cluster) Up(ctx context.Context) (err error) {
 	if err := c.startControlPlane(ctx); err != nil {
 		return err
 	}
-	for range c.Config.Nodes {
-		if _, err := c.addNode(ctx); err != nil {
-			return err
+	for _, node := range c.Nodes() {
+		if err := c.startNode(ctx, node); err != nil {
+			return fmt.Errorf("start node %s: %w", node, err)
 		}
-	}
-	s, err := c.state()
-	if err != nil {
-		return err
-	}
-	if s.Owner, err = identify(os.Getpid()); err != nil {
-		return err
-	}
-	s.Complete = true
-	return c.save(s)
-}
-
-// Check returns an error that names everything that this machine and the folder of programs lack for
-// Up, which calls it, and for other uses: the programs given.
-func (c *Cluster) Check(programs ...string) error {
-	if missing := Missing(c.KubeDir, programs...); len(missing) > 0 {
-		return &MissingError{c.KubeDir, missing}
-	}
-	if err := checkMachine(); err != nil {
-		return err
-	}
-	return c.checkFree()
-}
-
-// checkFree returns an error if a cluster of this name is in use.
-func (c *Cluster) checkFree() error {
-	s, err := c.state()
-	switch {
-	case err == nil && s.Complete && c.holder(Control).PID() != 0 && (!s.Attached || s.Owner.alive()):
-		return fmt.Errorf("the cluster %s runs already; 'cluster down --name %[1]s' ends it", c.Name)
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil // it was left behind
-	}
-	pids, err := c.groups.processes("")
-	if err != nil {
-		return err
-	}
-	if len(pids) > 0 {
-		return fmt.Errorf("a cluster %s runs already, in another folder than %s; 'cluster down --name %[1]s' ends it", c.Name, c.Dir)
 	}
 	return nil
 }
 
-// Down ends the cluster, and removes all but logs and images. It is no error if none runs.
-func (c *Cluster) Down() error {
-	unlock, err := c.lock()
+// makeFolder makes the cluster's folder, with the file that Open reads.
+func (c *Cluster) makeFolder() error {
+	for _, dir := range []string{"process", "log", "pki", "nodes", "images"} {
+		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	data, err := json.MarshalIndent(c.Config, "", "  ")
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	return c.clear()
+	return os.WriteFile(c.path("cluster.json"), data, 0o600)
 }
 
-// clear is Down for callers who hold the lock.
-func (c *Cluster) clear() error {
-	if err := c.groups.kill(""); err != nil {
+// Check returns an error that names everything that this machine and the folder of programs lack for
+// Up, which calls it, and for other uses: the programs given. It is an error, too, if a cluster of this name runs.
+func (c *Cluster) Check(programs ...string) error {
+	if missing := Missing(c.KubeDir, programs...); len(missing) > 0 {
+		return &MissingError{c.KubeDir, missing}
+	}
+	if err := c.checkMachine(); err != nil {
 		return err
 	}
-	for _, sub := range []string{"nodes", "etcd", "pki", "process", "audit.yaml", "cluster.json", "cluster.json.new"} {
+	pids, err := c.groups.processes()
+	if err == nil && len(pids) > 0 {
+		err = fmt.Errorf("a cluster %s runs already; 'cluster down --name %[1]s' ends it", c.Name)
+	}
+	return err
+}
+
+// Down ends the cluster, and removes all but logs and images. It is no error if none runs.
+func (c *Cluster) Down() error {
+	if err := c.groups.kill(); err != nil {
+		return err
+	}
+	for _, sub := range []string{"nodes", "etcd", "pki", "process", "audit.yaml", "cluster.json"} {
 		if err := os.RemoveAll(c.path(sub)); err != nil {
 			return fmt.Errorf("remove what the cluster left: %w", err)
 		}

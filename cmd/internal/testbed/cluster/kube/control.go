@@ -29,8 +29,6 @@ const (
 
 // startControlPlane starts etcd, the API server and the controllers.
 func (c *Cluster) startControlPlane(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	c.Log.Info("starting the control plane")
 	if err := makePKI(c.path("pki")); err != nil {
 		return err
@@ -56,7 +54,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 
 func (c *Cluster) startControl(ctx context.Context, name string) error {
 	args := map[string]func() []string{
-		etcd: c.etcdArgs, apiserver: c.apiserverArgs, controllerManager: c.controllerManagerArgs, scheduler: c.schedulerArgs,
+		etcd: c.etcdArgs, apiserver: c.apiserverArgs, controllerManager: c.controllerManagerArgs, scheduler: func() []string { return c.controllerArgs(scheduler) },
 	}
 	p := c.Process(name)
 	p.Space, p.Args = Control, append([]string{c.program(name)}, args[name]()...)
@@ -69,10 +67,9 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	needs := []*Process{c.Process(etcd), c.Process(apiserver)}
-	return c.until(ctx, "wait for the API server", needs, func() error {
+	return Until(ctx, startLimit, "wait for the API server", func() error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	})
+	}, c.Process(etcd), c.Process(apiserver))
 }
 
 func (c *Cluster) etcdArgs() []string {
@@ -119,12 +116,8 @@ func (c *Cluster) apiserverArgs() []string {
 }
 
 func (c *Cluster) controllerManagerArgs() []string {
-	args := c.controllerArgs(controllerManager)
-	if c.SigningDuration > 0 {
-		args = append(args, signFor+c.SigningDuration.String())
-	}
 	return append(
-		args,
+		c.controllerArgs(controllerManager),
 		"--use-service-account-credentials",
 		"--root-ca-file="+c.path("pki/ca.crt"),
 		"--service-account-private-key-file="+c.path("pki/sa.key"),
@@ -135,8 +128,6 @@ func (c *Cluster) controllerManagerArgs() []string {
 		"--service-cluster-ip-range="+ServiceRanges,
 	)
 }
-
-func (c *Cluster) schedulerArgs() []string { return c.controllerArgs(scheduler) }
 
 func (c *Cluster) controllerArgs(user string) []string {
 	conf := c.path("pki", user+".conf")
@@ -172,11 +163,7 @@ func (c *Cluster) admitNodes(ctx context.Context) error {
 // RestartControlPlane restarts one of the control plane's processes, and waits until the API
 // server is ready.
 func (c *Cluster) RestartControlPlane(ctx context.Context, name string, signal unix.Signal) error {
-	p := c.Process(name)
-	if err := p.Stop(ctx, signal); err != nil {
-		return err
-	}
-	if err := p.Start(ctx); err != nil {
+	if err := c.Process(name).Restart(ctx, signal); err != nil {
 		return err
 	}
 	return c.AwaitAPIServer(ctx)

@@ -19,7 +19,7 @@
 // process may [Open] the folder, use the cluster, restart parts of it and end it with
 // [Cluster.Down]:
 //
-//	cluster.json    its name, the folder of programs, the nodes
+//	cluster.json    its name, the folder of programs, the number of nodes
 //	process/        the command line and the process ID of each process
 //	log/            standard output and error of each process, and the audit log
 //	pki/            certificates, keys and kubeconfigs
@@ -36,10 +36,11 @@
 //	c.Kubectl(ctx, "get", "nodes")        // standard output; standard error is in the error
 //	c.Apply(ctx, manifest)                // kubectl apply -f -
 //	c.In(ctx, "n1", "nft", "list", …)     // an exec.Cmd in a space: a node's name, Control, Outside
-//	c.Process("kube-apiserver").Stop(ctx, unix.SIGTERM), .Kill(ctx), .Start(ctx); Args may be changed
+//	kube.Output(cmd), kube.Run(cmd)       // run it; the error has the command and its standard error
+//	kube.Until(ctx, limit, "wait", ok)    // ask until ok is nil
+//	c.Process("kube-apiserver").Stop(ctx, unix.SIGTERM), .Start(ctx); Args may be changed
 //	   names: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, containerd-n1, kubelet-n1
 //	c.LoadImages(ctx, "n1", "images/agnhost.tar")
 //	c.InstallProxy(ctx, kube.Proxy{Program: kube.Vmapd, Mode: "nftables"})
-//	c.AddNode(ctx), c.RemoveNode(ctx, "n2")
 //	c.AddAuthority(), c.UseAuthority(), c.AddTokenKey(), c.DropTokenKeys(): rotate.go has the order
 package kube

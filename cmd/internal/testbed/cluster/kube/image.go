@@ -24,11 +24,7 @@ func (c *Cluster) ctr(ctx context.Context, node string, args ...string) *exec.Cm
 // LoadImages imports archives of images to a node.
 func (c *Cluster) LoadImages(ctx context.Context, node string, archives ...string) error {
 	for _, archive := range archives {
-		path, err := filepath.Abs(archive)
-		if err != nil {
-			return fmt.Errorf("load image %s: %w", archive, err)
-		}
-		if _, err := output(c.ctr(ctx, node, "images", "import", path)); err != nil {
+		if err := Run(c.ctr(ctx, node, "images", "import", archive)); err != nil {
 			return fmt.Errorf("load image %s to node %s: %w", archive, node, err)
 		}
 	}
@@ -37,19 +33,12 @@ func (c *Cluster) LoadImages(ctx context.Context, node string, archives ...strin
 
 // TagImage gives an image of a node a second name.
 func (c *Cluster) TagImage(ctx context.Context, node, image, name string) error {
-	if _, err := output(c.ctr(ctx, node, "images", "tag", "--force", image, name)); err != nil {
-		return fmt.Errorf("tag image %s on node %s: %w", image, node, err)
-	}
-	return nil
+	return Run(c.ctr(ctx, node, "images", "tag", "--force", image, name))
 }
 
-// ImageArchives returns the archives that each new node loads.
-func (c *Cluster) ImageArchives() ([]string, error) {
-	return filepath.Glob(c.path("images", "*.tar"))
-}
-
+// loadAllImages imports what is in the folder images.
 func (c *Cluster) loadAllImages(ctx context.Context, node string) error {
-	archives, err := c.ImageArchives()
+	archives, err := filepath.Glob(c.path("images", "*.tar"))
 	if err != nil {
 		return err
 	}

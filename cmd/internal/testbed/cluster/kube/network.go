@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
+	"slices"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -116,13 +117,10 @@ func addRoutes(ns *lab.Namespace, to []netip.Prefix, through string) error {
 	return nil
 }
 
-// routePods tells all other machines where the pods of a node are, and the node where those of
-// the other nodes are.
+// routePods gives all other machines routes to the pods of a node, and the node those to the pods of
+// the other nodes.
 func (c *Cluster) routePods(node string, ranges []netip.Prefix, others map[string][]netip.Prefix) error {
-	for _, space := range append([]string{Control, Outside}, c.Nodes()...) {
-		if space == node {
-			continue
-		}
+	for _, space := range slices.AppendSeq([]string{Control, Outside}, maps.Keys(others)) {
 		if err := c.inside(space, func(ns *lab.Namespace) error { return addRoutes(ns, ranges, node) }); err != nil {
 			return fmt.Errorf("route the pods of %s: %w", node, err)
 		}
@@ -135,24 +133,4 @@ func (c *Cluster) routePods(node string, ranges []netip.Prefix, others map[strin
 		}
 		return nil
 	})
-}
-
-// unplug removes a node's link, and the routes to its pods.
-func (c *Cluster) unplug(node string) error {
-	err := c.inside(bridge, func(ns *lab.Namespace) error { return ns.RemoveLink(node) })
-	var missing netlink.LinkNotFoundError
-	if err != nil && !errors.As(err, &missing) {
-		return err
-	}
-	for _, space := range append([]string{Control, Outside}, c.Nodes()...) {
-		if space == node {
-			continue
-		}
-		v4, v6 := Addresses(node)
-		err := c.inside(space, func(ns *lab.Namespace) error { return ns.RemoveRoutes(v4, v6) })
-		if err != nil {
-			return fmt.Errorf("remove the routes to %s: %w", node, err)
-		}
-	}
-	return nil
 }

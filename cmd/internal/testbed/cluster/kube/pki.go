@@ -11,13 +11,14 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // authority signs certificates.
@@ -26,86 +27,61 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// subject is the holder of a certificate: a user with groups, and the server of some names.
-type subject struct {
-	user   string
-	groups []string
-	names  []string
-	ips    []netip.Addr
-}
-
-const lifetime = 365 * 24 * time.Hour
-
-// newAuthority makes an authority and writes NAME.crt and NAME.key.
-func newAuthority(dir, name string) (*authority, error) {
+// newKey makes a key and writes NAME.key.
+func newKey(dir, name string) (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make the key of %s: %w", name, err)
 	}
-	t := certificate(subject{user: "testbed-" + name})
-	t.IsCA, t.BasicConstraintsValid = true, true
-	t.KeyUsage |= x509.KeyUsageCertSign
-	t.ExtKeyUsage = nil // of what it signs, too
-	a := &authority{t, key}
-	a.cert, err = a.write(dir, name, t, key)
-	return a, err
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode the key of %s: %w", name, err)
+	}
+	return key, keyutil.WriteKey(filepath.Join(dir, name+".key"), text)
 }
 
-// issue makes a certificate and writes NAME.crt and NAME.key.
-func (a *authority) issue(dir, name string, s subject) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// newAuthority makes an authority and writes NAME.crt and NAME.key.
+func newAuthority(dir, name string) (*authority, error) {
+	key, err := newKey(dir, name)
 	if err != nil {
-		return fmt.Errorf("make the key of %s: %w", name, err)
-	}
-	_, err = a.write(dir, name, certificate(s), key)
-	return err
-}
-
-func certificate(s subject) *x509.Certificate {
-	now := time.Now()
-	t := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: s.user, Organization: s.groups},
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(lifetime),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:     s.names,
-	}
-	for _, ip := range s.ips {
-		t.IPAddresses = append(t.IPAddresses, net.IP(ip.AsSlice()))
-	}
-	return t
-}
-
-func (a *authority) write(dir, name string, t *x509.Certificate, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
-	der, err := x509.CreateCertificate(rand.Reader, t, a.cert, key.Public(), a.key)
-	if err != nil {
-		return nil, fmt.Errorf("sign the certificate of %s: %w", name, err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate of %s: %w", name, err)
-	}
-	if err := writePEM(filepath.Join(dir, name+".crt"), "CERTIFICATE", der); err != nil {
 		return nil, err
 	}
-	return cert, writeKey(dir, name, key)
-}
-
-func writeKey(dir, name string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "testbed-" + name}, key)
 	if err != nil {
-		return fmt.Errorf("encode the key of %s: %w", name, err)
+		return nil, fmt.Errorf("make the authority %s: %w", name, err)
 	}
-	return writePEM(filepath.Join(dir, name+".key"), "PRIVATE KEY", der)
+	return &authority{cert, key}, writeCertificate(dir, name, cert)
 }
 
-func writePEM(file, kind string, der []byte) error {
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
+func writeCertificate(dir, name string, cert *x509.Certificate) error {
+	text, err := certutil.EncodeCertificates(cert)
+	if err != nil {
+		return err
 	}
-	return nil
+	return certutil.WriteCert(filepath.Join(dir, name+".crt"), text)
+}
+
+// issue makes a certificate for a client and server, and writes NAME.crt and NAME.key.
+func (a *authority) issue(dir, name string, of certutil.Config) error {
+	key, err := newKey(dir, name)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      pkix.Name{CommonName: of.CommonName, Organization: of.Organization},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.AddDate(1, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:     of.AltNames.DNSNames,
+		IPAddresses:  of.AltNames.IPs,
+	}, a.cert, key.Public(), a.key)
+	if err != nil {
+		return fmt.Errorf("sign the certificate of %s: %w", name, err)
+	}
+	return writeCertificate(dir, name, &x509.Certificate{Raw: der})
 }
 
 // Users of the API server, each with a certificate NAME.crt and a kubeconfig NAME.conf.
@@ -124,21 +100,21 @@ func makePKI(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := front.issue(dir, "front", subject{user: frontProxy}); err != nil {
+	if err := front.issue(dir, "front", certutil.Config{CommonName: frontProxy}); err != nil {
 		return err
 	}
 	if err := ca.issue(dir, "apiserver", server()); err != nil {
 		return err
 	}
 	// The API server is a client of the kubelets.
-	if err := ca.issue(dir, "apiserver-client", subject{user: "apiserver-client", groups: []string{"system:masters"}}); err != nil {
+	if err := ca.issue(dir, "apiserver-client", certutil.Config{CommonName: "apiserver-client", Organization: []string{"system:masters"}}); err != nil {
 		return err
 	}
-	for name, s := range map[string]subject{
-		admin:             {user: "admin", groups: []string{"system:masters"}},
-		controllerManager: {user: "system:kube-controller-manager"},
-		scheduler:         {user: "system:kube-scheduler"},
-		bootstrap:         {user: "system:bootstrap:testbed", groups: []string{bootstrappers}},
+	for name, s := range map[string]certutil.Config{
+		admin:             {CommonName: "admin", Organization: []string{"system:masters"}},
+		controllerManager: {CommonName: "system:kube-controller-manager"},
+		scheduler:         {CommonName: "system:kube-scheduler"},
+		bootstrap:         {CommonName: "system:bootstrap:testbed", Organization: []string{bootstrappers}},
 	} {
 		if err := ca.issue(dir, name, s); err != nil {
 			return err
@@ -150,33 +126,27 @@ func makePKI(dir string) error {
 	return newTokenKey(dir, "sa")
 }
 
-// server is the subject of the API server's certificate.
-func server() subject {
+// server is whom the API server's certificate is for.
+func server() certutil.Config {
 	v4, v6 := Addresses(Control)
-	return subject{
-		user:  "kube-apiserver",
-		names: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + ClusterDomain},
-		ips: []netip.Addr{
-			v4, v6, netip.MustParseAddr("127.0.0.1"),
-			netip.MustParseAddr(kubernetes4), netip.MustParseAddr(kubernetes6),
-		},
-	}
+	return certutil.Config{CommonName: "kube-apiserver", AltNames: certutil.AltNames{
+		DNSNames: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + ClusterDomain},
+		IPs:      []net.IP{v4.AsSlice(), v6.AsSlice(), net.IPv4(127, 0, 0, 1), net.ParseIP(kubernetes4), net.ParseIP(kubernetes6)},
+	}}
 }
 
 // newTokenKey makes a key that signs the tokens of ServiceAccounts, and writes NAME.key and NAME.pub.
 func newTokenKey(dir, name string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := newKey(dir, name)
 	if err != nil {
-		return fmt.Errorf("make the key of ServiceAccounts: %w", err)
+		return err
 	}
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return fmt.Errorf("encode the key of ServiceAccounts: %w", err)
 	}
-	if err := writePEM(filepath.Join(dir, name+".pub"), "PUBLIC KEY", public); err != nil {
-		return err
-	}
-	return writeKey(dir, name, key)
+	text := pem.EncodeToMemory(&pem.Block{Type: keyutil.PublicKeyBlockType, Bytes: public})
+	return os.WriteFile(filepath.Join(dir, name+".pub"), text, 0o600)
 }
 
 // writeKubeconfig writes NAME.conf for the user with the certificate NAME.crt.
@@ -197,37 +167,17 @@ func writeKubeconfig(dir, name string) error {
 
 // readAuthority reads an authority that newAuthority has written.
 func readAuthority(dir, name string) (*authority, error) {
-	cert, err := readPEM(filepath.Join(dir, name+".crt"))
+	certs, err := certutil.CertsFromFile(filepath.Join(dir, name+".crt"))
 	if err != nil {
 		return nil, err
 	}
-	key, err := readPEM(filepath.Join(dir, name+".key"))
+	private, err := keyutil.PrivateKeyFromFile(filepath.Join(dir, name+".key"))
 	if err != nil {
 		return nil, err
 	}
-	a := &authority{}
-	if a.cert, err = x509.ParseCertificate(cert); err != nil {
-		return nil, fmt.Errorf("read the certificate of %s: %w", name, err)
-	}
-	private, err := x509.ParsePKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("read the key of %s: %w", name, err)
-	}
-	var ok bool
-	if a.key, ok = private.(crypto.Signer); !ok {
+	key, ok := private.(crypto.Signer)
+	if !ok {
 		return nil, fmt.Errorf("read the key of %s: a %T signs nothing", name, private)
 	}
-	return a, nil
-}
-
-func readPEM(file string) ([]byte, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, fmt.Errorf("%s is no PEM file", file)
-	}
-	return block.Bytes, nil
+	return &authority{certs[0], key}, nil
 }

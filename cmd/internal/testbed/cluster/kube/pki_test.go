@@ -3,12 +3,13 @@ package kube
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net/netip"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
 )
 
 // load returns a certificate that fits its key.
@@ -31,7 +32,9 @@ func TestCertificatesAreAcceptedByTheirPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	v4, v6 := Addresses("n1")
-	if err := ca.issue(dir, "n1", subject{user: "system:node:n1", names: []string{"n1"}, ips: []netip.Addr{v4, v6}}); err != nil {
+	if err := ca.issue(dir, "n1", certutil.Config{
+		CommonName: "system:node:n1", AltNames: certutil.AltNames{DNSNames: []string{"n1"}, IPs: []net.IP{v4.AsSlice(), v6.AsSlice()}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	pools := map[string]*x509.CertPool{}

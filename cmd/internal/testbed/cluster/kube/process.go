@@ -108,7 +108,7 @@ func (p *Process) launch(cmd *exec.Cmd, prepare func() error) error {
 		return fmt.Errorf("start %s: %w", p.Name, errors.Join(err, p.tail()))
 	}
 	if err := p.remember(); err != nil {
-		return errors.Join(err, p.Kill(context.Background()))
+		return errors.Join(err, p.Stop(context.Background(), unix.SIGKILL))
 	}
 	return nil
 }
@@ -158,12 +158,9 @@ func (p *Process) Stop(ctx context.Context, signal unix.Signal) error {
 	}
 }
 
-// Kill ends the process by SIGKILL.
-func (p *Process) Kill(ctx context.Context) error { return p.Stop(ctx, unix.SIGKILL) }
-
-// Restart stops the process by SIGTERM, and starts it again.
-func (p *Process) Restart(ctx context.Context) error {
-	if err := p.Stop(ctx, unix.SIGTERM); err != nil {
+// Restart stops the process by a signal, and starts it again.
+func (p *Process) Restart(ctx context.Context, signal unix.Signal) error {
+	if err := p.Stop(ctx, signal); err != nil {
 		return err
 	}
 	return p.Start(ctx)
@@ -220,9 +217,11 @@ func lifeOf(pid int) (born uint64, state byte, err error) {
 	return born, fields[0][0], err
 }
 
-// until calls ok every moment until it returns nil. If ctx ends before, the error is the last one
-// of ok. An error of a process that has ended is returned at once.
-func (c *Cluster) until(ctx context.Context, step string, needs []*Process, ok func() error) error {
+// Until calls ok every moment until it returns nil. After the limit, the error is the last one
+// of ok. An error of a needed process that has ended is returned at once.
+func Until(ctx context.Context, limit time.Duration, step string, ok func() error, needs ...*Process) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	const pause = 200 * time.Millisecond
 	ticks := time.NewTicker(pause)
 	defer ticks.Stop()

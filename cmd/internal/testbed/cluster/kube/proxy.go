@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -100,8 +99,6 @@ func fillVmapd(manifest string, p Proxy) (string, error) {
 // it is ready everywhere. Nothing of the other one remains; a migration by FROM-KUBE-PROXY.md,
 // in which Services work all the time, has other steps.
 func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	c.Log.Info("installing the Service proxy", slog.String("proxy", p.String()))
 	if err := c.removeProxies(ctx); err != nil {
 		return err
@@ -119,17 +116,12 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 			return fmt.Errorf("install %v: %w", p, err)
 		}
 	}
-	if err := c.AwaitDaemonSet(ctx, p.Program); err != nil {
+	if err := c.RolledOut(ctx, "kube-system", "daemonset/"+p.Program); err != nil {
 		return err
 	}
-	return c.AwaitServices(ctx)
-}
-
-// AwaitServices waits until each node can connect to a Service. The DaemonSet of kube-proxy has no
-// readiness probe, so its pods are ready before they have programmed anything.
-func (c *Cluster) AwaitServices(ctx context.Context) error {
+	// The DaemonSet of kube-proxy has no readiness probe, so its pods are ready before they have programmed anything.
 	for _, node := range c.Nodes() {
-		err := c.until(ctx, "wait for Services on "+node, nil, func() error { return c.TryService(ctx, node) })
+		err := Until(ctx, startLimit, "wait for Services on "+node, func() error { return c.tryService(ctx, node) })
 		if err != nil {
 			return err
 		}
@@ -137,8 +129,8 @@ func (c *Cluster) AwaitServices(ctx context.Context) error {
 	return nil
 }
 
-// TryService connects from a node to the Service kubernetes, and gives up after a second.
-func (c *Cluster) TryService(ctx context.Context, node string) error {
+// tryService connects from a node to the Service kubernetes, and gives up after a second.
+func (c *Cluster) tryService(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	conn, err := c.Dial(ctx, node, "tcp", net.JoinHostPort(kubernetes4, "443"))
@@ -148,21 +140,11 @@ func (c *Cluster) TryService(ctx context.Context, node string) error {
 	return err
 }
 
-// AwaitDaemonSet waits until a DaemonSet of kube-system is rolled out.
-func (c *Cluster) AwaitDaemonSet(ctx context.Context, name string) error {
-	_, err := c.Kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/"+name, "--timeout=10m")
-	if err != nil {
-		pods, podsErr := c.Kubectl(ctx, "--namespace=kube-system", "describe", "pods", "--selector=k8s-app="+name)
-		return errors.Join(fmt.Errorf("wait for the DaemonSet %s: %w; its pods:\n%s", name, err, pods), podsErr)
-	}
-	return nil
-}
-
 // removeProxies deletes both DaemonSets, and the rules that they leave on the nodes.
 func (c *Cluster) removeProxies(ctx context.Context) error {
 	out, err := c.Kubectl(ctx, "--namespace=kube-system", "get", "daemonsets", "--output=name")
 	if err != nil {
-		return fmt.Errorf("look for Service proxies: %w", err)
+		return err
 	}
 	for _, program := range []string{Vmapd, KubeProxy} {
 		if !slices.Contains(strings.Fields(out), "daemonset.apps/"+program) {
@@ -170,7 +152,7 @@ func (c *Cluster) removeProxies(ctx context.Context) error {
 		}
 		_, err := c.Kubectl(ctx, "--namespace=kube-system", "delete", "daemonset", program, "--cascade=foreground", "--wait")
 		if err != nil {
-			return fmt.Errorf("remove %s: %w", program, err)
+			return err
 		}
 		for _, node := range c.Nodes() {
 			if err := c.removeRules(ctx, node); err != nil {
@@ -185,28 +167,28 @@ func (c *Cluster) removeProxies(ctx context.Context) error {
 // nftables, and all chains of iptables except kubelet's canaries, which kubelet makes again, and
 // those of portmap.
 func (c *Cluster) removeRules(ctx context.Context, node string) error {
-	tables, err := output(c.In(ctx, node, "nft", "list", "tables"))
+	tables, err := Output(c.In(ctx, node, "nft", "list", "tables"))
 	if err != nil {
-		return fmt.Errorf("look for rules on node %s: %w", node, err)
+		return err
 	}
 	for line := range strings.Lines(tables) {
 		fields := strings.Fields(line) // table FAMILY NAME
 		if len(fields) != 3 || fields[2] != Vmapd && fields[2] != KubeProxy {
 			continue
 		}
-		if _, err := output(c.In(ctx, node, "nft", "delete", "table", fields[1], fields[2])); err != nil {
-			return fmt.Errorf("remove rules from node %s: %w", node, err)
+		if err := Run(c.In(ctx, node, "nft", "delete", "table", fields[1], fields[2])); err != nil {
+			return err
 		}
 	}
 	for _, program := range []string{"iptables", "ip6tables"} {
-		saved, err := output(c.In(ctx, node, program+"-save"))
+		saved, err := Output(c.In(ctx, node, program+"-save"))
 		if err != nil {
-			return fmt.Errorf("look for rules on node %s: %w", node, err)
+			return err
 		}
 		cmd := c.In(ctx, node, program+"-restore")
 		cmd.Stdin = strings.NewReader(withoutProxies(saved))
-		if _, err := output(cmd); err != nil {
-			return fmt.Errorf("remove rules from node %s: %w", node, err)
+		if err := Run(cmd); err != nil {
+			return err
 		}
 	}
 	return nil

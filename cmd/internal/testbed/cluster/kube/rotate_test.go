@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	certutil "k8s.io/client-go/util/cert"
 )
 
 // rotated returns a cluster without processes, whose keys can be replaced.
@@ -82,15 +83,11 @@ func trusted(t *testing.T, c *Cluster) *x509.CertPool {
 
 func readCertificate(t *testing.T, file string) *x509.Certificate {
 	t.Helper()
-	der, err := readPEM(file)
+	certs, err := certutil.CertsFromFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
+	return certs[0]
 }
 
 func TestANewTokenKeyIsAcceptedBesideTheFormer(t *testing.T) {

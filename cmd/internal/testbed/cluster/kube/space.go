@@ -69,13 +69,10 @@ func (c *Cluster) makeFolders(node string) error {
 	dir := c.path("nodes", node)
 	for _, sub := range []string{"run/lock", "var/lib", "var/log", "var/cache", "var/tmp"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return fmt.Errorf("make the folders of node %s: %w", node, err)
+			return err
 		}
 	}
-	if err := os.Symlink("/run", filepath.Join(dir, "var/run")); err != nil {
-		return fmt.Errorf("make the folders of node %s: %w", node, err)
-	}
-	return nil
+	return os.Symlink("/run", filepath.Join(dir, "var/run"))
 }
 
 // mountFolders puts the node's own folders in the place of the host's, for this thread. The host

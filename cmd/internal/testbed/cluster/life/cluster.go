@@ -3,7 +3,6 @@ package life
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,7 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
 // Images of vmapd before and of podserver; the others are kube's.
@@ -21,6 +22,93 @@ const (
 	// againSuffix makes a second name of an image, for an upgrade that changes nothing.
 	againSuffix = "-again"
 )
+
+// Kubernetes' names of what Up starts.
+const (
+	apiserver         = "kube-apiserver"
+	etcd              = "etcd"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+)
+
+// An Action is a part of a step.
+type Action func(context.Context, *Run) error
+
+// inTurn does one action after the other, until one fails.
+func inTurn(all ...Action) Action {
+	return func(ctx context.Context, r *Run) error {
+		for _, do := range all {
+			if err := do(ctx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// eachNode does an action for one node after the other.
+func eachNode(do func(node string) Action) Action {
+	return func(ctx context.Context, r *Run) error {
+		for _, n := range r.Nodes() {
+			if err := do(n)(ctx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func kubectl(args ...string) Action {
+	return func(ctx context.Context, r *Run) error {
+		_, err := r.Kubectl(ctx, args...)
+		return err
+	}
+}
+
+func rolledOut(namespace, object string) Action {
+	return func(ctx context.Context, r *Run) error { return r.RolledOut(ctx, namespace, object) }
+}
+
+func ready(node string) Action {
+	return func(ctx context.Context, r *Run) error { return r.AwaitNode(ctx, node) }
+}
+
+// stopped ends a process without notice.
+func stopped(process string) Action {
+	return func(ctx context.Context, r *Run) error { return r.Process(process).Stop(ctx, unix.SIGKILL) }
+}
+
+// restarted restarts a process that is no part of the control plane.
+func restarted(process string) Action {
+	return func(ctx context.Context, r *Run) error { return r.Process(process).Restart(ctx, unix.SIGTERM) }
+}
+
+// restartedControl restarts, or starts, a process of the control plane, and waits for the API server.
+func restartedControl(process string, signal unix.Signal) Action {
+	return func(ctx context.Context, r *Run) error { return r.RestartControlPlane(ctx, process, signal) }
+}
+
+// ip runs ip(8) in a space.
+func ip(space string, args ...string) Action {
+	return func(ctx context.Context, r *Run) error {
+		return kube.Run(r.In(ctx, space, append([]string{"ip"}, args...)...))
+	}
+}
+
+// script runs commands as Shell does.
+func script(space, text string) Action {
+	return func(ctx context.Context, r *Run) error {
+		_, err := r.Shell(ctx, space, text)
+		return err
+	}
+}
+
+func pause(d time.Duration) Action {
+	return func(ctx context.Context, _ *Run) error {
+		wait(ctx, d)
+		return nil
+	}
+}
 
 // Shell runs commands of a page in a space, with kubectl and its configuration in ~/.kube, until one fails. In the space of the
 // control plane, they run in the folder Work, whose folder bin has further programs.
@@ -34,61 +122,7 @@ func (r *Run) Shell(ctx context.Context, space, script string) (string, error) {
 	err := cmd.Run()
 	r.Log.Info("output", slog.String("text", out.String()))
 	if err != nil {
-		return out.String(), fmt.Errorf("%q: %w: %s%s", script, err, out.String(), complaints.String())
+		err = fmt.Errorf("%q: %w: %s%s", script, err, out.String(), complaints.String())
 	}
-	return out.String(), nil
+	return out.String(), err
 }
-
-// vmapd runs this checkout's vmapd in a space, where it may have rules to remove.
-func (r *Run) vmapd(ctx context.Context, space string, args ...string) (string, error) {
-	var out, complaints bytes.Buffer
-	cmd := r.In(ctx, space, append([]string{filepath.Join(r.Work, "bin/vmapd")}, args...)...)
-	cmd.Stdout, cmd.Stderr = &out, &complaints
-	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("vmapd %s: %w: %s", args[0], err, complaints.String())
-	}
-	return out.String(), nil
-}
-
-// space opens the network namespace of a space.
-func (r *Run) space(name string) (*lab.Namespace, error) {
-	return lab.OpenNamespace(name, fmt.Sprintf("/proc/%d/ns/net", r.Process("space-"+name).PID()))
-}
-
-// ip runs ip(8) in a space.
-func (r *Run) ip(ctx context.Context, space string, args ...string) error {
-	if out, err := r.In(ctx, space, append([]string{"ip"}, args...)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("ip %s in %s: %w: %s", strings.Join(args, " "), space, err, out)
-	}
-	return nil
-}
-
-// rolledOut waits until a DaemonSet or Deployment is as it should be.
-func (r *Run) rolledOut(ctx context.Context, namespace, object string) error {
-	_, err := r.Kubectl(ctx, "--namespace="+namespace, "rollout", "status", object, "--timeout=3m")
-	return err
-}
-
-// until asks every half second until ok.
-func until(ctx context.Context, limit time.Duration, ok func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		err := ok()
-		if err == nil {
-			return nil
-		}
-		wait(ctx, 500*time.Millisecond)
-		if ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-	}
-}
-
-// Kubernetes' names of what Up starts.
-const (
-	apiserver         = "kube-apiserver"
-	etcd              = "etcd"
-	controllerManager = "kube-controller-manager"
-	scheduler         = "kube-scheduler"
-)

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
 // Lives that make kubelets replace certificates and tokens while a step waits. The API server gives
@@ -22,41 +23,30 @@ const (
 // shorten gives kubelets certificates, and the Service proxy's pods tokens, that expire soon. The
 // pods are replaced, so it comes before the traffic.
 func shorten(ctx context.Context, r *Run) error {
-	if err := r.signFor(ctx, certificateLife); err != nil {
-		return err
-	}
-	for _, n := range r.Nodes() {
-		kubelet := r.Process("kubelet-" + n)
-		if err := kubelet.Stop(ctx, unix.SIGTERM); err != nil {
-			return err
-		}
-		if _, err := r.Shell(ctx, n, "rm -r /var/lib/kubelet/pki /var/lib/kubelet/kubeconfig"); err != nil {
-			return err
-		}
-		if err := kubelet.Start(ctx); err != nil {
-			return err
-		}
-		if err := r.AwaitNode(ctx, n); err != nil {
-			return err
-		}
-	}
-	program, _, _ := strings.Cut(r.Proxy, ":")
-	patch, err := json.Marshal(tokenPatch(program))
+	object := program(r.Proxy)
+	patch, err := json.Marshal(tokenPatch(object))
 	if err != nil {
-		return fmt.Errorf("make a patch of %s: %w", program, err)
+		return fmt.Errorf("make a patch of %s: %w", object, err)
 	}
-	if _, err := r.Kubectl(ctx, "-n", "kube-system", "patch", "daemonset", program, "-p", string(patch)); err != nil {
-		return err
-	}
-	return r.rolledOut(ctx, "kube-system", "daemonset/"+program)
+	return inTurn(
+		signFor(certificateLife),
+		eachNode(func(n string) Action {
+			return inTurn(
+				stopped("kubelet-"+n), script(n, "rm -r /var/lib/kubelet/pki /var/lib/kubelet/kubeconfig"),
+				restarted("kubelet-"+n), ready(n),
+			)
+		}),
+		kubectl("-n", "kube-system", "patch", "daemonset", object, "-p", string(patch)),
+		rolledOut("kube-system", "daemonset/"+object),
+	)(ctx, r)
 }
 
 // signFor changes the life of the certificates that the cluster signs; 0 is the default.
-func (r *Run) signFor(ctx context.Context, d time.Duration) error {
-	if err := r.SignFor(d); err != nil {
-		return err
-	}
-	return r.RestartControlPlane(ctx, controllerManager, unix.SIGTERM)
+func signFor(d time.Duration) Action {
+	return inTurn(
+		func(_ context.Context, r *Run) error { return r.SignFor(d) },
+		restartedControl(controllerManager, unix.SIGTERM),
+	)
 }
 
 // tokenPatch mounts a token with a short life where pods have one by default.
@@ -83,30 +73,21 @@ func expire(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	err = until(ctx, tokenLife, func() error {
-		newCertificates, certErr := r.certificates(ctx)
-		newTokens, tokenErr := r.secrets(ctx, "token")
-		errs := []error{certErr, tokenErr}
-		for node, c := range newCertificates {
-			if c == certificates[node] {
-				errs = append(errs, fmt.Errorf("kubelet of %s has its former certificate", node))
+	return inTurn(
+		secretsAre(tokenLife, "token", func(pod string, now []byte) bool { return !bytes.Equal(now, tokens[pod]) }),
+		func(ctx context.Context, r *Run) error { // which have a shorter life
+			now, err := r.certificates(ctx)
+			for node, c := range now {
+				if c == certificates[node] {
+					err = errors.Join(err, fmt.Errorf("kubelet of %s has its former certificate", node))
+				}
 			}
-		}
-		for pod, t := range newTokens {
-			if bytes.Equal(t, tokens[pod]) {
-				errs = append(errs, fmt.Errorf("pod %s has its former token", pod))
-			}
-		}
-		return errors.Join(errs...)
-	})
-	if err != nil {
-		return err
-	}
-	wait(ctx, tokenLife/5) // kubelet replaces a token after four fifths of its life
-	if err := r.signFor(ctx, 0); err != nil {
-		return err
-	}
-	return r.change(ctx, "after-the-expiry")
+			return err
+		},
+		pause(tokenLife/5), // kubelet replaces a token after four fifths of its life
+		signFor(0),
+		change("after-the-expiry"),
+	)(ctx, r)
 }
 
 // certificates returns the names of the files with kubelets' certificates, each of which is
@@ -114,11 +95,10 @@ func expire(ctx context.Context, r *Run) error {
 func (r *Run) certificates(ctx context.Context) (map[string]string, error) {
 	names := map[string]string{}
 	for _, n := range r.Nodes() {
-		out, err := r.In(ctx, n, "readlink", "/var/lib/kubelet/pki/kubelet-client-current.pem").Output()
-		if err != nil {
-			return nil, fmt.Errorf("find the certificate of %s's kubelet: %w", n, err)
+		var err error
+		if names[n], err = kube.Output(r.In(ctx, n, "readlink", "/var/lib/kubelet/pki/kubelet-client-current.pem")); err != nil {
+			return nil, err
 		}
-		names[n] = string(out)
 	}
 	return names, nil
 }

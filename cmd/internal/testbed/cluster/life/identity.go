@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
 // secrets is the folder where a pod finds its token, and the authorities to trust.
@@ -25,35 +27,16 @@ func newTokens(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	if err := r.AddTokenKey(); err != nil {
-		return err
-	}
-	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGKILL); err != nil {
-		return err
-	}
-	if err := r.restartClients(ctx); err != nil {
-		return err
-	}
-	// kubelet looks after volumes every minute or so.
-	err = until(ctx, 4*time.Minute, func() error {
-		now, err := r.secrets(ctx, "token")
-		for pod, token := range now {
-			if bytes.Equal(token, before[pod]) {
-				err = errors.Join(err, fmt.Errorf("pod %s has its former token", pod))
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := r.DropTokenKeys(); err != nil {
-		return err
-	}
-	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGKILL); err != nil {
-		return err
-	}
-	return r.change(ctx, "after-the-new-key")
+	return inTurn(
+		func(context.Context, *Run) error { return r.AddTokenKey() },
+		restartedControl(apiserver, unix.SIGKILL),
+		restartClients,
+		// kubelet looks after volumes every minute or so.
+		secretsAre(4*time.Minute, "token", func(pod string, now []byte) bool { return !bytes.Equal(now, before[pod]) }),
+		func(context.Context, *Run) error { return r.DropTokenKeys() },
+		restartedControl(apiserver, unix.SIGKILL),
+		change("after-the-new-key"),
+	)(ctx, r)
 }
 
 // newAuthority replaces the certificate authority of the API server's certificate, in the order
@@ -62,47 +45,43 @@ func newAuthority(ctx context.Context, r *Run) error {
 	if err := r.AddAuthority(); err != nil {
 		return err
 	}
-	if err := r.restartClients(ctx); err != nil {
-		return err
-	}
 	want, err := os.ReadFile(filepath.Join(r.Dir, "pki/ca.crt"))
 	if err != nil {
 		return err
 	}
-	err = until(ctx, 4*time.Minute, func() error {
-		now, err := r.secrets(ctx, "ca.crt")
-		for pod, trusted := range now {
-			if !bytes.Equal(bytes.TrimSpace(trusted), bytes.TrimSpace(want)) {
-				err = errors.Join(err, fmt.Errorf("pod %s does not trust the new authority", pod))
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := r.UseAuthority(); err != nil {
-		return err
-	}
-	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGKILL); err != nil {
-		return err
-	}
-	return r.change(ctx, "after-the-new-authority")
+	return inTurn(
+		restartClients,
+		secretsAre(4*time.Minute, "ca.crt", func(_ string, now []byte) bool {
+			return bytes.Equal(bytes.TrimSpace(now), bytes.TrimSpace(want))
+		}),
+		func(context.Context, *Run) error { return r.UseAuthority() },
+		restartedControl(apiserver, unix.SIGKILL),
+		change("after-the-new-authority"),
+	)(ctx, r)
 }
 
 // restartClients restarts Kubernetes' own clients of the API server, which read some files only
 // when they start.
-func (r *Run) restartClients(ctx context.Context) error {
-	clients := []string{controllerManager, scheduler}
-	for _, n := range r.Nodes() {
-		clients = append(clients, "kubelet-"+n)
-	}
-	for _, p := range clients {
-		if err := r.restart(ctx, p, unix.SIGTERM); err != nil {
+func restartClients(ctx context.Context, r *Run) error {
+	return inTurn(
+		restarted(controllerManager), restarted(scheduler),
+		eachNode(func(n string) Action { return restarted("kubelet-" + n) }),
+	)(ctx, r)
+}
+
+// secretsAre waits until a file fits in all pods of the Service proxy.
+func secretsAre(limit time.Duration, file string, fits func(pod string, now []byte) bool) Action {
+	return func(ctx context.Context, r *Run) error {
+		return kube.Until(ctx, limit, "wait for another "+file, func() error {
+			now, err := r.secrets(ctx, file)
+			for pod, text := range now {
+				if !fits(pod, text) {
+					err = errors.Join(err, fmt.Errorf("pod %s has its former %s", pod, file))
+				}
+			}
 			return err
-		}
+		})
 	}
-	return nil
 }
 
 // secrets returns a file that kubelet keeps in each pod of the Service proxy, by the pod's name.

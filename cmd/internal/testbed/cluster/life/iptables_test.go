@@ -28,7 +28,11 @@ COMMIT
 		"ipv4 nat rule 01 -A VMAPD-SERVICES -d 10.0.0.1/32 -j VMAPD-B",
 		"ipv4 nat rule 02 -A VMAPD-SERVICES -d 10.0.0.2/32 -j RETURN",
 	}
-	if diff := cmp.Diff(want, ParseIPTables("ipv4", saved)); diff != "" {
+	got, err := ParseIPTables("ipv4", saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

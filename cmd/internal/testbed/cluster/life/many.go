@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
 const many = 2000
@@ -39,10 +41,10 @@ spec:
 	if _, err := r.Kubectl(ctx, "apply", "--server-side", "-f", file); err != nil {
 		return err
 	}
-	if err := r.rolledOut(ctx, "many", "deployment/web"); err != nil {
+	if err := r.RolledOut(ctx, "many", "deployment/web"); err != nil {
 		return err
 	}
-	return until(ctx, 5*time.Minute, func() error {
+	return kube.Until(ctx, 5*time.Minute, "wait for EndpointSlices", func() error {
 		const ready = `{range .items[*]}{.endpoints[1].conditions.ready}{"\n"}{end}`
 		out, err := r.Kubectl(ctx, "-n", "many", "get", "endpointslices", "-o", "jsonpath="+ready)
 		if n := strings.Count(out, "true"); err == nil && n < many {
@@ -50,9 +52,4 @@ spec:
 		}
 		return err
 	})
-}
-
-func deleteNamespace(ctx context.Context, r *Run) error {
-	_, err := r.Kubectl(ctx, "delete", "namespace", "many", "--wait", "--timeout=5m")
-	return err
 }

@@ -79,10 +79,7 @@ func command(ctx context.Context, dir, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %q: %w: %s", program, args, err, out)
-	}
-	return nil
+	return kube.Run(cmd)
 }
 
 // loadImages brings the images to all nodes that the cluster does not have by itself. Nodes that

@@ -20,7 +20,7 @@ func (r *Run) Install(ctx context.Context, proxy string) error {
 	if err != nil || present == proxy {
 		return err
 	}
-	if err := r.remove(ctx); err != nil {
+	if err := removeAll(ctx, r); err != nil {
 		return err
 	}
 	manifest, err := r.manifest(proxy)
@@ -30,9 +30,12 @@ func (r *Run) Install(ctx context.Context, proxy string) error {
 	if err := r.Apply(ctx, manifest); err != nil {
 		return err
 	}
-	program, _, _ := strings.Cut(proxy, ":")
-	program, _, _ = strings.Cut(program, " ")
-	return r.rolledOut(ctx, "kube-system", "daemonset/"+program)
+	return r.RolledOut(ctx, "kube-system", "daemonset/"+program(proxy))
+}
+
+// program is also the name of a proxy's DaemonSet.
+func program(proxy string) string {
+	return strings.FieldsFunc(proxy, func(r rune) bool { return r == ':' || r == ' ' })[0]
 }
 
 // manifest returns the objects of a proxy, with everything filled in.
@@ -80,25 +83,21 @@ func (r *Run) present(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// remove removes all proxies and their rules.
-func (r *Run) remove(ctx context.Context) error {
-	args := []string{"-n", "kube-system", "delete", "--ignore-not-found", "--cascade=foreground", "--wait"}
-	for _, objects := range [][]string{
-		{"daemonset", "vmapd", "kube-proxy", "vmapd-cleanup"}, {"configmap", "vmapd", "kube-proxy"},
-	} {
-		if _, err := r.Kubectl(ctx, append(args, objects...)...); err != nil {
-			return err
-		}
+// removeAll removes all proxies and their rules.
+func removeAll(ctx context.Context, r *Run) error {
+	remove := func(objects ...string) Action {
+		return kubectl(append([]string{"-n", "kube-system", "delete", "--ignore-not-found", "--cascade=foreground", "--wait"}, objects...)...)
 	}
-	if _, err := r.Kubectl(ctx, "label", "nodes", "--all", "vmapd.io/proxy-"); err != nil {
-		return err
-	}
-	for _, n := range r.Nodes() {
-		if _, err := r.vmapd(ctx, n, "cleanup"); err != nil {
-			return fmt.Errorf("clean up %s: %w", n, err)
-		}
-	}
-	return nil
+	return inTurn(
+		remove("daemonset", "vmapd", "kube-proxy", "vmapd-cleanup"),
+		remove("configmap", "vmapd", "kube-proxy"),
+		kubectl("label", "nodes", "--all", "vmapd.io/proxy-"),
+		eachNode(func(n string) Action {
+			return func(ctx context.Context, r *Run) error {
+				return kube.Run(r.In(ctx, n, filepath.Join(r.Work, "bin/vmapd"), "cleanup"))
+			}
+		}),
+	)(ctx, r)
 }
 
 // prepareFolder copies vmapd's manifests, which the reader of a page is to edit, to the folder Work,
@@ -119,17 +118,4 @@ func (r *Run) prepareFolder() error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(home, "config"), conf, 0o600)
-}
-
-// setImage changes the image of kube-proxy's DaemonSet and waits until it is everywhere.
-func (r *Run) setImage(ctx context.Context, image string) error {
-	for _, n := range r.Nodes() {
-		if err := r.TagImage(ctx, n, kube.KubeProxyImage, image); err != nil {
-			return err
-		}
-	}
-	if _, err := r.Kubectl(ctx, "-n", "kube-system", "set", "image", "daemonset/kube-proxy", "kube-proxy="+image); err != nil {
-		return err
-	}
-	return r.rolledOut(ctx, "kube-system", "daemonset/kube-proxy")
 }

@@ -32,12 +32,12 @@ type Step struct {
 	Until string
 
 	// Prepare, if not nil, comes before the traffic.
-	Prepare func(context.Context, *Run) error
+	Prepare Action
 
-	Do func(context.Context, *Run) error
+	Do Action
 
 	// After, if not nil, comes after the traffic.
-	After func(context.Context, *Run) error
+	After Action
 }
 
 // Run takes a cluster through steps.
@@ -130,7 +130,7 @@ func closeAll(routes []Route) {
 
 // served waits until each route works.
 func (r *Run) served(ctx context.Context, routes []Route) error {
-	return until(ctx, time.Minute, func() error {
+	return kube.Until(ctx, time.Minute, "connect", func() error {
 		var errs []error
 		for _, route := range routes {
 			_, err := route.From.Ask(ctx, route.Network, route.To)
@@ -185,11 +185,4 @@ func (r *Run) write(result *Result) error {
 func (r *Run) file(step string) string {
 	safe := strings.NewReplacer(" ", "-", ":", "-", "/", "-", ",", "", "(", "", ")", "", "'", "")
 	return filepath.Join(r.Results, safe.Replace(r.Proxy+"--"+step)+".json")
-}
-
-// HasResult reports whether a step was done with success before.
-func (r *Run) HasResult(s Step) bool {
-	var former Result
-	text, err := os.ReadFile(r.file(s.Name))
-	return err == nil && json.Unmarshal(text, &former) == nil && former.Err() == nil
 }

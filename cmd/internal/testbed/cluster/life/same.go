@@ -1,7 +1,6 @@
 package life
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +54,7 @@ func renderingOf(proxy string) Rendering {
 // objects that kubectl shows, and returns the time that passed.
 func (r *Run) Same(ctx context.Context, how Rendering) (time.Duration, error) {
 	start := time.Now()
-	err := until(ctx, settles, func() error {
+	err := kube.Until(ctx, settles, "compare the rules", func() error {
 		objects, err := r.Kubectl(ctx, "get", "services,endpointslices,nodes,servicecidrs", "-A", "-o", "json")
 		if err != nil {
 			return err
@@ -71,10 +69,6 @@ func (r *Run) Same(ctx context.Context, how Rendering) (time.Duration, error) {
 }
 
 func (r *Run) same(ctx context.Context, how Rendering, node, objects string) error {
-	render, read := r.rendered, list
-	if how.IPTables {
-		render, read = r.renderedIPTables, listIPTables
-	}
 	if how.AllAddresses {
 		var err error
 		if objects, err = r.withAddresses(ctx, node, objects); err != nil {
@@ -85,13 +79,28 @@ func (r *Run) same(ctx context.Context, how Rendering, node, objects string) err
 	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
 		return err
 	}
-	want, err := render(ctx, how, node, file)
+	scratch, err := lab.NewNamespace("scratch")
 	if err != nil {
-		return fmt.Errorf("render the rules of %s: %w", node, err)
+		return err
 	}
-	have, err := read(func(args ...string) *exec.Cmd { return r.In(ctx, node, args...) })
-	if err != nil {
-		return fmt.Errorf("list the rules of %s: %w", node, err)
+	defer func() { _ = scratch.Close() }() // it ends with this process at the latest
+	var want, have Table
+	for _, p := range how.parts() {
+		rules, err := r.render(ctx, how, node, file, p.family)
+		if err != nil {
+			return err
+		}
+		err = scratch.Do(func() error {
+			load := exec.CommandContext(ctx, p.load[0], p.load[1:]...)
+			load.Stdin = strings.NewReader(rules)
+			if err := kube.Run(load); err != nil {
+				return err
+			}
+			return p.read(&want, exec.CommandContext(ctx, p.list[0], p.list[1:]...))
+		})
+		if err := errors.Join(err, p.read(&have, r.In(ctx, node, p.list...))); err != nil {
+			return fmt.Errorf("rules of %s: %w", node, err)
+		}
 	}
 	if d := Compare(want, have); len(d) > 0 {
 		return &differenceError{node, d}
@@ -99,8 +108,40 @@ func (r *Run) same(ctx context.Context, how Rendering, node, objects string) err
 	return nil
 }
 
+// part is the rules of one IP family: how they are loaded and listed.
+type part struct {
+	family     string
+	load, list []string
+	parse      func(family, listing string) (Table, error)
+}
+
+func (how Rendering) parts() []part {
+	if how.IPTables {
+		return []part{
+			{"ipv4", []string{"iptables-restore", "--noflush"}, []string{"iptables-save"}, ParseIPTables},
+			{"ipv6", []string{"ip6tables-restore", "--noflush"}, []string{"ip6tables-save"}, ParseIPTables},
+		}
+	}
+	load := []string{"nft", "-f", "-"}
+	return []part{
+		{"ipv4", load, []string{"nft", "-j", "list", "table", "ip", "vmapd"}, ParseTable},
+		{"ipv6", load, []string{"nft", "-j", "list", "table", "ip6", "vmapd"}, ParseTable},
+	}
+}
+
+// read adds what a command lists to a table.
+func (p part) read(t *Table, list *exec.Cmd) error {
+	out, err := kube.Output(list)
+	if err != nil {
+		return err
+	}
+	lines, err := p.parse(p.family, out)
+	*t = append(*t, lines...)
+	return err
+}
+
 // render runs vmapd render.
-func (r *Run) render(ctx context.Context, how Rendering, node, objects string, more ...string) (string, error) {
+func (r *Run) render(ctx context.Context, how Rendering, node, objects, family string) (string, error) {
 	conf := how.Args
 	if conf == nil {
 		file := filepath.Join(r.Work, "render.conf")
@@ -110,45 +151,15 @@ func (r *Run) render(ctx context.Context, how Rendering, node, objects string, m
 		}
 		conf = []string{"--config", file}
 	}
-	args := slices.Concat([]string{filepath.Join(r.Work, how.Program), "render", "-f", objects, "--node-name", node}, conf, more)
-	cmd := r.In(ctx, kube.Control, args...)
-	var rules, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &rules, &complaints
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, complaints.String())
-	}
-	return rules.String(), nil
-}
-
-// rendered loads the rendered rules into a new network namespace, and lists them there.
-func (r *Run) rendered(ctx context.Context, how Rendering, node, objects string) (Table, error) {
-	rules, err := r.render(ctx, how, node, objects)
-	if err != nil {
-		return nil, err
-	}
-	scratch, err := lab.NewNamespace("scratch")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = scratch.Close() }() // it ends with this process at the latest
-	load := scratch.Command(ctx, "nft", "-f", "-")
-	load.Stdin = strings.NewReader(rules)
-	if out, err := load.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("load the rendered rules: %w: %s", err, out)
-	}
-	var table Table
-	err = scratch.Do(func() error {
-		table, err = list(func(args ...string) *exec.Cmd { return exec.CommandContext(ctx, args[0], args[1:]...) })
-		return err
-	})
-	return table, err
+	args := []string{filepath.Join(r.Work, how.Program), "render", "-f", objects, "--node-name", node, "--ip-family", family}
+	return kube.Output(r.In(ctx, kube.Control, append(args, conf...)...))
 }
 
 // withAddresses adds all addresses of a node to its Node in a list of objects.
 func (r *Run) withAddresses(ctx context.Context, node, objects string) (string, error) {
-	out, err := r.In(ctx, node, "ip", "-json", "address", "show", "scope", "global").Output()
+	out, err := kube.Output(r.In(ctx, node, "ip", "-json", "address", "show", "scope", "global"))
 	if err != nil {
-		return "", fmt.Errorf("list addresses: %w", err)
+		return "", err
 	}
 	var links []struct {
 		AddrInfo []struct{ Local string } `json:"addr_info"`
@@ -156,7 +167,7 @@ func (r *Run) withAddresses(ctx context.Context, node, objects string) (string, 
 	var all struct {
 		Items []map[string]any `json:"items"`
 	}
-	if err := errors.Join(json.Unmarshal(out, &links), json.Unmarshal([]byte(objects), &all)); err != nil {
+	if err := errors.Join(json.Unmarshal([]byte(out), &links), json.Unmarshal([]byte(objects), &all)); err != nil {
 		return "", err
 	}
 	for _, o := range all.Items {
@@ -178,21 +189,4 @@ func (r *Run) withAddresses(ctx context.Context, node, objects string) (string, 
 	}
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": all.Items})
 	return string(text), err
-}
-
-// list returns vmapd's tables of both families, where commands run.
-func list(command func(args ...string) *exec.Cmd) (Table, error) {
-	var both Table
-	for _, family := range []string{"ip", "ip6"} {
-		out, err := command("nft", "-j", "list", "table", family, "vmapd").Output()
-		if err != nil {
-			return nil, fmt.Errorf("list table %s vmapd: %w", family, err)
-		}
-		t, err := ParseTable(out)
-		if err != nil {
-			return nil, err
-		}
-		both = append(both, t...)
-	}
-	return both, nil
 }

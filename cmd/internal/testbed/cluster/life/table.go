@@ -19,12 +19,12 @@ type object struct {
 	attr map[string]any
 }
 
-// ParseTable reads the output of `nft -j list table`.
-func ParseTable(listing []byte) (Table, error) {
+// ParseTable reads the output of `nft -j list table`, which has the family.
+func ParseTable(_, listing string) (Table, error) {
 	var doc struct {
 		Objects []map[string]map[string]any `json:"nftables"`
 	}
-	if err := json.Unmarshal(listing, &doc); err != nil {
+	if err := json.Unmarshal([]byte(listing), &doc); err != nil {
 		return nil, fmt.Errorf("read nft's listing: %w", err)
 	}
 	var objects []object

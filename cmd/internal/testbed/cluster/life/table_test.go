@@ -6,14 +6,14 @@ import (
 )
 
 // listing is nft's JSON of a table with what is given.
-func listing(objects ...string) []byte {
-	return []byte(`{"nftables":[{"metainfo":{"version":"1.0.6"}},{"table":{"family":"ip","name":"vmapd","handle":1,"flags":"owner"}},` +
-		strings.Join(objects, ",") + `]}`)
+func listing(objects ...string) string {
+	return `{"nftables":[{"metainfo":{"version":"1.0.6"}},{"table":{"family":"ip","name":"vmapd","handle":1,"flags":"owner"}},` +
+		strings.Join(objects, ",") + `]}`
 }
 
 func parse(t *testing.T, objects ...string) Table {
 	t.Helper()
-	table, err := ParseTable(listing(objects...))
+	table, err := ParseTable("ipv4", listing(objects...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestTablesDiffer(t *testing.T) {
 }
 
 func TestAListingThatIsNoJSONIsAnError(t *testing.T) {
-	if _, err := ParseTable([]byte("table ip vmapd {")); err == nil {
+	if _, err := ParseTable("ipv4", "table ip vmapd {"); err == nil {
 		t.Error("no error")
 	}
 }

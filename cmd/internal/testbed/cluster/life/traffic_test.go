@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
@@ -21,7 +22,7 @@ func traffic(t *testing.T, network string, ends bool, alive func(string) bool) C
 	clients := StartTraffic(t.Context(), []Route{{"direct", world.Client, network, netip.AddrPortFrom(pod.IP4, 8080)}})
 	await := func(what string, ok func() bool) {
 		t.Helper()
-		err := until(t.Context(), 20*time.Second, func() error {
+		err := kube.Until(t.Context(), 20*time.Second, what, func() error {
 			clients.mu.Lock()
 			defer clients.mu.Unlock()
 			if !ok() {

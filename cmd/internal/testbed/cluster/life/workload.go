@@ -3,11 +3,11 @@ package life
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
@@ -25,7 +25,7 @@ const (
 	nodePort      = 30080
 )
 
-// The nodes that clients are on, or go through. Steps befall the second.
+// The nodes that clients are on, or go through. Steps that need one node take the second.
 const first, second = "n1", "n2"
 
 // startWorkload makes the pods and Services, or restores them, and returns the routes to them.
@@ -42,26 +42,17 @@ func (r *Run) startWorkload(ctx context.Context) ([]Route, error) {
 			return nil, err
 		}
 	}
-	if err := r.workloadReady(ctx); err != nil {
+	if err := workloadReady()(ctx, r); err != nil {
 		return nil, err
 	}
 	first4, _ := kube.Addresses(first)
 	_, second6 := kube.Addresses(second)
 	for to, via := range map[string]netip.Addr{webBalancer4: first4, localBalancer: first4, webBalancer6: second6} {
-		if err := r.ip(ctx, kube.Outside, "route", "replace", to, "via", via.String()); err != nil {
+		if err := ip(kube.Outside, "route", "replace", to, "via", via.String())(ctx, r); err != nil {
 			return nil, err
 		}
 	}
 	return r.routes(ctx)
-}
-
-func (r *Run) workloadReady(ctx context.Context) error {
-	for _, w := range []string{"deployment/web", "daemonset/client"} {
-		if err := r.rolledOut(ctx, "life", w); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (r *Run) routes(ctx context.Context) ([]Route, error) {
@@ -100,59 +91,36 @@ func (r *Run) routes(ctx context.Context) ([]Route, error) {
 
 // clients returns the network namespaces that clients are in, by name.
 func (r *Run) clients(ctx context.Context) (map[string]*lab.Namespace, error) {
-	from, err := r.clientPods(ctx)
+	const each = `{range .items[*]}{.spec.nodeName} {.metadata.uid} {.metadata.deletionTimestamp}{"\n"}{end}`
+	out, err := r.Kubectl(ctx, "-n", "life", "get", "pods", "-l", "app=client", "-o", "jsonpath="+each)
 	if err != nil {
 		return nil, err
 	}
+	pids := map[string]string{}
 	for _, space := range []string{kube.Outside, second} {
-		if from[space], err = r.space(space); err != nil {
-			return nil, err
-		}
+		pids[space] = strconv.Itoa(r.Process("space-" + space).PID())
 	}
-	return from, nil
-}
-
-// clientPods returns the network namespaces of the clients' pods by their nodes.
-func (r *Run) clientPods(ctx context.Context) (map[string]*lab.Namespace, error) {
-	out, err := r.Kubectl(ctx, "-n", "life", "get", "pods", "-l", "app=client", "-o", "json")
-	if err != nil {
-		return nil, err
-	}
-	var list struct {
-		Items []struct {
-			Metadata struct {
-				UID               string
-				DeletionTimestamp string
-			}
-			Spec struct{ NodeName string }
-		}
-	}
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		return nil, fmt.Errorf("read the clients' pods: %w", err)
-	}
-	pods := map[string]*lab.Namespace{}
-	for _, p := range list.Items {
-		if p.Metadata.DeletionTimestamp != "" {
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		if len(words) != 2 { // it is being deleted
 			continue
 		}
-		pids, err := processes(p.Metadata.UID)
+		running, err := processes(words[1])
 		if err != nil {
 			return nil, err
 		}
-		if len(pids) == 0 {
-			return nil, fmt.Errorf("no process of the client's pod on node %s", p.Spec.NodeName)
-		}
-		name := "pod on " + p.Spec.NodeName
-		if pods[name], err = lab.OpenNamespace(name, filepath.Join("/proc", pids[0], "ns/net")); err != nil {
-			return nil, err
+		if len(running) > 0 {
+			pids["pod on "+words[0]] = running[0]
 		}
 	}
-	for _, n := range []string{first, second} {
-		if pods["pod on "+n] == nil {
-			return nil, fmt.Errorf("no client's pod on node %s", n)
+	from := map[string]*lab.Namespace{}
+	for _, name := range []string{kube.Outside, second, "pod on " + first, "pod on " + second} {
+		// Without a process, there is no such file.
+		if from[name], err = lab.OpenNamespace(name, filepath.Join("/proc", pids[name], "ns/net")); err != nil {
+			return nil, fmt.Errorf("find the client %s: %w", name, err)
 		}
 	}
-	return pods, nil
+	return from, nil
 }
 
 // processes returns the process IDs in a pod, whose UID is part of their control group's name.
