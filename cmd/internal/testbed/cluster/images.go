@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -57,11 +58,13 @@ func writeImages(ctx context.Context, c *kube.Cluster) error {
 		}
 		c.Log.Info("wrote an image", slog.String("archive", archive))
 	}
-	if err := os.MkdirAll(c.Plugins(), 0o755); err != nil {
-		return fmt.Errorf("make the folder of plugins: %w", err)
-	}
-	if err := os.Rename(filepath.Join(built, "vmapd"), filepath.Join(c.Plugins(), "kubectl-vmapd")); err != nil {
+	// The program is kubectl's plugin by its name.
+	plugin := filepath.Join(c.Plugins(), "kubectl-vmapd")
+	if err := errors.Join(os.RemoveAll(c.Plugins()), os.MkdirAll(c.Plugins(), 0o755), os.Symlink(kube.Vmapd, plugin)); err != nil {
 		return fmt.Errorf("write the plugin of kubectl: %w", err)
+	}
+	if err := os.Rename(filepath.Join(built, "vmapd"), filepath.Join(c.Plugins(), kube.Vmapd)); err != nil {
+		return err
 	}
 	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {

@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	certutil "k8s.io/client-go/util/cert"
+
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
-// An Image is a container image of one layer. What is named first wins: links, programs, texts,
-// packages, busybox.
+// An Image is a container image of one layer. Links, programs and texts take the place of files of packages.
 type Image struct {
 	Name     string            // of the archive, without ".tar"
 	Tags     []string          // references, with registry and tag
@@ -34,94 +33,91 @@ type Image struct {
 // busyBox is the package whose one program is linked to nothing.
 const busyBox = "busybox-static"
 
-// Save writes the archive of an image into a folder and returns its path.
+// Save writes the archive of an image into a folder and returns its path. It downloads packages that are not in the cache.
 func (i Image) Save(ctx context.Context, cache debian.Cache, dir string) (string, error) {
-	target := filepath.Join(dir, i.Name+".tar")
-	f, err := os.Create(target)
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(i.Write(ctx, cache, f), f.Close()); err != nil {
-		return "", fmt.Errorf("write image %s: %w", i.Name, err)
-	}
-	return target, nil
-}
-
-// Write writes the archive of an image. It downloads packages that are not in the cache.
-func (i Image) Write(ctx context.Context, cache debian.Cache, w io.Writer) error {
 	names := i.Packages
 	if i.BusyBox {
 		names = append(slices.Clone(names), busyBox)
 	}
 	packages, err := cache.Packages(ctx, names)
 	if err != nil {
+		return "", err
+	}
+	target := filepath.Join(dir, i.Name+".tar")
+	if err := i.write(ctx, packages, dir, target); err != nil {
+		return "", fmt.Errorf("write image %s: %w", i.Name, err)
+	}
+	return target, nil
+}
+
+// write writes the archive, by way of folders that it removes.
+func (i Image) write(ctx context.Context, packages, dir, target string) error {
+	root, err := os.MkdirTemp(dir, "root-")
+	if err != nil {
 		return err
 	}
-	var applets []string
-	if i.BusyBox {
-		list, err := debian.Output(ctx, packages, filepath.Join(packages, "bin/busybox"), "--list")
+	defer func() { _ = os.RemoveAll(root) }()
+	work, err := os.MkdirTemp(dir, "archive-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	if err := i.fill(ctx, folder(root), packages); err != nil {
+		return err
+	}
+	return i.archive(ctx, folder(root), work, target)
+}
+
+func (i Image) fill(ctx context.Context, root folder, packages string) error {
+	if packages != "" {
+		if err := root.unpacked(ctx, packages); err != nil {
+			return err
+		}
+	}
+	for name, target := range i.Links {
+		if err := root.link(name, target); err != nil {
+			return err
+		}
+	}
+	for name, source := range i.Programs {
+		data, err := os.ReadFile(source)
 		if err != nil {
 			return err
 		}
-		applets = strings.Fields(list)
-	}
-	return i.writeArchive(w, func(l *layer) error { return i.fill(l, packages, applets) })
-}
-
-func (i Image) fill(l *layer, packages string, applets []string) error {
-	if packages != "" {
-		if err := base(l); err != nil {
+		if err := root.file(name, data, 0o755); err != nil {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(i.Links)) {
-		if err := l.link(name, i.Links[name]); err != nil {
-			return err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(i.Programs)) {
-		if err := l.program(name, i.Programs[name]); err != nil {
-			return err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(i.Texts)) {
-		if err := l.text(name, i.Texts[name]); err != nil {
+	for name, text := range i.Texts {
+		if err := root.file(name, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
 	if i.KeyPair != "" {
-		if err := l.keyPair(i.KeyPair); err != nil {
+		cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+		if err := errors.Join(err, root.file(i.KeyPair+".crt", cert, 0o644), root.file(i.KeyPair+".key", key, 0o644)); err != nil {
 			return err
 		}
 	}
-	if packages != "" {
-		if err := l.tree(packages); err != nil {
-			return err
-		}
+	if !i.BusyBox {
+		return nil
 	}
-	for _, applet := range applets {
-		if l.seen["usr/bin/"+applet] || l.seen["usr/sbin/"+applet] {
+	list, err := debian.Output(ctx, packages, filepath.Join(packages, "bin/busybox"), "--list")
+	if err != nil {
+		return err
+	}
+	for applet := range strings.FieldsSeq(list) {
+		if exists(root.path("usr/bin/"+applet)) || exists(root.path("usr/sbin/"+applet)) {
 			continue
 		}
-		if err := l.link("/usr/bin/"+applet, "busybox"); err != nil {
+		if err := root.link("usr/bin/"+applet, "busybox"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// base has the folders and files that programs expect, which Debian's install scripts would make.
-func base(l *layer) error {
-	return errors.Join(
-		l.mergeUsr(),
-		l.dir("/tmp", 0o1777),
-		l.dir("/var/tmp", 0o1777),
-		l.dir("/run", 0o755),
-		l.link("/var/run", "/run"),
-		l.dir("/root", 0o700),
-		l.dir("/lib/modules", 0o755),
-		l.text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
-		l.text("/etc/group", "root:x:0:\nnogroup:x:65534:\n"),
-		l.text("/etc/nsswitch.conf", "hosts: files dns\n"),
-	)
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,9 +37,7 @@ func contents(t *testing.T, archive []byte) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, twice := found[h.Name]; twice {
-			t.Errorf("the archive has %s twice", h.Name)
-		}
+		h.Name = strings.TrimSuffix(h.Name, "/")
 		switch h.Typeflag {
 		case tar.TypeDir:
 			found[h.Name] = "folder"
@@ -48,6 +47,20 @@ func contents(t *testing.T, archive []byte) map[string]string {
 			found[h.Name] = string(data)
 		}
 	}
+}
+
+// saved returns the files of the archive of an image without packages.
+func saved(t *testing.T, i Image) map[string]string {
+	t.Helper()
+	file, err := i.Save(t.Context(), debian.Cache{}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return contents(t, data)
 }
 
 func write(t *testing.T, name, content string) string {
@@ -63,17 +76,13 @@ func write(t *testing.T, name, content string) string {
 
 func TestAnImageWithoutPackagesHasOnlyItsPrograms(t *testing.T) {
 	program := write(t, filepath.Join(t.TempDir(), "vmapd"), "program")
-	var w bytes.Buffer
 	i := Image{
 		Name: "vmapd", Tags: []string{"example.org/vmapd:1"},
 		Programs:   map[string]string{"/usr/local/bin/vmapd": program},
 		Links:      map[string]string{"/usr/local/bin/kube-proxy": "vmapd"},
 		Entrypoint: []string{"/usr/local/bin/vmapd"},
 	}
-	if err := i.Write(t.Context(), debian.Cache{}, &w); err != nil {
-		t.Fatal(err)
-	}
-	archive := contents(t, w.Bytes())
+	archive := saved(t, i)
 	var manifest []struct {
 		Config           string
 		RepoTags, Layers []string
@@ -110,28 +119,29 @@ func TestAnImageWithoutPackagesHasOnlyItsPrograms(t *testing.T) {
 	}
 }
 
-func TestTheFirstFileOfANameWins(t *testing.T) {
+func TestFilesTakeThePlaceOfThoseOfPackages(t *testing.T) {
 	packages := t.TempDir()
 	write(t, packages+"/bin/nc.openbsd", "netcat")
+	write(t, packages+"/bin/nc", "package")
 	write(t, packages+"/etc/wgetrc", "package")
 	write(t, packages+"/usr/sbin/ip", "package")
-	write(t, packages+"/bin/busybox", "busybox")
+	write(t, packages+"/bin/busybox", "#!/bin/sh\necho ip nc sleep\n")
 	program := write(t, filepath.Join(t.TempDir(), "agnhost"), "program")
 	i := Image{
 		Programs: map[string]string{"/agnhost": program},
 		Links:    map[string]string{"/usr/bin/nc": "nc.openbsd"},
 		Texts:    map[string]string{"/etc/wgetrc": "tries = 1\n"},
-		Packages: []string{"unpacked"},
+		BusyBox:  true,
 	}
-	var w bytes.Buffer
-	l := newLayer(&w)
-	if err := i.fill(l, packages, []string{"ip", "nc", "sleep"}); err != nil {
+	file := filepath.Join(t.TempDir(), "image.tar")
+	if err := i.write(t.Context(), packages, t.TempDir(), file); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.w.Close(); err != nil {
+	data, err := os.ReadFile(file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	got := contents(t, w.Bytes())
+	got := contents(t, []byte(contents(t, data)["layer.tar"]))
 	for name, want := range map[string]string{
 		"agnhost":            "program",
 		"etc/wgetrc":         "tries = 1\n",
@@ -142,6 +152,7 @@ func TestTheFirstFileOfANameWins(t *testing.T) {
 		"usr/bin/ip":         "",
 		"usr/bin/sleep":      "-> busybox",
 		"tmp":                "folder",
+		"var/run":            "-> /run",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
@@ -154,12 +165,8 @@ func TestTheFirstFileOfANameWins(t *testing.T) {
 func TestAContainerOfAgnhostWaits(t *testing.T) {
 	set := Set("/kube", "/vmapd", "/pause", "")
 	agnhost := set[slices.IndexFunc(set, func(i Image) bool { return i.Name == "agnhost" })]
-	var w bytes.Buffer
 	i := Image{KeyPair: agnhost.KeyPair, Command: agnhost.Command}
-	if err := i.Write(t.Context(), debian.Cache{}, &w); err != nil {
-		t.Fatal(err)
-	}
-	archive := contents(t, w.Bytes())
+	archive := saved(t, i)
 	var config struct{ Config struct{ Cmd []string } }
 	if err := json.Unmarshal([]byte(archive["config.json"]), &config); err != nil {
 		t.Fatal(err)

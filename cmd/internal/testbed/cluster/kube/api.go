@@ -111,7 +111,7 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 	return cmd
 }
 
-// Plugins is the folder of kubectl's plugins, which need not exist.
+// Plugins is the folder of vmapd, which is a plugin of kubectl, too.
 func (c *Cluster) Plugins() string { return c.path("plugins") }
 
 // Output runs a program and returns its standard output. The error has the command, and what it wrote to standard error.

@@ -77,31 +77,6 @@ func TestParseProxy(t *testing.T) {
 	}
 }
 
-func TestRulesOfProxiesAreCutOutOfIPTables(t *testing.T) {
-	const saved = `*nat
-:PREROUTING ACCEPT [1:60]
-:KUBE-SERVICES - [0:0]
-:CNI-HOSTPORT-DNAT - [0:0]
-:VMAPD-SERVICES - [0:0]
--A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
--A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
--A PREROUTING -j VMAPD-SERVICES
--A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -j KUBE-SVC-NPX46M4PTMTKRN6Y
--A CNI-HOSTPORT-DNAT -p tcp -j ACCEPT
-COMMIT
-`
-	const want = `*nat
-:PREROUTING ACCEPT [1:60]
-:CNI-HOSTPORT-DNAT - [0:0]
--A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
--A CNI-HOSTPORT-DNAT -p tcp -j ACCEPT
-COMMIT
-`
-	if diff := cmp.Diff(want, withoutProxies(saved)); diff != "" {
-		t.Errorf("rules (-want +got):\n%s", diff)
-	}
-}
-
 func TestMissingProgramsAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"etcd": 0o755, "kube-apiserver": 0o755, "kubelet": 0o644, "agnhost": 0o755} {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -100,7 +99,7 @@ func fillVmapd(manifest string, p Proxy) (string, error) {
 // in which Services work all the time, has other steps.
 func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 	c.Log.Info("installing the Service proxy", slog.String("proxy", p.String()))
-	if err := c.removeProxies(ctx); err != nil {
+	if err := c.RemoveProxies(ctx); err != nil {
 		return err
 	}
 	manifest, err := p.Manifest()
@@ -140,72 +139,22 @@ func (c *Cluster) tryService(ctx context.Context, node string) error {
 	return err
 }
 
-// removeProxies deletes both DaemonSets, and the rules that they leave on the nodes.
-func (c *Cluster) removeProxies(ctx context.Context) error {
-	out, err := c.Kubectl(ctx, "--namespace=kube-system", "get", "daemonsets", "--output=name")
-	if err != nil {
-		return err
-	}
-	for _, program := range []string{Vmapd, KubeProxy} {
-		if !slices.Contains(strings.Fields(out), "daemonset.apps/"+program) {
-			continue
-		}
-		_, err := c.Kubectl(ctx, "--namespace=kube-system", "delete", "daemonset", program, "--cascade=foreground", "--wait")
-		if err != nil {
+// RemoveProxies deletes what Service proxies have in the cluster, and by vmapd's cleanup the rules that they leave on the nodes.
+func (c *Cluster) RemoveProxies(ctx context.Context) error {
+	remove := []string{"--namespace=kube-system", "delete", "--ignore-not-found", "--cascade=foreground", "--wait"}
+	for _, args := range [][]string{
+		append(remove, "daemonset", Vmapd, KubeProxy, "vmapd-cleanup"),
+		append(remove, "configmap", Vmapd, KubeProxy),
+		{"label", "nodes", "--all", "vmapd.io/proxy-"},
+	} {
+		if _, err := c.Kubectl(ctx, args...); err != nil {
 			return err
 		}
-		for _, node := range c.Nodes() {
-			if err := c.removeRules(ctx, node); err != nil {
-				return err
-			}
+	}
+	for _, node := range c.Nodes() {
+		if err := Run(c.In(ctx, node, filepath.Join(c.Plugins(), Vmapd), "cleanup")); err != nil {
+			return fmt.Errorf("clean up %s: %w", node, err)
 		}
 	}
 	return nil
-}
-
-// removeRules removes the rules of all Service proxies from a node: the tables of both in
-// nftables, and all chains of iptables except kubelet's canaries, which kubelet makes again, and
-// those of portmap.
-func (c *Cluster) removeRules(ctx context.Context, node string) error {
-	tables, err := Output(c.In(ctx, node, "nft", "list", "tables"))
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(tables) {
-		fields := strings.Fields(line) // table FAMILY NAME
-		if len(fields) != 3 || fields[2] != Vmapd && fields[2] != KubeProxy {
-			continue
-		}
-		if err := Run(c.In(ctx, node, "nft", "delete", "table", fields[1], fields[2])); err != nil {
-			return err
-		}
-	}
-	for _, program := range []string{"iptables", "ip6tables"} {
-		saved, err := Output(c.In(ctx, node, program+"-save"))
-		if err != nil {
-			return err
-		}
-		cmd := c.In(ctx, node, program+"-restore")
-		cmd.Stdin = strings.NewReader(withoutProxies(saved))
-		if err := Run(cmd); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// withoutProxies removes the chains of Service proxies, and all rules in them or to them, from the
-// output of iptables-save.
-func withoutProxies(saved string) string {
-	var kept strings.Builder
-	for line := range strings.Lines(saved) {
-		proxys := slices.ContainsFunc(strings.Fields(line), func(word string) bool {
-			word = strings.TrimPrefix(word, ":")
-			return strings.HasPrefix(word, "KUBE-") || strings.HasPrefix(word, "VMAPD-")
-		})
-		if !proxys {
-			kept.WriteString(line)
-		}
-	}
-	return kept.String()
 }

@@ -20,7 +20,7 @@ func (r *Run) Install(ctx context.Context, proxy string) error {
 	if err != nil || present == proxy {
 		return err
 	}
-	if err := removeAll(ctx, r); err != nil {
+	if err := r.RemoveProxies(ctx); err != nil {
 		return err
 	}
 	manifest, err := r.manifest(proxy)
@@ -81,23 +81,6 @@ func (r *Run) present(ctx context.Context) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// removeAll removes all proxies and their rules.
-func removeAll(ctx context.Context, r *Run) error {
-	remove := func(objects ...string) Action {
-		return kubectl(append([]string{"-n", "kube-system", "delete", "--ignore-not-found", "--cascade=foreground", "--wait"}, objects...)...)
-	}
-	return inTurn(
-		remove("daemonset", "vmapd", "kube-proxy", "vmapd-cleanup"),
-		remove("configmap", "vmapd", "kube-proxy"),
-		kubectl("label", "nodes", "--all", "vmapd.io/proxy-"),
-		eachNode(func(n string) Action {
-			return func(ctx context.Context, r *Run) error {
-				return kube.Run(r.In(ctx, n, filepath.Join(r.Work, "bin/vmapd"), "cleanup"))
-			}
-		}),
-	)(ctx, r)
 }
 
 // prepareFolder copies vmapd's manifests, which the reader of a page is to edit, to the folder Work,
