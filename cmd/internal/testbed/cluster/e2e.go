@@ -158,7 +158,7 @@ func describe(c *kube.Cluster, p kube.Proxy, run *e2e.Run) error {
 	}
 	commit := ""
 	if p.Program == kube.Vmapd {
-		source, err := os.ReadFile(sourceFile(c))
+		source, err := os.ReadFile(c.Source())
 		if err != nil {
 			return fmt.Errorf("find out the commit of vmapd's image: %w", err)
 		}

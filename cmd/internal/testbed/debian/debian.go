@@ -18,6 +18,15 @@ import (
 // Cache is the folder of downloads. Each folder in it is made once.
 type Cache struct{ Dir string }
 
+// UserCache is the folder that programs of one user share.
+func UserCache() (Cache, error) {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return Cache{}, fmt.Errorf("find a folder for packages: %w", err)
+	}
+	return Cache{Dir: filepath.Join(user, "vmapd-vm")}, nil
+}
+
 // Command is a program that does not outlive this one. Call it on the main thread.
 func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
@@ -34,7 +36,11 @@ type Image struct {
 const busyBox = "busybox-static"
 
 // Save writes the archive of an image into a folder and returns its path. It downloads packages that are not in the cache.
-func (i Image) Save(ctx context.Context, cache debian.Cache, dir string) (string, error) {
+func (i Image) Save(ctx context.Context, dir string) (string, error) {
+	cache, err := debian.UserCache()
+	if err != nil {
+		return "", err
+	}
 	names := i.Packages
 	if i.BusyBox {
 		names = append(slices.Clone(names), busyBox)
@@ -115,6 +121,13 @@ func (i Image) fill(ctx context.Context, root folder, packages string) error {
 		}
 	}
 	return nil
+}
+
+// Build compiles commands of a module, whose folder is source, into a folder.
+func Build(ctx context.Context, source, dir string, packages ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-o", dir + "/"}, packages...)...)
+	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	return kube.Run(cmd)
 }
 
 func exists(name string) bool {

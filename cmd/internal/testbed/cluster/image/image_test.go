@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
 // contents returns the files of an archive, and what a link leads to as "-> TARGET".
@@ -52,7 +51,7 @@ func contents(t *testing.T, archive []byte) map[string]string {
 // saved returns the files of the archive of an image without packages.
 func saved(t *testing.T, i Image) map[string]string {
 	t.Helper()
-	file, err := i.Save(t.Context(), debian.Cache{}, t.TempDir())
+	file, err := i.Save(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +162,7 @@ func TestFilesTakeThePlaceOfThoseOfPackages(t *testing.T) {
 // TestAContainerOfAgnhostWaits is of two facts that tests rely on: a container without arguments runs
 // until it is ended, and "agnhost porter" can serve TLS.
 func TestAContainerOfAgnhostWaits(t *testing.T) {
-	set := Set("/kube", "/vmapd", "/pause", "")
+	set := Set("/kube", "/built", "")
 	agnhost := set[slices.IndexFunc(set, func(i Image) bool { return i.Name == "agnhost" })]
 	i := Image{KeyPair: agnhost.KeyPair, Command: agnhost.Command}
 	archive := saved(t, i)
@@ -192,12 +191,13 @@ registry.k8s.io/e2e-test-images/agnhost:2.55
 gcr.io/k8s-authenticated-test/agnhost:2.6
 `
 	got := map[string][]string{}
-	for _, i := range Set("/kube", "/vmapd", "/pause", listed) {
+	for _, i := range Set("/kube", "/built", listed) {
 		got[i.Name] = i.Tags
 	}
 	want := map[string][]string{
 		"vmapd":      {kube.VmapdImage},
 		"pause":      {"registry.k8s.io/pause:3.10.2", kube.PauseImage},
+		"podserver":  {kube.PodserverImage},
 		"coredns":    {kube.CoreDNSImage},
 		"kube-proxy": {kube.KubeProxyImage},
 		"agnhost":    {"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.55", kube.AgnhostImage},

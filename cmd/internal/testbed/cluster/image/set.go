@@ -34,18 +34,23 @@ func iptables() map[string]string {
 }
 
 // Set has the images of a cluster and of its tests. programs is the folder with those of a
-// Kubernetes release and the tests' own programs, vmapd and pause are programs. listed is the
+// Kubernetes release and the tests' own programs, built the one with vmapd, pause and podserver. listed is the
 // output of "e2e.test --list-images"; without it, images that only the tests use are left out.
-func Set(programs, vmapd, pause, listed string) []Image {
+func Set(programs, built, listed string) []Image {
 	in := func(name string) string { return filepath.Join(programs, name) }
 	names := func(parts ...string) []string { return references(listed, parts...) }
 	ruleTools := []string{"dash", "iptables", "ipset", "nftables", "conntrack", "kmod"}
 	all := []Image{
-		VmapdImage("vmapd", kube.VmapdImage, vmapd),
+		VmapdImage("vmapd", kube.VmapdImage, filepath.Join(built, "vmapd")),
 		{
 			Name: "pause", Tags: append(names("/pause"), kube.PauseImage),
-			Programs:   map[string]string{"/pause": pause},
+			Programs:   map[string]string{"/pause": filepath.Join(built, "pause")},
 			Entrypoint: []string{"/pause"},
+		},
+		{
+			Name: "podserver", Tags: []string{kube.PodserverImage},
+			Programs:   map[string]string{"/podserver": filepath.Join(built, "podserver")},
+			Entrypoint: []string{"/podserver"},
 		},
 		{
 			Name: "coredns", Tags: []string{kube.CoreDNSImage},

@@ -13,8 +13,12 @@ const (
 	AgnhostImage   = "registry.k8s.io/e2e-test-images/agnhost:test"
 	CoreDNSImage   = "registry.k8s.io/coredns/coredns:test"
 	KubeProxyImage = "registry.k8s.io/kube-proxy:test"
+	PodserverImage = "example.org/podserver:test"
 	VmapdImage     = "example.org/vmapd:test"
 )
+
+// Source is the file that says from which commit vmapd's image is.
+func (c *Cluster) Source() string { return c.path("images", "source") }
 
 // ctr prepares containerd's client.
 func (c *Cluster) ctr(ctx context.Context, node string, args ...string) *exec.Cmd {

@@ -15,10 +15,9 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// Images of vmapd before and of podserver; the others are kube's.
 const (
+	// BeforeImage is that of vmapd before; the others are kube's.
 	BeforeImage = "example.org/vmapd:before"
-	PodImage    = "example.org/podserver:1"
 	// againSuffix makes a second name of an image, for an upgrade that changes nothing.
 	againSuffix = "-again"
 )

@@ -30,7 +30,7 @@ spec:
       terminationGracePeriodSeconds: 1
       containers: [{name: web, image: %s, args: [--port=8080, --longer=0s]}]
 `
-	fmt.Fprintf(&m, pods, PodImage)
+	fmt.Fprintf(&m, pods, kube.PodserverImage)
 	for i := range many {
 		fmt.Fprintf(&m, "---\n{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: many}, spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}\n", i)
 	}

@@ -2,6 +2,7 @@ package life
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,13 +93,11 @@ func (r *Run) prepareFolder() error {
 	if err := os.CopyFS(filepath.Join(r.Work, deploy), os.DirFS(r.Deploy)); err != nil {
 		return fmt.Errorf("copy the manifests: %w", err)
 	}
-	conf, err := os.ReadFile(r.Kubeconfig())
-	if err != nil {
-		return fmt.Errorf("copy the kubeconfig: %w", err)
+	for name, target := range map[string]string{"bin": r.Plugins(), ".kube/config": r.Kubeconfig()} {
+		name = filepath.Join(r.Work, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.RemoveAll(name), os.Symlink(target, name)); err != nil {
+			return err
+		}
 	}
-	home := filepath.Join(r.Work, ".kube")
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(home, "config"), conf, 0o600)
+	return nil
 }

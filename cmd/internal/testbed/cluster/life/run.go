@@ -47,8 +47,8 @@ type Run struct {
 	Page    Page   // FROM-KUBE-PROXY.md
 	Results string // folder of the results, a file for each step
 
-	// Work is the folder where commands of pages run: it has copies of cmd/vmapd/deploy and of
-	// bin/vmapd, and before/vmapd.yaml, the manifest of the version before.
+	// Work is the folder where commands of pages run: it has a copy of cmd/vmapd/deploy, bin/vmapd, and the
+	// program and the manifest of the version before in the folder before.
 	Work string
 
 	Deploy string // the folder of vmapd's manifests in the checkout
