@@ -58,7 +58,6 @@ func words(line string) ([]string, error) {
 type parser struct {
 	family model.Family
 	table  string
-	saved  bool // as a program lists it: ours write less
 	words  []string
 	rule   Rule
 
@@ -69,12 +68,12 @@ type parser struct {
 }
 
 // parseRule reads the words of a rule, behind the chain's name.
-func parseRule(f model.Family, table, text string, saved bool) (Rule, error) {
+func parseRule(f model.Family, table, text string) (Rule, error) {
 	list, err := words(text)
 	if err != nil {
 		return Rule{}, err
 	}
-	p := &parser{family: f, table: table, saved: saved, words: list, modules: map[string]bool{}, rule: Rule{Text: text}}
+	p := &parser{family: f, table: table, words: list, modules: map[string]bool{}, rule: Rule{Text: text}}
 	for len(p.words) > 0 {
 		if err := p.option(); err != nil {
 			return Rule{}, fmt.Errorf("%s: %w", text, err)
@@ -106,14 +105,14 @@ func (p *parser) option() error {
 		}
 	}
 	invertible := []string{"-s", "-d", "-i", "--mark", "--src-type", "--dst-type", "--match-set", "--ipvs"}
-	if not && !slices.Contains(invertible, name) && !(p.saved && name == "--ctstate") {
+	if not && !slices.Contains(invertible, name) {
 		return fmt.Errorf("%s can't be negated", name)
 	}
 	if p.rule.Target != nil {
 		return fmt.Errorf("%s behind the target", name)
 	}
 	value := ""
-	if !slices.Contains([]string{"--set", "--rcheck", "--update", "--rsource", "--ipvs", "--reap"}, name) {
+	if !slices.Contains([]string{"--set", "--rcheck", "--update", "--rsource", "--ipvs"}, name) {
 		var err error
 		if value, err = p.next(); err != nil {
 			return err
@@ -154,10 +153,8 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		"--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic",
 		"--set": "recent", "--rcheck": "recent", "--update": "recent",
 		"--seconds": "recent", "--name": "recent", "--rsource": "recent",
-		"--reap": "recent", "--mask": "recent", "--nfacct-name": "nfacct",
 	}[name]
-	onlyListed := slices.Contains([]string{"--reap", "--mask", "--nfacct-name"}, name)
-	if module == "" || !p.modules[module] || onlyListed && !p.saved {
+	if module == "" || !p.modules[module] {
 		return nil, fmt.Errorf("unknown option %q", name)
 	}
 	switch name {
@@ -172,14 +169,12 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		v, m, err := parseMark(value)
 		return Mark{v, m, not}, err
 	case "--ctstate":
-		return parseState(value, not)
+		return parseState(value)
 	case "--ctstatus":
 		if value != "CONFIRMED" {
 			return nil, fmt.Errorf("unknown status %q", value)
 		}
 		return Confirmed{}, nil
-	case "--nfacct-name":
-		return Counted{value}, nil
 	case "--src-type", "--dst-type":
 		if value != "LOCAL" {
 			return nil, fmt.Errorf("unknown type %q", value)
@@ -207,7 +202,7 @@ func (p *parser) module(name string) error {
 		p.recent = &recentOptions{}
 	case "statistic":
 		p.statistic = &statisticOptions{}
-	case "comment", "mark", "conntrack", "addrtype", "set", "ipvs", "nfacct":
+	case "comment", "mark", "conntrack", "addrtype", "set", "ipvs":
 	default:
 		return fmt.Errorf("unknown match %q", name)
 	}
@@ -307,8 +302,8 @@ func parseMark(value string) (v, m uint32, err error) {
 	return uint32(x), uint32(y), nil
 }
 
-func parseState(value string, not bool) (Match, error) {
-	m := State{strings.Split(value, ","), not}
+func parseState(value string) (Match, error) {
+	m := State{strings.Split(value, ",")}
 	for _, s := range m.Any {
 		if !slices.Contains([]string{"INVALID", "NEW", "RELATED", "ESTABLISHED", "DNAT"}, s) {
 			return nil, fmt.Errorf("unknown state %q", s)

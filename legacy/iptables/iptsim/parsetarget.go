@@ -37,7 +37,6 @@ func (o *recentOptions) option(name, value string) error {
 		o.seconds, o.hasSec = n, true
 	case "--rsource":
 		o.rsource = true
-	case "--reap", "--mask": // in listings; kube-proxy's mask is that of a single address
 	}
 	return nil
 }
@@ -148,9 +147,7 @@ func (p *parser) noOptions(options []string) error {
 func (p *parser) check() error {
 	switch t := p.rule.Target.(type) {
 	case nil:
-		if !p.saved {
-			return errors.New("no target")
-		}
+		return errors.New("no target")
 	case DNAT:
 		if p.table != "nat" || p.protocol == 0 || model.FamilyOf(t.To.Addr()) != p.family || t.To.Port() == 0 {
 			return fmt.Errorf("DNAT to %v in table %s, for protocol %d", t.To, p.table, p.protocol)

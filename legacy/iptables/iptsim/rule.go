@@ -10,8 +10,7 @@ import (
 type Rule struct {
 	Text    string // without the chain
 	Matches []Match
-	Target  Target // nil: none, in listings of others
-	Unread  bool   // of a rule of others, which has something unknown: no packet matches
+	Target  Target
 }
 
 // Match is a condition of a rule.
@@ -47,14 +46,9 @@ type (
 		Not         bool
 	}
 	// State is --ctstate.
-	State struct {
-		Any []string
-		Not bool
-	}
+	State struct{ Any []string }
 	// Confirmed is --ctstatus CONFIRMED: an earlier packet of the connection passed.
 	Confirmed struct{}
-	// Counted is --nfacct-name. It always holds.
-	Counted struct{ Name string }
 	// AddressType is --src-type LOCAL or --dst-type LOCAL.
 	AddressType struct{ Dest, Not bool }
 	// InSet is --match-set: an ipset has the packet's values of these fields.

@@ -232,16 +232,12 @@ func (r *run) pass(tableName, chainName string, states []state) ([]state, error)
 
 // step applies one rule, or leaves a chain at its end.
 func (r *run) step(tableName, hook string, s state) ([]state, error) {
-	s.at.next = s.at.chain.following(s.at.next, s.Dest.Addr())
 	if s.at.next == len(s.at.chain.rules) {
 		return []state{s.leave()}, nil
 	}
 	rule := s.at.chain.rules[s.at.next]
 	name := s.at.chain.name
 	s.at.next++
-	if rule.Unread {
-		return []state{s}, nil
-	}
 	s.met++
 	hit, miss := s, s
 	miss.share = 0
@@ -284,7 +280,6 @@ func (s state) leave() state {
 
 func (r *run) apply(tableName, hook string, t Target, s *state) error {
 	switch t := t.(type) {
-	case nil:
 	case Verdict:
 		switch t {
 		case "ACCEPT":
@@ -362,12 +357,10 @@ func (m State) holds(_ *run, s *state) float64 {
 	case s.Established:
 		is = "ESTABLISHED"
 	}
-	return yes((slices.Contains(m.Any, is) || s.dnat && slices.Contains(m.Any, "DNAT")) != m.Not)
+	return yes(slices.Contains(m.Any, is) || s.dnat && slices.Contains(m.Any, "DNAT"))
 }
 
 func (Confirmed) holds(_ *run, s *state) float64 { return yes(s.Confirmed || s.Established) }
-
-func (Counted) holds(*run, *state) float64 { return 1 }
 
 func (m AddressType) holds(r *run, s *state) float64 {
 	local := s.Node || r.node.IsLocal(s.Source)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,11 +32,6 @@ type chain struct {
 	name   string
 	policy string // built-in chains only
 	rules  []Rule
-
-	// Of long chains that were read from a listing, the rules by the one address that they are for,
-	// and the others.
-	byDest map[netip.Addr][]int
-	others []int
 }
 
 // NewTables returns tables without rules, with the policy ACCEPT.
@@ -160,7 +154,7 @@ func (r *restoring) declare(rest string) error {
 }
 
 func (r *restoring) insert(c *chain, at int, text string) error {
-	rule, err := parseRule(r.family, r.name, text, false)
+	rule, err := parseRule(r.family, r.name, text)
 	if err != nil {
 		return err
 	}
