@@ -88,7 +88,7 @@ func follow(t testing.TB, node *lab.Namespace, changed func(names []string)) {
 
 // askAgain asks several questions on one connection, whose answers must be the same.
 func askAgain(ctx context.Context, from *lab.Namespace, source netip.Addr, network string, to netip.AddrPort, questions int) ask {
-	c, err := from.DialFrom(ctx, source, network, to)
+	c, err := from.DialFrom(ctx, netip.AddrPortFrom(source, 0), network, to)
 	if err != nil {
 		return ask{err: err}
 	}

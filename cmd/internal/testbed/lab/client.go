@@ -36,14 +36,9 @@ func (ns *Namespace) Ask(ctx context.Context, network string, addr netip.AddrPor
 // AskFrom is Ask from one of the namespace's addresses. The zero Addr lets the
 // kernel choose.
 func (ns *Namespace) AskFrom(ctx context.Context, source netip.Addr, network string, addr netip.AddrPort) (Answer, error) {
-	return ns.AskFromPort(ctx, netip.AddrPortFrom(source, 0), network, addr)
-}
-
-// AskFromPort is AskFrom from a port. Port 0 lets the kernel choose.
-func (ns *Namespace) AskFromPort(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (Answer, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	c, err := ns.dial(ctx, source, network, addr)
+	c, err := ns.DialFrom(ctx, netip.AddrPortFrom(source, 0), network, addr)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -64,20 +59,11 @@ type Conn struct {
 // Dial connects the namespace with addr; see Ask about network, time and errors,
 // except that here the two seconds are for each call. Over UDP nothing is sent yet.
 func (ns *Namespace) Dial(ctx context.Context, network string, addr netip.AddrPort) (*Conn, error) {
-	return ns.dial(ctx, netip.AddrPort{}, network, addr)
+	return ns.DialFrom(ctx, netip.AddrPort{}, network, addr)
 }
 
-// DialFrom is Dial from one of the namespace's addresses. The zero Addr lets the kernel choose.
-func (ns *Namespace) DialFrom(ctx context.Context, source netip.Addr, network string, addr netip.AddrPort) (*Conn, error) {
-	return ns.dial(ctx, netip.AddrPortFrom(source, 0), network, addr)
-}
-
-// DialFromPort is DialFrom from a port. Port 0 lets the kernel choose.
-func (ns *Namespace) DialFromPort(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (*Conn, error) {
-	return ns.dial(ctx, source, network, addr)
-}
-
-func (ns *Namespace) dial(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (*Conn, error) {
+// DialFrom is Dial from one of the namespace's addresses and a port. The kernel chooses for the zero Addr and for port 0.
+func (ns *Namespace) DialFrom(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (*Conn, error) {
 	if network == "tcp" || network == "udp" || network == "sctp" {
 		family := "6"
 		if addr.Addr().Unmap().Is4() {

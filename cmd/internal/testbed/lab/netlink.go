@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -163,19 +162,6 @@ func (ns *Namespace) AddPort(bridge, link string) error {
 			return err
 		}
 		return h.LinkSetMaster(l, b)
-	})
-}
-
-// RemoveRoutes deletes the routes of the main table that lead through one of the gateways.
-func (ns *Namespace) RemoveRoutes(via ...netip.Addr) error {
-	return ns.configure("remove routes", "", func(h *netlink.Handle, _ netlink.Link) error {
-		routes, err := h.RouteList(nil, netlink.FAMILY_ALL)
-		for _, r := range routes {
-			if gw, ok := netip.AddrFromSlice(r.Gw); ok && slices.Contains(via, gw.Unmap()) {
-				err = errors.Join(err, h.RouteDel(&r))
-			}
-		}
-		return err
 	})
 }
 

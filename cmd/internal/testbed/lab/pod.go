@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -101,7 +100,6 @@ func (w *World) AddPod(ctx context.Context, name string) (*Pod, error) {
 		return nil, fmt.Errorf("add pod %s: %w", name, errors.Join(err, p.Close()))
 	}
 	w.pods = append(w.pods, p)
-	w.log.LogAttrs(ctx, slog.LevelDebug, "pod added", slog.String("pod", name), slog.Any("ipv4", p.IP4), slog.Any("ipv6", p.IP6))
 	return p, nil
 }
 
@@ -155,7 +153,6 @@ func (w *World) RemovePod(name string) error {
 	if err != nil {
 		return fmt.Errorf("remove pod %s: %w", name, err)
 	}
-	w.log.LogAttrs(context.Background(), slog.LevelDebug, "pod removed", slog.String("pod", name))
 	return nil
 }
 

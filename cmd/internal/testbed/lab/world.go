@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -17,9 +16,6 @@ type Config struct {
 
 	// Ports are those on which every pod answers, over TCP and UDP.
 	Ports []uint16
-
-	// Log, if not nil, hears of pods that come and go.
-	Log *slog.Logger
 }
 
 // World is a client, a node and pods. Any number of goroutines may use it.
@@ -34,7 +30,6 @@ type World struct {
 	Node *Namespace
 
 	ports []uint16
-	log   *slog.Logger
 
 	mu     sync.Mutex
 	closed bool
@@ -51,11 +46,7 @@ func New(ctx context.Context, c Config) (*World, error) {
 	}
 	w := &World{
 		ports: c.Ports,
-		log:   c.Log,
 		next:  [2]netip.Addr{netip.MustParseAddr(FirstPodIP4), netip.MustParseAddr(FirstPodIP6)},
-	}
-	if w.log == nil {
-		w.log = slog.New(slog.DiscardHandler)
 	}
 	if err := w.build(ctx, c.Pods); err != nil {
 		return nil, errors.Join(fmt.Errorf("build world: %w", err), w.Close())

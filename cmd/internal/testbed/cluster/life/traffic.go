@@ -128,7 +128,7 @@ func ask(ctx context.Context, r Route, from *ports) (lab.Answer, error) {
 	if r.Network == "udp" {
 		source = from.next(r.To.Addr())
 	}
-	c, err := r.From.DialFromPort(ctx, source, r.Network, r.To)
+	c, err := r.From.DialFrom(ctx, source, r.Network, r.To)
 	if err != nil {
 		return lab.Answer{}, err
 	}
