@@ -13,6 +13,9 @@ import (
 // debian-archive-keyring.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
+// Mirror has Debian's folders debian and debian-security.
+const Mirror = "http://deb.debian.org"
+
 // Archive are suites of Debian for one architecture, on a mirror.
 type Archive struct {
 	Cache

@@ -21,7 +21,6 @@ type machine struct {
 	processor
 	image   string // of the kernel
 	initrd  *os.File
-	memory  int // MiB
 	cpus    int
 	timeout time.Duration
 }
@@ -63,7 +62,7 @@ func (m machine) run(ctx context.Context, c cache, stdout io.Writer) (code int, 
 	defer cancel()
 	qemu := debian.Command(limited, m.qemu, slices.Concat(m.args, []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-accel", "tcg,thread=multi", "-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memory),
+		"-accel", "tcg,thread=multi", "-smp", strconv.Itoa(m.cpus), "-m", "2048",
 		"-kernel", m.image, "-initrd", "/dev/fd/3",
 		"-append", m.console + " loglevel=5 panic=-1 oops=panic mitigations=off",
 		"-chardev", "file,id=console,path=/dev/fd/4",

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,32 +38,26 @@ func main() {
 
 // options are the values of the command line.
 type options struct {
-	init      string // this program, for the machine's processor
-	mirror    string
-	suites    []string // of the kernel
-	tools     []string // suites of packages
-	kernel    string   // empty: the processor's default
-	modules   []string // to load, in this order
-	available []string // patterns of those that can be loaded
-	without   []string // those that can't
-	packages  []string
-	iptables  string
-	here      string // program that a command on this machine uses
-	files     []hostFile
-	dir       string
-	timeout   time.Duration
-	memory    int
-	cpus      int
-	cache     string
-	verbose   bool
-	command   []string
+	init     string   // this program, for the machine's processor
+	suites   []string // of the kernel
+	tools    []string // suites of packages
+	modules  []string // to load, in this order
+	without  []string // those that can't
+	packages []string
+	iptables string
+	here     string // program that a command on this machine uses
+	files    []hostFile
+	dir      string
+	timeout  time.Duration
+	cpus     int
+	command  []string
 }
 
 // hostFile is a file or folder of the host that the guest has, too.
 type hostFile struct{ source, target string }
 
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
-	o := &options{available: []string{"*"}}
+	o := &options{}
 	flags := flag.NewFlagSet("vm", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
@@ -78,15 +71,9 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		})
 	}
 	flags.StringVar(&o.init, "init", "/proc/self/exe", "this program, built for the machine's processor (`file`; default this program)")
-	flags.StringVar(&o.mirror, "mirror", "http://deb.debian.org", "`URL` that has Debian's folders debian and debian-security")
 	list(&o.suites, "suites", "`list` of Debian's suites that the kernel is from; the last goes before (default bookworm)")
 	list(&o.tools, "packages-suites", "`list` of Debian's suites that the packages are from (default those of the kernel)")
-	flags.StringVar(&o.kernel, "kernel", "", "Debian `package` of the kernel, or one that depends on it (default depends on the processor)")
 	list(&o.modules, "modules", "kernel modules to load before COMMAND (`list`, with commas)")
-	flags.Func("available", "`list` of patterns: modules that can be loaded later (default *)", func(s string) error {
-		o.available = strings.Split(s, ",")
-		return nil
-	})
 	list(&o.without, "without", "`list` of modules that are left out, with those that need them")
 	list(&o.packages, "packages", "`list` of Debian packages to unpack, with what they depend on")
 	flags.StringVar(&o.iptables, "iptables", "nft", "what the commands of package iptables are: nft or legacy")
@@ -104,10 +91,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	})
 	flags.StringVar(&o.dir, "dir", "/", "`folder` of the guest in which COMMAND starts")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "limit of the machine's life")
-	flags.IntVar(&o.memory, "memory", 2048, "the machine's memory in `MiB`")
 	flags.IntVar(&o.cpus, "cpus", 2, "the machine's `number` of processors")
-	flags.StringVar(&o.cache, "cache", "", "`folder` for what is downloaded (default vmapd-vm in the user's cache folder)")
-	flags.BoolVar(&o.verbose, "verbose", false, "tell what takes how long, and show the kernel's console")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -123,13 +107,6 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	}
 	if o.tools == nil {
 		o.tools = o.suites
-	}
-	if o.cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			return nil, fmt.Errorf("find a cache folder (--cache): %w", err)
-		}
-		o.cache = filepath.Join(dir, "vmapd-vm")
 	}
 	return o, nil
 }
@@ -160,18 +137,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // run prepares the image, runs the machine and returns the command's exit code.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error) {
-	start := time.Now()
-	lap := func(what string) {
-		if o.verbose {
-			fmt.Fprintf(stderr, "vm: %5.1f s: %s\n", time.Since(start).Seconds(), what)
-		}
-	}
 	processor, err := processorOf(o.init)
 	if err != nil {
 		return 0, fmt.Errorf("--init: %w", err)
 	}
-	c := cache{debian.Cache{Dir: o.cache}}
-	archive := debian.Archive{Cache: c.Cache, Mirror: o.mirror, Suites: o.suites, Architecture: processor.debian}
+	folder, err := debian.UserCache()
+	if err != nil {
+		return 0, err
+	}
+	c := cache{folder}
+	archive := debian.Archive{Cache: folder, Mirror: debian.Mirror, Suites: o.suites, Architecture: processor.debian}
 	if o.here != "" {
 		archive.Suites = o.tools
 		packages, err := archive.Packages(ctx, o.packages)
@@ -180,18 +155,16 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 		}
 		return o.runHere(ctx, packages, stdout, stderr)
 	}
-	kernel, err := getKernel(ctx, archive, cmp.Or(o.kernel, processor.kernel))
+	kernel, err := getKernel(ctx, archive, processor.kernel)
 	if err != nil {
 		return 0, err
 	}
-	lap("kernel ready: " + kernel.image)
 	archive.Suites = o.tools
 	packages, err := archive.Packages(ctx, o.packages)
 	if err != nil {
 		return 0, err
 	}
-	lap("packages ready")
-	modules, err := kernel.modules.choose(o.available, append(consoleModules(kernel.modules), o.modules...), o.without)
+	modules, err := kernel.modules.choose(append(consoleModules(kernel.modules), o.modules...), o.without)
 	if err != nil {
 		return 0, err
 	}
@@ -203,11 +176,9 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 	if err := o.writeImage(initrd, kernel, modules, packages); err != nil {
 		return 0, fmt.Errorf("write the initramfs: %w", err)
 	}
-	lap("initramfs ready")
-	m := machine{processor: processor, image: kernel.image, initrd: initrd, memory: o.memory, cpus: o.cpus, timeout: o.timeout}
+	m := machine{processor: processor, image: kernel.image, initrd: initrd, cpus: o.cpus, timeout: o.timeout}
 	code, console, err := m.run(ctx, c, stdout)
-	lap("machine is off")
-	if err != nil || code != 0 || o.verbose {
+	if err != nil || code != 0 {
 		for line := range strings.Lines(console) {
 			fmt.Fprintf(stderr, "vm: console: %s\n", strings.TrimRight(line, "\r\n"))
 		}

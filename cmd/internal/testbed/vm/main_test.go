@@ -16,7 +16,7 @@ import (
 
 func TestOptions(t *testing.T) {
 	o, err := parseOptions(strings.Fields("--modules ip_vs,dummy --modules veth --without nf_tables "+
-		"--file a/b.test --file c:/d --cache x -- ./b.test -test.v"), io.Discard)
+		"--file a/b.test --file c:/d -- ./b.test -test.v"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestWrongOptions(t *testing.T) {
 		"--timeout soon -- true": "timeout",
 	} {
 		var stderr bytes.Buffer
-		code := run(append([]string{"--cache", t.TempDir()}, strings.Fields(args)...), io.Discard, &stderr)
+		code := run(strings.Fields(args), io.Discard, &stderr)
 		if code != exitFailed || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%q: exit code %d, and %q; want %d and %q", args, code, &stderr, exitFailed, want)
 		}

@@ -158,10 +158,9 @@ func (c catalog) order(name string) ([]module, error) {
 	return list, visit(moduleName(name))
 }
 
-// choose returns the modules that match a pattern or are in the list load, with their
-// dependencies. It leaves out modules that depend on one in without; if that concerns a module in
-// load, it is an error.
-func (c catalog) choose(patterns, load, without []string) (catalog, error) {
+// choose returns all modules, with their dependencies. It leaves out those in without, and modules that depend on one of
+// these; if that concerns a module in load, it is an error.
+func (c catalog) choose(load, without []string) (catalog, error) {
 	left := maps.Clone(c)
 	for _, name := range without {
 		name = moduleName(name)
@@ -170,35 +169,16 @@ func (c catalog) choose(patterns, load, without []string) (catalog, error) {
 		}
 		delete(left, name)
 	}
-	chosen := catalog{}
-	take := func(name string) error {
-		list, err := left.order(name)
-		if err != nil {
-			return err
-		}
-		for _, m := range list {
-			chosen[m.name] = m
-		}
-		return nil
-	}
-	for name, m := range c {
-		if m.path == "" {
-			chosen[name] = m
-		} else if matchesAny(patterns, name) {
-			_ = take(name) // what needs a module that is left out
-		}
-	}
 	for _, name := range load {
-		if err := take(name); err != nil {
+		if _, err := left.order(name); err != nil {
 			return nil, err
 		}
 	}
+	chosen := catalog{}
+	for name, m := range left {
+		if _, err := left.order(name); err == nil { // what needs a module that is left out is, too
+			chosen[name] = m
+		}
+	}
 	return chosen, nil
-}
-
-func matchesAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		ok, err := path.Match(strings.ReplaceAll(p, "-", "_"), name)
-		return ok && err == nil
-	})
 }

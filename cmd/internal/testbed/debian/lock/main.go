@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path"
@@ -29,16 +28,14 @@ func architectures() map[string]string {
 
 func main() {
 	runtime.LockOSThread() // see debian.Command
-	suite := flag.String("suite", "trixie", "Debian's `suite`")
-	mirror := flag.String("mirror", "http://deb.debian.org", "`URL` that has Debian's folder debian")
-	flag.Parse()
-	if err := run(context.Background(), *mirror, *suite, flag.Args()); err != nil {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "lock:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, mirror, suite string, packages []string) error {
+func run(ctx context.Context, packages []string) error {
+	const suite, mirror = "trixie", debian.Mirror
 	dir, err := os.MkdirTemp("", "vmapd-lock-")
 	if err != nil {
 		return err
