@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
 // Paths of the job and of the modules in the guest.
@@ -16,30 +18,42 @@ const (
 	modulesDir  = "/vm/modules"
 )
 
-// writeImage writes the initramfs: first the runner's own files, then the user's, then those of
-// packages, as an archive takes no second file of the same name.
-func (o *options) writeImage(w io.Writer, k kernel, modules catalog, packages string) error {
-	a := newArchive(w)
+// writeImage writes the initramfs: what packages have, then the user's files, then the runner's own, which replace others.
+func (o *options) writeImage(ctx context.Context, c cache, to *os.File, k kernel, modules catalog, packages string) error {
+	dir, err := os.MkdirTemp(c.Dir, "guest-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	root := debian.Root(dir)
+	if err := root.Add(ctx, packages); err != nil {
+		return err
+	}
+	if _, err := os.Stat(root.Path("usr/sbin/xtables-" + o.iptables + "-multi")); err == nil {
+		if err := root.IPTables(o.iptables); err != nil {
+			return err
+		}
+	}
+	for _, f := range o.files {
+		if err := root.Copy(ctx, f.target, f.source); err != nil {
+			return fmt.Errorf("--file: %w", err)
+		}
+	}
 	job, err := o.job()
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(
-		a.mergeUsr(),
-		a.tree("/init", o.init),
-		a.link("/sbin/modprobe", "/init"),
-		a.file(jobFile, 0o644, string(job)),
-		a.file(catalogFile, 0o644, modules.text()),
-		a.file("/etc/passwd", 0o644, "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
-		a.file("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n"),
-		a.file("/etc/hosts", 0o644, "127.0.0.1 localhost\n::1 localhost\n"),
-		a.link("/var/run", "/run"),
-		a.dir("/root", 0o700),
+		root.Copy(ctx, "init", o.init),
+		root.Link("usr/sbin/modprobe", "/init"),
+		root.File(jobFile, string(job)),
+		root.File(catalogFile, modules.text()),
+		root.File("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
 	); err != nil {
 		return err
 	}
 	for _, m := range mounts() {
-		if err := a.dir(m.target, 0o755); err != nil {
+		if err := root.Dir(m.target, 0o755); err != nil {
 			return err
 		}
 	}
@@ -47,35 +61,17 @@ func (o *options) writeImage(w io.Writer, k kernel, modules catalog, packages st
 		if m.path == "" {
 			continue
 		}
-		if err := a.tree(path.Join(modulesDir, m.path), filepath.Join(k.dir, m.path)); err != nil {
+		name := root.Path(path.Join(modulesDir, m.path))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.Link(filepath.Join(k.dir, m.path), name)); err != nil {
 			return err
 		}
 	}
-	for _, f := range o.files {
-		if err := a.tree(f.target, f.source); err != nil {
-			return fmt.Errorf("--file: %w", err)
-		}
+	// The format is "newc" (the kernel's Documentation/driver-api/early-userspace/buffer-format.rst). All belongs to root.
+	busybox, err := c.Packages(ctx, []string{"busybox-static"})
+	if err != nil {
+		return err
 	}
-	if packages != "" {
-		if err := errors.Join(o.addAlternatives(a, packages), a.tree("/", packages)); err != nil {
-			return err
-		}
-	}
-	return a.close()
-}
-
-// addAlternatives makes the links that an install script of iptables would.
-func (o *options) addAlternatives(a *archive, packages string) error {
-	program := "xtables-" + o.iptables + "-multi"
-	if _, err := os.Stat(filepath.Join(packages, "usr/sbin", program)); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	for _, name := range []string{"iptables", "ip6tables"} {
-		for _, suffix := range []string{"", "-save", "-restore"} {
-			if err := a.link("/usr/sbin/"+name+suffix, program); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	pack := debian.Command(ctx, "sh", "-c", `cd "$1" && find . | "$2" cpio -o -H newc -R 0:0`, "sh", dir, filepath.Join(busybox, "bin/busybox"))
+	pack.Stdout = to
+	return pack.Run()
 }

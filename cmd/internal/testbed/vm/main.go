@@ -70,7 +70,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 			return nil
 		})
 	}
-	flags.StringVar(&o.init, "init", "/proc/self/exe", "this program, built for the machine's processor (`file`; default this program)")
+	flags.StringVar(&o.init, "init", "", "this program, built for the machine's processor (`file`; default this program)")
 	list(&o.suites, "suites", "`list` of Debian's suites that the kernel is from; the last goes before (default bookworm)")
 	list(&o.tools, "packages-suites", "`list` of Debian's suites that the packages are from (default those of the kernel)")
 	list(&o.modules, "modules", "kernel modules to load before COMMAND (`list`, with commas)")
@@ -101,6 +101,12 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, errors.New("no COMMAND was given")
 	case o.iptables != "nft" && o.iptables != "legacy":
 		return nil, fmt.Errorf("--iptables %s: want nft or legacy", o.iptables)
+	}
+	if o.init == "" {
+		var err error
+		if o.init, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
 	if o.suites == nil {
 		o.suites = []string{"bookworm"}
@@ -173,7 +179,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 		return 0, err
 	}
 	defer initrd.Close()
-	if err := o.writeImage(initrd, kernel, modules, packages); err != nil {
+	if err := o.writeImage(ctx, c, initrd, kernel, modules, packages); err != nil {
 		return 0, fmt.Errorf("write the initramfs: %w", err)
 	}
 	m := machine{processor: processor, image: kernel.image, initrd: initrd, cpus: o.cpus, timeout: o.timeout}

@@ -68,40 +68,41 @@ func (i Image) write(ctx context.Context, packages, dir, target string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if err := i.fill(ctx, folder(root), packages); err != nil {
+	if err := i.fill(ctx, debian.Root(root), packages); err != nil {
 		return err
 	}
-	return i.archive(ctx, folder(root), work, target)
+	return i.archive(ctx, debian.Root(root), work, target)
 }
 
-func (i Image) fill(ctx context.Context, root folder, packages string) error {
+func (i Image) fill(ctx context.Context, root debian.Root, packages string) error {
 	if packages != "" {
-		if err := root.unpacked(ctx, packages); err != nil {
+		if err := root.Add(ctx, packages); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(i.Packages, "iptables") {
+		if err := root.IPTables("nft"); err != nil {
 			return err
 		}
 	}
 	for name, target := range i.Links {
-		if err := root.link(name, target); err != nil {
+		if err := root.Link(name, target); err != nil {
 			return err
 		}
 	}
 	for name, source := range i.Programs {
-		data, err := os.ReadFile(source)
-		if err != nil {
-			return err
-		}
-		if err := root.file(name, data, 0o755); err != nil {
+		if err := root.Copy(ctx, name, source); err != nil {
 			return err
 		}
 	}
 	for name, text := range i.Texts {
-		if err := root.file(name, []byte(text), 0o644); err != nil {
+		if err := root.File(name, text); err != nil {
 			return err
 		}
 	}
 	if i.KeyPair != "" {
 		cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-		if err := errors.Join(err, root.file(i.KeyPair+".crt", cert, 0o644), root.file(i.KeyPair+".key", key, 0o644)); err != nil {
+		if err := errors.Join(err, root.File(i.KeyPair+".crt", string(cert)), root.File(i.KeyPair+".key", string(key))); err != nil {
 			return err
 		}
 	}
@@ -113,10 +114,10 @@ func (i Image) fill(ctx context.Context, root folder, packages string) error {
 		return err
 	}
 	for applet := range strings.FieldsSeq(list) {
-		if exists(root.path("usr/bin/"+applet)) || exists(root.path("usr/sbin/"+applet)) {
+		if exists(root.Path("usr/bin/"+applet)) || exists(root.Path("usr/sbin/"+applet)) {
 			continue
 		}
-		if err := root.link("usr/bin/"+applet, "busybox"); err != nil {
+		if err := root.Link("usr/bin/"+applet, "busybox"); err != nil {
 			return err
 		}
 	}

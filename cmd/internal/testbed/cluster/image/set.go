@@ -11,26 +11,13 @@ import (
 // VmapdImage is the image that deploy/Dockerfile describes, with another reference: a cluster may
 // have several versions.
 func VmapdImage(name, reference, program string) Image {
-	links := iptables()
-	links["/usr/local/bin/kube-proxy"] = "vmapd"
 	return Image{
 		Name: name, Tags: []string{reference},
 		Programs: map[string]string{"/usr/local/bin/vmapd": program},
-		Links:    links,
+		Links:    map[string]string{"/usr/local/bin/kube-proxy": "vmapd"},
 		Packages: []string{"dash", "iptables", "ipset", "kmod"}, BusyBox: true,
 		Entrypoint: []string{"/usr/local/bin/vmapd"},
 	}
-}
-
-// iptables are the links that the install script of Debian's package makes.
-func iptables() map[string]string {
-	links := map[string]string{}
-	for _, name := range []string{"iptables", "ip6tables"} {
-		for _, suffix := range []string{"", "-save", "-restore"} {
-			links["/usr/sbin/"+name+suffix] = "xtables-nft-multi"
-		}
-	}
-	return links
 }
 
 // Set has the images of a cluster and of its tests. programs is the folder with those of a
@@ -60,7 +47,7 @@ func Set(programs, built, listed string) []Image {
 		{
 			Name: "kube-proxy", Tags: []string{kube.KubeProxyImage},
 			Programs: map[string]string{"/usr/local/bin/kube-proxy": in("kube-proxy")},
-			Links:    iptables(), Packages: ruleTools, BusyBox: true,
+			Packages: ruleTools, BusyBox: true,
 			Entrypoint: []string{"/usr/local/bin/kube-proxy"},
 		},
 		{
@@ -77,7 +64,7 @@ func Set(programs, built, listed string) []Image {
 		{Name: "busybox", Tags: names("/busybox"), BusyBox: true, Entrypoint: []string{"/bin/sh"}},
 		{
 			Name: "distroless-iptables", Tags: names("/distroless-iptables"),
-			Links: iptables(), Packages: ruleTools, BusyBox: true, Entrypoint: []string{"/bin/sh"},
+			Packages: ruleTools, BusyBox: true, Entrypoint: []string{"/bin/sh"},
 		},
 		{
 			Name: "regression-issue-74839", Tags: names("/regression-issue-74839"),
