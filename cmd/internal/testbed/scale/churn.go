@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"slices"
 	"time"
 )
 
@@ -35,27 +32,14 @@ func (w *world) probe(observer *observer) {
 	w.write(e)
 }
 
-// churn is many changes at a fixed rate, whether or not earlier ones are programmed. Some of
-// them are timed.
-type churn struct {
-	options  *options
-	daemon   *daemon
-	observer *observer
-	log      io.Writer
-
-	all []time.Duration // latencies that were taken
-}
-
-// run makes changes for the time in the options. It returns the number of slices that were
-// written, and the duration.
-func (c *churn) run(ctx context.Context) (writes int, took time.Duration, err error) {
-	o := c.options
-	w := c.daemon.world
+// manyAtOnce makes changes at a fixed rate, whether or not earlier ones are programmed; some of them are timed. It returns
+// the number of slices that were written, and the duration.
+func (w *world) manyAtOnce(ctx context.Context, o *options, observer *observer) (writes int, took time.Duration, err error) {
 	begin := time.Now()
 	end := begin.Add(o.churn)
 	// As many as there are changes of other Services, but spread over a short churn.
 	probing := min(time.Second/10, o.churn/time.Duration(o.probes))
-	nextProbe, nextMinute := begin.Add(probing), begin.Add(time.Minute)
+	nextProbe := begin.Add(probing)
 	for {
 		due := begin.Add(time.Duration(writes) * time.Second / time.Duration(o.rate))
 		next := due
@@ -71,7 +55,7 @@ func (c *churn) run(ctx context.Context) (writes int, took time.Duration, err er
 			}
 		}
 		if next.Equal(nextProbe) {
-			w.probe(c.observer)
+			w.probe(observer)
 			nextProbe = nextProbe.Add(probing)
 		} else {
 			events := w.cluster.Churn(time.Now())
@@ -82,37 +66,6 @@ func (c *churn) run(ctx context.Context) (writes int, took time.Duration, err er
 		}
 		if now := time.Now(); now.After(end) {
 			return writes, now.Sub(begin), nil // it can't keep up
-		} else if o.soak > 0 && now.After(nextMinute) {
-			nextMinute = nextMinute.Add(time.Minute)
-			if err := c.minute(ctx, now.Sub(begin), writes); err != nil {
-				return 0, 0, err
-			}
 		}
 	}
-}
-
-// minute logs the state once a minute.
-func (c *churn) minute(ctx context.Context, elapsed time.Duration, writes int) error {
-	took := c.observer.take()
-	c.all = append(c.all, took...)
-	l := newLatency(took)
-	u, err := c.daemon.usage()
-	if err != nil {
-		return err
-	}
-	t, err := c.daemon.traffic(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(c.log, "%6s  %d written  memory %s  processor %v  operations %d  latency p50 %s p99 %s worst %s  open %d\n",
-		elapsed.Round(time.Second), writes, megabytes(u.rss), (u.user + u.system).Round(tick), t.operations,
-		milliseconds(l.p50), milliseconds(l.p99), milliseconds(l.worst), c.observer.left())
-	return nil
-}
-
-// latencies returns all measured latencies, sorted.
-func (c *churn) latencies() []time.Duration {
-	c.all = append(c.all, c.observer.take()...)
-	slices.Sort(c.all)
-	return c.all
 }

@@ -25,13 +25,9 @@ func daemonFlags() []string {
 
 // args are all flags of the daemon. They change no setting of the host; with -v 4, the daemon logs
 // each batch.
-func (w *world) args(o *options) []string {
-	args := append(daemonFlags(), "--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0", "-v", "4",
+func (w *world) args() []string {
+	return append(daemonFlags(), "--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0", "-v", "4",
 		"--socket", filepath.Join(w.folder, "vmapd.sock"))
-	if o.profiles != "" {
-		args = append(args, "--profiling")
-	}
-	return args
 }
 
 // metricsAddress is the daemon's default.
@@ -55,7 +51,7 @@ type daemon struct {
 
 func (w *world) start(ctx context.Context, o *options) (*daemon, error) {
 	d := &daemon{
-		world: w, cmd: w.ns.Command(ctx, o.vmapd, w.args(o)...),
+		world: w, cmd: w.ns.Command(ctx, o.vmapd, w.args()...),
 		ready: make(chan struct{}), ended: make(chan struct{}),
 	}
 	stderr, err := d.cmd.StderrPipe()

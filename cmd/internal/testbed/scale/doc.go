@@ -4,13 +4,12 @@
 // and among a thousand other changes per second.
 //
 //	go run ./cmd/internal/testbed/scale -shapes 5000x50,realistic
-//	go run ./cmd/internal/testbed/scale -shapes realistic -soak 30m
 //	go run ./cmd/internal/testbed/scale -shapes none -results results.json -plot results.svg
 //
 // With -connections, clients on the node connect over TCP as fast as they can, to two servers directly and through a
 // Service of these. What a connection costs includes both ends.
 //
-// The third line draws what earlier runs with -results have measured. With -kube-proxy, the start of
+// The second line draws what earlier runs with -results have measured. With -kube-proxy, the start of
 // kube-proxy is measured in the same clusters.
 //
 // The API server and the objects are in this process, the daemon is one of its own, and

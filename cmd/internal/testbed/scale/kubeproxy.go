@@ -25,7 +25,7 @@ const lastSync = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 // is programmed, and its memory, without that of nft, which it runs.
 func measureKubeProxy(ctx context.Context, o *options, s cluster.Shape, log io.Writer) (r record, err error) {
 	load := machineLoad()
-	w, err := newWorld(ctx, o, s)
+	w, err := newWorld(ctx, s)
 	if err != nil {
 		return r, err
 	}

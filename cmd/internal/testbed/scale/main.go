@@ -37,43 +37,30 @@ func main() {
 
 // options are the values of the command line.
 type options struct {
-	shapes   []cluster.Shape
-	vmapd    string // path
-	rate     int    // changes per second
-	churn    time.Duration
-	soak     time.Duration // in place of churn
-	probes   int
-	settle   time.Duration
-	json     bool
-	tls      bool
-	seed     uint64
-	profiles string // folder; empty: none
-	results  string // file; empty: none
-	plot     string // file; empty: none
+	shapes  []cluster.Shape
+	vmapd   string // path
+	rate    int    // changes per second
+	churn   time.Duration
+	probes  int
+	settle  time.Duration
+	results string // file; empty: none
+	plot    string // file; empty: none
 
 	kubeProxy   string // path; empty: vmapd is measured
 	mode        string // of kube-proxy
 	connections int    // rounds
-
-	profiling time.Duration // how long the processor is looked at
 }
 
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
-	const profiling = 10 * time.Second
-	o := &options{profiling: profiling}
+	o := &options{}
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	shapes := flags.String("shapes", "100x10,5000x50,44000x1,10000x100,100000x1,realistic", "`list` of clusters: SERVICESxENDPOINTS, realistic, realistic:SERVICES")
 	flags.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "`path` of the daemon's binary")
 	flags.IntVar(&o.rate, "rate", 1000, "EndpointSlices written per `second` while others are measured")
 	flags.DurationVar(&o.churn, "churn", 20*time.Second, "for how long")
-	flags.DurationVar(&o.soak, "soak", 0, "for how long, in place of -churn, with a line for each minute")
 	flags.IntVar(&o.probes, "probes", 500, "changes of one endpoint that are timed, alone and among others")
 	flags.DurationVar(&o.settle, "settle", 10*time.Second, "time between being ready and the settled memory")
-	flags.BoolVar(&o.json, "json", false, "the API server answers in JSON")
-	flags.BoolVar(&o.tls, "tls", false, "the API server speaks TLS")
-	flags.Uint64Var(&o.seed, "seed", 1, "another one makes another cluster of the same shape")
-	flags.StringVar(&o.profiles, "profiles", "", "`folder` for profiles of processor and memory; taking them takes time")
 	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy, whose start is measured in place of vmapd")
 	flags.StringVar(&o.mode, "kube-proxy-mode", "nftables", "kube-proxy's `mode`: nftables or iptables")
 	flags.IntVar(&o.connections, "connections", 0, "`rounds` of new connections, to servers directly and through a Service")
@@ -100,9 +87,6 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	}
 	if o.plot != "" && o.results == "" {
 		return nil, errors.New("-plot needs -results")
-	}
-	if o.soak > 0 {
-		o.churn = o.soak
 	}
 	return o, nil
 }

@@ -85,7 +85,7 @@ func measure(ctx context.Context, o *options, s cluster.Shape, log io.Writer) (r
 	const percent = 400
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	r = &result{shape: s, load: machineLoad()}
-	w, err := newWorld(ctx, o, s)
+	w, err := newWorld(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,6 @@ func (r *result) life(ctx context.Context, o *options, w *world, log io.Writer) 
 
 // begin measures the start, until the daemon is idle.
 func (r *result) begin(ctx context.Context, o *options, d *daemon, generations *generations, log io.Writer) error {
-	profiled := d.profileProcessor(ctx, o, r.shape, "start")
 	var err, stopErr error
 	r.cold, err = d.begun(ctx)
 	r.longestGap, stopErr = generations.stop()
@@ -158,7 +157,7 @@ func (r *result) begin(ctx context.Context, o *options, d *daemon, generations *
 		return err
 	}
 	r.peak, r.settled = u.peak, u.rss
-	return errors.Join(<-profiled, d.profileMemory(ctx, o, r.shape, "start"))
+	return nil
 }
 
 // begun waits until the daemon is ready, and returns the cost.
@@ -195,18 +194,16 @@ func (r *result) change(ctx context.Context, o *options, d *daemon, log io.Write
 	r.idle = newLatency(observer.take())
 	r.idle.missed = observer.giveUp()
 	fmt.Fprintf(log, "%v: a change takes %v (median)\n", r.shape, r.idle.p50.Round(time.Microsecond))
-
-	profiled := d.profileProcessor(ctx, o, r.shape, "churn")
-	if err := r.churning(ctx, o, d, observer, log); err != nil {
+	if err := r.churning(ctx, o, d, observer); err != nil {
 		return err
 	}
 	if observer.overrun() {
 		return errors.New("the kernel told more than could be read in time")
 	}
-	return errors.Join(<-profiled, d.profileMemory(ctx, o, r.shape, "churn"))
+	return nil
 }
 
-func (r *result) churning(ctx context.Context, o *options, d *daemon, observer *observer, log io.Writer) error {
+func (r *result) churning(ctx context.Context, o *options, d *daemon, observer *observer) error {
 	before, err := d.usage()
 	if err != nil {
 		return err
@@ -219,14 +216,13 @@ func (r *result) churning(ctx context.Context, o *options, d *daemon, observer *
 		return err
 	}
 	_, batches := d.longestBatch(0)
-	c := churn{options: o, daemon: d, observer: observer, log: log}
-	if r.churned.writes, r.churned.took, err = c.run(ctx); err != nil {
+	if r.churned.writes, r.churned.took, err = d.world.manyAtOnce(ctx, o, observer); err != nil {
 		return err
 	}
 	if err := d.rest(ctx, observer); err != nil {
 		return err
 	}
-	r.churn = newLatency(c.latencies())
+	r.churn = newLatency(observer.take())
 	r.churn.missed = observer.giveUp()
 	after, err := d.usage()
 	if err != nil {
@@ -269,9 +265,8 @@ func (r *result) again(ctx context.Context, o *options, w *world) error {
 	if err != nil {
 		return err
 	}
-	profiled := d.profileProcessor(ctx, o, r.shape, "restart")
 	r.restart, err = d.begun(ctx)
-	return errors.Join(err, <-profiled, d.kill())
+	return errors.Join(err, d.kill())
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -42,53 +42,35 @@ func daemonBinary(t *testing.T) string {
 func TestMeasure(t *testing.T) {
 	need(t)
 	path := daemonBinary(t)
-	for _, test := range []struct {
-		name string
-		args []string
-	}{
-		{"protobuf", nil},
-		{"json-and-tls", []string{"-json", "-tls", "-profiles", t.TempDir()}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			args := append([]string{
-				"-vmapd", path, "-shapes", "realistic:60", "-churn", "2s", "-rate", "200", "-probes", "20", "-settle", "0s", "-connections", "1",
-			}, test.args...)
-			var log bytes.Buffer
-			o, err := parseOptions(args, &log)
-			if err != nil {
-				t.Fatal(err)
-			}
-			o.profiling = time.Second
-			r, err := measure(t.Context(), o, o.shapes[0], &log)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, &log)
-			}
-			var table bytes.Buffer
-			writeTable(&table, []*result{r})
-			t.Logf("%s", &table)
-			if !strings.Contains(log.String(), "through a Service (") || !strings.Contains(log.String(), ", 0 lost") {
-				t.Errorf("connections are missing:\n%s", &log)
-			}
-			if err := r.wrong(); err != nil {
-				t.Error(err)
-			}
-			if o.profiles != "" {
-				const cpuAndHeap = 5 // of the start and the changes, and of the restart only the first
-				if files, err := os.ReadDir(o.profiles); err != nil || len(files) != cpuAndHeap {
-					t.Errorf("profiles: %v, %v; want %d", files, err, cpuAndHeap)
-				}
-			}
-			switch {
-			case r.cold.traffic.operations == 0 || r.cold.traffic.bytes == 0 || r.cold.longestBatch == 0:
-				t.Errorf("the start wrote nothing: %+v", r.cold)
-			case r.cold.listed == 0 || r.cold.ready < r.cold.listed || r.restart.ready == 0:
-				t.Errorf("times of the starts: %+v and %+v", r.cold, r.restart)
-			case r.peak < r.settled || r.settled == 0: // the transactions of so small a table may all be between two looks
-				t.Errorf("memory: %+v", r)
-			case r.idle.changes != 20 || r.churn.changes == 0 || r.churned.writes < 100 || r.churned.traffic.operations == 0:
-				t.Errorf("changes: %+v, %+v, %+v", r.idle, r.churn, r.churned)
-			}
-		})
+	var log bytes.Buffer
+	o, err := parseOptions([]string{
+		"-vmapd", path, "-shapes", "realistic:60", "-churn", "2s", "-rate", "200", "-probes", "20", "-settle", "0s", "-connections", "1",
+	}, &log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := measure(t.Context(), o, o.shapes[0], &log)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	var table bytes.Buffer
+	writeTable(&table, []*result{r})
+	t.Logf("%s", &table)
+	if !strings.Contains(log.String(), "through a Service (") || !strings.Contains(log.String(), ", 0 lost") {
+		t.Errorf("connections are missing:\n%s", &log)
+	}
+	if err := r.wrong(); err != nil {
+		t.Error(err)
+	}
+	switch {
+	case r.cold.traffic.operations == 0 || r.cold.traffic.bytes == 0 || r.cold.longestBatch == 0:
+		t.Errorf("the start wrote nothing: %+v", r.cold)
+	case r.cold.listed == 0 || r.cold.ready < r.cold.listed || r.restart.ready == 0:
+		t.Errorf("times of the starts: %+v and %+v", r.cold, r.restart)
+	case r.peak < r.settled || r.settled == 0: // the transactions of so small a table may all be between two looks
+		t.Errorf("memory: %+v", r)
+	case r.idle.changes != 20 || r.churn.changes == 0 || r.churned.writes < 100 || r.churned.traffic.operations == 0:
+		t.Errorf("changes: %+v, %+v, %+v", r.idle, r.churn, r.churned)
 	}
 }
 
@@ -99,7 +81,7 @@ func TestCompareNoticesOneEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWorld(t.Context(), o, o.shapes[0])
+	w, err := newWorld(t.Context(), o.shapes[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +134,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%q: got %+v, want an error", args, o)
 		}
 	}
-	o, err := parseOptions([]string{"-soak", "30m", "-shapes", "3x4,realistic:5"}, t.Output())
+	o, err := parseOptions([]string{"-churn", "30m", "-shapes", "3x4,realistic:5"}, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type world struct {
 // fill this process's memory in a long run.
 const history = 8192
 
-func newWorld(ctx context.Context, o *options, s cluster.Shape) (w *world, err error) {
+func newWorld(ctx context.Context, s cluster.Shape) (w *world, err error) {
 	w = &world{}
 	defer func() {
 		if err != nil {
@@ -52,7 +52,7 @@ func newWorld(ctx context.Context, o *options, s cluster.Shape) (w *world, err e
 		return w, fmt.Errorf("make a folder for the kubeconfig: %w", err)
 	}
 	err = w.ns.Do(func() error {
-		w.server, err = apitest.NewServer(apitest.Options{JSONOnly: o.json, TLS: o.tls, History: history})
+		w.server, err = apitest.NewServer(apitest.Options{History: history})
 		return err
 	})
 	if err != nil {
@@ -61,11 +61,11 @@ func newWorld(ctx context.Context, o *options, s cluster.Shape) (w *world, err e
 	if w.kubeconfig, err = w.server.Kubeconfig(w.folder, apitest.Form{}); err != nil {
 		return w, err
 	}
-	w.cluster = cluster.New(s, o.seed)
+	w.cluster = cluster.New(s, 1)
 	for obj := range w.cluster.Objects() {
 		w.server.Set(obj)
 	}
-	return w, w.encode(ctx, o)
+	return w, w.encode(ctx)
 }
 
 func (w *world) close() error {
@@ -87,7 +87,7 @@ func (w *world) close() error {
 
 // encode has the server encode all objects, which it does once, at the first watch. A real server
 // has already done that for another node.
-func (w *world) encode(ctx context.Context, o *options) error {
+func (w *world) encode(ctx context.Context) error {
 	conf := w.server.Config()
 	conf.Dial = w.dial
 	client, err := rest.HTTPClientFor(conf)
@@ -95,17 +95,13 @@ func (w *world) encode(ctx context.Context, o *options) error {
 		return fmt.Errorf("make a client of the API server: %w", err)
 	}
 	defer client.CloseIdleConnections()
-	accept := runtime.ContentTypeProtobuf
-	if o.json {
-		accept = runtime.ContentTypeJSON
-	}
 	for _, path := range []string{"/api/v1/services", "/apis/" + discoveryv1.SchemeGroupVersion.String() + "/endpointslices"} {
 		const query = "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.server.URL()+path+query, nil)
 		if err != nil {
 			return err
 		}
-		r.Header.Set("Accept", accept)
+		r.Header.Set("Accept", runtime.ContentTypeProtobuf)
 		answer, err := client.Do(r)
 		if err != nil {
 			return fmt.Errorf("read the API server once: %w", err)
