@@ -8,12 +8,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
 )
 
 // usage is the resources that a process has used so far.
@@ -26,48 +25,32 @@ type usage struct {
 const tick = time.Second / 100
 
 func (d *daemon) usage() (usage, error) {
-	var u usage
-	stat, err := os.ReadFile(d.proc("stat"))
+	p, err := procfs.NewProc(d.cmd.Process.Pid)
 	if err != nil {
-		return u, fmt.Errorf("read the daemon's times: %w", err)
+		return usage{}, fmt.Errorf("find the daemon: %w", err)
 	}
-	// The name, in parentheses, may hold anything. Behind it: state, then numbers, of which
-	// utime is field 14 and stime 15 (proc_pid_stat(5)).
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const utime, stime = 14 - 3, 15 - 3
-	for i, to := range map[int]*time.Duration{utime: &u.user, stime: &u.system} {
-		n, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			return u, fmt.Errorf("read the daemon's times: %w", err)
-		}
-		*to = time.Duration(n) * tick
-	}
-	status, err := os.ReadFile(d.proc("status"))
+	stat, err := p.Stat()
 	if err != nil {
-		return u, fmt.Errorf("read the daemon's memory: %w", err)
+		return usage{}, fmt.Errorf("read the daemon's times: %w", err)
 	}
-	for key, to := range map[string]*int64{"VmRSS:": &u.rss, "VmHWM:": &u.peak} {
-		_, value, _ := strings.Cut(string(status), key)
-		kib, _, _ := strings.Cut(strings.TrimSpace(value), " ")
-		n, err := strconv.ParseInt(kib, 10, 64)
-		if err != nil {
-			return u, fmt.Errorf("read the daemon's memory: %w", err)
-		}
-		*to = n << 10
+	status, err := p.NewStatus()
+	if err != nil {
+		return usage{}, fmt.Errorf("read the daemon's memory: %w", err)
 	}
-	return u, nil
+	return usage{
+		user: time.Duration(stat.UTime) * tick, system: time.Duration(stat.STime) * tick,
+		rss: int64(status.VmRSS), peak: int64(status.VmHWM),
+	}, nil
 }
 
 // resetPeak begins a new peak of the memory.
 func (d *daemon) resetPeak() error {
 	const peak = "5" // see proc_pid_clear_refs(5)
-	if err := os.WriteFile(d.proc("clear_refs"), []byte(peak), 0); err != nil {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", d.cmd.Process.Pid), []byte(peak), 0); err != nil {
 		return fmt.Errorf("reset the daemon's peak of memory: %w", err)
 	}
 	return nil
 }
-
-func (d *daemon) proc(file string) string { return fmt.Sprintf("/proc/%d/%s", d.cmd.Process.Pid, file) }
 
 // traffic is the volume that the daemon has sent to the kernel so far: operations, bytes and batches.
 type traffic struct{ operations, bytes, batches int }

@@ -1,18 +1,16 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -187,8 +185,8 @@ func (p *Process) tail() error {
 
 // identify returns the identity of a running process.
 func identify(pid int) (identity, error) {
-	born, _, err := lifeOf(pid)
-	return identity{pid, born}, err
+	stat, err := statOf(pid)
+	return identity{pid, stat.Starttime}, err
 }
 
 // alive says whether that process runs.
@@ -196,25 +194,16 @@ func (id identity) alive() bool {
 	if id.PID == 0 {
 		return false
 	}
-	born, state, err := lifeOf(id.PID)
-	return err == nil && born == id.Born && state != 'Z' && state != 'X'
+	stat, err := statOf(id.PID)
+	return err == nil && stat.Starttime == id.Born && stat.State != "Z" && stat.State != "X"
 }
 
-// lifeOf reads when a process was started, and its state.
-func lifeOf(pid int) (born uint64, state byte, err error) {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+func statOf(pid int) (procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, 0, err
+		return procfs.ProcStat{}, err
 	}
-	// The name, in parentheses, may hold anything. Behind it, the state is field 3 and the start
-	// is field 22 (proc_pid_stat(5)).
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const first, start = 3, 22
-	if len(fields) <= start-first {
-		return 0, 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	born, err = strconv.ParseUint(fields[start-first], 10, 64)
-	return born, fields[0][0], err
+	return p.Stat()
 }
 
 // Until calls ok every moment until it returns nil. After the limit, the error is the last one

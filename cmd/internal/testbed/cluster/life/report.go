@@ -2,6 +2,7 @@ package life
 
 import (
 	"cmp"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -156,38 +157,7 @@ func WritePage(w io.Writer, results []Result) {
 	WriteTable(w, results)
 }
 
-const pageHead = `# Life of a cluster
-
-This table is made by ` + "`cluster life`" + ` (cmd/internal/testbed/cluster) in a cluster of real Kubernetes
-programs. In each step, clients outside, in pods and on a node connect to node ports, load balancers'
-addresses and cluster IPs, over TCP and UDP, IPv4 and IPv6, at a steady rate. The same steps with
-kube-proxy show which losses are Kubernetes' own.
-
-- **connections**: new ones over TCP, and single questions over UDP. **lost**: without an answer within
-  10 s (UDP: 3 s). **delayed**: answered after more than 0.9 s, because a packet was sent again, or the
-  machine, which has all nodes and clients, was busy: UDP packets are never sent again.
-- **lasting**: TCP connections, and UDP sockets, with a question every 0.3 s. **broken**: the connection
-  ended, or a question had no answer. **ended with their pod**: the same, and the pod was deleted in
-  that step, which no proxy can help.
-- **tables equal**: after the step, the rules in the kernel of each node are those that
-  ` + "`vmapd render`" + ` makes of the objects that kubectl shows. Counters, remembered clients, unused chains
-  and the order of endpoints are not compared. For conversions, the comparison is while vmapd
-  serves; at the end, no rule of vmapd is left. **commit**: of vmapd, with which the step was done.
-
-Questions over UDP come from ports in turn, none of which comes again within a quarter of an hour. Seven drains with vmapd so lost none
-of 46,245 connections. In nine drains before, the kernel chose the ports, and three questions were lost. Drains that were repeated show
-why. Connection tracking knows a question for 30 s, and sends another one from the same port to the same pod. The pods answer for 10 s
-after SIGTERM. When one has ended, the EndpointSlice says so half a second later (the median on a busy machine; 1.6 s at most), and then
-the proxy deletes its flows. No proxy can help before. With 100 questions a second on each of two routes, which makes 25 times as many
-ports coincide, six drains with vmapd lost 66 of 38,792 questions, all by flows to a pod that had ended: 46 before the EndpointSlice
-said so, 20 after. vmapd's pauses between deletions are shorter since; on a busier machine, three drains lost 33 of 21,599, 10 of them
-after. kube-proxy lost 94 of 23,235 there, 76 of them after. From ports that do not come again, three drains with vmapd lost none of
-19,796. What servers can do is in [OPERATION.md](OPERATION.md#connections-to-removed-endpoints).
-
-After the restore of etcd, kube-proxy keeps endpoints that are gone until it is restarted, which is done
-three seconds after that step; so its losses there would be more.
-
-The steps "way A" and "way B" run the commands of [FROM-KUBE-PROXY.md](FROM-KUBE-PROXY.md), which are read
-from that page.
-
-`
+// pageHead says what the table is about.
+//
+//go:embed page.txt
+var pageHead string
