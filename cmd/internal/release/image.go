@@ -38,9 +38,13 @@ func (r release) image(ctx context.Context, p program) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := programLayer(p)
+	if err != nil {
+		return nil, err
+	}
 	i, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
 		mutate.Addendum{Layer: packages, History: v1.History{Created: v1.Time{Time: r.lock.date}, CreatedBy: "Debian's packages of packages.lock"}},
-		mutate.Addendum{Layer: p.layer, History: v1.History{Created: created, CreatedBy: "vmapd " + p.version}})
+		mutate.Addendum{Layer: own, History: v1.History{Created: created, CreatedBy: "vmapd " + p.version}})
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	programs := flags.String("programs", "bin", "`folder` with vmapd-ARCH for each processor")
 	out := flags.String("out", "bin/release", "`folder` for the result; what it has is deleted")
-	downloads := flags.String("cache", filepath.Join(cache, "vmapd-release"), "`folder` of downloads")
-	deploy := flags.String("deploy", "cmd/vmapd/deploy", "`folder` of the chart and the manifests")
 	list := flags.String("processors", strings.Join(processors(), ","), "`list` of processors, by Go's names")
 	from := flags.String("unpack", "", "`layout` whose image for the one processor is written to --out, as files, in place of a release")
 	if err := flags.Parse(args); err != nil {
@@ -52,7 +50,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("packages.lock: %w", err)
 	}
-	r := release{out: *out, programs: *programs, deploy: *deploy, processors: strings.Split(*list, ","), lock: l, cache: *downloads}
+	r := release{out: *out, programs: *programs, deploy: "cmd/vmapd/deploy", processors: strings.Split(*list, ","), lock: l, cache: filepath.Join(cache, "vmapd-release")}
 	return r.write(ctx, stdout)
 }
 

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 const unknown = "unknown"
@@ -17,7 +15,6 @@ type program struct {
 	version, commit string
 	date            time.Time // of the commit; 1970 if unknown
 	info            *debug.BuildInfo
-	layer           v1.Layer // of all variants
 }
 
 func readProgram(path, arch string) (program, error) {
@@ -47,6 +44,5 @@ func readProgram(path, arch string) (program, error) {
 			}
 		}
 	}
-	p.layer, err = programLayer(p)
-	return p, err
+	return p, nil
 }
