@@ -24,7 +24,6 @@ import (
 const directPort, servicePort, serverBits = 8080, 8081, 24
 
 var (
-	//nolint:gochecknoglobals // constants
 	servers = []netip.Addr{netip.MustParseAddr("10.127.0.1"), netip.MustParseAddr("10.127.0.2")}
 	//nolint:gochecknoglobals // a constant
 	serversVIP = netip.MustParseAddrPort("10.127.0.10:80")

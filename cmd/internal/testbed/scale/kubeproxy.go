@@ -15,9 +15,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
-// kubeProxy is the name of the results of kube-proxy's mode nftables.
-const kubeProxy = "kube-proxy nftables"
-
 // lastSync is kube-proxy's metric of the end of its last sync. Until it has all objects, it syncs nothing.
 const lastSync = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 
