@@ -58,7 +58,7 @@ func play(ctx context.Context, o *options, f fault, backend string) (r result, e
 		r.recovered = late
 	}
 	if err != nil {
-		err = fmt.Errorf("%w; the end of vmapd's log:\n%s", err, w.log.end())
+		err = fmt.Errorf("%w; the end of vmapd's log:\n%s", err, w.lastLog())
 	}
 	return r, err
 }

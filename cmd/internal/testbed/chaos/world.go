@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -27,7 +25,7 @@ type world struct {
 	folder     string
 	kubeconfig string
 	daemon     *lab.Cmd // nil while none runs
-	log        log
+	log        lab.Log
 }
 
 func newWorld(ctx context.Context, o *options, backend string) (w *world, err error) {
@@ -78,7 +76,7 @@ func (w *world) start(ctx context.Context) error {
 	defer cancel()
 	for _, way := range ways() {
 		if err := w.answers(ctx, way.to, ""); err != nil {
-			return fmt.Errorf("start: %w; the end of vmapd's log:\n%s", err, w.log.end())
+			return fmt.Errorf("start: %w; the end of vmapd's log:\n%s", err, w.lastLog())
 		}
 	}
 	return w.answers(ctx, probeVIP, podName(probeAtFirst))
@@ -170,23 +168,9 @@ func (w *world) close() error {
 	return errors.Join(errs...)
 }
 
-// log is what daemons have written.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-// end returns the last lines.
-func (l *log) end() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// lastLog returns the last lines of what daemons have written.
+func (w *world) lastLog() string {
 	const most = 4000
-	b := l.text.Bytes()
-	return string(b[max(0, len(b)-most):])
+	text := w.log.String()
+	return text[max(0, len(text)-most):]
 }

@@ -70,7 +70,7 @@ func (d *demo) verdict() error {
 	took := time.Since(d.started).Round(100 * time.Millisecond)
 	if d.wrong > 0 {
 		d.printf("\nFAILED: %d of %d connections had a wrong result (%v).\nvmapd's log:\n%s",
-			d.wrong, d.asked, took, d.proxy.log())
+			d.wrong, d.asked, took, &d.proxy.log)
 		return errFailed
 	}
 	d.printf("\nOK: all %d connections had the right result (%v).\n", d.asked, took)
