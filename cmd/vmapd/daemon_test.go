@@ -5,8 +5,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -146,45 +144,6 @@ func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
 	}
 	if got := list(t, w.Node); got != "" {
 		t.Errorf("cleanup left:\n%s", got)
-	}
-}
-
-// The manifests of the demo, pods that speak HTTP, and curl.
-func TestCurlToAClusterIPIsAnswered(t *testing.T) {
-	w := newLab(t)
-	for _, pod := range w.Pods() {
-		var l net.Listener
-		if err := pod.Do(func() (err error) {
-			l, err = net.Listen("tcp", ":8081")
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, "hello from "+pod.Name())
-		})}
-		go func() { _ = server.Serve(l) }()
-		t.Cleanup(func() { _ = server.Close() })
-	}
-	dir := t.TempDir()
-	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text = bytes.ReplaceAll(text, []byte("port: 8080"), []byte("port: 8081"))
-		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	startVmapd(t, w.Node, "--from", dir, "--hostname-override", lab.NodeName).waitFor(t, "msg=ready")
-	for _, url := range []string{
-		"http://172.30.0.10/", "http://[fd00:172:30::10]/", "http://192.168.98.10/", "http://192.168.0.2:30080/",
-	} {
-		out, err := w.Client.Command(t.Context(), "curl", "--silent", "--show-error", "--max-time", "5", url).CombinedOutput()
-		if err != nil || !strings.HasPrefix(string(out), "hello from pod-") {
-			t.Errorf("curl %s: %v: %s", url, err, out)
-		}
 	}
 }
 
