@@ -12,7 +12,7 @@ RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWo
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
 # random, where quick tests look at the same rules. An element is PACKAGE=TESTS, and TESTS are names joined by |. In the name of a
 # subtest, the dot stands for all of that level.
-SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestTraceBesideAThousandConnectionsASecond|TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestNoConnectionIsLostInAThousandChanges|TestWhatIsSecondaryFailsNoRound|TestAnotherProxyIsNoticed|TestUserspaceInAUserNamespaceOfAnOrdinaryUser|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft'
+SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestTraceBesideAThousandConnectionsASecond|TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestNoConnectionIsLostInAThousandChanges|TestAnotherProxyIsNoticed|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft'
 SLOWTESTS := ^$(subst |,$$|^,$(subst $() ,|,$(foreach t,$(subst ',,$(SLOW)),$(lastword $(subst =, ,$(t))))))$$
 # More tests at a time than processors: those that may run beside others mostly wait.
 ATATIME   := 5
@@ -51,7 +51,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-slow test-chart test-upgrade notice unit vet race netns simulate mutations test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm vmtools clustertools golden bench bench-compare chaos bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-slow test-chart test-upgrade notice unit vet race netns simulate mutations test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm vmtools clustertools golden bench bench-compare chaos bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -247,12 +247,6 @@ test-vm: vmtools ## tests VMTESTS with kernel VMSUITES, programs VMTOOLS, proces
 			tee $(VMRESULTS)/$(VMARCH)-$(VMSUITES)-$(VMTOOLS)-$$(echo "$$p" | tr / -)-$$(date +%s) | bin/skipcheck || exit 1; \
 	done
 	@bin/skipcheck $(VMRESULTS)/*
-
-bench-fast: vmtools ## processor time for a forwarded gigabyte, with and without the fast path
-	@$(GO) build -o bin/vm ./cmd/internal/testbed/vm
-	@GOARCH=$(VMARCH) $(GO) build -o bin/vm-$(VMARCH) ./cmd/internal/testbed/vm
-	GOARCH=$(VMARCH) $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
-	$(VM) --file bin/vm.test -- /vm.test -test.run='^$$' -test.bench=ForwardedGigabyte -test.benchtime=4x
 
 test-ipvs: SHELL := /bin/bash
 test-ipvs: .SHELLFLAGS := -o pipefail -c

@@ -118,31 +118,6 @@ func rendered(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// Chains of both variants of iptables can be there at a time: an administrator changed
-// which one the node uses.
-func TestCleanupOfBothVariants(t *testing.T) {
-	w := newLab(t)
-	kubeProxyIsBack(t, w.Node)
-	for _, family := range []string{"ipv4", "ipv6"} {
-		program := map[string]string{"ipv4": "iptables", "ipv6": "ip6tables"}[family]
-		text := rendered(t, "--backend=iptables", "--ip-family="+family)
-		for _, variant := range []string{"legacy", "nft"} {
-			feed(t, w.Node, text, program+"-"+variant+"-restore", "--noflush")
-		}
-	}
-	feed(t, w.Node, rendered(t), "nft", "-f", "-")
-	if has := left(t, w); len(has["nftables"]) == 0 || len(has["iptables"]) == 0 {
-		t.Fatalf("nothing to remove: %v", has)
-	}
-	clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
-	if err := clean.cmd.Wait(); err != nil {
-		t.Fatalf("cleanup: %v\n%s", err, clean.log)
-	}
-	if diff := cmp.Diff(withoutVmapd(t), rulesets(t, w.Node)); diff != "" {
-		t.Errorf("other than on a node that never had vmapd (-want +got):\n%s", diff)
-	}
-}
-
 // While the daemon runs, its tables can't be removed (from Linux 6.9 on), and the command
 // says what to do.
 func TestCleanupWhileTheDaemonRuns(t *testing.T) {

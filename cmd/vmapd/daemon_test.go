@@ -3,13 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,12 +20,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
-	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/sync/informer"
-	"github.com/vmapd/vmapd/sync/informer/apitest"
-	"github.com/vmapd/vmapd/sync/manifest"
-	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // process is vmapd, running in a namespace.
@@ -179,86 +170,6 @@ func TestABrokenManifestKeepsWhatIsProgrammed(t *testing.T) {
 			t.Fatalf("the mended file was not programmed:\n%s", p.log)
 		}
 	}
-}
-
-// The same objects, from files and from a cluster, must give the same table.
-func TestClusterAndFilesGiveTheSameTable(t *testing.T) {
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
-	dir := filepath.Join(testdata(t), "demo/before")
-	log := slog.New(slog.DiscardHandler)
-	fromFiles := program(t, &manifest.Source{Paths: []string{dir}, Log: log})
-
-	api, err := apitest.NewServer(apitest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Close)
-	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		for _, o := range decode(t, filepath.Join(dir, file)) {
-			api.Set(o)
-		}
-	}
-	client, err := informer.Connect(informer.Config{Master: api.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fromCluster := program(t, &informer.Source{Client: client, NodeName: lab.NodeName, Log: log})
-	if diff := cmp.Diff(fromFiles, fromCluster); diff != "" {
-		t.Errorf("table from files (-), from a cluster (+):\n%s", diff)
-	}
-	if !strings.Contains(fromFiles, "fd00:172:30::10 . tcp . 80") {
-		t.Errorf("the Service is missing:\n%s", fromFiles)
-	}
-}
-
-// program runs a source and the loop until the first state is programmed, in a namespace
-// of its own, and lists it.
-func program(t *testing.T, s interface {
-	Run(ctx context.Context, state *reconcile.State) error
-},
-) string {
-	t.Helper()
-	ns, err := lab.NewNamespace("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
-	backend := openKernel(t, ns, kernel.Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	var log syncBuffer
-	loop := &reconcile.Loop{
-		State: reconcile.NewState(model.NewBuilder(model.Config{
-			NodeName: lab.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		}), 1),
-		Backend: backend,
-		Log:     slog.New(slog.NewTextHandler(io.MultiWriter(&log, stopAt{"msg=ready", cancel}), nil)),
-	}
-	var looping sync.WaitGroup
-	looping.Go(func() { loop.Run(ctx) })
-	if err := s.Run(ctx, loop.State); err != nil {
-		t.Fatal(err)
-	}
-	looping.Wait()
-	if !strings.Contains(log.String(), "msg=ready") {
-		t.Fatalf("never ready:\n%s", &log)
-	}
-	return list(t, ns)
-}
-
-// stopAt calls stop when a text is written.
-type stopAt struct {
-	text string
-	stop func()
-}
-
-func (s stopAt) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte(s.text)) {
-		s.stop()
-	}
-	return len(p), nil
 }
 
 func decode(t *testing.T, path string) []runtime.Object {

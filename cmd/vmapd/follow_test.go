@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,51 +64,6 @@ func (p *process) mustEnd(t *testing.T, fields string) {
 	if _, got, _ := strings.Cut(lines[len(lines)-1], " "); got != want {
 		t.Errorf("the last line without its time (-want +got):\n%s", cmp.Diff(want, got))
 	}
-}
-
-// A changed configuration ends the process, and applies when its supervisor has started it again. No connection is lost
-// meanwhile.
-func TestAChangedConfigurationAppliesAtTheNextStart(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []string{"nftables", "iptables"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			f := startFollowed(t, mode)
-			f.addSecondNodeIP(t)
-			f.underLoad(t)
-			second := netip.MustParseAddrPort(secondNodeIP + ":30080")
-			if _, err := f.Client.Ask(t.Context(), "tcp", second); err == nil {
-				t.Fatal("node ports answer on another address than the primary one")
-			}
-			f.now["vmapd.conf"] = ownConfig("serviceCounters: true")
-			f.set(t, "nodePortAddresses: [all]")
-			f.mustEnd(t, "nodePortAddresses, serviceCounters")
-			f.restart(t)
-			f.wantAnswer(t, "nodePortAddresses: [all]", second)
-			f.wantSource(t, "no masqueradeAll", true)
-			f.mustCount(t, mode == "nftables")
-
-			f.now["vmapd.conf"] = ownConfig()
-			f.set(t, "nodePortAddresses: [all]", mode+": {masqueradeAll: true}")
-			f.mustEnd(t, mode+".masqueradeAll, serviceCounters")
-			f.restart(t)
-			f.wantSource(t, "masqueradeAll", false)
-			f.mustCount(t, false)
-		})
-	}
-}
-
-// mustCount fails unless connections are counted, or are not.
-func (f *followed) mustCount(t *testing.T, want bool) {
-	t.Helper()
-	eventually(t, func() string {
-		n, ok := value(f.scrape(t), "vmapd_service_connections_total",
-			"service=web", "port=tcp", "protocol=TCP", "ip_family=IPv4", "outcome=forwarded")
-		if ok != want || want && n == 0 {
-			return fmt.Sprintf("connections are counted: %t (%v), want %t", ok, n, want)
-		}
-		return ""
-	})
 }
 
 // A file that is broken is told of once, and changes nothing.

@@ -52,7 +52,7 @@ func tablesOf(listing string) string {
 
 const cartNodePort = lab.NodeIP4 + ":30088"
 
-// What kube-proxy left in iptables goes, in both variants, and a node port of a Service that was
+// What kube-proxy left in iptables goes, in both variants, as its tables do, and a node port of a Service that was
 // deleted meanwhile no longer answers. The rules of others stay, byte for byte.
 func TestKubeProxysRulesGo(t *testing.T) {
 	for _, variant := range []string{"nft", "legacy"} {
@@ -60,6 +60,7 @@ func TestKubeProxysRulesGo(t *testing.T) {
 			t.Run(variant+" "+how, func(t *testing.T) {
 				w := newLab(t)
 				leaveRules(t, w.Node, variant)
+				feed(t, w.Node, kubeProxyNFT, "nft", "-f", "-")
 				if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(cartNodePort)); err != nil {
 					t.Fatalf("kube-proxy's rules don't work: %v", err)
 				}
@@ -77,6 +78,9 @@ func TestKubeProxysRulesGo(t *testing.T) {
 				})
 				if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(cartNodePort)); err == nil {
 					t.Errorf("the node port of a deleted Service answers: %+v", a)
+				}
+				if tables := list(t, w.Node); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "table ip other") {
+					t.Errorf("want no table kube-proxy, and the other one, got:\n%s", tables)
 				}
 				for program := range leftBehind {
 					want := kubeProxys.ReplaceAllString(asKubeProxyLeaves(t, program), "")

@@ -124,6 +124,9 @@ func TestNeighboursDoNotMeddle(t *testing.T) {
 	})
 	t.Logf("%v", total)
 	expected := []string{"forwarded", "forwarded, came back", "taken by the host port"}
+	if *backends == "" {
+		expected = append(expected, "chosen by a lookup table")
+	}
 	if len(chosen) > 1 || chosen[0].name != byIPVS {
 		expected = append(expected, "forwarded, may stay at its destination") // see withoutPods
 	}
@@ -224,6 +227,11 @@ func (n *neighbourhood) connect(t *testing.T, r randomLab, round int, s *model.S
 			if err != nil || !ok {
 				wrong("got answer %+v, error %v", a, err)
 				return // what is remembered is unknown now
+			}
+			if chosen := n.chosen(d, a); chosen != "" && n.by.name == "nftables" {
+				if n.counted["chosen by a lookup table"]++; chosen != a.Pod {
+					wrong("%s answered %v, but the table has %s", a.Pod, a.Source, chosen)
+				}
 			}
 			n.note(c, d, to)
 		case d.Verdict == model.Rejected:
