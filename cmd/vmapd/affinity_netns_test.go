@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -24,7 +25,7 @@ var (
 func clients(t *testing.T, node *lab.Namespace) map[string]map[netip.Addr]netip.Addr {
 	t.Helper()
 	all := map[string]map[netip.Addr]netip.Addr{}
-	for _, m := range listedMap.FindAllStringSubmatch(list(t, node), -1) {
+	for _, m := range listedMap.FindAllStringSubmatch(vmapdtest.ListRuleset(t, node), -1) {
 		if all[m[1]] == nil {
 			all[m[1]] = map[netip.Addr]netip.Addr{}
 		}
@@ -37,7 +38,7 @@ func clients(t *testing.T, node *lab.Namespace) map[string]map[netip.Addr]netip.
 
 // mustRememberOnly waits until somebody is sent to these pods and nobody to others. Clients that
 // packets noted by the rules of before are forgotten beside Apply.
-func (p *plane) mustRememberOnly(t *testing.T, pods ...int) {
+func mustRememberOnly(t *testing.T, p *vmapdtest.Plane, pods ...int) {
 	t.Helper()
 	allowed := map[netip.Addr]bool{}
 	for _, n := range pods {
@@ -45,7 +46,7 @@ func (p *plane) mustRememberOnly(t *testing.T, pods ...int) {
 			allowed[modeltest.Pod(f, n-1)] = true
 		}
 	}
-	eventually(t, func() (problem string) {
+	vmapdtest.Eventually(t, func() (problem string) {
 		found := 0
 		for name, m := range clients(t, p.Node) {
 			for client, pod := range m {
@@ -70,7 +71,7 @@ type asker struct {
 
 func (a asker) ask(network string, source netip.Addr, to netip.AddrPort) string {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*vmapdtest.Patience)
 	defer cancel()
 	got, err := a.from.AskFrom(ctx, source, network, to)
 	if err != nil {
@@ -95,10 +96,10 @@ const manyClients = 24
 func TestAPauseLongerThanTheTimeoutForgets(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
-	p := newPlane(t, 3, labConfig(), 8080)
-	p.set(t, append(webSlices([]int{1, 2, 3}), web().Sticky(int32(timeout.Seconds())))...)
+	p := vmapdtest.NewPlane(t, 3, vmapdtest.LabConfig(), 8080)
+	p.Set(t, append(vmapdtest.WebSlices([]int{1, 2, 3}), vmapdtest.Web().Sticky(int32(timeout.Seconds())))...)
 	client := asker{t, p.Client}
-	source, to := netip.MustParseAddr(lab.ClientIP4), frontends(model.IPv4)[0]
+	source, to := netip.MustParseAddr(lab.ClientIP4), vmapdtest.Frontends(model.IPv4)[0]
 	// The client is noted at some time from first to last: on a busy machine, they are not the same.
 	first := time.Now()
 	pod := client.ask("tcp", source, to)
@@ -128,17 +129,17 @@ func TestAPauseLongerThanTheTimeoutForgets(t *testing.T) {
 // A client that is still remembered at a pod that is gone never reaches it: its first packet is dropped, and deletes the client.
 func TestAStaleClientGoesByItsOwnPacket(t *testing.T) {
 	t.Parallel()
-	p := newPlane(t, 2, labConfig(), 8080)
-	p.backend = openUnpurged(t, p.Node, kernel.Options{})
+	p := vmapdtest.NewPlane(t, 2, vmapdtest.LabConfig(), 8080)
+	p.Backend = vmapdtest.OpenUnpurged(t, p.Node, kernel.Options{})
 	for _, network := range []string{"tcp", "udp"} {
-		p.set(t, append(webSlices([]int{1}), web().Sticky(3600))...)
+		p.Set(t, append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web().Sticky(3600))...)
 		for _, f := range model.Families {
-			asker{t, p.Client}.must(network, clientAddrs(t, p.World, f, 1)[0], frontends(f)[0], "pod-1")
+			asker{t, p.Client}.must(network, clientAddrs(t, p.World, f, 1)[0], vmapdtest.Frontends(f)[0], "pod-1")
 		}
-		p.set(t, webSlices([]int{2})...)
+		p.Set(t, vmapdtest.WebSlices([]int{2})...)
 		for _, f := range model.Families {
 			start := time.Now()
-			source, to := clientAddrs(t, p.World, f, 1)[0], frontends(f)[0]
+			source, to := clientAddrs(t, p.World, f, 1)[0], vmapdtest.Frontends(f)[0]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 			if got, err := p.Client.AskFrom(ctx, source, network, to); err == nil {
 				t.Errorf("%s, %v: %s answered the first packet", network, f, got.Pod)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -18,7 +20,7 @@ import (
 func stickyManifests(t *testing.T, dir, timeout string) {
 	t.Helper()
 	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", file))
+		text, err := os.ReadFile(filepath.Join(vmapdtest.Testdata(t), "demo/before", file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,12 +42,12 @@ func stickyManifests(t *testing.T, dir, timeout string) {
 // started again, and while the timeout changes.
 func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
 	t.Parallel()
-	w := newLab(t)
+	w := labtest.New(t)
 	dir := t.TempDir()
 	stickyManifests(t, dir, "10800")
 	args := []string{"--from", dir, "--hostname-override", lab.NodeName, "-v", "4"}
-	daemon := startVmapd(t, w.Node, args...)
-	daemon.waitFor(t, "msg=ready")
+	daemon := vmapdtest.Start(t, w.Node, args...)
+	daemon.WaitFor(t, "msg=ready")
 
 	var wait sync.WaitGroup
 	stop := make(chan struct{})
@@ -61,7 +63,7 @@ func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
 						return
 					case <-time.After(20 * time.Millisecond):
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+					ctx, cancel := context.WithTimeout(t.Context(), 2*vmapdtest.Patience)
 					got, err := w.Client.AskFrom(ctx, a, "tcp", netip.MustParseAddrPort(vip))
 					cancel()
 					if err != nil {
@@ -83,23 +85,23 @@ func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
 	for i, timeout := range []string{"60", "3600", "30", "86400", "10800"} {
 		stickyManifests(t, dir, timeout)
 		want := map[string]string{"60": "1m", "3600": "1h", "30": "30s", "86400": "1d", "10800": "3h"}[timeout]
-		for deadline := time.Now().Add(10 * time.Second); strings.Count(list(t, w.Node), "timeout "+want+" :") < 2; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Second); strings.Count(vmapdtest.ListRuleset(t, w.Node), "timeout "+want+" :") < 2; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("timeout %s is not programmed:\n%s", timeout, daemon.log)
+				t.Fatalf("timeout %s is not programmed:\n%s", timeout, daemon.Log)
 			}
 		}
 		moment()
 		if i%2 == 0 {
-			if err := daemon.cmd.Process.Kill(); err != nil {
+			if err := daemon.Cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = daemon.cmd.Wait() // killed, of course
+			_ = daemon.Cmd.Wait() // killed, of course
 			moment()
-			daemon = startVmapd(t, w.Node, args...)
-			daemon.waitFor(t, "msg=ready")
+			daemon = vmapdtest.Start(t, w.Node, args...)
+			daemon.WaitFor(t, "msg=ready")
 			moment()
-			if strings.Contains(daemon.log.String(), "msg=applied") {
-				t.Errorf("the restart sent a batch:\n%s", daemon.log)
+			if strings.Contains(daemon.Log.String(), "msg=applied") {
+				t.Errorf("the restart sent a batch:\n%s", daemon.Log)
 			}
 		}
 	}
@@ -111,7 +113,7 @@ func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
 		total += n
 	}
 	t.Logf("%d connections of %d clients", total, 2*manyClients)
-	if strings.Contains(daemon.log.String(), "level=ERROR") {
-		t.Errorf("the daemon complains:\n%s", daemon.log)
+	if strings.Contains(daemon.Log.String(), "level=ERROR") {
+		t.Errorf("the daemon complains:\n%s", daemon.Log)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 const module = "github.com/vmapd/vmapd/"
@@ -37,19 +39,10 @@ var nftArrows = map[string]string{
 // must not import.
 var pure = []string{"model", "model/persist", "nft", "nft/compile", "nft/batch", "legacy/iptables", "legacy/ipvs"}
 
-func testdata(t testing.TB) string {
-	t.Helper()
-	dir, err := filepath.Abs("../../testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
-	cmd.Dir = filepath.Dir(testdata(t))
+	cmd.Dir = filepath.Dir(vmapdtest.Testdata(t))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -88,7 +81,7 @@ func TestOnlyTheBenchImportsWhatIsTheBenchs(t *testing.T) {
 	for pkg, list := range imports(t) {
 		for _, i := range list {
 			ours, _ := strings.CutPrefix(i, module)
-			if ours == "sync/informer/apitest" && !strings.HasPrefix(pkg, "cmd/internal/testbed/") {
+			if ours == "sync/informer/apitest" && !strings.HasPrefix(pkg, "cmd/internal/testbed/") && pkg != "cmd/vmapd/tests/vmapdtest" {
 				t.Errorf("%s imports %s, which is for tests", pkg, ours)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"net/netip"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,26 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
-
-// rulesOf returns what iptables lists of us, in both families and variants.
-func rulesOf(t *testing.T, ns *lab.Namespace) string {
-	t.Helper()
-	var kept []string
-	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
-		out, err := ns.Command(t.Context(), program).Output()
-		if err != nil {
-			t.Fatalf("%s: %v", program, err)
-		}
-		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, "VMAPD-") {
-				line, _, _ = strings.Cut(line, " [") // counters
-				kept = append(kept, program+": "+strings.TrimSpace(line))
-			}
-		}
-	}
-	return strings.Join(kept, "\n")
-}
 
 // along is what a client saw while something happened.
 type along struct {
@@ -71,45 +53,45 @@ func askAlong(t *testing.T, w *lab.World, during func()) along {
 	return seen
 }
 
-func killVmapd(t *testing.T, p *process) {
+func killVmapd(t *testing.T, p *vmapdtest.Process) {
 	t.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
+	if err := p.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.cmd.Wait() // killed, of course
+	_ = p.Cmd.Wait() // killed, of course
 }
 
 // With the iptables backend, too, a restart changes nothing and loses nothing, and what
 // others flush is mended.
 func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
 	t.Parallel()
-	w := newLab(t)
+	w := labtest.New(t)
 	args := []string{
-		"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+		"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
 		"--backend=iptables", "-v", "4",
 	}
-	first := startVmapd(t, w.Node, args...)
-	first.waitFor(t, "msg=ready")
+	first := vmapdtest.Start(t, w.Node, args...)
+	first.WaitFor(t, "msg=ready")
 	metrics, err := w.Node.Command(t.Context(), "curl", "-s", "http://127.0.0.1:10249/metrics").Output()
 	want := `vmapd_backend_info{backend="iptables",reason="--backend=iptables"} 1`
 	if err != nil || !strings.Contains(string(metrics), want) {
 		t.Errorf("metrics (%v) do not say %s:\n%.500s", err, want, metrics)
 	}
-	before := rulesOf(t, w.Node)
-	var second *process
+	before := vmapdtest.RulesOf(t, w.Node)
+	var second *vmapdtest.Process
 	r := askAlong(t, w, func() {
 		killVmapd(t, first)
-		second = startVmapd(t, w.Node, args...)
-		second.waitFor(t, "msg=ready")
+		second = vmapdtest.Start(t, w.Node, args...)
+		second.WaitFor(t, "msg=ready")
 	})
 	if r.Lost() > 0 || r.Sent == 0 {
 		t.Errorf("the client did notice the restart: %v", &r.Report)
 	}
-	if diff := cmp.Diff(before, rulesOf(t, w.Node)); diff != "" {
+	if diff := cmp.Diff(before, vmapdtest.RulesOf(t, w.Node)); diff != "" {
 		t.Errorf("the restart changed something (-before +after):\n%s", diff)
 	}
-	if strings.Contains(second.log.String(), "msg=applied") {
-		t.Errorf("the restart wrote rules:\n%s", second.log)
+	if strings.Contains(second.Log.String(), "msg=applied") {
+		t.Errorf("the restart wrote rules:\n%s", second.Log)
 	}
 	for _, harm := range [][]string{
 		{"iptables", "-t", "nat", "-F", "PREROUTING"},
@@ -118,67 +100,22 @@ func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
 		if out, err := w.Node.Command(t.Context(), harm[0], harm[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", harm, err, out)
 		}
-		waitUntil(t, strings.Join(harm, " "), func() bool { return rulesOf(t, w.Node) == before })
+		vmapdtest.WaitUntil(t, strings.Join(harm, " "), func() bool { return vmapdtest.RulesOf(t, w.Node) == before })
 	}
 	if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil {
 		t.Errorf("after all was mended: %+v, %v", a, err)
 	}
-	stopVmapd(t, second)
-}
-
-// waitUntil waits for something that takes the daemon a moment.
-func waitUntil(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within ten seconds: %s", what)
-		}
-	}
-}
-
-// left returns what backends have on a node, by backend.
-func left(t *testing.T, w *lab.World) map[string]string {
-	t.Helper()
-	has := map[string]string{}
-	note := func(backend, what string) {
-		if what != "" {
-			has[backend] += what + "\n"
-		}
-	}
-	for rule := range strings.Lines(rulesOf(t, w.Node)) {
-		backend := "iptables"
-		if strings.Contains(rule, "VMAPD-IPVS-") {
-			backend = "ipvs"
-		}
-		note(backend, rule)
-	}
-	for _, table := range []string{"table ip vmapd", "table ip6 vmapd"} {
-		if strings.Contains(list(t, w.Node), table) {
-			note("nftables", table)
-		}
-	}
-	for _, program := range [][]string{{"ipset", "list", "-n"}, {"ip", "-br", "link"}, {"ipvsadm", "-Sn"}} {
-		if _, err := exec.LookPath(program[0]); err != nil {
-			continue
-		}
-		out, _ := w.Node.Command(t.Context(), program[0], program[1:]...).Output() // where the kernel has none, it fails
-		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, "VMAPD") || strings.Contains(line, "vmapd") || strings.HasPrefix(line, "-") {
-				note("ipvs", line)
-			}
-		}
-	}
-	return has
+	vmapdtest.Stop(t, second)
 }
 
 // switching starts one backend after the other, and checks that a client goes on being
 // answered, and that only the last one has anything left on the node.
 func switching(t *testing.T, maxLost int, backends ...string) {
 	t.Helper()
-	w := newLab(t)
-	args := []string{"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
-	p := startVmapd(t, w.Node, append(args, "--backend="+backends[0])...)
-	p.waitFor(t, "msg=ready")
+	w := labtest.New(t)
+	args := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	p := vmapdtest.Start(t, w.Node, append(args, "--backend="+backends[0])...)
+	p.WaitFor(t, "msg=ready")
 	flow, err := w.Client.Dial(t.Context(), "udp", netip.MustParseAddrPort("172.30.0.10:80"))
 	if err != nil {
 		t.Fatal(err)
@@ -188,30 +125,30 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 		_, err := flow.Ask(t.Context())
 		return err == nil
 	}
-	waitUntil(t, "a UDP flow is answered", answered)
+	vmapdtest.WaitUntil(t, "a UDP flow is answered", answered)
 	for _, next := range backends[1:] {
 		seen := askAlong(t, w, func() {
-			stopVmapd(t, p)
-			p = startVmapd(t, w.Node, append(args, "--backend="+next)...)
-			p.waitFor(t, "msg=ready")
+			vmapdtest.Stop(t, p)
+			p = vmapdtest.Start(t, w.Node, append(args, "--backend="+next)...)
+			p.WaitFor(t, "msg=ready")
 		})
 		t.Logf("to %s: longest time without an answer %v; %v", next, seen.gap.Round(time.Millisecond), &seen.Report)
 		if seen.Lost() > maxLost || seen.Sent == 0 || seen.gap > time.Second {
-			t.Errorf("the client noticed the switch to %s: %v without an answer, %v\n%s", next, seen.gap, &seen.Report, p.log)
+			t.Errorf("the client noticed the switch to %s: %v without an answer, %v\n%s", next, seen.gap, &seen.Report, p.Log)
 		}
 		// One that goes on sending from the same port is heard by the new backend, too.
-		waitUntil(t, "the UDP flow is answered after the switch to "+next, answered)
-		has := left(t, w)
+		vmapdtest.WaitUntil(t, "the UDP flow is answered after the switch to "+next, answered)
+		has := vmapdtest.LeftByBackends(t, w)
 		if _, ok := has[next]; !ok || len(has) != 1 {
 			t.Errorf("after the switch to %s, these have something left: %v", next, has)
 		}
 	}
-	stopVmapd(t, p)
-	clean := startVmapd(t, w.Node, "cleanup")
-	if err := clean.cmd.Wait(); err != nil {
-		t.Errorf("cleanup: %v\n%s", err, clean.log)
+	vmapdtest.Stop(t, p)
+	clean := vmapdtest.Start(t, w.Node, "cleanup")
+	if err := clean.Cmd.Wait(); err != nil {
+		t.Errorf("cleanup: %v\n%s", err, clean.Log)
 	}
-	if has := left(t, w); len(has) != 0 {
+	if has := vmapdtest.LeftByBackends(t, w); len(has) != 0 {
 		t.Errorf("after cleanup, these have something left: %v", has)
 	}
 }
@@ -222,18 +159,10 @@ func TestSwitchingBackendsLosesNothingAndLeavesNothing(t *testing.T) {
 	switching(t, 0, "nftables", "iptables", "nftables")
 }
 
-// skipWithoutIPVS skips a test where there is no IPVS: make test-ipvs runs it where there is.
-func skipWithoutIPVS(t *testing.T) {
-	t.Helper()
-	if err := missingIPVS(); err != nil {
-		t.Skip(err)
-	}
-}
-
 // The same with IPVS, in all directions. Connections that IPVS has translated end with its
 // virtual servers: those that are under way at that moment.
 func TestSwitchingToAndFromIPVS(t *testing.T) {
-	skipWithoutIPVS(t)
+	vmapdtest.NeedIPVS(t)
 	switching(t, 20, "nftables", "ipvs", "nftables", "iptables", "ipvs", "iptables", "nftables")
 }
 
@@ -242,13 +171,13 @@ var wantBackend = flag.String("want-backend", "nftables", "what --backend=auto m
 // Without being told, vmapd takes the first backend that the kernel has, says why, and
 // connections are answered. make test-ipvs runs this on kernels that lack something.
 func TestAutoTakesWhatTheKernelHas(t *testing.T) {
-	w := newLab(t)
-	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
+	w := labtest.New(t)
+	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
 	because := map[string]string{
 		"nftables": "has all required features", "ipvs": "lacks nf_tables", "iptables": "there is no IPVS",
 	}[*wantBackend]
-	if log := p.log.String(); !strings.Contains(log, "backend="+*wantBackend+" ") || !strings.Contains(log, because) {
+	if log := p.Log.String(); !strings.Contains(log, "backend="+*wantBackend+" ") || !strings.Contains(log, because) {
 		t.Errorf("want the backend %s, because of %q, got:\n%s", *wantBackend, because, log)
 	}
 	for _, vip := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80"} {
@@ -256,7 +185,7 @@ func TestAutoTakesWhatTheKernelHas(t *testing.T) {
 			t.Errorf("%s: %+v, %v", vip, a, err)
 		}
 	}
-	stopVmapd(t, p)
+	vmapdtest.Stop(t, p)
 }
 
 // What kube-proxy leaves, in any of its modes, and what is not its.

@@ -3,7 +3,6 @@ package main
 import (
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -23,16 +23,16 @@ func clusterBreakages() []breakage {
 	doctor := []string{"doctor"}
 	away := func(how apitest.Outage) func(*testing.T, *patient) {
 		return func(t *testing.T, p *patient) {
-			if err := p.api.Outage(how); err != nil {
+			if err := p.API.Outage(how); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	// changeIsLost removes pod-1's endpoint, which goes on to be used.
 	changeIsLost := func(t *testing.T, p *patient) {
-		p.api.Set(webSlice(3))
+		p.API.Set(vmapdtest.WebSlice(3))
 		for range 100 {
-			if a := p.ask(t, webVIP); a.Pod != "pod-2" {
+			if a := p.Ask(t, vmapdtest.WebVIP); a.Pod != "pod-2" {
 				return
 			}
 		}
@@ -40,8 +40,8 @@ func clusterBreakages() []breakage {
 	}
 	refuse := func(status int) func(*testing.T, *patient) {
 		return func(_ *testing.T, p *patient) {
-			p.api.Refuse(apitest.EndpointSlices, status)
-			p.api.DropWatches()
+			p.API.Refuse(apitest.EndpointSlices, status)
+			p.API.DropWatches()
 		}
 	}
 	return []breakage{
@@ -57,9 +57,9 @@ func clusterBreakages() []breakage {
 				p.startUp(t)
 			},
 			symptom: func(t *testing.T, p *patient) {
-				p.daemon.waitFor(t, "cannot read from the API server")
-				wantStatus(t, p.Client, healthURL+"/readyz", http.StatusServiceUnavailable)
-				p.wantSilence(t, p.Client, webVIP)
+				p.daemon.WaitFor(t, "cannot read from the API server")
+				vmapdtest.WantStatus(t, p.Client, vmapdtest.HealthURL+"/readyz", http.StatusServiceUnavailable)
+				p.wantSilence(t, p.Client, vmapdtest.WebVIP)
 			},
 			want: "can't be read from https://",
 			more: []string{
@@ -71,14 +71,14 @@ func clusterBreakages() []breakage {
 			name: "API server without the bookmark", command: doctor, exit: 3, notUp: true,
 			prepare: func(t *testing.T, p *patient) {
 				for _, r := range []apitest.Resource{apitest.Services, apitest.EndpointSlices, apitest.Nodes, apitest.ServiceCIDRs} {
-					p.api.Fault(r, apitest.NoBookmark)
+					p.API.Fault(r, apitest.NoBookmark)
 				}
 				p.startUp(t)
 			},
 			symptom: func(t *testing.T, p *patient) {
-				p.daemon.waitFor(t, "no bookmark")
-				eventually(t, func() string {
-					body := get(p.Client, nil, healthURL+"/readyz").body
+				p.daemon.WaitFor(t, "no bookmark")
+				vmapdtest.Eventually(t, func() string {
+					body := vmapdtest.Get(p.Client, nil, vmapdtest.HealthURL+"/readyz").Body
 					if line := "endpointslices can't be read from the API server: the API server has sent no bookmark, which ends the initial list\n"; !strings.Contains(body, line) {
 						return "/readyz: " + body
 					}
@@ -95,8 +95,8 @@ func clusterBreakages() []breakage {
 		{
 			name: "403", command: doctor, exit: 3, symptom: changeIsLost,
 			spoil: func(_ *testing.T, p *patient) {
-				p.forbid()
-				p.api.DropWatches()
+				p.Forbid()
+				p.API.DropWatches()
 			},
 			want: "is forbidden", more: []string{"fail api-server", `can't be read from https://`, "-> "},
 		},
@@ -107,37 +107,37 @@ func clusterBreakages() []breakage {
 		{
 			name: "wrong Node name", command: doctor, exit: 3, args: []string{"--hostname-override", "elsewhere"},
 			symptom: func(t *testing.T, p *patient) { // node ports with the policy Local have no endpoint here
-				wantStatus(t, p.Client, healthURL+"/readyz", http.StatusServiceUnavailable)
+				vmapdtest.WantStatus(t, p.Client, vmapdtest.HealthURL+"/readyz", http.StatusServiceUnavailable)
 			},
 			want: `fail node the cluster has no Node "elsewhere": no endpoint counts as local`, more: []string{"-> set --hostname-override"},
 		},
 		{
 			name: "Node deleted", command: doctor, exit: 3,
-			spoil: func(_ *testing.T, p *patient) { p.api.Delete(node()) },
+			spoil: func(_ *testing.T, p *patient) { p.API.Delete(vmapdtest.OurNode()) },
 			symptom: func(t *testing.T, p *patient) {
-				wantStatus(t, p.Client, healthURL+"/healthz", http.StatusServiceUnavailable)
+				vmapdtest.WantStatus(t, p.Client, vmapdtest.HealthURL+"/healthz", http.StatusServiceUnavailable)
 			},
 			want: `fail node the Node "node-1" is deleted: /healthz answers 503`,
 		},
 		{
 			name: "Node tainted", command: doctor,
 			spoil: func(_ *testing.T, p *patient) {
-				n := node()
+				n := vmapdtest.OurNode()
 				n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
-				p.api.Set(n)
+				p.API.Set(n)
 			},
 			symptom: func(t *testing.T, p *patient) {
-				wantStatus(t, p.Client, healthURL+"/healthz", http.StatusServiceUnavailable)
+				vmapdtest.WantStatus(t, p.Client, vmapdtest.HealthURL+"/healthz", http.StatusServiceUnavailable)
 			},
 			want: `warn node the Node "node-1" has the taint ToBeDeletedByClusterAutoscaler: /healthz answers 503`,
 		},
 		{
 			name: "wrong cluster-cidr, and no pods yet", command: doctor, args: []string{"--cluster-cidr", "10.9.0.0/16"},
 			spoil: func(_ *testing.T, p *patient) {
-				n := node()
+				n := vmapdtest.OurNode()
 				n.Spec.PodCIDRs = []string{"10.0.0.0/24"}
-				p.api.Set(n)
-				p.api.Set(webSlice())
+				p.API.Set(n)
+				p.API.Set(vmapdtest.WebSlice())
 			},
 			want: "warn pod-ranges --cluster-cidr 10.9.0.0/16 does not contain 10.0.0.0/24, the Node's spec.podCIDRs",
 		},
@@ -146,7 +146,7 @@ func clusterBreakages() []breakage {
 			symptom: func(t *testing.T, p *patient) {
 				// A pod's connection to a cluster IP is masqueraded, as a stranger's.
 				for range 100 {
-					if a, err := p.Pods()[0].Ask(t.Context(), "tcp", webVIP); err != nil || a.Pod == "pod-1" {
+					if a, err := p.Pods()[0].Ask(t.Context(), "tcp", vmapdtest.WebVIP); err != nil || a.Pod == "pod-1" {
 						continue
 					} else if a.Source.Addr().String() == lab.FirstPodIP4 {
 						t.Errorf("%s sees the pod's address", a.Pod)
@@ -186,10 +186,10 @@ func processBreakages() []breakage {
 			spoil: func(t *testing.T, p *patient) {
 				// As a kube-proxy that writes all its rules again at each period.
 				for range 2 {
-					leaveRules(t, p.Node, "nft")
-					waitLong(t, "the rules go", p.daemon, func() bool { return services(t, p.Node, "nft") == 0 })
+					vmapdtest.LeaveRules(t, p.Node, "nft")
+					vmapdtest.WaitLong(t, "the rules go", p.daemon, func() bool { return vmapdtest.KubeProxyServices(t, p.Node, "nft") == 0 })
 				}
-				leaveRules(t, p.Node, "nft")
+				vmapdtest.LeaveRules(t, p.Node, "nft")
 			},
 			want: "fail other-proxies objects of kube-proxy came back after they had been removed",
 			more: []string{"-> end the other proxy"},
@@ -197,8 +197,8 @@ func processBreakages() []breakage {
 		{
 			name: "two vmapd", command: doctor, exit: 3,
 			prepare: func(t *testing.T, p *patient) {
-				first := p.start(t, "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", "", "--healthz-bind-address", "", "--metrics-bind-address", "")
-				first.waitFor(t, "msg=ready")
+				first := p.Start(t, "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket", "", "--healthz-bind-address", "", "--metrics-bind-address", "")
+				first.WaitFor(t, "msg=ready")
 				p.startUp(t)
 			},
 			want: "owned by another process", more: []string{"fail rounds IPv4: the last sync failed", "-> end the other vmapd on this node"},
@@ -206,10 +206,10 @@ func processBreakages() []breakage {
 		{
 			name: "a daemon that hangs", command: doctor, exit: 3,
 			spoil: func(t *testing.T, p *patient) {
-				if err := p.daemon.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				if err := p.daemon.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(func() { _ = p.daemon.cmd.Process.Signal(syscall.SIGCONT) })
+				t.Cleanup(func() { _ = p.daemon.Cmd.Process.Signal(syscall.SIGCONT) })
 			},
 			symptom: func(t *testing.T, p *patient) { // nobody is told to end it
 				for _, command := range [][]string{{"doctor"}, {"explain", "--from", "node", "web:80"}} {
@@ -228,29 +228,29 @@ func processBreakages() []breakage {
 				listen(t, p, ":10256")
 				listen(t, p, "127.0.0.1:10249")
 			},
-			symptom: func(t *testing.T, p *patient) { p.ask(t, webVIP) }, // Services work
+			symptom: func(t *testing.T, p *patient) { p.Ask(t, vmapdtest.WebVIP) }, // Services work
 			want:    "warn ports healthz server: ", more: []string{"address already in use", "warn ports metrics server: "},
 		},
 		{
 			name: "invalid change of the configuration", command: doctor,
 			prepare: func(t *testing.T, p *patient) {
-				path := filepath.Join(p.dir, "config.yaml")
-				writeText(t, path, p.config("clusterCIDR: 10.0.0.0/24"))
+				path := filepath.Join(p.Dir, "config.yaml")
+				vmapdtest.ReplaceFile(t, path, p.Config("clusterCIDR: 10.0.0.0/24"))
 				p.startUp(t, "--config", path)
-				p.daemon.waitFor(t, "msg=ready")
-				writeText(t, path, p.config("clusterCIDR: 10.0.0.0/77"))
+				p.daemon.WaitFor(t, "msg=ready")
+				vmapdtest.ReplaceFile(t, path, p.Config("clusterCIDR: 10.0.0.0/77"))
 			},
 			want: "warn configuration the last change is refused, and the one before stays: ", more: []string{"clusterCIDR"},
 		},
 		{
 			name: "bad configuration", exit: 3, notUp: true, command: []string{"doctor", "--config", "testdata/bad-config.yaml"},
 			prepare: func(t *testing.T, p *patient) {
-				d := startVmapd(t, p.Node, "--kubeconfig", p.kubeconfig(), "--config", "testdata/bad-config.yaml")
-				if code := d.exit(t); code != 1 {
+				d := vmapdtest.Start(t, p.Node, "--kubeconfig", p.Kubeconfig(), "--config", "testdata/bad-config.yaml")
+				if code := d.Exit(t); code != 1 {
 					t.Errorf("exit code %d", code)
 				}
 			},
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
 			want:    "fail configuration the daemon would not start with this configuration: ", more: []string{"clusterCIDR", "fail daemon no daemon answers"},
 		},
 		{
@@ -261,8 +261,8 @@ func processBreakages() []breakage {
 				_, _ = p.Node.Command(t.Context(), "nft", "delete", "table", "ip", "vmapd").CombinedOutput()
 			},
 			symptom: func(t *testing.T, p *patient) {
-				waitLong(t, "connections work", p.daemon, func() bool {
-					_, err := p.Client.Ask(t.Context(), "tcp", webVIP)
+				vmapdtest.WaitLong(t, "connections work", p.daemon, func() bool {
+					_, err := p.Client.Ask(t.Context(), "tcp", vmapdtest.WebVIP)
 					return err == nil
 				})
 			},
@@ -272,11 +272,11 @@ func processBreakages() []breakage {
 			name: "read-only /proc/sys", command: doctor,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = []string{"unshare", "--mount", "sh", "-ec", `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, "sh"}
-				p.daemon = p.launch(t, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName,
+				p.daemon = p.Launch(t, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName,
 					"--socket", p.socket, "--conntrack-max-per-core=0", "--conntrack-udp-timeout", "41s")...)
-				p.daemon.waitFor(t, "msg=ready")
+				p.daemon.WaitFor(t, "msg=ready")
 			},
-			symptom: func(t *testing.T, p *patient) { p.daemon.waitFor(t, "could not set sysctl") },
+			symptom: func(t *testing.T, p *patient) { p.daemon.WaitFor(t, "could not set sysctl") },
 			want:    "warn sysctls /proc/sys/net/netfilter/nf_conntrack_udp_timeout should be 41 (conntrack.udpTimeout) and is",
 			more:    []string{"-> /proc/sys is mounted read-only: use the init container with --init-only"},
 		},
@@ -284,30 +284,30 @@ func processBreakages() []breakage {
 			name: "no NET_ADMIN", command: doctor, exit: 3, notUp: true,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = []string{"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+net_raw"}
-				d := p.launch(t, "setpriv", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName)...)
-				if code := d.exit(t); code != 1 {
+				d := p.Launch(t, "setpriv", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName)...)
+				if code := d.Exit(t); code != 1 {
 					t.Errorf("exit code %d", code)
 				}
 			},
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
 			want:    "warn privilege this process lacks CAP_NET_ADMIN", more: []string{"a daemon with the same rights could not start", "-> give the container the capability NET_ADMIN"},
 		},
 		{
 			name: "no iptables", command: []string{"doctor", "--backend=iptables"}, exit: 3, notUp: true,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = withoutPrograms()
-				d := p.launch(t, "sh", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--backend=iptables")...)
-				if code := d.exit(t); code != 1 {
+				d := p.Launch(t, "sh", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--backend=iptables")...)
+				if code := d.Exit(t); code != 1 {
 					t.Errorf("exit code %d", code)
 				}
 			},
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
 			want:    "fail kernel", more: []string{"vmapd's image has them; on a host, install them"},
 		},
 		{
 			name: "no IPVS", command: []string{"doctor", "--backend=ipvs"}, exit: 3, notUp: true,
 			prepare: func(_ *testing.T, p *patient) { p.through = withoutPrograms() },
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
 			want:    "fail kernel", more: []string{"programs that the backend ipvs runs are not installed: iptables, ipset", "or use --backend=auto"},
 		},
 	}
@@ -322,12 +322,5 @@ func TestBreakagesOfTheProcess(t *testing.T) {
 	t.Parallel()
 	for _, b := range processBreakages() {
 		t.Run(b.name, b.run)
-	}
-}
-
-func writeText(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

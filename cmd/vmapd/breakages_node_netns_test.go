@@ -3,14 +3,16 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // nodeBreakages are those that break connections on the node, beside vmapd.
 func nodeBreakages() []breakage {
-	fromClient := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) }
-	toNodePort := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webNodePort) }
+	fromClient := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) }
+	toNodePort := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebNodePort) }
 	nft := func(rules string) func(*testing.T, *patient) {
-		return func(t *testing.T, p *patient) { feed(t, p.Node, rules+"\n", "nft", "-f", "-") }
+		return func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, rules+"\n", "nft", "-f", "-") }
 	}
 	sysctl := func(name, value string) func(*testing.T, *patient) {
 		return func(t *testing.T, p *patient) {
@@ -24,14 +26,14 @@ func nodeBreakages() []breakage {
 		{
 			name: "node-port firewall of iptables-legacy", command: doctor, symptom: toNodePort,
 			spoil: func(t *testing.T, p *patient) {
-				feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
+				vmapdtest.Feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
 			},
 			want: "warn firewall iptables-legacy has the tables mangle: their rules may drop connections to Services, and the kernel cannot trace them",
 			more: []string{"-> iptables-legacy-save lists them"},
 		},
 		{
 			name: "FORWARD with policy DROP, of iptables-nft", command: doctor, symptom: fromClient, broken: true,
-			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
+			spoil: func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
 			want:  "warn firewall table ip filter, chain FORWARD (hook forward, priority 0), which is not vmapd's, may drop connections to Services: its policy is drop",
 			more: []string{
 				"-> vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it; " +
@@ -40,8 +42,10 @@ func nodeBreakages() []breakage {
 		},
 		{
 			name: "FORWARD with policy DROP, of iptables-legacy", command: doctor, symptom: fromClient, broken: true,
-			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-legacy", "-P", "FORWARD", "DROP") },
-			want:  "warn firewall iptables-legacy has the tables filter: their rules may drop connections to Services, and the kernel cannot trace them",
+			spoil: func(t *testing.T, p *patient) {
+				vmapdtest.Feed(t, p.Node, "", "iptables-legacy", "-P", "FORWARD", "DROP")
+			},
+			want: "warn firewall iptables-legacy has the tables filter: their rules may drop connections to Services, and the kernel cannot trace them",
 		},
 		{
 			name: "FORWARD with policy DROP that accepts others", command: doctor, symptom: fromClient, broken: true,
@@ -75,16 +79,16 @@ func nodeBreakages() []breakage {
 		{
 			name: "pods on a bridge past netfilter", command: doctor, exit: 3,
 			spoil: func(t *testing.T, p *patient) {
-				p.api.Set(webSlice(2)) // pod-1 alone
+				p.API.Set(vmapdtest.WebSlice(2)) // pod-1 alone
 				bridgePods(t, p.World, "0")
 			},
 			symptom: func(t *testing.T, p *patient) {
-				waitLong(t, "the other pods leave the Service", p.daemon, func() bool {
-					_, err := p.Pods()[1].Ask(t.Context(), "tcp", webVIP)
+				vmapdtest.WaitLong(t, "the other pods leave the Service", p.daemon, func() bool {
+					_, err := p.Pods()[1].Ask(t.Context(), "tcp", vmapdtest.WebVIP)
 					return err != nil
 				})
-				p.wantSilence(t, p.Pods()[1].Namespace, webVIP)
-				p.ask(t, webVIP)
+				p.wantSilence(t, p.Pods()[1].Namespace, vmapdtest.WebVIP)
+				p.Ask(t, vmapdtest.WebVIP)
 			},
 			want: "fail bridges net.bridge.bridge-nf-call-iptables is 0, and pods are ports of the bridge cni0: ",
 			more: []string{
@@ -99,12 +103,12 @@ func nodeBreakages() []breakage {
 		},
 		{
 			name: "IPv6 off", command: doctor, exit: 3, spoil: sysctl("net/ipv6/conf/all/disable_ipv6", "1"),
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP6) },
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP6) },
 			want:    "fail ipv6 net.ipv6.conf.all.disable_ipv6 is 1, and",
 		},
 		{
 			name: "IPv6 forwarding off", command: doctor, exit: 3, spoil: sysctl("net/ipv6/conf/all/forwarding", "0"),
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP6) },
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP6) },
 			want:    "fail forwarding net.ipv6.conf.all.forwarding is 0",
 		},
 	}
@@ -114,7 +118,7 @@ func nodeBreakages() []breakage {
 func untrack(t *testing.T, p *patient, program string) {
 	t.Helper()
 	args := strings.Fields("-t raw -A PREROUTING -d 172.30.0.10/32 -p tcp -m tcp --dport 80 -j CT --notrack")
-	feed(t, p.Node, "", program, args...)
+	vmapdtest.Feed(t, p.Node, "", program, args...)
 }
 
 func TestBreakagesOfTheNode(t *testing.T) {
@@ -122,4 +126,24 @@ func TestBreakagesOfTheNode(t *testing.T) {
 	for _, b := range nodeBreakages() {
 		t.Run(b.name, b.run)
 	}
+}
+
+// What pods on a bridge send one another passes netfilter after --init-only, so that they reach Services with endpoints
+// among them.
+func TestInitOnlyLeadsBridgesThroughNetfilter(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.API.Set(vmapdtest.WebSlice(2)) // pod-1 alone
+	bridgePods(t, p.World, "0")
+	p.startUp(t)
+	p.daemon.WaitFor(t, "msg=ready")
+	p.wantSilence(t, p.Pods()[1].Namespace, vmapdtest.WebVIP)
+	first := p.Start(t, "--init-only", "--conntrack-max-per-core=0")
+	if code := first.Exit(t); code != 0 {
+		t.Fatalf("--init-only: exit code %d: %s", code, first.Log)
+	}
+	if a, err := p.Pods()[1].Ask(t.Context(), "tcp", vmapdtest.WebVIP); err != nil || a.Pod != "pod-1" {
+		t.Errorf("pod-2 does not reach pod-1 through the Service: %v, %v", a, err)
+	}
+	p.wantHealthy(t)
 }

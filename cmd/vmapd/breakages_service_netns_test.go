@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -40,7 +41,7 @@ func (b serviceBreakage) objects(i int) (*corev1.Service, *discoveryv1.EndpointS
 			Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(8080)}},
 		},
 	}
-	slice := webSlice(2)
+	slice := vmapdtest.WebSlice(2)
 	slice.Name, slice.Labels = b.name+"-1", map[string]string{discoveryv1.LabelServiceName: b.name}
 	slice.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
 	slice.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "pod-1"}
@@ -137,12 +138,12 @@ func TestBreakagesOfServices(t *testing.T) {
 	p := newPatient(t)
 	for i, b := range serviceBreakages {
 		s, slice := b.objects(i)
-		p.api.Set(s)
-		p.api.Set(slice)
+		p.API.Set(s)
+		p.API.Set(slice)
 	}
 	p.startUp(t)
-	p.daemon.waitFor(t, "msg=ready")
-	p.ask(t, webVIP)
+	p.daemon.WaitFor(t, "msg=ready")
+	p.Ask(t, vmapdtest.WebVIP)
 	for i, b := range serviceBreakages {
 		t.Run(b.name, func(t *testing.T) {
 			switch b.dest {

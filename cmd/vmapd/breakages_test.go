@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // A breakage is a way to break a Service or a node, with the command that tells an administrator the cause.
@@ -43,8 +44,8 @@ type breakage struct {
 
 // patient is a cluster with a node on which something may be broken.
 type patient struct {
-	*apiCluster
-	daemon *process // nil before it is started
+	*vmapdtest.Cluster
+	daemon *vmapdtest.Process // nil before it is started
 	socket string
 	// through is a program that runs the subcommands of breakages, with its arguments.
 	through []string
@@ -53,7 +54,7 @@ type patient struct {
 // startUp starts vmapd, and waits until it is ready.
 func (p *patient) startUp(t *testing.T, args ...string) {
 	t.Helper()
-	args = append([]string{"--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", p.socket}, args...)
+	args = append([]string{"--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket", p.socket}, args...)
 	if !slices.Contains(args, "--config") {
 		// A small machine has a lower limit of connections, which can't be changed in a network namespace.
 		args = append(args, "--conntrack-max-per-core=0")
@@ -61,7 +62,7 @@ func (p *patient) startUp(t *testing.T, args ...string) {
 	if !slices.Contains(args, "--cluster-cidr") && !slices.Contains(args, "--config") {
 		args = append(args, "--cluster-cidr", "10.0.0.0/24,fd00:10::/64")
 	}
-	p.daemon = p.start(t, args...)
+	p.daemon = p.Start(t, args...)
 }
 
 func newPatient(t *testing.T) *patient {
@@ -71,7 +72,7 @@ func newPatient(t *testing.T) *patient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return &patient{apiCluster: startCluster(t), socket: filepath.Join(dir, "socket")}
+	return &patient{Cluster: vmapdtest.NewCluster(t), socket: filepath.Join(dir, "socket")}
 }
 
 // vmapd runs a subcommand on the node. Breaks and spaces in the output become one space each.
@@ -121,7 +122,7 @@ func (b breakage) run(t *testing.T) {
 	}
 	if p.daemon == nil && !b.notUp {
 		p.startUp(t, b.args...)
-		p.daemon.waitFor(t, "msg=ready")
+		p.daemon.WaitFor(t, "msg=ready")
 	}
 	if b.prepare == nil && len(b.args) == 0 {
 		p.wantHealthy(t)
@@ -132,7 +133,7 @@ func (b breakage) run(t *testing.T) {
 	if b.symptom != nil {
 		b.symptom(t, p)
 	}
-	eventually(t, func() string {
+	vmapdtest.Eventually(t, func() string {
 		done := make(chan struct{})
 		var acting sync.WaitGroup
 		if b.meanwhile != nil {
@@ -169,7 +170,7 @@ func (p *patient) wantNoContrary(t *testing.T, b breakage) {
 	if output, _ := p.vmapd(t, "doctor"); named && strings.Contains(output, fine) {
 		t.Errorf("doctor says %q of a node where connections fail:\n%s", fine, output)
 	}
-	for _, command := range [][]string{{"doctor"}, {"explain", "--from", lab.ClientIP4, webVIP.String()}, {"trace", "--from", "node", "--wait", "300ms", webVIP.String()}} {
+	for _, command := range [][]string{{"doctor"}, {"explain", "--from", lab.ClientIP4, vmapdtest.WebVIP.String()}, {"trace", "--from", "node", "--wait", "300ms", vmapdtest.WebVIP.String()}} {
 		output, _ := p.vmapd(t, command...)
 		for _, contrary := range []string{"none is in the way", "can be reached", "works"} {
 			if strings.Contains(output, contrary) {
@@ -187,15 +188,15 @@ func (p *patient) wantNoContrary(t *testing.T, b breakage) {
 // wantHealthy checks that all is well, by the words of doctor and with connections.
 func (p *patient) wantHealthy(t *testing.T) {
 	t.Helper()
-	eventually(t, func() string {
+	vmapdtest.Eventually(t, func() string {
 		output, exit := p.vmapd(t, "doctor")
 		if exit != 0 || !strings.Contains(output, "0 failures, 0 warnings, ") {
 			return "doctor says of a healthy node:\n" + output
 		}
 		return ""
 	})
-	for _, to := range []netip.AddrPort{webVIP, webNodePort} {
-		p.ask(t, to)
+	for _, to := range []netip.AddrPort{vmapdtest.WebVIP, vmapdtest.WebNodePort} {
+		p.Ask(t, to)
 	}
 }
 
@@ -210,7 +211,7 @@ func (p *patient) wantSilence(t *testing.T, from *lab.Namespace, to netip.AddrPo
 // Each breakage has a row in TROUBLESHOOTING.md with the command and its line, in which … stands for any
 // text; and each line there is that of a breakage.
 func TestTroubleshootingHasEachBreakage(t *testing.T) {
-	page, err := os.ReadFile("deploy/TROUBLESHOOTING.md")
+	page, err := os.ReadFile(vmapdtest.Folder(t) + "/deploy/TROUBLESHOOTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // traceBreakages are those of packets: nothing is wrong with the node's settings or with the Service, or nobody
@@ -14,20 +15,20 @@ func traceBreakages() []breakage {
 	traces := func(to netip.AddrPort) []string {
 		return []string{"trace", "--from", lab.ClientIP4, "--wait", "500ms", "--timeout", "10s", "--expect", "forwarded", to.String()}
 	}
-	command, toNodePort := traces(webVIP), traces(webNodePort)
-	connects, connectsToNodePort := connectsTo(webVIP), connectsTo(webNodePort)
-	silence := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) }
-	nodePortSilence := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webNodePort) }
+	command, toNodePort := traces(vmapdtest.WebVIP), traces(vmapdtest.WebNodePort)
+	connects, connectsToNodePort := connectsTo(vmapdtest.WebVIP), connectsTo(vmapdtest.WebNodePort)
+	silence := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) }
+	nodePortSilence := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebNodePort) }
 	nft := func(rules string) func(*testing.T, *patient) {
-		return func(t *testing.T, p *patient) { feed(t, p.Node, rules+"\n", "nft", "-f", "-") }
+		return func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, rules+"\n", "nft", "-f", "-") }
 	}
 	// onePod leaves the Service pod-1, and spoils more.
 	onePod := func(more func(t *testing.T, p *patient)) func(*testing.T, *patient) {
 		return func(t *testing.T, p *patient) {
-			p.api.Set(webSlice(2))
-			waitLong(t, "the other pods leave the Service", p.daemon, func() bool {
+			p.API.Set(vmapdtest.WebSlice(2))
+			vmapdtest.WaitLong(t, "the other pods leave the Service", p.daemon, func() bool {
 				for range 20 {
-					if a, err := p.Client.Ask(t.Context(), "tcp", webVIP); err != nil || a.Pod != "pod-1" {
+					if a, err := p.Client.Ask(t.Context(), "tcp", vmapdtest.WebVIP); err != nil || a.Pod != "pod-1" {
 						return false
 					}
 				}
@@ -50,14 +51,14 @@ func traceBreakages() []breakage {
 		{
 			name: "node-port firewall of iptables-legacy, traced", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
 			spoil: func(t *testing.T, p *patient) {
-				feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
+				vmapdtest.Feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
 			},
 			want: "=> lost in prerouting: no rule of nftables was seen to drop the packet.",
 			more: []string{"note: iptables-legacy has rules in the tables mangle. The kernel cannot trace them;"},
 		},
 		{
 			name: "FORWARD with policy DROP, traced", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
-			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
+			spoil: func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
 			want:  "=> dropped in table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
 		},
 		{
@@ -68,14 +69,14 @@ func traceBreakages() []breakage {
 		{
 			name: "answers are dropped", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
 			spoil: func(t *testing.T, p *patient) {
-				feed(t, p.Node, "table inet guard { chain back { type filter hook postrouting priority 200; ip daddr 203.0.113.0/24 tcp flags & (syn | ack) == syn | ack drop;\n}\n}\n", "nft", "-f", "-")
+				vmapdtest.Feed(t, p.Node, "table inet guard { chain back { type filter hook postrouting priority 200; ip daddr 203.0.113.0/24 tcp flags & (syn | ack) == syn | ack drop;\n}\n}\n", "nft", "-f", "-")
 			},
 			want: "But the answer was dropped on its way back, in table inet guard, chain back, rule 1",
 		},
 		{
 			name: "a pod's own firewall", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
 			spoil: onePod(func(t *testing.T, p *patient) {
-				feed(t, p.Pods()[0].Namespace, "table inet guard { chain in { type filter hook input priority 0; tcp dport 8080 drop;\n}\n}\n", "nft", "-f", "-")
+				vmapdtest.Feed(t, p.Pods()[0].Namespace, "table inet guard { chain in { type filter hook input priority 0; tcp dport 8080 drop;\n}\n}\n", "nft", "-f", "-")
 			}),
 			want: "=> forwarded to 10.0.0.2:8080 by veth1, which did not answer within 500ms.",
 		},
@@ -86,9 +87,9 @@ func traceBreakages() []breakage {
 		},
 		{
 			name: "no route to a pod", command: command, exit: 2, meanwhile: connects,
-			spoil: onePod(func(t *testing.T, p *patient) { feed(t, p.Node, "", "ip", "route", "del", "10.0.0.2") }),
+			spoil: onePod(func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, "", "ip", "route", "del", "10.0.0.2") }),
 			symptom: func(t *testing.T, p *patient) {
-				if a, err := p.Client.Ask(t.Context(), "tcp", webVIP); err == nil {
+				if a, err := p.Client.Ask(t.Context(), "tcp", vmapdtest.WebVIP); err == nil {
 					t.Errorf("%s answers", a.Pod)
 				}
 			},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/events"
 )
@@ -78,11 +79,11 @@ func TestAHostileServiceCostsOthersLittleWithIPTables(t *testing.T) {
 func (tt hostileCase) run(t *testing.T, flags ...string) {
 	t.Helper()
 	t.Setenv("GOMEMLIMIT", strconv.Itoa(maxHeap))
-	c := startCluster(t)
-	c.api.Set(node())
-	p := c.start(t, append(flags, "--hostname-override=node-1", "--kubeconfig", c.kubeconfig(), "--oom-score-adj", "0")...)
-	p.waitFor(t, "msg=ready")
-	v := victim{apiCluster: c, process: p}
+	c := vmapdtest.NewCluster(t)
+	c.API.Set(vmapdtest.OurNode())
+	p := c.Start(t, append(flags, "--hostname-override=node-1", "--kubeconfig", c.Kubeconfig(), "--oom-score-adj", "0")...)
+	p.WaitFor(t, "msg=ready")
+	v := victim{Cluster: c, Process: p}
 	v.change(t)
 	before := v.usage(t)
 	h := tt.tools.service()
@@ -91,7 +92,7 @@ func (tt hostileCase) run(t *testing.T, flags ...string) {
 	var made, changed, deleted []time.Duration
 	for range 3 {
 		for _, s := range h.objects() {
-			c.api.Set(s)
+			c.API.Set(s)
 		}
 		made = append(made, v.change(t))
 		if tt.budget != "" {
@@ -99,19 +100,19 @@ func (tt hostileCase) run(t *testing.T, flags ...string) {
 		}
 		for range 3 {
 			h.touch()
-			c.api.Set(h.service)
-			c.api.Set(h.slices[0])
+			c.API.Set(h.service)
+			c.API.Set(h.slices[0])
 			changed = append(changed, v.change(t))
 		}
 		for _, s := range h.objects() {
-			c.api.Delete(s)
+			c.API.Delete(s)
 		}
 		deleted = append(deleted, v.change(t))
 	}
 	after := v.usage(t)
 	t.Logf("another Service waits %v while it is made, %v while it changes, %v while it is deleted", made, changed, deleted)
 	t.Logf("%v of processor, %d MB of memory at most (%d MB before), %d bytes of log",
-		after.processor-before.processor, after.peak>>20, before.peak>>20, len(p.log.String()))
+		after.processor-before.processor, after.peak>>20, before.peak>>20, len(p.Log.String()))
 	for when, list := range map[string][]time.Duration{"made": made, "changed": changed, "deleted": deleted} {
 		if got := median(list); got > maxWait {
 			t.Errorf("while it is %s, another Service waits %v, want less than %v", when, got, maxWait)
@@ -120,7 +121,7 @@ func (tt hostileCase) run(t *testing.T, flags ...string) {
 	if got := after.peak - before.peak; got > maxMemory {
 		t.Errorf("it costs %d MB of memory, want less than %d", got>>20, maxMemory>>20)
 	}
-	if got := len(p.log.String()); got > maxLog {
+	if got := len(p.Log.String()); got > maxLog {
 		t.Errorf("it makes %d bytes of log, want less than %d", got, maxLog)
 	}
 }
@@ -135,8 +136,8 @@ func median(list []time.Duration) time.Duration {
 
 // victim is a Service in a cluster with a hostile one.
 type victim struct {
-	*apiCluster
-	*process
+	*vmapdtest.Cluster
+	*vmapdtest.Process
 	changes int
 }
 
@@ -154,12 +155,12 @@ func (v *victim) change(t *testing.T) time.Duration {
 			Ports: []corev1.ServicePort{{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: int32(vip.Port())}},
 		},
 	}
-	slice := webSlice(pod)
+	slice := vmapdtest.WebSlice(pod)
 	slice.Name, slice.Labels = "victim", map[string]string{discoveryv1.LabelServiceName: "victim"}
 	want := fmt.Sprintf("pod-%d", pod-1)
 	start := time.Now()
-	v.api.Set(service)
-	v.api.Set(slice)
+	v.API.Set(service)
+	v.API.Set(slice)
 	for {
 		if v.ask(t, vip) == want {
 			return time.Since(start).Round(time.Millisecond)
@@ -186,9 +187,9 @@ func (v *victim) ask(t *testing.T, vip netip.AddrPort) string {
 // wantOverBudget checks that the hostile Service shows in the metrics and has an event.
 func (v *victim) wantOverBudget(t *testing.T, budget string) {
 	t.Helper()
-	v.wantEvent(t, events.ReasonOverBudget, "Service", "hostile", "more")
-	eventually(t, func() string {
-		if got, _ := value(v.scrape(t), "vmapd_objects_over_budget", "budget="+budget); got < 1 {
+	v.WantEvent(t, events.ReasonOverBudget, "Service", "hostile", "more")
+	vmapdtest.Eventually(t, func() string {
+		if got, _ := vmapdtest.Value(v.Scrape(t), "vmapd_objects_over_budget", "budget="+budget); got < 1 {
 			return fmt.Sprintf("%v objects over the budget %s, want one at least", got, budget)
 		}
 		return ""
@@ -204,7 +205,7 @@ type usage struct {
 func (v *victim) usage(t *testing.T) usage {
 	t.Helper()
 	read := func(file string) string {
-		text, err := os.ReadFile(path.Join("/proc", v.pid(), file))
+		text, err := os.ReadFile(path.Join("/proc", v.Pid(), file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -43,9 +45,9 @@ COMMIT
 			fill, program = strings.NewReplacer("FAMILY", "ip6", "VIP", "fd00:172:30::10", "POD", "[fd00:10::3]:8080"), "ip6tables"
 		}
 		if mode == "nftables" {
-			feed(t, node, fill.Replace(table), "nft", "-f", "-")
+			vmapdtest.Feed(t, node, fill.Replace(table), "nft", "-f", "-")
 		} else {
-			feed(t, node, fill.Replace(rules), strings.Replace(mode, "iptables", program, 1)+"-restore", "--noflush")
+			vmapdtest.Feed(t, node, fill.Replace(rules), strings.Replace(mode, "iptables", program, 1)+"-restore", "--noflush")
 		}
 	}
 }
@@ -56,7 +58,7 @@ func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 	all, one := []string{"pod-1", "pod-2", "pod-3"}, []string{"pod-2"}
 	for _, mode := range []string{"iptables-legacy", "iptables-nft", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
-			w := newLab(t)
+			w := labtest.New(t)
 			vip := netip.MustParseAddrPort("172.30.0.10:80")
 			kubeProxyLike(t, w.Node, mode, model.Families[:]...)
 			long, err := w.Client.Dial(t.Context(), "tcp", vip)
@@ -82,21 +84,21 @@ func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 				return slices.Sorted(maps.Keys(pods))
 			}
 			goesOn("with kube-proxy")
-			p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.waitFor(t, "msg=ready")
+			p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.WaitFor(t, "msg=ready")
 			goesOn("with vmapd")
 			if diff := cmp.Diff(all, answers()); diff != "" {
 				t.Errorf("with vmapd, who answers (-want +got):\n%s", diff)
 			}
-			stopVmapd(t, p)
+			vmapdtest.Stop(t, p)
 			kubeProxyLike(t, w.Node, mode, model.Families[:]...)
 			goesOn("with kube-proxy again")
 			if diff := cmp.Diff(all, answers()); diff != "" { // vmapd's rules are before kube-proxy's
 				t.Errorf("with both, who answers (-want +got):\n%s", diff)
 			}
-			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.Cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 			}
 			goesOn("after the clean-up")
 			if diff := cmp.Diff(one, answers()); diff != "" {
@@ -117,9 +119,9 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 	}
 	for _, mode := range []string{"iptables-legacy", "iptables-nft", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
-			w := newLab(t)
-			p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.waitFor(t, "msg=ready")
+			w := labtest.New(t)
+			p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.WaitFor(t, "msg=ready")
 			long := map[model.Family]*lab.Conn{}
 			for f, vip := range vips {
 				var err error
@@ -128,7 +130,7 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 				}
 				defer func() { _ = long[f].Close() }()
 			}
-			stopVmapd(t, p)
+			vmapdtest.Stop(t, p)
 			served := func(when string) {
 				t.Helper()
 				for f, vip := range vips {
@@ -142,9 +144,9 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 			}
 			early := func(when string) {
 				t.Helper()
-				clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
-				if err := clean.cmd.Wait(); err == nil || !strings.Contains(clean.log.String(), "kube-proxy has no rules") {
-					t.Errorf("%s, cleanup: %v; want an error about kube-proxy's rules\n%s", when, err, clean.log)
+				clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
+				if err := clean.Cmd.Wait(); err == nil || !strings.Contains(clean.Log.String(), "kube-proxy has no rules") {
+					t.Errorf("%s, cleanup: %v; want an error about kube-proxy's rules\n%s", when, err, clean.Log)
 				}
 				served(when)
 			}
@@ -153,18 +155,18 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 				// The chains are there before their rules.
 				const begun = "*nat\n:KUBE-PROXY-CANARY - [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-POSTROUTING - [0:0]\nCOMMIT\n"
 				for _, program := range []string{"iptables", "ip6tables"} {
-					feed(t, w.Node, begun, strings.Replace(mode, "iptables", program, 1)+"-restore", "--noflush")
+					vmapdtest.Feed(t, w.Node, begun, strings.Replace(mode, "iptables", program, 1)+"-restore", "--noflush")
 				}
 				early("with kube-proxy's chains")
 			}
 			kubeProxyLike(t, w.Node, mode, model.IPv4)
 			early("with kube-proxy's rules of IPv4")
 			kubeProxyLike(t, w.Node, mode, model.IPv6)
-			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.Cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 			}
-			if has := left(t, w); len(has) > 0 {
+			if has := vmapdtest.LeftByBackends(t, w); len(has) > 0 {
 				t.Errorf("still there: %v", has)
 			}
 			served("after the clean-up")
@@ -177,19 +179,19 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 func TestCleanupWhereKubeProxyHasOneFamily(t *testing.T) {
 	for _, mode := range []string{"iptables-nft", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
-			w := newLab(t)
-			p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.waitFor(t, "msg=ready")
-			stopVmapd(t, p)
+			w := labtest.New(t)
+			p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.WaitFor(t, "msg=ready")
+			vmapdtest.Stop(t, p)
 			kubeProxyLike(t, w.Node, mode, model.IPv4)
 			if mode == "nftables" {
-				feed(t, w.Node, "", "sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1")
+				vmapdtest.Feed(t, w.Node, "", "sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1")
 			}
-			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.Cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 			}
-			if has := left(t, w); len(has) > 0 {
+			if has := vmapdtest.LeftByBackends(t, w); len(has) > 0 {
 				t.Errorf("still there: %v", has)
 			}
 		})

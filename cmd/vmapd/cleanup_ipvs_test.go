@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // localWeb has a virtual server by packet mark: from inside, all its endpoints may answer.
@@ -34,32 +36,32 @@ endpoints:
 // With kube-proxy's device, the virtual servers are its own, as nothing tells whose they are;
 // without, they are vmapd's.
 func TestCleanupOfWhatIsLeftByIPVS(t *testing.T) {
-	skipWithoutIPVS(t)
+	vmapdtest.NeedIPVS(t)
 	for _, kubeProxyToo := range []bool{true, false} {
 		t.Run(fmt.Sprintf("kube-proxy too: %v", kubeProxyToo), func(t *testing.T) {
-			w := newLab(t)
+			w := labtest.New(t)
 			path := filepath.Join(t.TempDir(), "local.yaml")
 			if err := os.WriteFile(path, []byte(localWeb), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			p := startVmapd(t, w.Node, "--backend=ipvs", "--from", path, "--hostname-override", lab.NodeName)
-			p.waitFor(t, "msg=ready")
-			stopVmapd(t, p)
+			p := vmapdtest.Start(t, w.Node, "--backend=ipvs", "--from", path, "--hostname-override", lab.NodeName)
+			p.WaitFor(t, "msg=ready")
+			vmapdtest.Stop(t, p)
 			if kubeProxyToo {
-				feed(t, w.Node, "", "ip", "link", "add", "kube-ipvs0", "type", "dummy")
-				feed(t, w.Node, "", "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")
+				vmapdtest.Feed(t, w.Node, "", "ip", "link", "add", "kube-ipvs0", "type", "dummy")
+				vmapdtest.Feed(t, w.Node, "", "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")
 			}
-			before := feed(t, w.Node, "", "ipvsadm", "-Sn")
+			before := vmapdtest.Feed(t, w.Node, "", "ipvsadm", "-Sn")
 			if !strings.Contains(before, "-A -f ") || !strings.Contains(before, "-A -t 192.168.99.12:80 ") {
 				t.Fatalf("want virtual servers by mark and by address:\n%s", before)
 			}
-			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.Cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 			}
 			for _, program := range []string{"ip -br link", "ipset list -n", "iptables-save", "ip6tables-save"} {
 				words := strings.Fields(program)
-				out := feed(t, w.Node, "", words[0], words[1:]...)
+				out := vmapdtest.Feed(t, w.Node, "", words[0], words[1:]...)
 				if strings.Contains(strings.ToLower(out), "vmapd") {
 					t.Errorf("%s lists something of vmapd's:\n%s", program, out)
 				}
@@ -68,7 +70,7 @@ func TestCleanupOfWhatIsLeftByIPVS(t *testing.T) {
 					t.Errorf("%s: is what is kube-proxy's there?\n%s", program, out)
 				}
 			}
-			after := feed(t, w.Node, "", "ipvsadm", "-Sn")
+			after := vmapdtest.Feed(t, w.Node, "", "ipvsadm", "-Sn")
 			if strings.Contains(after, " -f ") || strings.Contains(after, "192.168.99.12:80") != kubeProxyToo {
 				t.Errorf("virtual servers:\n%s", after)
 			}

@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // kubeProxyIsBack puts on a node what kube-proxy has there, in all its modes, and what
@@ -20,23 +22,10 @@ func kubeProxyIsBack(t *testing.T, node *lab.Namespace) {
 	t.Helper()
 	rules6 := strings.NewReplacer("10.96.0.1/32", "fd00::1/128", "192.168.0.3/32", "fd00::3/128").Replace(kubeProxyRules)
 	for _, variant := range []string{"legacy", "nft"} {
-		feed(t, node, kubeProxyRules, "iptables-"+variant+"-restore", "--noflush")
-		feed(t, node, rules6, "ip6tables-"+variant+"-restore", "--noflush")
+		vmapdtest.Feed(t, node, kubeProxyRules, "iptables-"+variant+"-restore", "--noflush")
+		vmapdtest.Feed(t, node, rules6, "ip6tables-"+variant+"-restore", "--noflush")
 	}
-	feed(t, node, kubeProxyNFT, "nft", "-f", "-")
-}
-
-// feed runs a program in a namespace with a text on its standard input, and returns what it
-// prints.
-func feed(t *testing.T, ns *lab.Namespace, text, program string, args ...string) string {
-	t.Helper()
-	c := ns.Command(t.Context(), program, args...)
-	c.Stdin = strings.NewReader(text)
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	vmapdtest.Feed(t, node, kubeProxyNFT, "nft", "-f", "-")
 }
 
 var (
@@ -51,13 +40,13 @@ func rulesets(t *testing.T, node *lab.Namespace) string {
 	var all strings.Builder
 	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
 		all.WriteString("# " + program + "\n")
-		all.WriteString(emptyTable.ReplaceAllString(countersAndComments.ReplaceAllString(feed(t, node, "", program), ""), ""))
+		all.WriteString(emptyTable.ReplaceAllString(countersAndComments.ReplaceAllString(vmapdtest.Feed(t, node, "", program), ""), ""))
 	}
-	for table := range strings.Lines(feed(t, node, "", "nft", "list", "tables")) {
+	for table := range strings.Lines(vmapdtest.Feed(t, node, "", "nft", "list", "tables")) {
 		switch words := strings.Fields(table); words[2] {
 		case "filter", "nat", "mangle", "raw": // iptables' own, listed above
 		default:
-			all.WriteString(feed(t, node, "", "nft", append([]string{"list"}, words...)...))
+			all.WriteString(vmapdtest.Feed(t, node, "", "nft", append([]string{"list"}, words...)...))
 		}
 	}
 	return all.String()
@@ -68,24 +57,24 @@ func rulesets(t *testing.T, node *lab.Namespace) string {
 func TestCleanupKeepsKubeProxy(t *testing.T) {
 	for _, backend := range []string{"nftables", "iptables"} {
 		t.Run(backend, func(t *testing.T) {
-			w := newLab(t)
-			p := startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.waitFor(t, "msg=ready")
-			if err := p.cmd.Process.Kill(); err != nil {
+			w := labtest.New(t)
+			p := vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.WaitFor(t, "msg=ready")
+			if err := p.Cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = p.cmd.Wait() // killed, of course
+			_ = p.Cmd.Wait() // killed, of course
 			kubeProxyIsBack(t, w.Node)
 			vip := netip.MustParseAddrPort("172.30.0.10:80")
 			if _, err := w.Client.Ask(t.Context(), "tcp", vip); err != nil {
 				t.Fatalf("the rules that vmapd left don't work: %v", err)
 			}
 
-			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.Cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 			}
-			if has := left(t, w); len(has) > 0 {
+			if has := vmapdtest.LeftByBackends(t, w); len(has) > 0 {
 				t.Errorf("still there: %v", has)
 			}
 			if diff := cmp.Diff(withoutVmapd(t), rulesets(t, w.Node)); diff != "" {
@@ -111,7 +100,7 @@ func withoutVmapd(t *testing.T) string {
 func rendered(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args = append([]string{"render", "-f", filepath.Join(testdata(t), "demo/before")}, args...)
+	args = append([]string{"render", "-f", filepath.Join(vmapdtest.Testdata(t), "demo/before")}, args...)
 	if code := cli.Run(t.Context(), args, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}
@@ -121,26 +110,26 @@ func rendered(t *testing.T, args ...string) string {
 // While the daemon runs, its tables can't be removed (from Linux 6.9 on), and the command
 // says what to do.
 func TestCleanupWhileTheDaemonRuns(t *testing.T) {
-	w := newLab(t)
-	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
-	if !strings.Contains(feed(t, w.Node, "", "nft", "list", "ruleset"), "flags owner") {
+	w := labtest.New(t)
+	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
+	if !strings.Contains(vmapdtest.Feed(t, w.Node, "", "nft", "list", "ruleset"), "flags owner") {
 		t.Skip("this kernel lacks table flags owner and persist")
 	}
 	kubeProxyIsBack(t, w.Node)
-	clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
-	if err := clean.cmd.Wait(); err == nil || !strings.Contains(clean.log.String(), "stop the daemon first") {
-		t.Errorf("got %v and:\n%s", err, clean.log)
+	clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
+	if err := clean.Cmd.Wait(); err == nil || !strings.Contains(clean.Log.String(), "stop the daemon first") {
+		t.Errorf("got %v and:\n%s", err, clean.Log)
 	}
-	if has := left(t, w); len(has["nftables"]) == 0 {
+	if has := vmapdtest.LeftByBackends(t, w); len(has["nftables"]) == 0 {
 		t.Error("the tables are gone from under the daemon")
 	}
-	stopVmapd(t, p)
+	vmapdtest.Stop(t, p)
 	// Without the daemon, nft alone can remove them, too.
 	for _, family := range []string{"ip", "ip6"} {
-		feed(t, w.Node, "", "nft", "delete", "table", family, "vmapd")
+		vmapdtest.Feed(t, w.Node, "", "nft", "delete", "table", family, "vmapd")
 	}
-	if has := left(t, w); len(has) > 0 {
+	if has := vmapdtest.LeftByBackends(t, w); len(has) > 0 {
 		t.Errorf("still there: %v", has)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // Without the right to administer the network, cleanup says so, in one line: it does not take
@@ -37,7 +38,7 @@ func TestCleanupWithoutPermission(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = ns.Close() })
-				feed(t, ns, "table ip vmapd {}", "nft", "-f", "-") // nobody owns it
+				vmapdtest.Feed(t, ns, "table ip vmapd {}", "nft", "-f", "-") // nobody owns it
 				args := append(tt.args[1:len(tt.args):len(tt.args)], vmapd, "cleanup")
 				if flag != "" {
 					args = append(args, flag)
@@ -50,7 +51,7 @@ func TestCleanupWithoutPermission(t *testing.T) {
 				if !strings.Contains(said, "CAP_NET_ADMIN") || strings.Contains(said, "another process") || strings.Count(said, "\n") != 1 {
 					t.Errorf("it says %q, want one line about CAP_NET_ADMIN", said)
 				}
-				if got := list(t, ns); !strings.Contains(got, "table ip vmapd") {
+				if got := vmapdtest.ListRuleset(t, ns); !strings.Contains(got, "table ip vmapd") {
 					t.Errorf("it removed the table")
 				}
 			})

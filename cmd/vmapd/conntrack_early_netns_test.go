@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -20,7 +22,7 @@ func TestConnectionsThatBeginBeforeTheRules(t *testing.T) {
 	for _, backend := range []string{"nftables", "iptables"} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			w := newLab(t)
+			w := labtest.New(t)
 			leadAway(t, w)
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
@@ -29,11 +31,11 @@ func TestConnectionsThatBeginBeforeTheRules(t *testing.T) {
 			for _, vip := range vips {
 				go func() { connected <- connect(ctx, w.Client, netip.MustParseAddrPort(vip)) }()
 			}
-			waitUntil(t, "first packets are tracked", func() bool {
-				return strings.Count(feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack"), "SYN_SENT") == len(vips)
+			vmapdtest.WaitUntil(t, "first packets are tracked", func() bool {
+				return strings.Count(vmapdtest.Feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack"), "SYN_SENT") == len(vips)
 			})
-			p := startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.waitFor(t, "msg=ready")
+			p := vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.WaitFor(t, "msg=ready")
 			for range vips {
 				if err := <-connected; err != nil {
 					t.Error(err)
@@ -47,7 +49,7 @@ func TestConnectionsThatBeginBeforeTheRules(t *testing.T) {
 // must not refuse it: a refusal is final.
 func TestAConnectionThatBeganBeforeTheRulesIsNotRefused(t *testing.T) {
 	forEachTracker(t, func(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend) {
-		w := newLab(t)
+		w := labtest.New(t)
 		leadAway(t, w)
 		vips := []string{"172.30.0.10:80", "[fd00:172:30::10]:80"}
 		connected := make(chan error, 2*len(vips))
@@ -56,10 +58,10 @@ func TestAConnectionThatBeganBeforeTheRulesIsNotRefused(t *testing.T) {
 				go func() { connected <- connect(t.Context(), from, netip.MustParseAddrPort(vip)) }()
 			}
 		}
-		tracked := func() string { return feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack") }
-		waitUntil(t, "first packets are tracked", func() bool { return strings.Count(tracked(), "SYN_SENT") == cap(connected) })
+		tracked := func() string { return vmapdtest.Feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack") }
+		vmapdtest.WaitUntil(t, "first packets are tracked", func() bool { return strings.Count(tracked(), "SYN_SENT") == cap(connected) })
 		web := modeltest.NewService("default/web").On("172.30.0.10", "fd00:172:30::10").TCP("http", 80)
-		b := modeltest.Builder(labConfig(), modeltest.OurNode(), web, modeltest.NewSlice("default/web-4", "web").TCP("http", 8080).Ready("10.0.0.2"),
+		b := modeltest.Builder(vmapdtest.LabConfig(), modeltest.OurNode(), web, modeltest.NewSlice("default/web-4", "web").TCP("http", 8080).Ready("10.0.0.2"),
 			modeltest.NewSlice("default/web-6", "web").IPv6().TCP("http", 8080).Ready("fd00:10::2"))
 		if err := open(t, w.Node).Apply(t.Context(), b.Snapshot()); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -42,7 +43,7 @@ func (tr *tracked) translatedByOthers(t *testing.T) []string {
 		if a := to.Addr(); a.String() == lab.NodeIP4 || a.String() == lab.NodeIP6 || to.Port() == 80 {
 			name := "theirs to " + to.String()
 			source := netip.MustParseAddr([]string{lab.SecondClientIP4, lab.SecondClientIP6}[model.FamilyOf(a)])
-			s, err := tr.Client.Stream(name, netip.AddrPortFrom(source, uint16(21000+len(streams))), to, stepOfStream)
+			s, err := tr.Client.Stream(name, netip.AddrPortFrom(source, uint16(21000+len(streams))), to, vmapdtest.StepOfStream)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +69,7 @@ func (tr *tracked) entriesFrom(t *testing.T, thousand int) map[string]uint32 {
 
 // nodePorts are web's node ports.
 func nodePorts() []netip.AddrPort {
-	return []netip.AddrPort{frontends(model.IPv4)[3], frontends(model.IPv6)[3]}
+	return []netip.AddrPort{vmapdtest.Frontends(model.IPv4)[3], vmapdtest.Frontends(model.IPv6)[3]}
 }
 
 // The node's address changes while the endpoint is replaced: what is still sent to the old
@@ -77,11 +78,11 @@ func TestUDPFlowsEndWithTheNodePortAddress(t *testing.T) {
 	forEachTracker(t, func(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend) {
 		tr := newTracked(t, open, 3)
 		theirs := tr.translatedByOthers(t)
-		tr.set(append(webSlices([]int{1}), web())...)
+		tr.set(append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web())...)
 		streams := tr.client(t, nodePorts()...)
 		tr.mustArrive(t, "pod-1", streams)
 		tr.mustHear(t, tr.sinks["pod-3"], theirs)
-		tr.set(append(webSlices([]int{2}), modeltest.NewNode(modeltest.NodeName, "192.168.0.101", "fd00:192:168::101"))...)
+		tr.set(append(vmapdtest.WebSlices([]int{2}), modeltest.NewNode(modeltest.NodeName, "192.168.0.101", "fd00:192:168::101"))...)
 		tr.mustCease(t, streams)
 		tr.mustHear(t, tr.sinks["pod-3"], theirs)
 		// And back.
@@ -94,8 +95,8 @@ func TestUDPFlowsEndWithTheNodePortAddress(t *testing.T) {
 func TestUDPFlowsEndWithAServiceThatWentMeanwhile(t *testing.T) {
 	forEachTracker(t, func(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend) {
 		tr := newTracked(t, open, 3)
-		tr.set(append(webSlices([]int{1}), web())...)
-		streams := tr.client(t, frontends(model.IPv4)[0], frontends(model.IPv6)[0])
+		tr.set(append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web())...)
+		streams := tr.client(t, vmapdtest.Frontends(model.IPv4)[0], vmapdtest.Frontends(model.IPv6)[0])
 		tr.mustArrive(t, "pod-1", streams)
 		tr.stop()
 		theirs := tr.translatedByOthers(t)
@@ -113,7 +114,7 @@ func TestUDPFlowsEndWithAServiceThatWentMeanwhile(t *testing.T) {
 				t.Errorf("a flow that others translate is gone: %s", entry)
 			}
 		}
-		tr.set(append(webSlices([]int{2}), web())...)
+		tr.set(append(vmapdtest.WebSlices([]int{2}), vmapdtest.Web())...)
 		tr.mustArrive(t, "pod-2", streams)
 	})
 }

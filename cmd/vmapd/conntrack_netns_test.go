@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
@@ -27,7 +28,7 @@ var trackers = []struct {
 }{
 	{"nftables", func(t *testing.T, node *lab.Namespace) reconcile.Backend {
 		t.Helper()
-		return openKernel(t, node, kernel.Options{})
+		return vmapdtest.OpenKernel(t, node, kernel.Options{})
 	}},
 	{"iptables-legacy", openTablesIn("-legacy")},
 	{"iptables-nft", openTablesIn("-nft")},
@@ -50,7 +51,7 @@ func openTablesIn(variant string) func(*testing.T, *lab.Namespace) reconcile.Bac
 
 // everywhere are all frontends of web.
 func everywhere() []netip.AddrPort {
-	return append(frontends(model.IPv4), frontends(model.IPv6)...)
+	return append(vmapdtest.Frontends(model.IPv4), vmapdtest.Frontends(model.IPv6)...)
 }
 
 // enough datagrams say where a stream goes.
@@ -76,26 +77,26 @@ func TestUDPFlowsFollowTheEndpoints(t *testing.T) {
 		client := tr.client(t, everywhere()...)
 		// A pod's own, which is not masqueraded.
 		pod := tr.Pods()[2]
-		inside := tr.send(t, pod.Namespace, [2]string{pod.IP4.String(), pod.IP6.String()}, frontends(model.IPv4)[0], frontends(model.IPv6)[0])
-		node := tr.send(t, tr.Node, [2]string{lab.NodeIP4, lab.NodeIP6}, frontends(model.IPv4)[0], frontends(model.IPv6)[0])
+		inside := tr.send(t, pod.Namespace, [2]string{pod.IP4.String(), pod.IP6.String()}, vmapdtest.Frontends(model.IPv4)[0], vmapdtest.Frontends(model.IPv6)[0])
+		node := tr.send(t, tr.Node, [2]string{lab.NodeIP4, lab.NodeIP6}, vmapdtest.Frontends(model.IPv4)[0], vmapdtest.Frontends(model.IPv6)[0])
 		streams := append(append(client, inside...), node...)
 
 		tr.mustCease(t, streams)
 		if len(tr.entries(t)) == 0 {
 			t.Error("no flow is tracked before there is a Service: nothing is tested")
 		}
-		tr.set(append(webSlices([]int{1}), web())...)
+		tr.set(append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web())...)
 		tr.mustArrive(t, "pod-1", streams)
-		tr.set(webSlices([]int{2})...)
+		tr.set(vmapdtest.WebSlices([]int{2})...)
 		tr.mustArrive(t, "pod-2", streams)
-		tr.set(webSlices(nil)...)
+		tr.set(vmapdtest.WebSlices(nil)...)
 		tr.mustCease(t, streams)
-		tr.set(webSlices([]int{1})...)
+		tr.set(vmapdtest.WebSlices([]int{1})...)
 		tr.mustArrive(t, "pod-1", streams)
 		// Whoever has the pod's address then, is not to hear anything.
-		tr.delete(web())
+		tr.delete(vmapdtest.Web())
 		tr.mustCease(t, streams)
-		tr.set(web())
+		tr.set(vmapdtest.Web())
 		tr.mustArrive(t, "pod-1", streams)
 	})
 }
@@ -112,7 +113,7 @@ func TestOtherFlowsStay(t *testing.T) {
 			pods = append(pods, s.Endpoint(modeltest.Pod(f, 2).String()))
 			ending = append(ending, s.Endpoint(modeltest.Pod(f, 2).String(), modeltest.Conditions(false, true, true)).Endpoint(modeltest.Pod(f, 1).String()))
 		}
-		tr.set(append(append(webSlices([]int{1}), web(), other), pods...)...)
+		tr.set(append(append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web(), other), pods...)...)
 		changing := tr.client(t, everywhere()...)
 		tr.mustArrive(t, "pod-1", changing)
 
@@ -156,12 +157,12 @@ func TestOtherFlowsStay(t *testing.T) {
 		if want := len(kept) + len(direct) + 6; len(before) != want {
 			t.Fatalf("%d flows of others, want %d: %v", len(before), want, before)
 		}
-		tr.set(append(webSlices([]int{2}), ending...)...)
+		tr.set(append(vmapdtest.WebSlices([]int{2}), ending...)...)
 		tr.mustArrive(t, "pod-2", changing)
-		tr.set(webSlices(nil)...)
+		tr.set(vmapdtest.WebSlices(nil)...)
 		tr.mustCease(t, changing)
-		tr.delete(web())
-		tr.set(append(webSlices([]int{1}), web())...)
+		tr.delete(vmapdtest.Web())
+		tr.set(append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web())...)
 		tr.mustArrive(t, "pod-1", changing)
 		if diff := cmp.Diff(before, others()); diff != "" {
 			t.Errorf("flows of others (-before +after):\n%s", diff)
@@ -183,14 +184,14 @@ func TestTCPConnectionsEndOnlyIfAsked(t *testing.T) {
 		for _, graceful := range []bool{false, true} {
 			t.Run(fmt.Sprintf("grace %v", graceful), func(t *testing.T) {
 				tr := newTracked(t, open, 2, 8080)
-				service := web()
+				service := vmapdtest.Web()
 				if graceful {
 					service = service.ConnectionGrace("300ms")
 				}
-				tr.set(append(webSlices([]int{1}), service)...)
+				tr.set(append(vmapdtest.WebSlices([]int{1}), service)...)
 				var conns []*lab.Conn
 				for _, to := range everywhere() {
-					waitUntil(t, fmt.Sprintf("%v answers", to), func() bool {
+					vmapdtest.WaitUntil(t, fmt.Sprintf("%v answers", to), func() bool {
 						a, err := tr.Client.Ask(t.Context(), "tcp", to)
 						return err == nil && a.Pod == "pod-1"
 					})
@@ -204,9 +205,9 @@ func TestTCPConnectionsEndOnlyIfAsked(t *testing.T) {
 					}
 					conns = append(conns, c)
 				}
-				tr.set(webSlices([]int{2})...)
+				tr.set(vmapdtest.WebSlices([]int{2})...)
 				for i, to := range everywhere() {
-					waitUntil(t, fmt.Sprintf("%v is answered by the other pod", to), func() bool {
+					vmapdtest.WaitUntil(t, fmt.Sprintf("%v is answered by the other pod", to), func() bool {
 						a, err := tr.Client.Ask(t.Context(), "tcp", to)
 						return err == nil && a.Pod == "pod-2"
 					})
@@ -222,7 +223,7 @@ func TestTCPConnectionsEndOnlyIfAsked(t *testing.T) {
 				}
 				for i, to := range everywhere() {
 					var failure lab.Failure
-					waitUntil(t, fmt.Sprintf("the connection to %v ends", to), func() bool {
+					vmapdtest.WaitUntil(t, fmt.Sprintf("the connection to %v ends", to), func() bool {
 						_, err := conns[i].Ask(t.Context())
 						if err != nil {
 							failure = lab.FailureOf(err)

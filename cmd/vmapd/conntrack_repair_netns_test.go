@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -30,12 +32,12 @@ func TestConnectionsThatBeginWhileTheRulesAreGone(t *testing.T) {
 	for name, commands := range withoutRules {
 		t.Run(name, func(t *testing.T) {
 			backend, variant, _ := strings.Cut(name, "-")
-			useVariant(t, variant)
-			w := newLab(t)
+			vmapdtest.UseVariant(t, variant)
+			w := labtest.New(t)
 			leadAway(t, w)
-			p := startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.waitFor(t, "msg=ready")
-			waitUntil(t, "the first passes over connections have ended", func() bool {
+			p := vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.WaitFor(t, "msg=ready")
+			vmapdtest.WaitUntil(t, "the first passes over connections have ended", func() bool {
 				metrics, err := w.Node.Command(t.Context(), "curl", "-s", "http://127.0.0.1:10249/metrics").Output()
 				return err == nil && len(passed.FindAll(metrics, -1)) == len(model.Families)
 			})
@@ -50,7 +52,7 @@ func TestConnectionsThatBeginWhileTheRulesAreGone(t *testing.T) {
 			send(t, p, syscall.SIGSTOP)
 			for _, command := range commands {
 				words := strings.Fields(command)
-				feed(t, w.Node, "", words[0], words[1:]...)
+				vmapdtest.Feed(t, w.Node, "", words[0], words[1:]...)
 			}
 			tcp, udp := []string{"172.30.0.10:80", "[fd00:172:30::10]:80"}, []string{"172.30.0.10:80", "[fd00:172:30::10]:80", "192.168.0.2:30080"}
 			ended := make(chan error, len(tcp)+len(udp))
@@ -60,8 +62,8 @@ func TestConnectionsThatBeginWhileTheRulesAreGone(t *testing.T) {
 			for _, vip := range udp {
 				go func() { ended <- askUntilAnswered(ctx, w.Client, netip.MustParseAddrPort(vip)) }()
 			}
-			waitUntil(t, "first packets are tracked", func() bool {
-				tracked := feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack")
+			vmapdtest.WaitUntil(t, "first packets are tracked", func() bool {
+				tracked := vmapdtest.Feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack")
 				return strings.Count(tracked, "SYN_SENT") == len(tcp) && strings.Count(tracked, "[UNREPLIED]") >= len(tcp)+len(udp)
 			})
 			send(t, p, syscall.SIGCONT)
@@ -74,9 +76,9 @@ func TestConnectionsThatBeginWhileTheRulesAreGone(t *testing.T) {
 				t.Errorf("a connection from before: %v", err)
 			}
 			if t.Failed() {
-				t.Logf("%s\n%s", feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack"), p.log)
+				t.Logf("%s\n%s", vmapdtest.Feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack"), p.Log)
 			}
-			stopVmapd(t, p)
+			vmapdtest.Stop(t, p)
 		})
 	}
 }
@@ -85,19 +87,19 @@ func TestConnectionsThatBeginWhileTheRulesAreGone(t *testing.T) {
 // plugin or firewall do.
 func leadAway(t *testing.T, w *lab.World) {
 	t.Helper()
-	feed(t, w.Node, "table inet other { chain forward { type filter hook forward priority 0; ct state established accept; }; }", "nft", "-f", "-")
+	vmapdtest.Feed(t, w.Node, "table inet other { chain forward { type filter hook forward priority 0; ct state established accept; }; }", "nft", "-f", "-")
 	for _, args := range []string{
 		"link add away type veth peer name nobody", "link set away up", "link set nobody up",
 		"route add 172.30.0.0/16 dev away", "neigh add 172.30.0.10 lladdr 02:00:00:00:00:01 dev away",
 		"-6 route add fd00:172:30::/112 dev away", "neigh add fd00:172:30::10 lladdr 02:00:00:00:00:01 dev away",
 	} {
-		feed(t, w.Node, "", "ip", strings.Fields(args)...)
+		vmapdtest.Feed(t, w.Node, "", "ip", strings.Fields(args)...)
 	}
 }
 
-func send(t *testing.T, p *process, s syscall.Signal) {
+func send(t *testing.T, p *vmapdtest.Process, s syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.Cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,26 +4,29 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // TestTheContractIsShown checks the second column of the table "From the contract to a test": it names all scenarios,
 // and no scenario or Go test that does not exist.
 func TestTheContractIsShown(t *testing.T) {
-	text, err := os.ReadFile("../../testdata/scenario/README.md")
+	text, err := os.ReadFile(vmapdtest.Testdata(t) + "/scenario/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(text), "\n## From the contract to a test\n")
-	tests, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func Test\w+`, "../..").Output()
+	tests, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func Test\w+`, filepath.Dir(vmapdtest.Testdata(t))).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	exists, missing := map[string]bool{}, map[string]bool{}
-	for _, name := range strings.Fields(string(tests)) {
+	for name := range strings.FieldsSeq(string(tests)) {
 		exists[name] = true
 	}
 	for _, s := range scenarios(t) {

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -48,21 +48,21 @@ func conflicting(name, clusterIP string) *corev1.Service {
 	}
 }
 
-// cluster is one as startCluster makes it, with another API server.
-func cluster(t *testing.T, o apitest.Options) *apiCluster {
+// cluster is one as NewCluster makes it, with another API server.
+func cluster(t *testing.T, o apitest.Options) *vmapdtest.Cluster {
 	t.Helper()
-	c := &apiCluster{World: newLab(t), dir: t.TempDir()}
+	c := &vmapdtest.Cluster{World: labtest.New(t), Dir: t.TempDir()}
 	o.TLS, o.Authenticate = true, true
-	if err := c.Node.Do(func() (err error) { c.api, err = apitest.NewServer(o); return err }); err != nil {
+	if err := c.Node.Do(func() (err error) { c.API, err = apitest.NewServer(o); return err }); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.api.Close)
+	t.Cleanup(c.API.Close)
 	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		for _, o := range decode(t, filepath.Join(testdata(t), "demo/before", file)) {
-			c.api.Set(o)
+		for _, o := range vmapdtest.Decode(t, filepath.Join(vmapdtest.Testdata(t), "demo/before", file)) {
+			c.API.Set(o)
 		}
 	}
-	if _, err := c.api.Kubeconfig(c.dir, apitest.Form{Files: true}); err != nil {
+	if _, err := c.API.Kubeconfig(c.Dir, apitest.Form{Files: true}); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -70,39 +70,29 @@ func cluster(t *testing.T, o apitest.Options) *apiCluster {
 
 // asDeployed starts the daemon with the files of the manifest's ConfigMap, changed where they
 // must be: the kubeconfig is the test's. More can be appended to config.conf.
-func (c *apiCluster) asDeployed(t *testing.T, more string) *process {
+func asDeployed(t *testing.T, c *vmapdtest.Cluster, more string) *vmapdtest.Process {
 	t.Helper()
-	files := object[corev1.ConfigMap](t, readDeployed(t, "vmapd.yaml"), "ConfigMap vmapd")
+	files := vmapdtest.Object[corev1.ConfigMap](t, vmapdtest.ReadDeployed(t, "vmapd.yaml"), "ConfigMap vmapd")
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.conf")
-	replaceFile(t, config, strings.ReplaceAll(files.Data["config.conf"], "/var/lib/vmapd/kubeconfig.conf", c.kubeconfig())+more)
-	replaceFile(t, filepath.Join(dir, "vmapd.yaml"), files.Data["vmapd.yaml"])
-	return c.start(t, "--config="+config, "--vmapd-config="+filepath.Join(dir, "vmapd.yaml"), "--hostname-override="+lab.NodeName)
-}
-
-func replaceFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	vmapdtest.ReplaceFile(t, config, strings.ReplaceAll(files.Data["config.conf"], "/var/lib/vmapd/kubeconfig.conf", c.Kubeconfig())+more)
+	vmapdtest.ReplaceFile(t, filepath.Join(dir, "vmapd.yaml"), files.Data["vmapd.yaml"])
+	return c.Start(t, "--config="+config, "--vmapd-config="+filepath.Join(dir, "vmapd.yaml"), "--hostname-override="+lab.NodeName)
 }
 
 // aDay is what happens to a daemon: it starts, something on its node fails, Services change, two of them want the same
 // address, once and again, and it ends.
-func (c *apiCluster) aDay(t *testing.T) {
+func aDay(t *testing.T, c *vmapdtest.Cluster) {
 	t.Helper()
 	// In the node's network namespace nobody can set this limit. That is an event at the Node.
 	const limit = "conntrack: {min: 1234567}\n"
-	p := c.asDeployed(t, limit)
-	p.waitFor(t, "msg=ready")
-	c.api.Set(conflicting("one", "172.30.0.20"))
-	c.api.Set(conflicting("two", "172.30.0.21"))
+	p := asDeployed(t, c, limit)
+	p.WaitFor(t, "msg=ready")
+	c.API.Set(conflicting("one", "172.30.0.20"))
+	c.API.Set(conflicting("two", "172.30.0.21"))
 	// times is how often the server heard that something happened.
 	times := func(reason string) (most int32) {
-		for _, e := range c.api.Events() {
+		for _, e := range c.API.Events() {
 			switch {
 			case e.Reason != reason:
 			case e.Series != nil:
@@ -114,36 +104,36 @@ func (c *apiCluster) aDay(t *testing.T) {
 		return most
 	}
 	for _, reason := range []string{"Starting", "FrontendConflict", "FailedToSetUpConntrack"} {
-		waitUntil(t, "an event "+reason, func() bool { return times(reason) > 0 })
+		vmapdtest.WaitUntil(t, "an event "+reason, func() bool { return times(reason) > 0 })
 	}
 	two := conflicting("two", "172.30.0.21")
 	externalIPs := two.Spec.ExternalIPs
-	waitUntil(t, "a series of events", func() bool {
+	vmapdtest.WaitUntil(t, "a series of events", func() bool {
 		two = two.DeepCopy()
 		if two.Spec.ExternalIPs == nil {
 			two.Spec.ExternalIPs = externalIPs
 		} else {
 			two.Spec.ExternalIPs = nil
 		}
-		c.api.Set(two)
+		c.API.Set(two)
 		return times("FrontendConflict") > 1
 	})
-	waitUntil(t, "the change on the node", func() bool { return strings.Contains(c.ruleset(t), "172.30.0.21 . tcp . 80") })
-	stopVmapd(t, p)
+	vmapdtest.WaitUntil(t, "the change on the node", func() bool { return strings.Contains(c.Ruleset(t), "172.30.0.21 . tcp . 80") })
+	vmapdtest.Stop(t, p)
 }
 
 // The ClusterRole of the manifest is what the daemon asks for, no more and no less.
 func TestTheClusterRoleIsWhatIsAskedFor(t *testing.T) {
-	rules := deployedRules(t)
+	rules := vmapdtest.DeployedRules(t)
 	asked := map[apitest.Access]bool{}
 	for _, old := range []bool{false, true} { // servers before 1.32 are asked for lists, newer ones for watches alone
 		t.Run(fmt.Sprintf("old server: %v", old), func(t *testing.T) {
 			c := cluster(t, apitest.Options{NoWatchList: old, Rules: rules})
-			c.aDay(t)
-			if denied := c.api.Denied(); len(denied) > 0 {
+			aDay(t, c)
+			if denied := c.API.Denied(); len(denied) > 0 {
 				t.Errorf("denied: %v", denied)
 			}
-			for _, a := range c.api.Asked() {
+			for _, a := range c.API.Asked() {
 				asked[a] = true
 			}
 		})
@@ -165,12 +155,12 @@ func TestTheClusterRoleIsWhatIsAskedFor(t *testing.T) {
 // With the image alone exchanged, the daemon has kube-proxy's own ClusterRole. It is enough.
 // Before Kubernetes 1.31 it has no ServiceCIDRs; that is enough, too.
 func TestKubeProxysOwnClusterRoleIsEnough(t *testing.T) {
-	rules := proxierRules()
+	rules := vmapdtest.ProxierRules()
 	for name, rules := range map[string][]rbacv1.PolicyRule{"now": rules, "without ServiceCIDRs": rules[:len(rules)-1]} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster(t, apitest.Options{Rules: rules})
-			c.aDay(t)
-			for _, a := range c.api.Denied() {
+			aDay(t, c)
+			for _, a := range c.API.Denied() {
 				if name == "now" || a.Resource != "servicecidrs" {
 					t.Errorf("denied: %+v", a)
 				}
@@ -179,55 +169,10 @@ func TestKubeProxysOwnClusterRoleIsEnough(t *testing.T) {
 	}
 }
 
-// The commands that ask the daemon, and those that read the cluster by themselves in the daemon's pod, have
-// no other permissions than the daemon.
-func TestCommandsAskForNoMoreThanTheDaemon(t *testing.T) {
-	t.Parallel()
-	p := newPatient(t)
-	named := webSlice(2, 3)
-	named.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "pod-1"}
-	p.api.Set(named)
-	p.startUp(t)
-	p.daemon.waitFor(t, "msg=ready")
-	for _, args := range []string{
-		"doctor", "status", "services", "status web", "status web --rules",
-		"explain --from 203.0.113.9 svc/web:tcp", "explain --from 203.0.113.9 172.30.0.10:80", "explain --from node/" + lab.NodeName + " svc/web:tcp",
-		"explain --from pod/pod-1 web.default.svc.cluster.local:80", "explain --from 203.0.113.9 " + lab.NodeIP4 + ":30080",
-		"explain --from 203.0.113.9 10.0.0.2:8080", "explain --from 203.0.113.9 svc/wbe:80", "explain --from 203.0.113.9 192.168.99.10:80",
-	} {
-		if out, exit := p.vmapd(t, strings.Fields(args)...); strings.Contains(out, "forbidden") || exit != 0 && !strings.Contains(args, "wbe") {
-			t.Errorf("%s: exit code %d: %s", args, exit, out)
-		}
-	}
-	for _, page := range []string{"/statusz", "/metrics"} {
-		wantStatus(t, p.Node, metricsURL+page, http.StatusOK)
-	}
-	if denied := p.api.Denied(); len(denied) > 0 {
-		t.Errorf("the manifest's ClusterRole does not grant %v", denied)
-	}
-
-	// These have a user's permissions, as a rule. In the daemon's pod they do without the others, and say so.
-	p.ownRules = true
-	before := len(p.api.Denied())
-	for args, want := range map[string]string{
-		"explain --kubeconfig " + p.kubeconfig() + " --node-name " + lab.NodeName + " --from 203.0.113.9 svc/web:tcp": "forwarded to",
-		"preflight --kubeconfig " + p.kubeconfig() + " --node-name " + lab.NodeName:                                   "read the ConfigMap kube-system/kube-proxy: ",
-	} {
-		if out, _ := p.vmapdAlone(t, strings.Fields(args)...); !strings.Contains(out, want) {
-			t.Errorf("%s: want %q, got: %s", args, want, out)
-		}
-	}
-	for _, a := range p.api.Denied()[before:] {
-		if a.Resource != "pods" && a.Resource != "configmaps" {
-			t.Errorf("the manifest's ClusterRole does not grant %v", a)
-		}
-	}
-}
-
 // The manifest for users of kubectl vmapd grants what the plugin's runs of kubectl need, and no more.
 func TestThePermissionsOfThePlugin(t *testing.T) {
-	objects := readDeployed(t, "kubectl.yaml")
-	role := object[rbacv1.Role](t, objects, "Role kubectl-vmapd")
+	objects := vmapdtest.ReadDeployed(t, "kubectl.yaml")
+	role := vmapdtest.Object[rbacv1.Role](t, objects, "Role kubectl-vmapd")
 	want := []apitest.Access{
 		{Verb: "get", Resource: "pods"},
 		{Verb: "list", Resource: "pods"},
@@ -238,10 +183,10 @@ func TestThePermissionsOfThePlugin(t *testing.T) {
 		t.Errorf("beside vmapd's pods (-want +got):\n%s", diff)
 	}
 	want = []apitest.Access{{Verb: "get", Resource: "pods"}, {Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices"}}
-	if diff := gocmp.Diff(want, granted(object[rbacv1.ClusterRole](t, objects, "ClusterRole kubectl-vmapd-names").Rules)); diff != "" {
+	if diff := gocmp.Diff(want, granted(vmapdtest.Object[rbacv1.ClusterRole](t, objects, "ClusterRole kubectl-vmapd-names").Rules)); diff != "" {
 		t.Errorf("for names (-want +got):\n%s", diff)
 	}
-	binding, names := object[rbacv1.RoleBinding](t, objects, "RoleBinding kubectl-vmapd"), object[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding kubectl-vmapd-names")
+	binding, names := vmapdtest.Object[rbacv1.RoleBinding](t, objects, "RoleBinding kubectl-vmapd"), vmapdtest.Object[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding kubectl-vmapd-names")
 	if diff := gocmp.Diff(binding.Subjects, names.Subjects); diff != "" || role.Namespace != "kube-system" || binding.Namespace != role.Namespace || len(objects) != 4 {
 		t.Errorf("namespaces %s and %s, %d objects; subjects differ: %s", role.Namespace, binding.Namespace, len(objects), diff)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // credentialsPath is where the kubelet puts a ServiceAccount's token and the cluster's
@@ -34,19 +35,19 @@ const credentialsPath = "/var/run/secrets/kubernetes.io/serviceaccount/"
 // What is applied to a cluster must fit together: nothing here is checked by anybody
 // before the pods fail.
 func TestManifestsFitTogether(t *testing.T) {
-	objects := readDeployed(t, "vmapd.yaml")
-	ds := object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd")
-	binding := object[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding vmapd")
+	objects := vmapdtest.ReadDeployed(t, "vmapd.yaml")
+	ds := vmapdtest.Object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd")
+	binding := vmapdtest.Object[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding vmapd")
 	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: ds.Spec.Template.Spec.ServiceAccountName, Namespace: ds.Namespace}}
 	if diff := cmp.Diff(want, binding.Subjects); diff != "" {
 		t.Errorf("subjects of the binding (-want +got):\n%s", diff)
 	}
-	object[corev1.ServiceAccount](t, objects, "ServiceAccount "+ds.Spec.Template.Spec.ServiceAccountName)
-	object[rbacv1.ClusterRole](t, objects, binding.RoleRef.Kind+" "+binding.RoleRef.Name)
+	vmapdtest.Object[corev1.ServiceAccount](t, objects, "ServiceAccount "+ds.Spec.Template.Spec.ServiceAccountName)
+	vmapdtest.Object[rbacv1.ClusterRole](t, objects, binding.RoleRef.Kind+" "+binding.RoleRef.Name)
 	if len(objects) != 5 {
 		t.Errorf("%d objects in vmapd.yaml: is each of them checked?", len(objects))
 	}
-	files := object[corev1.ConfigMap](t, objects, "ConfigMap vmapd")
+	files := vmapdtest.Object[corev1.ConfigMap](t, objects, "ConfigMap vmapd")
 	t.Run("vmapd", func(t *testing.T) { checkDaemon(t, ds, files) })
 	t.Run("kube-rbac-proxy", func(t *testing.T) { checkBesideIt(t, ds, patched(t, ds, "monitoring/kube-rbac-proxy.yaml")) })
 	t.Run("legacy", func(t *testing.T) {
@@ -62,8 +63,8 @@ func TestManifestsFitTogether(t *testing.T) {
 		}
 	})
 	t.Run("cleanup", func(t *testing.T) {
-		clean := readDeployed(t, "cleanup.yaml")
-		ds := object[appsv1.DaemonSet](t, clean, "DaemonSet vmapd-cleanup")
+		clean := vmapdtest.ReadDeployed(t, "cleanup.yaml")
+		ds := vmapdtest.Object[appsv1.DaemonSet](t, clean, "DaemonSet vmapd-cleanup")
 		checkPods(t, ds)
 		for name, c := range map[string]corev1.Container{"cleanup": ds.Spec.Template.Spec.InitContainers[0], "wait": ds.Spec.Template.Spec.Containers[0]} {
 			// The image has no program but vmapd.
@@ -89,18 +90,18 @@ func TestALabelDecidesWhichProxyANodeHas(t *testing.T) {
 	if diff := cmp.Diff(kubeProxy.Spec.Template.Spec.Containers, leaves.Spec.Template.Spec.Containers); diff != "" {
 		t.Errorf("kube-proxy's containers changed:\n%s", diff)
 	}
-	text, err := os.ReadFile("deploy/vmapd.yaml")
+	text, err := os.ReadFile(vmapdtest.Folder(t) + "/deploy/vmapd.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	labelled := bytes.Replace(text, []byte("# "+label), []byte(label), 1)
 	var vmapd *appsv1.DaemonSet
-	for name, obj := range decodeDeployed(t, "vmapd.yaml", labelled) {
+	for name, obj := range vmapdtest.DecodeDeployed(t, "vmapd.yaml", labelled) {
 		if name == "DaemonSet vmapd" {
 			vmapd = obj.(*appsv1.DaemonSet)
 		}
 	}
-	cleanup := object[appsv1.DaemonSet](t, readDeployed(t, "cleanup.yaml"), "DaemonSet vmapd-cleanup")
+	cleanup := vmapdtest.Object[appsv1.DaemonSet](t, vmapdtest.ReadDeployed(t, "cleanup.yaml"), "DaemonSet vmapd-cleanup")
 	beside := cleanup.Spec.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	if never, err := metav1.LabelSelectorAsSelector(beside[0].LabelSelector); err != nil || !never.Matches(labels.Set(vmapd.Spec.Template.Labels)) {
 		t.Errorf("cleanup may run beside the daemon: %v, %v", never, err)
@@ -145,11 +146,11 @@ func runsOn(t *testing.T, pod *corev1.PodSpec, node *corev1.Node) bool {
 
 // A DaemonSet that was made for kube-proxy starts the program by that name.
 func TestTheImagesHaveTheProgramUnderBothNames(t *testing.T) {
-	text, err := os.ReadFile("deploy/Dockerfile")
+	text, err := os.ReadFile(vmapdtest.Folder(t) + "/deploy/Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`ENTRYPOINT ["` + programPath + `"]`, "cp bin/vmapd /out" + path.Dir(programPath) + "/", "ln -s vmapd /out" + path.Dir(programPath) + "/kube-proxy"} {
+	for _, line := range []string{`ENTRYPOINT ["` + vmapdtest.ProgramPath + `"]`, "cp bin/vmapd /out" + path.Dir(vmapdtest.ProgramPath) + "/", "ln -s vmapd /out" + path.Dir(vmapdtest.ProgramPath) + "/kube-proxy"} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("the Dockerfile has no %q", line)
 		}
@@ -243,13 +244,13 @@ func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
 // Way B of FROM-KUBE-PROXY.md uses kube-proxy's ConfigMap as it is: the daemon has all of its
 // settings, of kubeadm's file and of kind's, which leaves the limit of connections alone.
 func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "sed", "-f", "deploy/from-kube-proxy.sed", "deploy/vmapd.yaml").Output()
+	out, err := exec.CommandContext(t.Context(), "sed", "-f", vmapdtest.Folder(t)+"/deploy/from-kube-proxy.sed", vmapdtest.Folder(t)+"/deploy/vmapd.yaml").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := decodeDeployed(t, "vmapd.yaml", out)
-	pod := object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd").Spec.Template.Spec
-	own := object[corev1.ConfigMap](t, objects, "ConfigMap vmapd")
+	objects := vmapdtest.DecodeDeployed(t, "vmapd.yaml", out)
+	pod := vmapdtest.Object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd").Spec.Template.Spec
+	own := vmapdtest.Object[corev1.ConfigMap](t, objects, "ConfigMap vmapd")
 	if _, ok := own.Data["vmapd.yaml"]; !ok || len(own.Data) != 1 {
 		t.Errorf("the ConfigMap vmapd has %v, want vmapd.yaml alone", slices.Collect(maps.Keys(own.Data)))
 	}
@@ -268,7 +269,7 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 			theirs = strings.Replace(theirs, "configSyncPeriod: 0s", "configSyncPeriod: 7m", 1)
 			dir := t.TempDir()
 			for name, text := range map[string]string{"config.conf": theirs, "kubeconfig.conf": stockKubeconfig, "vmapd.yaml": own.Data["vmapd.yaml"]} {
-				replaceFile(t, filepath.Join(dir, name), text)
+				vmapdtest.ReplaceFile(t, filepath.Join(dir, name), text)
 			}
 			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 				const mounted = "/var/lib/kube-proxy"

@@ -11,69 +11,18 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
-
-// deployed are the objects of a manifest, by kind and name.
-type deployed map[string]runtime.Object
-
-// readDeployed decodes a manifest as strictly as kubectl apply --validate=strict does:
-// unknown fields and those that are there twice are errors.
-func readDeployed(t *testing.T, file string) deployed {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("deploy", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decodeDeployed(t, file, text)
-}
-
-func decodeDeployed(t *testing.T, file string, text []byte) deployed {
-	t.Helper()
-	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
-		serializer.SerializerOptions{Yaml: true, Strict: true})
-	all := deployed{}
-	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
-		obj, kind, err := strict.Decode(doc, nil, nil)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", file, err, doc)
-		}
-		m, err := meta.Accessor(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[kind.Kind+" "+m.GetName()] = obj
-		_, cluster := obj.(*rbacv1.ClusterRole)
-		_, binding := obj.(*rbacv1.ClusterRoleBinding)
-		if namespace := m.GetNamespace(); (namespace == "") != (cluster || binding) || namespace != "" && namespace != "kube-system" {
-			t.Errorf("%s: %s %s is in namespace %q", file, kind.Kind, m.GetName(), namespace)
-		}
-	}
-	return all
-}
-
-func object[T any](t *testing.T, d deployed, name string) *T {
-	t.Helper()
-	obj, ok := d[name].(any).(*T)
-	if !ok {
-		t.Fatalf("there is no %s", name)
-	}
-	return obj
-}
 
 // patched applies a file as kubectl patch does.
 func patched(t *testing.T, ds *appsv1.DaemonSet, file string) *appsv1.DaemonSet {
 	t.Helper()
-	patch, err := os.ReadFile(filepath.Join("deploy", file))
+	patch, err := os.ReadFile(filepath.Join(vmapdtest.Folder(t), "deploy", file))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // Rules of another program that accept connections of Services are no failure. Where a policy is drop, there is a warning,
@@ -21,8 +22,8 @@ func TestDoctorAndTheRulesOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	p.startUp(t)
-	p.daemon.waitFor(t, "msg=ready")
-	feed(t, p.Node, `table inet firewall {
+	p.daemon.WaitFor(t, "msg=ready")
+	vmapdtest.Feed(t, p.Node, `table inet firewall {
 	set banned { type ipv4_addr; elements = { 198.51.100.7, 198.51.100.8 }; }
 	set trusted { type ipv4_addr; flags interval; elements = { 10.0.0.0/16, 192.168.0.0/24 }; }
 	chain early {
@@ -73,8 +74,8 @@ func (p *patient) wantWarning(t *testing.T, texts ...string) {
 	if exit != 0 || strings.Count(output, "warn ") != 1 {
 		t.Errorf("exit code %d, want 0 and one warning:\n%s", exit, output)
 	}
-	for _, to := range []netip.AddrPort{webVIP, webNodePort} {
-		p.ask(t, to)
+	for _, to := range []netip.AddrPort{vmapdtest.WebVIP, vmapdtest.WebNodePort} {
+		p.Ask(t, to)
 	}
 }
 
@@ -84,16 +85,16 @@ func TestDoctorOfAHealthyNode(t *testing.T) {
 	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
 		t.Run(backend, func(t *testing.T) {
 			if backend == "ipvs" {
-				needIPVS(t)
+				vmapdtest.NeedIPVS(t)
 			}
 			t.Parallel()
 			p := newPatient(t)
 			p.startUp(t, "--backend", backend)
-			p.daemon.waitFor(t, "msg=ready")
+			p.daemon.WaitFor(t, "msg=ready")
 			p.wantHealthy(t)
-			eventually(t, func() string {
-				if all := overview(t, p.socket); problems(all) != "" || !all.Ready {
-					return fmt.Sprintf("status says: ready %v, %s", all.Ready, problems(all))
+			vmapdtest.Eventually(t, func() string {
+				if all := vmapdtest.Overview(t, p.socket); vmapdtest.Problems(all) != "" || !all.Ready {
+					return fmt.Sprintf("status says: ready %v, %s", all.Ready, vmapdtest.Problems(all))
 				}
 				return ""
 			})
@@ -106,7 +107,7 @@ func TestDoctorForPrograms(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	p.startUp(t)
-	p.daemon.waitFor(t, "msg=ready")
+	p.daemon.WaitFor(t, "msg=ready")
 	for format, read := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,
 		"yaml": func(b []byte, out any) error { return yaml.Unmarshal(b, out) },
@@ -131,25 +132,25 @@ func TestFindingsAreOnThePages(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	p.startUp(t)
-	p.daemon.waitFor(t, "msg=ready")
+	p.daemon.WaitFor(t, "msg=ready")
 	if err := p.Node.Sysctl("net/ipv4/ip_forward", "0"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() string {
+	vmapdtest.Eventually(t, func() string {
 		const want = `vmapd_doctor_findings{check="forwarding",level="fail"} 1`
-		if all := get(p.Node, nil, metricsURL+"/metrics").body; !strings.Contains(all, want) {
+		if all := vmapdtest.Get(p.Node, nil, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(all, want) {
 			return "no " + want
 		}
 		return ""
 	})
-	wantStatus(t, p.Client, healthURL+"/readyz", http.StatusOK)
+	vmapdtest.WantStatus(t, p.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
 
 	unready := newPatient(t)
 	unready.startUp(t, "--hostname-override", "elsewhere")
-	unready.daemon.waitFor(t, "msg=ready")
-	eventually(t, func() string {
-		page := get(unready.Client, nil, healthURL+"/readyz")
-		if page.status != http.StatusServiceUnavailable || !strings.Contains(page.body, "vmapd doctor has a finding: fail node\n") {
+	unready.daemon.WaitFor(t, "msg=ready")
+	vmapdtest.Eventually(t, func() string {
+		page := vmapdtest.Get(unready.Client, nil, vmapdtest.HealthURL+"/readyz")
+		if page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Body, "vmapd doctor has a finding: fail node\n") {
 			return "/readyz says " + page.String()
 		}
 		return ""
@@ -170,14 +171,14 @@ func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
 	} {
 		t.Run(tt.backend+"/"+tt.name, func(t *testing.T) {
 			if tt.backend == "ipvs" {
-				needIPVS(t)
+				vmapdtest.NeedIPVS(t)
 			}
 			t.Parallel()
 			p := newPatient(t)
 			p.startUp(t, "--backend", tt.backend, "--iptables-sync-period=1h", "--ipvs-sync-period=1h")
-			p.daemon.waitFor(t, "msg=ready")
+			p.daemon.WaitFor(t, "msg=ready")
 			p.wantHealthy(t)
-			feed(t, p.Node, "", tt.change[0], tt.change[1:]...)
+			vmapdtest.Feed(t, p.Node, "", tt.change[0], tt.change[1:]...)
 			if output, exit := p.vmapd(t, "doctor"); exit != 3 || !strings.Contains(output, "fail table the kernel's rules differ") || !strings.Contains(output, tt.want) {
 				t.Errorf("exit code %d, want 3 and %q:\n%s", exit, tt.want, output)
 			}

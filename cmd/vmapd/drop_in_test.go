@@ -15,12 +15,13 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // stock is a ConfigMap of kubeadm's, of the kube-proxy of some version.
 func stock(t *testing.T, version string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("internal/config/testdata", version+".yaml"))
+	text, err := os.ReadFile(filepath.Join(vmapdtest.Folder(t), "internal/config/testdata", version+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,13 +64,13 @@ PATH=/run/bin:$PATH exec "$@"
 `
 
 // startPod starts vmapd with kubeadm's ConfigMap and command line of kube-proxy.
-func (c *apiCluster) startPod(t *testing.T, config string) *process {
+func startPod(t *testing.T, c *vmapdtest.Cluster, config string) *vmapdtest.Process {
 	t.Helper()
-	m := newConfigMap(t, map[string]string{
-		"config.conf": config, "kubeconfig.conf": strings.ReplaceAll(stockKubeconfig, "SERVER", c.api.URL()),
+	m := vmapdtest.NewConfigMap(t, map[string]string{
+		"config.conf": config, "kubeconfig.conf": strings.ReplaceAll(stockKubeconfig, "SERVER", c.API.URL()),
 	})
 	secrets := t.TempDir()
-	credentials := c.api.Config()
+	credentials := c.API.Config()
 	for name, data := range map[string][]byte{"ca.crt": credentials.CAData, "token": []byte(credentials.BearerToken)} {
 		if err := os.WriteFile(filepath.Join(secrets, name), data, 0o600); err != nil {
 			t.Fatal(err)
@@ -79,14 +80,14 @@ func (c *apiCluster) startPod(t *testing.T, config string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.launch(t, "unshare", "unshare", "--mount", "--propagation", "private", "sh", "-c", inPod, "sh", m.dir, secrets, program,
+	return c.Launch(t, "unshare", "unshare", "--mount", "--propagation", "private", "sh", "-c", inPod, "sh", m.Dir, secrets, program,
 		"vmapd", "--config=/var/lib/kube-proxy/config.conf", "--hostname-override="+lab.NodeName)
 }
 
 // said returns what a log has to say about the configuration, as "LEVEL note".
-func (p *process) said() []string {
+func said(p *vmapdtest.Process) []string {
 	var notes []string
-	for line := range strings.Lines(p.log.String()) {
+	for line := range strings.Lines(p.Log.String()) {
 		level, note, ok := strings.Cut(strings.TrimSpace(line), " msg=configuration note=")
 		if ok {
 			_, level, _ = strings.Cut(level, "level=")
@@ -116,31 +117,31 @@ func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
 	} {
 		t.Run(test.config, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t, proxierRules()...)
-			p := c.startPod(t, stock(t, test.config))
-			p.waitFor(t, "msg=ready")
-			wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
-			wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
-			wantStatus(t, c.Client, "http://["+lab.NodeIP6+"]:10256/healthz", http.StatusOK)
-			if got := wantStatus(t, c.Node, c.metricsBase(test.config)+"/proxyMode", http.StatusOK); got.body != test.mode {
-				t.Errorf("/proxyMode: %q, want %q", got.body, test.mode)
+			c := vmapdtest.NewCluster(t, vmapdtest.ProxierRules()...)
+			p := startPod(t, c, stock(t, test.config))
+			p.WaitFor(t, "msg=ready")
+			vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
+			vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/healthz", http.StatusOK)
+			vmapdtest.WantStatus(t, c.Client, "http://["+lab.NodeIP6+"]:10256/healthz", http.StatusOK)
+			if got := vmapdtest.WantStatus(t, c.Node, metricsBase(test.config)+"/proxyMode", http.StatusOK); got.Body != test.mode {
+				t.Errorf("/proxyMode: %q, want %q", got.Body, test.mode)
 			}
 			for _, to := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80", "192.168.99.10:80", "192.168.98.10:80", lab.NodeIP4 + ":30080"} {
-				c.ask(t, netip.MustParseAddrPort(to))
+				c.Ask(t, netip.MustParseAddrPort(to))
 			}
-			if diff := cmp.Diff(test.said, p.said()); diff != "" {
+			if diff := cmp.Diff(test.said, said(p)); diff != "" {
 				t.Errorf("about the configuration it says (-want +got):\n%s", diff)
 			}
-			e := c.wantEvent(t, "Starting", "Node", lab.NodeName, test.mode)
+			e := c.WantEvent(t, "Starting", "Node", lab.NodeName, test.mode)
 			if e.Type != corev1.EventTypeNormal || e.Action != "StartKubeProxy" || string(e.Regarding.UID) != lab.NodeName {
 				t.Errorf("the event at the start: %+v", e)
 			}
 			if test.warning != "" {
-				if e := c.wantEvent(t, "Configuration", "Node", lab.NodeName, test.warning); e.Type != corev1.EventTypeWarning {
+				if e := c.WantEvent(t, "Configuration", "Node", lab.NodeName, test.warning); e.Type != corev1.EventTypeWarning {
 					t.Errorf("the event about the mode is %s", e.Type)
 				}
 			}
-			if denied := c.api.Denied(); len(denied) > 0 {
+			if denied := c.API.Denied(); len(denied) > 0 {
 				t.Errorf("kube-proxy's permissions do not suffice: %v", denied)
 			}
 		})
@@ -149,17 +150,17 @@ func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
 
 // metricsBase is where the metrics of a stock configuration are: with bindAddress ::, on the
 // loopback address of IPv6.
-func (c *apiCluster) metricsBase(config string) string {
+func metricsBase(config string) string {
 	if strings.Contains(config, "dual-stack") {
 		return "http://[::1]:10249"
 	}
-	return metricsURL
+	return vmapdtest.MetricsURL
 }
 
 // What --write-config-to writes of a stock file is the same configuration: the file that it
 // writes of that one has not changed.
 func TestWriteConfigToGoesRoundForEachStockFile(t *testing.T) {
-	files, err := filepath.Glob("internal/config/testdata/*.yaml")
+	files, err := filepath.Glob(vmapdtest.Folder(t) + "/internal/config/testdata/*.yaml")
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d stock files: %v", len(files), err)
 	}

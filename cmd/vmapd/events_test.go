@@ -13,28 +13,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // Who has a problem with a Service finds it there, and it is told once.
 func TestEventsOverHTTP(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	web := c.service(t, "web")
+	c := vmapdtest.NewCluster(t)
+	web := c.Service(t, "web")
 	second := web.DeepCopy()
 	web.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
 	second.Name, second.CreationTimestamp = "second", metav1.Unix(1_800_000_000, 0)
 	second.UID = "6f9e2a54-0000-4000-8000-000000000002"
 	second.Spec.ClusterIP, second.Spec.ClusterIPs = "172.30.0.12", []string{"172.30.0.12", "fd00:172:30::12"}
-	c.api.Set(web)
-	c.api.Set(second)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
+	c.API.Set(web)
+	c.API.Set(second)
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
 
-	start := c.wantEvent(t, "Starting", "Node", lab.NodeName, "nftables")
+	start := c.WantEvent(t, "Starting", "Node", lab.NodeName, "nftables")
 	if start.Namespace != "default" || start.ReportingController == "" || !strings.Contains(start.ReportingInstance, lab.NodeName) {
 		t.Errorf("the event of the start: %+v", start)
 	}
-	conflict := c.wantEvent(t, "FrontendConflict", "Service", "second", "default/web")
+	conflict := c.WantEvent(t, "FrontendConflict", "Service", "second", "default/web")
 	if conflict.Type != "Warning" || conflict.Namespace != "default" || conflict.Regarding.Namespace != "default" || conflict.Action == "" {
 		t.Errorf("the event about the conflict: %+v", conflict)
 	}
@@ -42,7 +43,7 @@ func TestEventsOverHTTP(t *testing.T) {
 	if conflict.Regarding.UID != second.UID {
 		t.Errorf("the event is about the UID %q, want %q", conflict.Regarding.UID, second.UID)
 	}
-	if all := c.api.Events(); slices.ContainsFunc(all, func(e eventsv1.Event) bool { return e.Regarding.Name == "web" }) {
+	if all := c.API.Events(); slices.ContainsFunc(all, func(e eventsv1.Event) bool { return e.Regarding.Name == "web" }) {
 		t.Errorf("the oldest has done nothing wrong: %+v", all)
 	}
 	// Whoever mends it is served.
@@ -50,63 +51,63 @@ func TestEventsOverHTTP(t *testing.T) {
 	for i := range second.Spec.Ports {
 		second.Spec.Ports[i].NodePort = 0
 	}
-	c.api.Set(second)
-	p.waitFor(t, "no longer a problem")
-	c.ask(t, webVIP)
+	c.API.Set(second)
+	p.WaitFor(t, "no longer a problem")
+	c.Ask(t, vmapdtest.WebVIP)
 }
 
 // A role that was made for another version may lack the right to write events. That is told
 // once, and harms nothing.
 func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
 	t.Parallel()
-	rules := slices.DeleteFunc(deployedRules(t), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
-	c := startCluster(t, rules...)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
-	c.ask(t, webVIP)
-	p.waitFor(t, "forbidden")
-	c.api.Set(webSlice(3))
-	eventually(t, func() string {
-		if a := c.ask(t, webVIP); a.Pod != "pod-2" {
+	rules := slices.DeleteFunc(vmapdtest.DeployedRules(t), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
+	c := vmapdtest.NewCluster(t, rules...)
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
+	c.Ask(t, vmapdtest.WebVIP)
+	p.WaitFor(t, "forbidden")
+	c.API.Set(vmapdtest.WebSlice(3))
+	vmapdtest.Eventually(t, func() string {
+		if a := c.Ask(t, vmapdtest.WebVIP); a.Pod != "pod-2" {
 			return "what is left of web is answered by " + a.Pod
 		}
 		return ""
 	})
-	if n := strings.Count(p.log.String(), "forbidden"); n != 1 {
+	if n := strings.Count(p.Log.String(), "forbidden"); n != 1 {
 		t.Errorf("it is said %d times", n)
 	}
-	wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
-	p.mustStay(t)
+	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/healthz", http.StatusOK)
+	p.MustStay(t)
 }
 
 // A UDP sender that never stops reaches the endpoint that is left, and what was deleted for
 // it is counted.
 func TestUDPSendersFollowThroughTheDaemon(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	s := newSender(t, c)
 	s.only(2)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
 	s.start(t)
 	s.arrives(t, 2)
 	s.only(3)
 	s.arrives(t, 3)
 	s.only(4)
 	s.arrives(t, 4)
-	eventually(t, func() string {
-		if n, _ := value(c.scrape(t), "kubeproxy_conntrack_reconciler_deleted_entries_total", "ip_family=IPv4"); n < 2 {
+	vmapdtest.Eventually(t, func() string {
+		if n, _ := vmapdtest.Value(c.Scrape(t), "kubeproxy_conntrack_reconciler_deleted_entries_total", "ip_family=IPv4"); n < 2 {
 			return "too few entries count as deleted"
 		}
 		return ""
 	})
-	all := c.scrape(t)
+	all := c.Scrape(t)
 	for _, name := range []string{"vmapd_conntrack_entries", "vmapd_conntrack_limit"} {
-		if n, _ := value(all, name); n < 1 {
+		if n, _ := vmapdtest.Value(all, name); n < 1 {
 			t.Errorf("%s is %v", name, n)
 		}
 	}
-	if n, _ := value(all, "kubeproxy_conntrack_reconciler_sync_duration_seconds", "ip_family=IPv4"); n < 1 {
+	if n, _ := vmapdtest.Value(all, "kubeproxy_conntrack_reconciler_sync_duration_seconds", "ip_family=IPv4"); n < 1 {
 		t.Error("no pass over connections is counted")
 	}
 }
@@ -115,7 +116,7 @@ func TestUDPSendersFollowThroughTheDaemon(t *testing.T) {
 // the port is free, so are metrics. With bindAddressHardFail it is the end.
 func TestATakenMetricsPort(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	var taken net.Listener
 	if err := c.Node.Do(func() (err error) {
 		taken, err = net.Listen("tcp", "127.0.0.1:10249")
@@ -123,27 +124,27 @@ func TestATakenMetricsPort(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	hard := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--bind-address-hard-fail")
-	if code := hard.exit(t); code != 1 || !strings.Contains(hard.log.String(), ` level=ERROR msg="exiting because of an error" err="metrics server: listen tcp 127.0.0.1:10249: bind: address already in use"`+"\n") {
-		t.Errorf("with --bind-address-hard-fail: exit code %d\n%s", code, hard.log)
+	hard := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--bind-address-hard-fail")
+	if code := hard.Exit(t); code != 1 || !strings.Contains(hard.Log.String(), ` level=ERROR msg="exiting because of an error" err="metrics server: listen tcp 127.0.0.1:10249: bind: address already in use"`+"\n") {
+		t.Errorf("with --bind-address-hard-fail: exit code %d\n%s", code, hard.Log)
 	}
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
-	c.ask(t, webVIP)
-	if e := c.wantEvent(t, "FailedToStartMetricServer", "Node", lab.NodeName, "address already in use"); e.Type != "Warning" || e.Action != "StartKubeProxy" {
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
+	c.Ask(t, vmapdtest.WebVIP)
+	if e := c.WantEvent(t, "FailedToStartMetricServer", "Node", lab.NodeName, "address already in use"); e.Type != "Warning" || e.Action != "StartKubeProxy" {
 		t.Errorf("the event: %+v", e)
 	}
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, c.Node, metricsURL+"/metrics", http.StatusOK)
-	p.mustStay(t)
+	vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+"/metrics", http.StatusOK)
+	p.MustStay(t)
 }
 
 // A Service may have the node's own address, also where that takes the connections of one of its processes.
 func TestAServiceOnAPortOfTheNode(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	var sshd net.Listener
 	if err := c.Node.Do(func() (err error) {
 		sshd, err = net.Listen("tcp", ":22")
@@ -152,15 +153,15 @@ func TestAServiceOnAPortOfTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sshd.Close() })
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
-	web := c.service(t, "web")
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
+	web := c.Service(t, "web")
 	web.Spec.ExternalIPs = []string{lab.NodeIP4}
 	web.Spec.Ports[0].Port = 22
-	c.api.Set(web)
-	waitUntil(t, "the Service is served, as by kube-proxy", func() bool {
+	c.API.Set(web)
+	vmapdtest.WaitUntil(t, "the Service is served, as by kube-proxy", func() bool {
 		a, err := c.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(lab.NodeIP4+":22"))
 		return err == nil && a.Pod != ""
 	})
-	p.mustStay(t)
+	p.MustStay(t)
 }

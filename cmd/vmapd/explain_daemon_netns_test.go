@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // The daemon explains its own decision, and whether the kernel has the same.
@@ -16,20 +18,20 @@ func TestTheDaemonExplains(t *testing.T) {
 	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
 		t.Run(backend, func(t *testing.T) {
 			if backend == "ipvs" {
-				skipWithoutIPVS(t)
+				vmapdtest.NeedIPVS(t)
 			}
-			w := newLab(t)
+			w := labtest.New(t)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-				"--socket", socket).waitFor(t, "msg=ready")
-			text := asks(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80", "--expect", "forwarded")
+			vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+				"--socket", socket).WaitFor(t, "msg=ready")
+			text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80", "--expect", "forwarded")
 			wantLine(t, text, `=> forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.3:8080 or 10\.0\.0\.4:8080`)
 			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
-			text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/empty", "--expect", "rejected")
+			text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "svc/empty", "--expect", "rejected")
 			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
-			text = asks(t, socket, "explain", "--from", "node", "svc/empty", "--expect", "rejected")
+			text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "node", "svc/empty", "--expect", "rejected")
 			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
-			text = asks(t, socket, "explain", "--from", "203.0.113.7", "203.0.113.9:80", "--expect", "not-a-service")
+			text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "203.0.113.9:80", "--expect", "not-a-service")
 			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
 
 			if backend == "ipvs" {
@@ -40,7 +42,7 @@ func TestTheDaemonExplains(t *testing.T) {
 					}
 				}
 				spoil("ipvsadm", "-d", "-t", "192.168.98.10:80", "-r", "10.0.0.3:8080")
-				text = asks(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
+				text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
 				wantLine(t, text, `\d+\. Source: the running daemon\. The kernel differs \(backend `+backend+`\): .*`)
 			}
 			var stdout, stderr bytes.Buffer
@@ -55,13 +57,13 @@ func TestTheDaemonExplains(t *testing.T) {
 // With the backend in user space, the endpoint of a pod's connection sees the node's address; the kernel's
 // part of it is the listener.
 func TestTheDaemonExplainsListeners(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	startVmapd(t, w.Node, append([]string{"--from", filepath.Join(testdata(t), "demo/before"), "--socket", socket}, userspaceArgs...)...).
-		waitFor(t, "msg=ready")
+	vmapdtest.Start(t, w.Node, append([]string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--socket", socket}, vmapdtest.UserspaceArgs...)...).
+		WaitFor(t, "msg=ready")
 	const source = `\s*[0-9]+\. The endpoint sees this node's address: the listener opens a connection of its own\.`
 	for _, to := range []string{"svc/web:80", "192.168.98.10:80", "192.168.0.2:30080"} {
-		text := asks(t, socket, "explain", "--from", "10.0.0.3", to, "--expect", "forwarded")
+		text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "10.0.0.3", to, "--expect", "forwarded")
 		wantLine(t, text, source)
 		wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend userspace\)\.`)
 	}
@@ -69,10 +71,10 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 		t.Errorf("the endpoint sees %v, %v", a.Source, err)
 	}
 	own := filepath.Join(t.TempDir(), "vmapd.yaml")
-	writeText(t, own, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nbackend: userspace\n")
+	vmapdtest.ReplaceFile(t, own, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nbackend: userspace\n")
 	var offline, stderr bytes.Buffer
 	if code := cli.Run(t.Context(), []string{
-		"explain", "-f", filepath.Join(testdata(t), "demo/before"), "--vmapd-config", own, "--from", "10.0.0.3", "web:80",
+		"explain", "-f", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--vmapd-config", own, "--from", "10.0.0.3", "web:80",
 	}, nil, &offline, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
@@ -82,10 +84,10 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 // A rule of ours that somebody removes makes the kernel differ from what the daemon wants.
 func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
 	t.Parallel()
-	w := newLab(t)
+	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	startVmapd(t, w.Node, "--backend=iptables", "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-		"--socket", socket).waitFor(t, "msg=ready")
+	vmapdtest.Start(t, w.Node, "--backend=iptables", "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+		"--socket", socket).WaitFor(t, "msg=ready")
 	iptables := func(args ...string) string {
 		t.Helper()
 		out, err := w.Node.Command(t.Context(), "iptables", append([]string{"-w", "-t", "nat"}, args...)...).CombinedOutput()
@@ -100,7 +102,7 @@ func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
 			break
 		}
 	}
-	text := asks(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
+	text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
 	wantLine(t, text, `\d+\. Source: the running daemon\. The kernel differs \(backend iptables\): chain VMAPD-.* of table nat is missing or different\.`)
 	wantLine(t, text, `=> forwarded to .*; but the kernel differs from what the daemon wants`)
 }

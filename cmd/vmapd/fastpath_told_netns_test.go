@@ -8,16 +8,18 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // status and doctor say with which devices the fast path is on, and how many connections take it, or what the
 // kernel lacks.
 func TestTheDaemonTellsTheFastPath(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	startVmapd(t, w.Node, "--backend=nftables", "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-		"--socket", socket, "--fast-path=auto").waitFor(t, "msg=ready")
+	vmapdtest.Start(t, w.Node, "--backend=nftables", "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+		"--socket", socket, "--fast-path=auto").WaitFor(t, "msg=ready")
 	told := func() string {
 		var stdout, stderr bytes.Buffer
 		code := -1
@@ -32,14 +34,14 @@ func TestTheDaemonTellsTheFastPath(t *testing.T) {
 	}
 	want := func(pattern string) {
 		t.Helper()
-		eventually(t, func() string {
+		vmapdtest.Eventually(t, func() string {
 			if text := told(); !regexp.MustCompile("fast-path " + pattern).MatchString(text) {
 				return "no " + pattern + " in: " + text
 			}
 			return ""
 		})
 	}
-	if lacksFastPath(t) != nil {
+	if vmapdtest.LacksFastPath(t) != nil {
 		want(`IPv4: not possible: .*`)
 		return
 	}
@@ -49,9 +51,9 @@ func TestTheDaemonTellsTheFastPath(t *testing.T) {
 
 // With another backend there is no fast path, and status says so.
 func TestTheFastPathOfAnotherBackendIsTold(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	startVmapd(t, w.Node, append([]string{"--from", filepath.Join(testdata(t), "demo/before"), "--socket", socket, "--fast-path=auto"}, userspaceArgs...)...).
-		waitFor(t, "msg=ready")
-	wantLine(t, asks(t, socket, "status"), " *warn", "fast-path: not possible: the backend userspace has none")
+	vmapdtest.Start(t, w.Node, append([]string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--socket", socket, "--fast-path=auto"}, vmapdtest.UserspaceArgs...)...).
+		WaitFor(t, "msg=ready")
+	wantLine(t, vmapdtest.AskDaemon(t, socket, "status"), " *warn", "fast-path: not possible: the backend userspace has none")
 }

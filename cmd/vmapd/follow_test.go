@@ -10,25 +10,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // followed is a daemon with both files in a ConfigMap.
 type followed struct {
-	*apiCluster
-	*process
+	*vmapdtest.Cluster
+	*vmapdtest.Process
 	mode  string
-	files *configMap
+	files *vmapdtest.ConfigMap
 	now   map[string]string
 }
 
 // startFollowed starts one in a mode.
 func startFollowed(t *testing.T, mode string) *followed {
 	t.Helper()
-	c := startCluster(t)
-	f := &followed{apiCluster: c, mode: mode, now: map[string]string{
-		"config.conf": c.config("mode: "+mode, "nodePortAddresses: [primary]"), "vmapd.conf": ownConfig(),
+	c := vmapdtest.NewCluster(t)
+	f := &followed{Cluster: c, mode: mode, now: map[string]string{
+		"config.conf": c.Config("mode: "+mode, "nodePortAddresses: [primary]"), "vmapd.conf": ownConfig(),
 	}}
-	f.files = newConfigMap(t, f.now)
+	f.files = vmapdtest.NewConfigMap(t, f.now)
 	f.restart(t)
 	return f
 }
@@ -36,9 +37,9 @@ func startFollowed(t *testing.T, mode string) *followed {
 // restart starts a process, as the supervisor does after one has ended.
 func (f *followed) restart(t *testing.T) {
 	t.Helper()
-	f.process = f.start(t, "--config", f.files.path("config.conf"), "--vmapd-config", f.files.path("vmapd.conf"),
+	f.Process = f.Start(t, "--config", f.files.Path("config.conf"), "--vmapd-config", f.files.Path("vmapd.conf"),
 		"--hostname-override", lab.NodeName)
-	f.waitFor(t, "msg=ready")
+	f.WaitFor(t, "msg=ready")
 }
 
 func ownConfig(lines ...string) string {
@@ -48,17 +49,17 @@ func ownConfig(lines ...string) string {
 // set gives kube-proxy's file other lines beside the mode.
 func (f *followed) set(t *testing.T, lines ...string) {
 	t.Helper()
-	f.now["config.conf"] = f.config(append([]string{"mode: " + f.mode}, lines...)...)
-	f.files.set(t, f.now)
+	f.now["config.conf"] = f.Config(append([]string{"mode: " + f.mode}, lines...)...)
+	f.files.Set(t, f.now)
 }
 
 // mustEnd fails unless the process ends because fields changed.
-func (p *process) mustEnd(t *testing.T, fields string) {
+func mustEnd(t *testing.T, p *vmapdtest.Process, fields string) {
 	t.Helper()
-	if code := p.exit(t); code != 1 {
+	if code := p.Exit(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(p.Log.String()), "\n")
 	want := `level=ERROR msg="exiting because of an error" err="the configuration changed (` + fields +
 		`): it applies at the next start; the rules stay"`
 	if _, got, _ := strings.Cut(lines[len(lines)-1], " "); got != want {
@@ -70,9 +71,9 @@ func (p *process) mustEnd(t *testing.T, fields string) {
 func TestABrokenFileIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	f := startFollowed(t, "nftables")
-	before := f.ruleset(t)
+	before := f.Ruleset(t)
 	valid := func() float64 {
-		v, _ := value(f.scrape(t), "vmapd_config_last_reload_successful")
+		v, _ := vmapdtest.Value(f.Scrape(t), "vmapd_config_last_reload_successful")
 		return v
 	}
 	if valid() != 1 {
@@ -82,12 +83,12 @@ func TestABrokenFileIsSaidOnce(t *testing.T) {
 		f.set(t, "nodePortAddresses: [all]", "clusterCIDR: 10.0.0.0/40")
 		time.Sleep(300 * time.Millisecond) // longer than the file must be quiet
 	}
-	said := f.files.path("config.conf") + ": clusterCIDR: Invalid value"
-	f.waitFor(t, said)
-	if n := strings.Count(f.log.String(), said); n != 1 {
+	said := f.files.Path("config.conf") + ": clusterCIDR: Invalid value"
+	f.WaitFor(t, said)
+	if n := strings.Count(f.Log.String(), said); n != 1 {
 		t.Errorf("what is wrong is said %d times", n)
 	}
-	if diff := cmp.Diff(before, f.ruleset(t)); diff != "" {
+	if diff := cmp.Diff(before, f.Ruleset(t)); diff != "" {
 		t.Errorf("a broken file changed the rules (-before +after):\n%s", diff)
 	}
 	if valid() != 0 {
@@ -95,13 +96,13 @@ func TestABrokenFileIsSaidOnce(t *testing.T) {
 	}
 	// What means the same as before is valid, and changes nothing.
 	f.set(t, "nodePortAddresses: [primary]", "oomScoreAdj: -999 # the default")
-	eventually(t, func() string {
+	vmapdtest.Eventually(t, func() string {
 		if valid() != 1 {
 			return "vmapd_config_last_reload_successful is not 1"
 		}
 		return ""
 	})
-	f.mustStay(t)
+	f.MustStay(t)
 }
 
 // A field that differs ends the process, so that whoever supervises it starts it again, and the rules stay.
@@ -114,12 +115,12 @@ func TestAFieldThatDiffersEndsTheProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t)
+			c := vmapdtest.NewCluster(t)
 			// One file that is replaced, as configuration management does it.
 			path := filepath.Join(t.TempDir(), "config.conf")
 			write := func(line string) {
 				t.Helper()
-				if err := os.WriteFile(path+".new", []byte(c.config(line)), 0o600); err != nil {
+				if err := os.WriteFile(path+".new", []byte(c.Config(line)), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				if err := os.Rename(path+".new", path); err != nil {
@@ -127,19 +128,19 @@ func TestAFieldThatDiffersEndsTheProcess(t *testing.T) {
 				}
 			}
 			write("mode: nftables\nhostnameOverride: " + lab.NodeName)
-			p := c.start(t, "--config", path)
-			p.waitFor(t, "msg=ready")
-			before := c.ruleset(t)
+			p := c.Start(t, "--config", path)
+			p.WaitFor(t, "msg=ready")
+			before := c.Ruleset(t)
 			line := test.line
 			if name != "hostnameOverride" {
 				line += "\nhostnameOverride: " + lab.NodeName
 			}
 			write(line)
-			p.mustEnd(t, test.said)
-			if diff := cmp.Diff(before, c.ruleset(t)); diff != "" {
+			mustEnd(t, p, test.said)
+			if diff := cmp.Diff(before, c.Ruleset(t)); diff != "" {
 				t.Errorf("the end changed the rules (-before +after):\n%s", diff)
 			}
-			c.ask(t, webVIP)
+			c.Ask(t, vmapdtest.WebVIP)
 		})
 	}
 }

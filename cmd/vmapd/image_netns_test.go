@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 var (
@@ -28,7 +29,7 @@ func scenariosOfImages() []string { return []string{"cluster-ip", "external-poli
 // unpacked is a container of a released image, by its configuration
 // (https://github.com/opencontainers/image-spec/blob/main/config.md). Root is what runtimes make of it: a file system with
 // the folders for mounts.
-func unpacked(t *testing.T, folder string) container {
+func unpacked(t *testing.T, folder string) vmapdtest.Container {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "config.json"))
 	if err != nil {
@@ -46,7 +47,7 @@ func unpacked(t *testing.T, folder string) container {
 		t.Fatal(err)
 	}
 	t.Logf("%s, for %s", image.Config.Labels["org.opencontainers.image.version"], image.Architecture)
-	c := container{Root: filepath.Join(folder, "root"), Env: append(image.Config.Env, "NODE_NAME="+lab.NodeName), Command: image.Config.Entrypoint}
+	c := vmapdtest.Container{Root: filepath.Join(folder, "root"), Env: append(image.Config.Env, "NODE_NAME="+lab.NodeName), Command: image.Config.Entrypoint}
 	if _, err := fmt.Sscanf(image.Config.User, "%d:%d", &c.UID, &c.GID); err != nil || image.Config.WorkingDir != "" || len(c.Command) == 0 {
 		t.Fatalf("the user is not UID:GID, there is a working folder, or no program: %+v", image.Config)
 	}
@@ -55,7 +56,7 @@ func unpacked(t *testing.T, folder string) container {
 			t.Fatal(err)
 		}
 	}
-	replaceFile(t, filepath.Join(c.Root, xtablesLock), "")
+	vmapdtest.ReplaceFile(t, filepath.Join(c.Root, vmapdtest.XtablesLock), "")
 	return c
 }
 
@@ -63,25 +64,14 @@ func unpacked(t *testing.T, folder string) container {
 const manifestsPath = "/var/lib/vmapd/manifests"
 
 // warnings are what a daemon misses, without the time.
-func warnings(p *process) string {
+func warnings(p *vmapdtest.Process) string {
 	var all strings.Builder
-	for line := range strings.Lines(p.log.String()) {
+	for line := range strings.Lines(p.Log.String()) {
 		if i := strings.Index(line, "level=WARN"); i >= 0 || strings.Contains(line, "level=ERROR") {
 			all.WriteString(line[max(i, 0):])
 		}
 	}
 	return all.String()
-}
-
-// in starts the container in a network namespace.
-func (c container) in(t *testing.T, ns *lab.Namespace, args ...string) *process {
-	t.Helper()
-	p := &process{cmd: ns.Command(t.Context(), "/proc/self/exe"), log: &syncBuffer{}}
-	p.cmd.Args, p.cmd.Stderr = c.args(t, args...), p.log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // An image as it is released starts by its own configuration, with nothing around it, and with the rights that its
@@ -92,9 +82,9 @@ func TestTheImageProgramsScenarios(t *testing.T) {
 		t.Skip("-image does not name a released image: make test-images-vm")
 	}
 	c := unpacked(t, *imageFolder)
-	rules := rulesOf
+	rules := vmapdtest.RulesOf
 	if *imageBackend == "nftables" {
-		rules = func(t *testing.T, ns *lab.Namespace) string { return structure(t, ns) }
+		rules = func(t *testing.T, ns *lab.Namespace) string { return vmapdtest.Structure(t, ns) }
 	}
 	all := scenarios(t)
 	for _, name := range scenariosOfImages() {
@@ -102,7 +92,7 @@ func TestTheImageProgramsScenarios(t *testing.T) {
 			s := all[slices.IndexFunc(all, func(s *scenario) bool { return s.name == name })]
 			_, objects := s.snapshot(t)
 			flows := s.flows(t)
-			replaceFile(t, filepath.Join(c.Root, manifestsPath, "in.yaml"), s.manifests())
+			vmapdtest.ReplaceFile(t, filepath.Join(c.Root, manifestsPath, "in.yaml"), s.manifests())
 			// The init container of the DaemonSet is privileged, and sets what the daemon then need not. One limit can't be
 			// set in the network namespace of a test.
 			flags := append(slices.Clone(s.flags), "--hostname-override="+lab.NodeName, "--conntrack-max-per-core=0", "--backend="+*imageBackend)
@@ -111,20 +101,20 @@ func TestTheImageProgramsScenarios(t *testing.T) {
 			}
 
 			fresh := newWorld(t, objects, flows)
-			ours := startVmapd(t, fresh.Node, from(filepath.Join(c.Root, manifestsPath))...)
-			ours.waitFor(t, "msg=ready")
+			ours := vmapdtest.Start(t, fresh.Node, from(filepath.Join(c.Root, manifestsPath))...)
+			ours.WaitFor(t, "msg=ready")
 			want := rules(t, fresh.Node)
-			stopVmapd(t, ours)
+			vmapdtest.Stop(t, ours)
 
 			w := newWorld(t, objects, flows)
 			setup, daemon := c, c
 			setup.Privileged = true
 			daemon.Privileged = *imageBackend != "nftables" // as legacy.yaml has it
-			if p := setup.in(t, w.Node, from(manifestsPath, "--init-only")...); p.exit(t) != 0 {
-				t.Fatalf("--init-only:\n%s", p.log)
+			if p := setup.In(t, w.Node, from(manifestsPath, "--init-only")...); p.Exit(t) != 0 {
+				t.Fatalf("--init-only:\n%s", p.Log)
 			}
-			p := daemon.in(t, w.Node, from(manifestsPath)...)
-			p.waitFor(t, "msg=ready")
+			p := daemon.In(t, w.Node, from(manifestsPath)...)
+			p.WaitFor(t, "msg=ready")
 			if diff := cmp.Diff(want, rules(t, w.Node)); diff != "" {
 				t.Errorf("the rules are others than of this test's program (-want +got):\n%s", diff)
 			}
@@ -133,7 +123,7 @@ func TestTheImageProgramsScenarios(t *testing.T) {
 			for _, f := range flows {
 				t.Run(f.text, func(t *testing.T) { last = f.connect(t, w, heard[f.line], last) })
 			}
-			stopVmapd(t, p)
+			vmapdtest.Stop(t, p)
 			if diff := cmp.Diff(warnings(ours), warnings(p)); diff != "" {
 				t.Errorf("the program in the container misses other things than outside (-outside +container):\n%s", diff)
 			}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,126 +12,10 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft/kernel"
 )
-
-// plane is a world whose node is programmed by a backend of this process.
-type plane struct {
-	*lab.World
-	builder *model.Builder
-	backend *kernel.Backend
-}
-
-func newPlane(t *testing.T, pods int, config model.Config, ports ...uint16) *plane {
-	t.Helper()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
-	w, err := lab.New(t.Context(), lab.Config{Pods: pods, Ports: ports})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &plane{World: w, builder: modeltest.Builder(config, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	p.backend = openKernel(t, w.Node, kernel.Options{})
-	return p
-}
-
-// openKernel opens a backend for a namespace, where it opens all its sockets, also later ones. It purges its maps of
-// clients, as the daemon does.
-func openKernel(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
-	t.Helper()
-	b := openUnpurged(t, node, o)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { b.RunPurges(ctx); close(ended) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	return b
-}
-
-func openUnpurged(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
-	t.Helper()
-	var namespace *os.File
-	if err := node.Do(func() (err error) {
-		namespace, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	o.NetNS = int(namespace.Fd())
-	b, err := kernel.Open(o)
-	if err != nil {
-		t.Fatal(errors.Join(err, namespace.Close()))
-	}
-	t.Cleanup(func() { _ = errors.Join(b.Close(), namespace.Close()) })
-	return b
-}
-
-// set sets objects and programs what follows from them.
-func (p *plane) set(t *testing.T, objects ...modeltest.Object) {
-	t.Helper()
-	for _, o := range objects {
-		o.Set(p.builder)
-	}
-	if err := p.backend.Apply(t.Context(), p.builder.Snapshot()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// labConfig is the lab's: pods are told by their addresses.
-func labConfig() model.Config {
-	c := modeltest.Config()
-	c.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix(lab.PodRange4), netip.MustParsePrefix(lab.PodRange6)}
-	return c
-}
-
-// web is a Service that can be reached in every way, over TCP and UDP.
-func web() modeltest.Service {
-	return modeltest.NewService("default/web").Typed("LoadBalancer").On("172.30.0.41", "fd00:172:30::41").
-		LoadBalancer("192.168.98.41", "fd00:192:168:98::41").External("192.168.99.41", "fd00:192:168:99::41").
-		TCP("tcp", 80).NodePort(30080).UDP("udp", 80).NodePort(30080)
-}
-
-// frontends are its addresses.
-func frontends(f model.Family) []netip.AddrPort {
-	addrs := []string{"172.30.0.41:80", "192.168.98.41:80", "192.168.99.41:80", "192.168.0.2:30080"}
-	if f == model.IPv6 {
-		addrs = []string{"[fd00:172:30::41]:80", "[fd00:192:168:98::41]:80", "[fd00:192:168:99::41]:80", "[fd00:192:168::2]:30080"}
-	}
-	var list []netip.AddrPort
-	for _, a := range addrs {
-		list = append(list, netip.MustParseAddrPort(a))
-	}
-	return list
-}
-
-// webSlices are its endpoints: the pods of these numbers, from 1 on, all on our node
-// unless elsewhere has them.
-func webSlices(pods []int, elsewhere ...int) []modeltest.Object {
-	var slices []modeltest.Object
-	for _, f := range model.Families {
-		s := modeltest.NewSlice("default/web-"+f.String(), "web").Typed(f.String()).TCP("tcp", 8080).UDP("udp", 8080)
-		for _, n := range pods {
-			node := modeltest.NodeName
-			for _, e := range elsewhere {
-				if e == n {
-					node = "node-2"
-				}
-			}
-			s = s.Endpoint(modeltest.Pod(f, n-1).String(), modeltest.OnNode(node))
-		}
-		slices = append(slices, s)
-	}
-	return slices
-}
-
-var networks = []string{"tcp4", "tcp6", "udp4", "udp6"}
 
 func familyOf(network string) model.Family {
 	if network[3] == '6' {
@@ -147,21 +29,21 @@ func familyOf(network string) model.Family {
 func TestConnectionsInFlightSurviveEndpointChanges(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
 		t.Run(fmt.Sprintf("affinity %v", sticky), func(t *testing.T) {
-			p := newPlane(t, 4, labConfig(), 8080)
-			service := web()
+			p := vmapdtest.NewPlane(t, 4, vmapdtest.LabConfig(), 8080)
+			service := vmapdtest.Web()
 			if sticky {
 				service = service.Sticky(60)
 			}
-			p.set(t, append(webSlices([]int{1, 2, 3}), service)...)
+			p.Set(t, append(vmapdtest.WebSlices([]int{1, 2, 3}), service)...)
 			type flow struct {
 				*lab.Conn
 				network, pod string
 			}
 			var flows []flow
 			seen := map[string]bool{}
-			for try := 0; len(seen) < 3*len(networks) && try < 100 || try < 3; try++ {
-				for _, network := range networks {
-					for _, dest := range frontends(familyOf(network)) {
+			for try := 0; len(seen) < 3*len(vmapdtest.Networks) && try < 100 || try < 3; try++ {
+				for _, network := range vmapdtest.Networks {
+					for _, dest := range vmapdtest.Frontends(familyOf(network)) {
 						c, err := p.Client.Dial(t.Context(), network, dest)
 						if err != nil {
 							t.Fatal(err)
@@ -180,7 +62,7 @@ func TestConnectionsInFlightSurviveEndpointChanges(t *testing.T) {
 				}
 			}
 			for _, pods := range [][]int{{1, 2, 3, 4}, {2, 3, 4}, {3, 4}, {4}, {1, 2}, {}, {1, 2, 3}} {
-				p.set(t, webSlices(pods)...)
+				p.Set(t, vmapdtest.WebSlices(pods)...)
 				for _, f := range flows {
 					a, err := f.Ask(t.Context())
 					if err != nil {
@@ -233,27 +115,27 @@ func loseNothing(t *testing.T, changes int) {
 		service modeltest.Service
 		clients int
 	}{
-		{"plain", web(), 1},
-		{"affinity", web().Sticky(60), 24},
-		{"externally local", web().Policies("Cluster", "Local"), 1},
-		{"affinity, externally local", web().Policies("Cluster", "Local").Sticky(60), 24},
-		{"maglev-port", web().Algorithm("maglev-port"), 1},
+		{"plain", vmapdtest.Web(), 1},
+		{"affinity", vmapdtest.Web().Sticky(60), 24},
+		{"externally local", vmapdtest.Web().Policies("Cluster", "Local"), 1},
+		{"affinity, externally local", vmapdtest.Web().Policies("Cluster", "Local").Sticky(60), 24},
+		{"maglev-port", vmapdtest.Web().Algorithm("maglev-port"), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPlane(t, pods, labConfig(), 8080)
-			p.set(t, append(webSlices([]int{1, 2, 3}), tt.service)...)
+			p := vmapdtest.NewPlane(t, pods, vmapdtest.LabConfig(), 8080)
+			p.Set(t, append(vmapdtest.WebSlices([]int{1, 2, 3}), tt.service)...)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			var clients [len(model.Families)][]netip.Addr
 			for _, f := range model.Families {
 				clients[f] = clientAddrs(t, p.World, f, tt.clients)
 			}
-			reports := make([]lab.Report, len(networks))
+			reports := make([]lab.Report, len(vmapdtest.Networks))
 			var wait sync.WaitGroup
-			for i, network := range networks {
-				from, to := clients[familyOf(network)], frontends(familyOf(network))
+			for i, network := range vmapdtest.Networks {
+				from, to := clients[familyOf(network)], vmapdtest.Frontends(familyOf(network))
 				var n atomic.Int64
-				load := lab.Load{Rate: rate / len(networks), Timeout: overload, Ask: func(ctx context.Context) (lab.Answer, error) {
+				load := lab.Load{Rate: rate / len(vmapdtest.Networks), Timeout: overload, Ask: func(ctx context.Context) (lab.Answer, error) {
 					i := int(n.Add(1))
 					source, to := from[i%len(from)], to[i/len(from)%len(to)]
 					if tt.service.SessionAffinity == "" || strings.HasPrefix(network, "tcp") {
@@ -284,20 +166,20 @@ func loseNothing(t *testing.T, changes int) {
 					}
 				}
 				began := time.Now()
-				p.set(t, webSlices(next)...)
+				p.Set(t, vmapdtest.WebSlices(next)...)
 				took := time.Since(began)
 				slowest, total = max(slowest, took), total+took
 				<-tick.C
 			}
 			elapsed := time.Since(start)
-			p.set(t, webSlices([]int{4, 5})...) // clients of the sixth are forgotten
+			p.Set(t, vmapdtest.WebSlices([]int{4, 5})...) // clients of the sixth are forgotten
 			if tt.service.SessionAffinity != "" {
-				p.mustRememberOnly(t, 4, 5)
+				mustRememberOnly(t, p, 4, 5)
 			}
 			stop()
 			wait.Wait()
 			sent := 0
-			for i, network := range networks {
+			for i, network := range vmapdtest.Networks {
 				r := &reports[i]
 				sent += r.Sent
 				t.Logf("%s: %v", network, r)

@@ -4,40 +4,37 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
-
-// stepOfStream is the time between two datagrams.
-const stepOfStream = 5 * time.Millisecond
 
 // An init container sets the node up, and the daemon gets by with CAP_NET_ADMIN alone.
 func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	// How many connections there are at most, only the initial namespace may say.
 	settings := []string{
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=2h", "--conntrack-tcp-timeout-close-wait=90s", "--conntrack-udp-timeout=40s",
-		"--conntrack-tcp-be-liberal", "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--oom-score-adj", oomScore(t),
+		"--conntrack-tcp-be-liberal", "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--oom-score-adj", oomScore(t),
 	}
-	first := c.start(t, append([]string{"--init-only"}, settings...)...)
-	if code := first.exit(t); code != 0 {
-		t.Fatalf("--init-only: exit code %d: %s", code, first.log)
+	first := c.Start(t, append([]string{"--init-only"}, settings...)...)
+	if code := first.Exit(t); code != 0 {
+		t.Fatalf("--init-only: exit code %d: %s", code, first.Log)
 	}
 	for name, want := range map[string]string{
 		"tcp_timeout_established": "7200", "tcp_timeout_close_wait": "90", "udp_timeout": "40", "tcp_be_liberal": "1",
 	} {
-		if got := c.read(t, "/proc/sys/net/netfilter/nf_conntrack_"+name); got != want {
+		if got := c.Read(t, "/proc/sys/net/netfilter/nf_conntrack_"+name); got != want {
 			t.Errorf("%s is %s after --init-only, want %s", name, got, want)
 		}
 	}
-	if got := c.ruleset(t); got != "" {
+	if got := c.Ruleset(t); got != "" {
 		t.Errorf("--init-only programmed something:\n%s", got)
 	}
-	if asked := c.api.Requests(""); len(asked) > 0 {
+	if asked := c.API.Requests(""); len(asked) > 0 {
 		t.Errorf("--init-only asked the API server: %v", asked)
 	}
 
@@ -49,60 +46,40 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	if err := os.Symlink(program, dir+"/vmapd"); err != nil {
 		t.Fatal(err)
 	}
-	p := c.launch(t, "setpriv", append([]string{
+	p := c.Launch(t, "setpriv", append([]string{
 		"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+net_admin", dir + "/vmapd",
 	}, settings...)...)
-	p.waitFor(t, "msg=ready")
-	c.ask(t, webVIP)
-	c.ask(t, webNodePort)
+	p.WaitFor(t, "msg=ready")
+	c.Ask(t, vmapdtest.WebVIP)
+	c.Ask(t, vmapdtest.WebNodePort)
 	for _, text := range []string{"changed node setting", "could not set", "OOM", "level=ERROR"} {
-		if strings.Contains(p.log.String(), text) {
-			t.Errorf("with CAP_NET_ADMIN alone, the log says %q:\n%s", text, p.log)
+		if strings.Contains(p.Log.String(), text) {
+			t.Errorf("with CAP_NET_ADMIN alone, the log says %q:\n%s", text, p.Log)
 		}
 	}
-	if status := c.read(t, "/proc/"+p.pid()+"/status"); !strings.Contains(status, "CapEff:\t0000000000001000\n") {
+	if status := c.Read(t, "/proc/"+p.Pid()+"/status"); !strings.Contains(status, "CapEff:\t0000000000001000\n") {
 		t.Errorf("vmapd has other capabilities than CAP_NET_ADMIN:\n%s", status)
 	}
-}
-
-// What pods on a bridge send one another passes netfilter after --init-only, so that they reach Services with endpoints
-// among them.
-func TestInitOnlyLeadsBridgesThroughNetfilter(t *testing.T) {
-	t.Parallel()
-	p := newPatient(t)
-	p.api.Set(webSlice(2)) // pod-1 alone
-	bridgePods(t, p.World, "0")
-	p.startUp(t)
-	p.daemon.waitFor(t, "msg=ready")
-	p.wantSilence(t, p.Pods()[1].Namespace, webVIP)
-	first := p.start(t, "--init-only", "--conntrack-max-per-core=0")
-	if code := first.exit(t); code != 0 {
-		t.Fatalf("--init-only: exit code %d: %s", code, first.log)
-	}
-	if a, err := p.Pods()[1].Ask(t.Context(), "tcp", webVIP); err != nil || a.Pod != "pod-1" {
-		t.Errorf("pod-2 does not reach pod-1 through the Service: %v, %v", a, err)
-	}
-	p.wantHealthy(t)
 }
 
 // A limit that only the host may change does not keep the daemon from starting: where nodes are
 // containers, nothing in the cluster can set it. The log says what is wanted.
 func TestInitOnlyWhereTheNodeIsAContainer(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	p := c.start(t, "--init-only", "--conntrack-min=12345678", "--conntrack-udp-timeout=41s")
-	if code := p.exit(t); code != 0 {
+	c := vmapdtest.NewCluster(t)
+	p := c.Start(t, "--init-only", "--conntrack-min=12345678", "--conntrack-udp-timeout=41s")
+	if code := p.Exit(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	const want = "/proc/sys/net/netfilter/nf_conntrack_max should be 12345678 and is "
-	if said := p.log.String(); !strings.Contains(said, want) || !strings.Contains(said, "only the initial network namespace may change this") {
+	if said := p.Log.String(); !strings.Contains(said, want) || !strings.Contains(said, "only the initial network namespace may change this") {
 		t.Errorf("the log says\n%s", said)
 	}
 	// The daemon has the same configuration, and says it once for both.
-	if said := p.log.String(); strings.Contains(said, "msg=configuration") {
+	if said := p.Log.String(); strings.Contains(said, "msg=configuration") {
 		t.Errorf("the log has notes on the configuration:\n%s", said)
 	}
-	if got := c.read(t, "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"); got != "41" {
+	if got := c.Read(t, "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"); got != "41" {
 		t.Errorf("what it can do is not done: the UDP timeout is %s", got)
 	}
 }
@@ -110,7 +87,7 @@ func TestInitOnlyWhereTheNodeIsAContainer(t *testing.T) {
 // What an init container could set, and this one can't, is an error that says what to do.
 func TestInitOnlySaysWhatItCannot(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -120,14 +97,14 @@ func TestInitOnlySaysWhatItCannot(t *testing.T) {
 		t.Fatal(err)
 	}
 	const readOnly = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec \"$@\""
-	p := c.launch(t, "unshare", "unshare", "--mount", "sh", "-c", readOnly, "sh", vmapd,
+	p := c.Launch(t, "unshare", "unshare", "--mount", "sh", "-c", readOnly, "sh", vmapd,
 		"--init-only", "--conntrack-max-per-core=0", "--conntrack-udp-timeout=42s")
-	if code := p.exit(t); code != 1 {
+	if code := p.Exit(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{"nf_conntrack_udp_timeout should be 42 and is ", "mounted read-only: use a privileged container"} {
-		if !strings.Contains(p.log.String(), want) {
-			t.Errorf("the log does not say %q:\n%s", want, p.log)
+		if !strings.Contains(p.Log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, p.Log)
 		}
 	}
 }
@@ -135,22 +112,22 @@ func TestInitOnlySaysWhatItCannot(t *testing.T) {
 // The flag of kube-proxy does as the command does.
 func TestCleanUpByFlag(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
-	if err := p.cmd.Process.Kill(); err != nil {
+	c := vmapdtest.NewCluster(t)
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
+	if err := p.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.cmd.Wait() // killed
-	if c.ruleset(t) == "" {
+	_ = p.Cmd.Wait() // killed
+	if c.Ruleset(t) == "" {
 		t.Fatal("there is nothing to clean up")
 	}
 	// kube-proxy's --cleanup takes a configuration whose cluster need not be there.
-	clean := c.start(t, "--config", newConfigMap(t, map[string]string{"config.conf": stock(t, "kubeadm-1.37")}).path("config.conf"), "--cleanup")
-	if code := clean.exit(t); code != 0 {
-		t.Errorf("exit code %d: %s", code, clean.log)
+	clean := c.Start(t, "--config", vmapdtest.NewConfigMap(t, map[string]string{"config.conf": stock(t, "kubeadm-1.37")}).Path("config.conf"), "--cleanup")
+	if code := clean.Exit(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, clean.Log)
 	}
-	if diff := cmp.Diff("", c.ruleset(t)); diff != "" {
+	if diff := cmp.Diff("", c.Ruleset(t)); diff != "" {
 		t.Errorf("--cleanup left:\n%s", diff)
 	}
 }

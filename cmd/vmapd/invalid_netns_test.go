@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -16,7 +17,7 @@ const strayCount = 8
 // strays sends segments that are far outside a connection's window, from the pod's end,
 // and returns from where they reach the client. Connection tracking forgives those ahead
 // of the window, so they are all around the circle of sequence numbers: one is behind.
-func strays(t *testing.T, p *plane, pod *lab.Pod, from, client netip.AddrPort) map[netip.AddrPort]int {
+func strays(t *testing.T, p *vmapdtest.Plane, pod *lab.Pod, from, client netip.AddrPort) map[netip.AddrPort]int {
 	t.Helper()
 	sniffer, err := p.Client.Sniff(client.Addr())
 	if err != nil {
@@ -38,7 +39,7 @@ func strays(t *testing.T, p *plane, pod *lab.Pod, from, client netip.AddrPort) m
 	}
 	heard := map[netip.AddrPort]int{}
 	for {
-		segment, err := sniffer.Next(patience)
+		segment, err := sniffer.Next(vmapdtest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,14 +56,14 @@ func strays(t *testing.T, p *plane, pod *lab.Pod, from, client netip.AddrPort) m
 func TestStraysOfServicesAreDropped(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		t.Run(fmt.Sprintf("drop invalid %v", drop), func(t *testing.T) {
-			c := labConfig()
+			c := vmapdtest.LabConfig()
 			c.DropInvalid = drop
-			p := newPlane(t, 1, c, 8080)
+			p := vmapdtest.NewPlane(t, 1, c, 8080)
 			if err := p.Node.Sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "0"); err != nil {
 				t.Fatal(err)
 			}
 			// Local: masqueraded connections have another address at the pod's end.
-			p.set(t, append(webSlices([]int{1}), web().Policies("Cluster", "Local"))...)
+			p.Set(t, append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web().Policies("Cluster", "Local"))...)
 			pod := p.Pods()[0]
 			const direct = 8081 // of no Service
 			if _, err := pod.Serve(direct); err != nil {
@@ -75,7 +76,7 @@ func TestStraysOfServicesAreDropped(t *testing.T) {
 					to, from netip.AddrPort
 					dropped  bool
 				}{
-					{"of a Service", frontends(f)[1], netip.AddrPortFrom(addr, 8080), drop},
+					{"of a Service", vmapdtest.Frontends(f)[1], netip.AddrPortFrom(addr, 8080), drop},
 					{"of no Service", netip.AddrPortFrom(addr, direct), netip.AddrPortFrom(addr, direct), false},
 				} {
 					t.Run(fmt.Sprintf("%v %s", f, tt.name), func(t *testing.T) {

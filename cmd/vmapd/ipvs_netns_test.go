@@ -1,79 +1,19 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
-	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/manifest"
 )
-
-// byIPVS is the name of a program of scenarios.
-const byIPVS = "by IPVS"
-
-// missingIPVS says why there can be no IPVS backend here, nil if there can. It is asked
-// before a world is built, in vain.
-var missingIPVS = sync.OnceValue(func() error {
-	ns, err := lab.NewNamespace("ipvs")
-	if err != nil {
-		return err
-	}
-	err = ns.Do(func() error {
-		b, err := host.OpenIPVS(ipvs.Options{}, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return err
-		}
-		return b.Close()
-	})
-	return errors.Join(err, ns.Close())
-})
-
-func needIPVS(t *testing.T) {
-	t.Helper()
-	err := missingIPVS()
-	var unsupported *host.UnsupportedError
-	if errors.As(err, &unsupported) && strings.HasPrefix(unsupported.Feature, "IPVS") {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// openIPVS opens the backend in a node's namespace. To use it is to be there, too: it runs
-// programs.
-func openIPVS(t *testing.T, node *lab.Namespace, log *slog.Logger) *host.IPVS {
-	t.Helper()
-	var b *host.IPVS
-	err := node.Do(func() (err error) {
-		b, err = host.OpenIPVS(ipvs.Options{}, log)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
-}
 
 func loadByIPVS(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
-	b := openIPVS(t, node, slog.New(slog.DiscardHandler))
+	b := vmapdtest.OpenIPVS(t, node, slog.New(slog.DiscardHandler))
 	if err := node.Do(func() error { return b.Apply(t.Context(), snapshot) }); err != nil {
 		t.Fatal(err)
 	}
@@ -87,107 +27,5 @@ func skipDifferences(t *testing.T, f flow, snapshot *model.Snapshot, nodeAddrs [
 		if difference.Concerns(snapshot.Family(f.family()), d) {
 			t.Skipf("IPVS does otherwise: %s", difference.What)
 		}
-	}
-}
-
-// The demo's cluster by IPVS: pods answer the client; one that goes finishes its
-// connections while new ones go elsewhere; and nothing is left in the end.
-func TestTheDemoByIPVS(t *testing.T) {
-	needIPVS(t)
-	w := newLab(t)
-	log := &syncBuffer{}
-	b := openIPVS(t, w.Node, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	apply := func(folders ...string) {
-		t.Helper()
-		var paths []string
-		for _, f := range folders {
-			paths = append(paths, filepath.Join(testdata(t), "demo", f))
-		}
-		objects, errs, err := manifest.Load(paths)
-		if err != nil || len(errs) > 0 {
-			t.Fatal(err, errs)
-		}
-		builder := model.NewBuilder(model.Config{NodeName: lab.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true}})
-		objects.ApplyTo(builder)
-		s := builder.Snapshot()
-		if err := w.Node.Do(func() error { return b.Apply(t.Context(), s) }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list := func() string {
-		out, err := w.Node.Command(t.Context(), "ipvsadm", "-Ln").CombinedOutput()
-		if err != nil {
-			t.Fatalf("ipvsadm: %v\n%s", err, out)
-		}
-		return string(out)
-	}
-	apply("before")
-	vip := netip.MustParseAddrPort("172.30.0.10:80")
-	var open []*lab.Conn
-	pods := map[string]bool{}
-	for range 6 {
-		c, err := w.Client.Dial(t.Context(), "tcp4", vip)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, list())
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		a, err := c.Ask(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		pods[a.Pod] = true
-		open = append(open, c)
-	}
-	if len(pods) != 3 {
-		t.Errorf("these answered: %v\n%s", pods, list())
-	}
-	apply("before/services.yaml", "after")
-	if got := list(); !strings.Contains(got, "10.0.0.2:8080") {
-		t.Errorf("the pod that goes has lost its connections:\n%s", got)
-	}
-	for i, c := range open {
-		if _, err := c.Ask(t.Context()); err != nil {
-			t.Errorf("connection %d: %v\n%s", i, err, list())
-		}
-	}
-	if err := w.Node.Do(func() error {
-		return errors.Join(leftovers.NewFinder(ipvs.Options{}).RemoveRules(), host.RemoveIPVS(ipvs.Options{}))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if has := left(t, w); len(has) != 0 {
-		t.Errorf("left: %v", has)
-	}
-	t.Log(log)
-}
-
-// What render prints for IPVS, the programs that it names take, in its order.
-func TestTheProgramsTakeWhatIsRenderedByIPVS(t *testing.T) {
-	needIPVS(t)
-	w := newLab(t)
-	var stdout, stderr bytes.Buffer
-	if code := cli.Run(t.Context(), []string{"render", "-f", filepath.Join(testdata(t), "demo/before"), "--backend=ipvs"}, nil, &stdout, &stderr); code != 0 {
-		t.Fatalf("exit code %d: %s", code, &stderr)
-	}
-	takers := map[string][]string{
-		"ipset restore": {"ipset", "restore"}, "ipvsadm -R": {"ipvsadm", "-R"},
-		"iptables-restore": {"iptables-restore", "--noflush", "--test"}, "ip6tables-restore": {"ip6tables-restore", "--noflush", "--test"},
-	}
-	taken := 0
-	for _, part := range strings.Split(stdout.String(), "# IPv")[1:] {
-		label, text, _ := strings.Cut(part, "\n")
-		args := takers[strings.TrimSpace(label[len("4: "):])]
-		if args == nil {
-			continue // sysctl, ip
-		}
-		c := w.Node.Command(t.Context(), args[0], args[1:]...)
-		c.Stdin = strings.NewReader(text)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("%v: %v\n%s\n%s", args, err, out, text)
-		}
-		taken++
-	}
-	if want := 2 * 3; taken != want {
-		t.Errorf("%d parts were tried, want %d", taken, want)
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // kubeProxys matches a line of kube-proxy's in a listing: a chain of its own, a rule in it, or
@@ -21,27 +23,6 @@ import (
 var kubeProxys = regexp.MustCompile(`(?m)^((:|-A )KUBE-` + kubeProxysChains + `.*|-A .* -[jg] KUBE-` + kubeProxysChains + `\S*)\n`)
 
 const kubeProxysChains = `(SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|MARK-MASQ|FORWARD|PROXY-|SVC-|SVL-|SEP-|EXT-|FW-)`
-
-// leftBehind are the programs of the two families, with what kube-proxy has there.
-var leftBehind = map[string]string{"iptables": "iptables.rules", "ip6tables": "ip6tables.rules"}
-
-// asKubeProxyLeaves is a listing of a node on which kube-proxy ran.
-func asKubeProxyLeaves(t *testing.T, program string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testdata(t), "kube-proxy", leftBehind[program]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// leaveRules puts kube-proxy's rules on a node.
-func leaveRules(t *testing.T, node *lab.Namespace, variant string) {
-	t.Helper()
-	for program := range leftBehind {
-		feed(t, node, asKubeProxyLeaves(t, program), program+"-"+variant+"-restore")
-	}
-}
 
 // tablesOf sorts a listing by tables, and takes away the comments and counters of policies.
 func tablesOf(listing string) string {
@@ -58,33 +39,33 @@ func TestKubeProxysRulesGo(t *testing.T) {
 	for _, variant := range []string{"nft", "legacy"} {
 		for _, how := range []string{"by the daemon", "by cleanup"} {
 			t.Run(variant+" "+how, func(t *testing.T) {
-				w := newLab(t)
-				leaveRules(t, w.Node, variant)
-				feed(t, w.Node, kubeProxyNFT, "nft", "-f", "-")
+				w := labtest.New(t)
+				vmapdtest.LeaveRules(t, w.Node, variant)
+				vmapdtest.Feed(t, w.Node, kubeProxyNFT, "nft", "-f", "-")
 				if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(cartNodePort)); err != nil {
 					t.Fatalf("kube-proxy's rules don't work: %v", err)
 				}
 				t.Run("", func(t *testing.T) {
 					if how == "by the daemon" {
-						p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-						p.waitFor(t, "msg=ready")
-						stopVmapd(t, p)
+						p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+						p.WaitFor(t, "msg=ready")
+						vmapdtest.Stop(t, p)
 						return
 					}
-					clean := startVmapd(t, w.Node, "cleanup")
-					if err := clean.cmd.Wait(); err != nil {
-						t.Fatalf("cleanup: %v\n%s", err, clean.log)
+					clean := vmapdtest.Start(t, w.Node, "cleanup")
+					if err := clean.Cmd.Wait(); err != nil {
+						t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 					}
 				})
 				if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(cartNodePort)); err == nil {
 					t.Errorf("the node port of a deleted Service answers: %+v", a)
 				}
-				if tables := list(t, w.Node); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "table ip other") {
+				if tables := vmapdtest.ListRuleset(t, w.Node); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "table ip other") {
 					t.Errorf("want no table kube-proxy, and the other one, got:\n%s", tables)
 				}
-				for program := range leftBehind {
-					want := kubeProxys.ReplaceAllString(asKubeProxyLeaves(t, program), "")
-					got := feed(t, w.Node, "", program+"-"+variant+"-save")
+				for program := range vmapdtest.LeftBehind {
+					want := kubeProxys.ReplaceAllString(vmapdtest.AsKubeProxyLeaves(t, program), "")
+					got := vmapdtest.Feed(t, w.Node, "", program+"-"+variant+"-save")
 					if diff := cmp.Diff(tablesOf(want), tablesOf(got)); diff != "" {
 						t.Errorf("%s (-want +got):\n%s", program, diff)
 					}
@@ -97,34 +78,34 @@ func TestKubeProxysRulesGo(t *testing.T) {
 // On a host without the programs of iptables, the daemon says once that it can't look for chains, and goes on; cleanup
 // fails. A node without tables of iptables needs no programs.
 func TestChainsOnAHostWithoutIPTables(t *testing.T) {
-	bare := func(t *testing.T, ns *lab.Namespace, args ...string) *process {
+	bare := func(t *testing.T, ns *lab.Namespace, args ...string) *vmapdtest.Process {
 		t.Helper()
 		path := os.Getenv("PATH")
 		t.Setenv("PATH", "")
 		defer t.Setenv("PATH", path)
-		return startVmapd(t, ns, args...)
+		return vmapdtest.Start(t, ns, args...)
 	}
 	const said = "its programs are not installed"
-	w := newLab(t)
-	args := []string{"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	w := labtest.New(t)
+	args := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
 	for _, tables := range []bool{false, true} {
 		if tables {
-			leaveRules(t, w.Node, "nft")
+			vmapdtest.LeaveRules(t, w.Node, "nft")
 		}
 		p := bare(t, w.Node, args...)
-		p.waitFor(t, "msg=ready")
+		p.WaitFor(t, "msg=ready")
 		time.Sleep(leftovers.LookInterval + time.Second)
-		stopVmapd(t, p)
+		vmapdtest.Stop(t, p)
 		want := 0
 		if tables {
 			want = 1
 		}
-		if n := strings.Count(p.log.String(), said); n != want {
-			t.Errorf("with tables: %v; want %d warnings, got %d:\n%s", tables, want, n, p.log)
+		if n := strings.Count(p.Log.String(), said); n != want {
+			t.Errorf("with tables: %v; want %d warnings, got %d:\n%s", tables, want, n, p.Log)
 		}
 		clean := bare(t, w.Node, "cleanup")
-		if err := clean.cmd.Wait(); (err != nil) != tables || strings.Contains(clean.log.String(), "iptables-nft") != tables {
-			t.Errorf("with tables: %v; cleanup: %v\n%s", tables, err, clean.log)
+		if err := clean.Cmd.Wait(); (err != nil) != tables || strings.Contains(clean.Log.String(), "iptables-nft") != tables {
+			t.Errorf("with tables: %v; cleanup: %v\n%s", tables, err, clean.Log)
 		}
 	}
 }

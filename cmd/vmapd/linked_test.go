@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // tooMuch are packages that the daemon must not link, with all below them: the test bench; types, clients
@@ -30,7 +32,7 @@ var tooMuch = []string{
 
 func TestTheClientOfEverythingIsNotLinked(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/vmapd")
-	cmd.Dir = filepath.Dir(testdata(t))
+	cmd.Dir = filepath.Dir(vmapdtest.Testdata(t))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

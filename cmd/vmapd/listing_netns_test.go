@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -20,7 +21,7 @@ func TestListings(t *testing.T) {
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}
-	needNFT(t)
+	vmapdtest.NeedNFT(t)
 	version, err := exec.Command("nft", "--version").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,7 @@ func TestListings(t *testing.T) {
 			t.Parallel()
 			from, to := newNamespace(t), newNamespace(t)
 			snapshot, _ := s.snapshot(t)
-			if err := openKernel(t, from, o).Apply(t.Context(), snapshot); err != nil {
+			if err := vmapdtest.OpenKernel(t, from, o).Apply(t.Context(), snapshot); err != nil {
 				t.Fatal(err)
 			}
 			for _, f := range model.Families {
@@ -108,7 +109,7 @@ func reload(t *testing.T, ns *lab.Namespace, text string, args []string) {
 	if err != nil {
 		t.Fatalf("nft -f: %v\n%s", err, out)
 	}
-	if got := feed(t, ns, "", "nft", args...); got != text {
+	if got := vmapdtest.Feed(t, ns, "", "nft", args...); got != text {
 		t.Errorf("listed again:\n%s\nwant:\n%s", got, text)
 	}
 }

@@ -8,35 +8,36 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // Node ports on loopback are refused, until the daemon is told to serve them: then all
 // endpoints answer there, over TCP and UDP, in both families, and nobody else's way to
 // them changes.
 func TestNodePortsOnLocalhost(t *testing.T) {
-	w := newLab(t)
-	args := []string{"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
-	first := startVmapd(t, w.Node, args...)
-	first.waitFor(t, "msg=ready")
+	w := labtest.New(t)
+	args := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	first := vmapdtest.Start(t, w.Node, args...)
+	first.WaitFor(t, "msg=ready")
 	loopback := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:30080"), netip.MustParseAddrPort("[::1]:30080")}
 	for _, to := range loopback {
 		if a, err := w.Node.Ask(t.Context(), "tcp", to); lab.FailureOf(err) != lab.Refused {
 			t.Errorf("%v without localhost: got answer %+v, error %v, want it refused", to, a, err)
 		}
 	}
-	stopVmapd(t, first)
+	vmapdtest.Stop(t, first)
 
-	second := startVmapd(t, w.Node, append(args, "--nodeport-addresses", "primary,localhost")...)
-	second.waitFor(t, "msg=ready")
+	second := vmapdtest.Start(t, w.Node, append(args, "--nodeport-addresses", "primary,localhost")...)
+	second.WaitFor(t, "msg=ready")
 	for _, to := range append(loopback, netip.MustParseAddrPort(lab.NodeIP4+":30080")) {
 		for _, network := range []string{"tcp", "udp"} {
-			eventually(t, func() string { // the listeners follow the first round
+			vmapdtest.Eventually(t, func() string { // the listeners follow the first round
 				if _, err := w.Node.Ask(t.Context(), network, to); err != nil {
 					return fmt.Sprintf("%s %v: %v", network, to, err)
 				}
@@ -46,7 +47,7 @@ func TestNodePortsOnLocalhost(t *testing.T) {
 			for range 60 {
 				a, err := w.Node.Ask(t.Context(), network, to)
 				if err != nil {
-					t.Fatalf("%s %v: %v\n%s", network, to, err, second.log)
+					t.Fatalf("%s %v: %v\n%s", network, to, err, second.Log)
 				}
 				pods[a.Pod]++
 			}
@@ -59,7 +60,7 @@ func TestNodePortsOnLocalhost(t *testing.T) {
 	if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(lab.NodeIP4+":30080")); err != nil {
 		t.Errorf("the client at the node port: %+v, %v", a, err)
 	}
-	stopVmapd(t, second)
+	vmapdtest.Stop(t, second)
 	if a, err := w.Node.Ask(t.Context(), "tcp", loopback[0]); lab.FailureOf(err) != lab.Refused {
 		t.Errorf("after the daemon's end: got answer %+v, error %v, want it refused", a, err)
 	}
@@ -70,7 +71,7 @@ func TestNodePortsOnLocalhost(t *testing.T) {
 // so is the port soon after it is free.
 func TestATakenPortOnLocalhost(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	var taken net.Listener
 	if err := c.Node.Do(func() (err error) {
 		taken, err = net.Listen("tcp", "127.0.0.1:30080")
@@ -79,19 +80,19 @@ func TestATakenPortOnLocalhost(t *testing.T) {
 		t.Fatal(err)
 	}
 	const healthCheckPort = 32000
-	web := c.service(t, "web")
+	web := c.Service(t, "web")
 	web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, healthCheckPort
-	c.api.Set(web)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost")
-	p.waitFor(t, "msg=ready")
-	e := c.wantEvent(t, "FailedToStartNodePortListener", "Service", "web", "127.0.0.1:30080")
+	c.API.Set(web)
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost")
+	p.WaitFor(t, "msg=ready")
+	e := c.WantEvent(t, "FailedToStartNodePortListener", "Service", "web", "127.0.0.1:30080")
 	if e.Type != corev1.EventTypeWarning || e.Action != "Listen" || e.Namespace != "default" || !strings.Contains(e.Note, "address already in use") {
 		t.Errorf("the event: %+v", e)
 	}
 	missing := func(want float64) {
 		t.Helper()
-		eventually(t, func() string {
-			if got, ok := value(c.scrape(t), "vmapd_localhost_nodeport_listeners_missing", "ip_family=IPv4"); !ok || got != want {
+		vmapdtest.Eventually(t, func() string {
+			if got, ok := vmapdtest.Value(c.Scrape(t), "vmapd_localhost_nodeport_listeners_missing", "ip_family=IPv4"); !ok || got != want {
 				return fmt.Sprintf("missing listeners: want %v, got %v", want, got)
 			}
 			return ""
@@ -99,17 +100,17 @@ func TestATakenPortOnLocalhost(t *testing.T) {
 	}
 	missing(1)
 	for _, page := range []string{"/healthz", "/livez", "/readyz", ":" + strconv.Itoa(healthCheckPort)} {
-		url := healthURL + page
+		url := vmapdtest.HealthURL + page
 		if strings.HasPrefix(page, ":") {
 			url = "http://" + lab.NodeIP4 + page
 		}
-		wantStatus(t, c.Client, url, http.StatusOK)
+		vmapdtest.WantStatus(t, c.Client, url, http.StatusOK)
 	}
-	if got, _ := value(c.scrape(t), "vmapd_sync_failures_total", "ip_family=IPv4"); got != 0 {
+	if got, _ := vmapdtest.Value(c.Scrape(t), "vmapd_sync_failures_total", "ip_family=IPv4"); got != 0 {
 		t.Errorf("want no failed round, got %v", got)
 	}
-	c.ask(t, webVIP)
-	c.ask(t, webNodePort)
+	c.Ask(t, vmapdtest.WebVIP)
+	c.Ask(t, vmapdtest.WebNodePort)
 	for _, to := range []struct{ network, at string }{{"tcp", "[::1]:30080"}, {"udp", "127.0.0.1:30080"}} {
 		if a, err := c.Node.Ask(t.Context(), to.network, netip.MustParseAddrPort(to.at)); err != nil {
 			t.Errorf("%s %s: %+v, %v", to.network, to.at, a, err)
@@ -124,20 +125,9 @@ func TestATakenPortOnLocalhost(t *testing.T) {
 		t.Errorf("once the port is free: %+v, %v", a, err)
 	}
 	for _, said := range []string{"cannot listen; retrying", "which had failed"} {
-		if n := strings.Count(p.log.String(), said); n != 1 {
-			t.Errorf("want %q once, got it %d times:\n%s", said, n, p.log)
+		if n := strings.Count(p.Log.String(), said); n != 1 {
+			t.Errorf("want %q once, got it %d times:\n%s", said, n, p.Log)
 		}
 	}
-	p.mustStay(t)
-}
-
-// stopVmapd ends a daemon as kubelet does.
-func stopVmapd(t *testing.T, p *process) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("vmapd did not end well: %v\n%s", err, p.log)
-	}
+	p.MustStay(t)
 }

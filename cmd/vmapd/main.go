@@ -4,22 +4,6 @@
 // of kubectl that runs them in the pods of a cluster.
 package main
 
-import (
-	"context"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
+import "github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	run := cli.Run
-	if filepath.Base(os.Args[0]) == cli.PluginName {
-		run = cli.RunPlugin
-	}
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
+func main() { cli.Main() }

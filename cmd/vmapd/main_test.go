@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -12,29 +11,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-// inLab runs the tests as root, of a user namespace if need be.
-type inLab struct{ *testing.M }
-
-func (m inLab) Run() int { return lab.RunTests(m.M.Run) }
-
-// TestMain makes this test binary be vmapd when it is called by that name, also as the
-// container of the DaemonSet has it.
-func TestMain(m *testing.M) {
-	// iptables-legacy locks a file that only root may open; root of a user namespace may not.
-	if f, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600); err == nil {
-		_ = f.Close()
-	} else {
-		_ = os.Setenv("XTABLES_LOCKFILE", filepath.Join(os.TempDir(), fmt.Sprintf("vmapd-test-%d.lock", os.Getuid())))
-	}
-	testscript.Main(inLab{m}, map[string]func(){
-		"vmapd": main, cli.PluginName: main, "in-container": inContainer,
-		forwarderName: forwardManifest, unprivilegedName: withoutPrivileges,
-	})
-}
+func TestMain(m *testing.M) { vmapdtest.Main(m, map[string]func(){forwarderName: forwardManifest}) }
 
 // Ten megabytes of garbage must cause one line of output, and nothing else.
 func TestGarbageCostsOneLine(t *testing.T) {
@@ -50,7 +31,7 @@ func TestGarbageCostsOneLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			var stdout, stderr bytes.Buffer
-			code := cli.Run(t.Context(), []string{"render", "-f", path, "-f", testdata(t) + "/demo/before"}, nil, &stdout, &stderr)
+			code := cli.Run(t.Context(), []string{"render", "-f", path, "-f", vmapdtest.Testdata(t) + "/demo/before"}, nil, &stdout, &stderr)
 			if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), path+":1: ") {
 				t.Errorf("exit code %d, and %.500q; want 1, and one line about the file", code, &stderr)
 			}
@@ -64,9 +45,9 @@ func TestGarbageCostsOneLine(t *testing.T) {
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir: "../../testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
+		Dir: vmapdtest.Testdata(t) + "/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *vmapdtest.Update,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("TESTDATA", testdata(t))
+			e.Setenv("TESTDATA", vmapdtest.Testdata(t))
 			vmapd, err := exec.LookPath("vmapd")
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // A mistake on the command line ends the process before it has changed anything on the node.
@@ -14,7 +15,7 @@ func TestAMistakeChangesNothing(t *testing.T) {
 		t.Skip(err)
 	}
 	path := os.Getenv("PATH")
-	manifests := testdata(t) + "/demo/before"
+	manifests := vmapdtest.Testdata(t) + "/demo/before"
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -31,22 +32,22 @@ func TestAMistakeChangesNothing(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = ns.Close() })
 			const timeout = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
-			before := feed(t, ns, "", "cat", timeout)
+			before := vmapdtest.Feed(t, ns, "", "cat", timeout)
 			if strings.Contains(tt.name, "programs") {
 				t.Setenv("PATH", t.TempDir()) // as in the image that has only vmapd
 			}
-			p := startVmapd(t, ns, append([]string{"--conntrack-udp-timeout=41s", "--hostname-override", lab.NodeName}, tt.args...)...)
-			if code := p.exit(t); code != 1 {
+			p := vmapdtest.Start(t, ns, append([]string{"--conntrack-udp-timeout=41s", "--hostname-override", lab.NodeName}, tt.args...)...)
+			if code := p.Exit(t); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
-			if !strings.Contains(p.log.String(), tt.want) {
-				t.Errorf("the log does not name %s:\n%s", tt.want, p.log)
+			if !strings.Contains(p.Log.String(), tt.want) {
+				t.Errorf("the log does not name %s:\n%s", tt.want, p.Log)
 			}
 			t.Setenv("PATH", path)
-			if got := feed(t, ns, "", "cat", timeout); got != before {
+			if got := vmapdtest.Feed(t, ns, "", "cat", timeout); got != before {
 				t.Errorf("the UDP timeout is %s, and was %s", strings.TrimSpace(got), strings.TrimSpace(before))
 			}
-			if got := list(t, ns); got != "" {
+			if got := vmapdtest.ListRuleset(t, ns); got != "" {
 				t.Errorf("it programmed something:\n%s", got)
 			}
 		})

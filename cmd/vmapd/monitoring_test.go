@@ -11,9 +11,15 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-const monitoring = "deploy/monitoring"
+// monitoring is the folder with the rules and the dashboard.
+func monitoring(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(vmapdtest.Folder(t), "deploy/monitoring")
+}
 
 // ruleFile is a rule file of Prometheus.
 type ruleFile struct {
@@ -27,7 +33,7 @@ type ruleFile struct {
 
 func readMonitoring(t *testing.T, file string, into any) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(monitoring, file))
+	text, err := os.ReadFile(filepath.Join(monitoring(t), file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +48,7 @@ func readMonitoring(t *testing.T, file string, into any) string {
 // promtool returns the path of the program, which is of Debian's package prometheus.
 func promtool(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{"promtool", "../../bin/promtool"} {
+	for _, name := range []string{"promtool", filepath.Join(vmapdtest.Folder(t), "../../bin/promtool")} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
@@ -59,7 +65,7 @@ func TestRulesOfMonitoring(t *testing.T) {
 	}
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml", "recording.yaml"}, {"test", "rules", "tests.yaml"}} {
 		cmd := exec.CommandContext(t.Context(), tool, args...)
-		cmd.Dir = monitoring
+		cmd.Dir = monitoring(t)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
@@ -99,7 +105,7 @@ var usedMetric = regexp.MustCompile(`\b(?:[a-z_]+:)?(?:vmapd|kubeproxy|kubernete
 // Rules and the dashboard name only metrics that vmapd has, and the recording rules.
 func TestMonitoringKnowsOurMetrics(t *testing.T) {
 	known := map[string]bool{"process_resident_memory_bytes": true, "process_cpu_seconds_total": true} // of client_golang
-	text, err := os.ReadFile("internal/metrics/testdata/nftables.prom")
+	text, err := os.ReadFile(vmapdtest.Folder(t) + "/internal/metrics/testdata/nftables.prom")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +178,8 @@ func TestPrometheusRulesAreUpToDate(t *testing.T) {
 		}
 	}
 	const file = "prometheusrules.yaml"
-	if *update {
-		if err := os.WriteFile(filepath.Join(monitoring, file), []byte(want.String()), 0o644); err != nil {
+	if *vmapdtest.Update {
+		if err := os.WriteFile(filepath.Join(monitoring(t), file), []byte(want.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -71,7 +71,7 @@ func (r randomLab) slice(service string, f model.Family) modeltest.Slice {
 
 // chosen returns who must have answered, or "" if no lookup table says so. The pod sees the client's
 // port only if nothing masquerades.
-func (p *plane) chosen(d model.Decision, a lab.Answer) string {
+func (n *neighbourhood) chosen(d model.Decision, a lab.Answer) string {
 	if len(d.Targets) < 2 || d.Port.Slots(d.TrafficPolicy) == 0 {
 		return ""
 	}
@@ -82,7 +82,7 @@ func (p *plane) chosen(d model.Decision, a lab.Answer) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d", p.owner(t.Addr.Addr()), t.Addr.Port())
+	return fmt.Sprintf("%s:%d", n.owner(t.Addr.Addr()), t.Addr.Port())
 }
 
 // impossible reports whether a pod connects to itself that is said to be on another node.
@@ -92,15 +92,15 @@ func impossible(d model.Decision) bool {
 
 // serveEverywhere answers on both ports of all pods and of the node, with its port in the
 // name, and lets no ICMP error be lost.
-func (p *plane) serveEverywhere(t *testing.T) {
+func (n *neighbourhood) serveEverywhere(t *testing.T) {
 	t.Helper()
 	for _, s := range []string{"net/ipv4/icmp_ratelimit", "net/ipv6/icmp/ratelimit"} {
-		if err := p.Node.Sysctl(s, "0"); err != nil {
+		if err := n.Node.Sysctl(s, "0"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	places := []*lab.Namespace{p.Node}
-	for _, pod := range p.Pods() {
+	places := []*lab.Namespace{n.Node}
+	for _, pod := range n.Pods() {
 		places = append(places, pod.Namespace)
 	}
 	for _, ns := range places {
@@ -115,11 +115,11 @@ func (p *plane) serveEverywhere(t *testing.T) {
 }
 
 // owner returns the name of who has an address.
-func (p *plane) owner(a netip.Addr) string {
-	for _, pod := range p.Pods() {
+func (n *neighbourhood) owner(a netip.Addr) string {
+	for _, pod := range n.Pods() {
 		if a == pod.IP4 || a == pod.IP6 {
 			return pod.Name()
 		}
 	}
-	return p.Node.Name()
+	return n.Node.Name()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -42,16 +43,16 @@ var planes = []openPlane{
 	{"iptables-legacy", openIPTables("-legacy")},
 	{"nftables", openNFTables}, // once more: the most used one
 	{"iptables-nft", openIPTables("-nft")},
-	{byIPVS, func(t *testing.T, node *lab.Namespace) applier {
+	{vmapdtest.ByIPVS, func(t *testing.T, node *lab.Namespace) applier {
 		t.Helper()
-		b := openIPVS(t, node, slog.New(slog.DiscardHandler))
+		b := vmapdtest.OpenIPVS(t, node, slog.New(slog.DiscardHandler))
 		return func(s *model.Snapshot) error { return node.Do(func() error { return b.Apply(t.Context(), s) }) }
 	}},
 }
 
 func openNFTables(t *testing.T, node *lab.Namespace) applier {
 	t.Helper()
-	b := openKernel(t, node, kernel.Options{})
+	b := vmapdtest.OpenKernel(t, node, kernel.Options{})
 	return func(s *model.Snapshot) error { return b.Apply(t.Context(), s) }
 }
 
@@ -76,7 +77,7 @@ func inNode(t *testing.T, ns *lab.Namespace, do func() error) {
 
 // neighbourhood is a node beside a foreign user of NAT, with one cluster after the other.
 type neighbourhood struct {
-	*plane
+	*vmapdtest.Plane
 	by      openPlane
 	foreign foreignUser
 	counted map[string]int
@@ -110,8 +111,8 @@ func TestNeighboursDoNotMeddle(t *testing.T) {
 			which := chosen[first/clustersPerNode%len(chosen)]
 			t.Run(fmt.Sprintf("%d %s", first, which.name), func(t *testing.T) {
 				t.Parallel() // waiting for silence is a part of the time
-				if which.name == byIPVS {
-					needIPVS(t)
+				if which.name == vmapdtest.ByIPVS {
+					vmapdtest.NeedIPVS(t)
 				}
 				counted := playRounds(t, first, min(first+clustersPerNode, *firstRound+*rounds), which)
 				mu.Lock()
@@ -127,7 +128,7 @@ func TestNeighboursDoNotMeddle(t *testing.T) {
 	if *backends == "" {
 		expected = append(expected, "chosen by a lookup table")
 	}
-	if len(chosen) > 1 || chosen[0].name != byIPVS {
+	if len(chosen) > 1 || chosen[0].name != vmapdtest.ByIPVS {
 		expected = append(expected, "forwarded, may stay at its destination") // see withoutPods
 	}
 	for _, what := range expected {
@@ -151,7 +152,7 @@ func playRounds(t *testing.T, first, end int, by openPlane) map[string]int {
 		}
 	})
 	foreign := randomLab{rand.New(rand.NewPCG(uint64(first), 14))}.foreignUser()
-	n := neighbourhood{plane: &plane{World: w}, by: by, foreign: foreign, counted: map[string]int{}}
+	n := neighbourhood{Plane: &vmapdtest.Plane{World: w}, by: by, foreign: foreign, counted: map[string]int{}}
 	n.serveEverywhere(t)
 	if foreign.first {
 		foreign.setUp(t, w.Node)
@@ -178,14 +179,14 @@ func playRounds(t *testing.T, first, end int, by openPlane) map[string]int {
 // cluster makes another cluster, of which nobody remembers anything.
 func (n *neighbourhood) cluster(r randomLab, round int) *model.Snapshot {
 	n.memory, n.history = rememberedBy{}, nil
-	n.builder = model.NewBuilder(r.config(round))
+	n.Builder = model.NewBuilder(r.config(round))
 	for _, o := range r.sharing(round) {
-		if service, ok := o.(modeltest.Service); ok && n.by.name == byIPVS {
+		if service, ok := o.(modeltest.Service); ok && n.by.name == vmapdtest.ByIPVS {
 			o = withoutPods(service)
 		}
-		o.Set(n.builder)
+		o.Set(n.Builder)
 	}
-	return n.builder.Snapshot()
+	return n.Builder.Snapshot()
 }
 
 // connect makes the connections of a round, one after the other.
@@ -218,11 +219,11 @@ func (n *neighbourhood) connect(t *testing.T, r randomLab, round int, s *model.S
 		case n.foreign.takes(c):
 			n.counted["taken by the host port"]++
 			want := fmt.Sprintf("%s:8080", n.Pods()[neighbourPods-1].Name())
-			if a, err := ask(patience); err != nil || a.Pod != want {
+			if a, err := ask(vmapdtest.Patience); err != nil || a.Pod != want {
 				wrong("got answer %+v, error %v; want %s by the host port", a, err, want)
 			}
 		case d.Verdict == model.Forwarded:
-			a, err := ask(patience)
+			a, err := ask(vmapdtest.Patience)
 			to, ok := n.target(d, a)
 			if err != nil || !ok {
 				wrong("got answer %+v, error %v", a, err)
@@ -235,12 +236,12 @@ func (n *neighbourhood) connect(t *testing.T, r randomLab, round int, s *model.S
 			}
 			n.note(c, d, to)
 		case d.Verdict == model.Rejected:
-			if a, err := ask(patience); err == nil || lab.FailureOf(err) != lab.Refused {
+			if a, err := ask(vmapdtest.Patience); err == nil || lab.FailureOf(err) != lab.Refused {
 				wrong("got answer %+v, error %v", a, err)
 			}
 		case d.Verdict == model.Dropped:
 			wait.Go(func() {
-				if a, err := ask(silence); err == nil || lab.FailureOf(err) != lab.Timeout {
+				if a, err := ask(vmapdtest.Silence); err == nil || lab.FailureOf(err) != lab.Timeout {
 					wrong("got answer %+v, error %v", a, err)
 				}
 			})
@@ -287,7 +288,7 @@ func (n *neighbourhood) target(d model.Decision, a lab.Answer) (model.Target, bo
 
 // differs reports whether the backend is known to do otherwise.
 func (n *neighbourhood) differs(s *model.Snapshot, d model.Decision) bool {
-	return n.by.name == byIPVS && slices.ContainsFunc(ipvs.Differences, func(difference ipvs.Difference) bool {
+	return n.by.name == vmapdtest.ByIPVS && slices.ContainsFunc(ipvs.Differences, func(difference ipvs.Difference) bool {
 		return difference.Concerns(s.Family(model.FamilyOf(d.Dest.Addr())), d)
 	})
 }
@@ -320,7 +321,7 @@ func (m *rememberedBy) decide(s *model.Snapshot, c model.Connection, backend str
 	switch backend {
 	case "nftables":
 		return m.memory.Decide(s, c)
-	case byIPVS:
+	case vmapdtest.ByIPVS:
 		if d.Why == model.HasEndpoints {
 			return m.byDest[destOf(d)].Decide(s, c)
 		}

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 const deadline = socket.Deadline
@@ -40,19 +42,19 @@ func saysSoon(t *testing.T, socket, want string) {
 // SIGSTOP makes a daemon that hangs: the kernel accepts connections for it.
 func TestADaemonThatHangsIsNamed(t *testing.T) {
 	t.Parallel()
-	w := newLab(t)
+	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", socket)
-	p.waitFor(t, "msg=ready")
-	asks(t, socket, "status")
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", socket)
+	p.WaitFor(t, "msg=ready")
+	vmapdtest.AskDaemon(t, socket, "status")
+	if err := p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	saysSoon(t, socket, "the daemon at "+socket+" does not answer within 5s: it hangs, or the node is overloaded; its rules still work, and are not updated")
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	wantLine(t, asks(t, socket, "status"), "Ready", "yes")
+	wantLine(t, vmapdtest.AskDaemon(t, socket, "status"), "Ready", "yes")
 }
 
 func TestNoDaemonIsNamed(t *testing.T) {
@@ -94,12 +96,12 @@ func TestADaemonOfAnotherVersionIsNamed(t *testing.T) {
 
 func TestAUserWithoutRightsIsTold(t *testing.T) {
 	t.Parallel()
-	w := newLab(t)
+	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", socket).waitFor(t, "msg=ready")
+	vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", socket).WaitFor(t, "msg=ready")
 	for _, args := range asking {
 		c := w.Node.Command(t.Context(), "/proc/self/exe")
-		c.Args = append([]string{unprivilegedName, "vmapd"}, append(args, "--socket", socket)...)
+		c.Args = append([]string{vmapdtest.UnprivilegedName, "vmapd"}, append(args, "--socket", socket)...)
 		out, err := c.CombinedOutput()
 		if err == nil || !strings.HasPrefix(string(out), "vmapd: only root may ask the daemon") {
 			t.Errorf("%v: %v, %s", args, err, out)

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -19,21 +20,21 @@ import (
 // sources are kept.
 func TestNodePortsOutliveTheNodeObject(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	// The Node's address is one that comes second on its interface.
 	second := netip.MustParseAddr("192.168.0.77")
 	if err := c.Node.AddAddr(lab.UplinkName, netip.PrefixFrom(second, 24)); err != nil {
 		t.Fatal(err)
 	}
-	whole := node()
+	whole := vmapdtest.OurNode()
 	whole.UID = "1"
 	whole.Spec.PodCIDRs = []string{"10.0.0.0/24"}
 	whole.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: second.String()}}
-	c.api.Set(whole)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--detect-local-mode", "NodeCIDR")
-	p.waitFor(t, "msg=ready")
+	c.API.Set(whole)
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--detect-local-mode", "NodeCIDR")
+	p.WaitFor(t, "msg=ready")
 
-	nodePort, first := netip.AddrPortFrom(second, webNodePort.Port()), webNodePort
+	nodePort, first := netip.AddrPortFrom(second, vmapdtest.WebNodePort.Port()), vmapdtest.WebNodePort
 	check := func(when string) {
 		t.Helper()
 		if _, err := c.Client.Ask(t.Context(), "tcp", nodePort); err != nil {
@@ -42,47 +43,47 @@ func TestNodePortsOutliveTheNodeObject(t *testing.T) {
 		if a, err := c.Client.Ask(t.Context(), "tcp", first); err == nil {
 			t.Errorf("%s: %s answers at %v, too", when, a.Pod, first)
 		}
-		a, err := c.Pods()[0].Ask(t.Context(), "tcp", webVIP)
+		a, err := c.Pods()[0].Ask(t.Context(), "tcp", vmapdtest.WebVIP)
 		if err != nil {
 			t.Errorf("%s: %v", when, err)
 		} else if got, want := a.Source.Addr(), netip.MustParseAddr(lab.FirstPodIP4); a.Pod != c.Pods()[0].Name() && got != want {
 			t.Errorf("%s: %s sees %v as the source, want the pod %v", when, a.Pod, got, want)
 		}
-		if a, err := c.Client.Ask(t.Context(), "tcp", webVIP); err != nil {
+		if a, err := c.Client.Ask(t.Context(), "tcp", vmapdtest.WebVIP); err != nil {
 			t.Errorf("%s: %v", when, err)
 		} else if client := netip.MustParseAddr(lab.ClientIP4); a.Source.Addr() == client {
 			t.Errorf("%s: %s sees %v, whose traffic to a cluster IP is masqueraded", when, a.Pod, client)
 		}
 	}
 	check("registered")
-	c.api.Delete(whole)
-	wantStatus(t, c.Node, "http://127.0.0.1:10256/healthz", 503)
-	wantStatus(t, c.Node, "http://127.0.0.1:10256/livez", 200)
+	c.API.Delete(whole)
+	vmapdtest.WantStatus(t, c.Node, "http://127.0.0.1:10256/healthz", 503)
+	vmapdtest.WantStatus(t, c.Node, "http://127.0.0.1:10256/livez", 200)
 	check("deleted")
-	e := c.wantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "the Node is deleted")
+	e := c.WantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "the Node is deleted")
 	if e.Type != corev1.EventTypeWarning {
 		t.Errorf("the event: %+v", e)
 	}
 
-	bare := node()
+	bare := vmapdtest.OurNode()
 	bare.UID, bare.Status.Addresses, bare.Spec.PodCIDRs = "2", nil, nil
-	c.api.Set(bare)
-	c.wantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "has no address")
+	c.API.Set(bare)
+	c.WantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "has no address")
 	check("registered again without addresses")
 
 	whole.UID = "2"
-	c.api.Set(whole)
-	c.wantEvent(t, "NodeEligible", "Node", lab.NodeName, "again")
-	wantStatus(t, c.Node, "http://127.0.0.1:10256/healthz", 200)
+	c.API.Set(whole)
+	c.WantEvent(t, "NodeEligible", "Node", lab.NodeName, "again")
+	vmapdtest.WantStatus(t, c.Node, "http://127.0.0.1:10256/healthz", 200)
 	check("registered again")
-	p.mustStay(t)
+	p.MustStay(t)
 }
 
 // underLoad makes connections to web until the test ends, none of which may be lost.
-func (c *apiCluster) underLoad(t *testing.T) {
+func underLoad(t *testing.T, c *vmapdtest.Cluster) {
 	t.Helper()
 	const rate = 100
-	for _, to := range []netip.AddrPort{webVIP, webNodePort} {
+	for _, to := range []netip.AddrPort{vmapdtest.WebVIP, vmapdtest.WebNodePort} {
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 		report := make(chan lab.Report, 1)
 		go func() {
@@ -103,10 +104,10 @@ func (c *apiCluster) underLoad(t *testing.T) {
 }
 
 // wantSource waits until a pod sees a new connection to web come from an address.
-func (c *apiCluster) wantSource(t *testing.T, what string, isClient bool) {
+func wantSource(t *testing.T, c *vmapdtest.Cluster, what string, isClient bool) {
 	t.Helper()
-	eventually(t, func() string {
-		if a := c.ask(t, webVIP); (a.Source.Addr() == netip.MustParseAddr(lab.ClientIP4)) != isClient {
+	vmapdtest.Eventually(t, func() string {
+		if a := c.Ask(t, vmapdtest.WebVIP); (a.Source.Addr() == netip.MustParseAddr(lab.ClientIP4)) != isClient {
 			return fmt.Sprintf("%s: a pod sees %v", what, a.Source)
 		}
 		return ""
@@ -114,9 +115,9 @@ func (c *apiCluster) wantSource(t *testing.T, what string, isClient bool) {
 }
 
 // wantAnswer waits until somebody answers.
-func (c *apiCluster) wantAnswer(t *testing.T, what string, to netip.AddrPort) {
+func wantAnswer(t *testing.T, c *vmapdtest.Cluster, what string, to netip.AddrPort) {
 	t.Helper()
-	eventually(t, func() string {
+	vmapdtest.Eventually(t, func() string {
 		if _, err := c.Client.Ask(t.Context(), "tcp", to); err != nil {
 			return fmt.Sprintf("%s: %v", what, err)
 		}
@@ -127,7 +128,7 @@ func (c *apiCluster) wantAnswer(t *testing.T, what string, to netip.AddrPort) {
 // secondNodeIP is one more address of the node.
 const secondNodeIP = "192.168.0.77"
 
-func (c *apiCluster) addSecondNodeIP(t *testing.T) {
+func addSecondNodeIP(t *testing.T, c *vmapdtest.Cluster) {
 	t.Helper()
 	if err := c.Node.AddAddr(lab.UplinkName, netip.MustParsePrefix(secondNodeIP+"/32")); err != nil {
 		t.Fatal(err)
@@ -138,33 +139,33 @@ func (c *apiCluster) addSecondNodeIP(t *testing.T) {
 // zone.
 func TestNodeChangesInPlace(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	c.addSecondNodeIP(t)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--detect-local-mode", "NodeCIDR")
-	p.waitFor(t, "msg=ready")
-	c.underLoad(t)
+	c := vmapdtest.NewCluster(t)
+	addSecondNodeIP(t, c)
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--detect-local-mode", "NodeCIDR")
+	p.WaitFor(t, "msg=ready")
+	underLoad(t, c)
 
-	n := node()
-	change := func(change func()) { change(); c.api.Set(n) }
+	n := vmapdtest.OurNode()
+	change := func(change func()) { change(); c.API.Set(n) }
 	second := netip.MustParseAddrPort(secondNodeIP + ":30080")
 	if _, err := c.Client.Ask(t.Context(), "tcp", second); err == nil {
 		t.Fatal("node ports answer on another address than the primary one")
 	}
 	change(func() { n.Spec.PodCIDRs = []string{lab.OutsideRange4} })
-	c.wantSource(t, "the client is in podCIDRs", true)
+	wantSource(t, c, "the client is in podCIDRs", true)
 	change(func() { n.Spec.PodCIDRs = []string{lab.PodRange4} })
-	c.wantSource(t, "the client is not in podCIDRs", false)
+	wantSource(t, c, "the client is not in podCIDRs", false)
 
-	slice := webSlice(2, 3)
+	slice := vmapdtest.WebSlice(2, 3)
 	slice.Endpoints[0].Hints = zoneHint("a")
 	slice.Endpoints[1].Hints = zoneHint("b")
-	c.api.Set(slice)
+	c.API.Set(slice)
 	for zone, pod := range map[string]string{"a": "pod-1", "b": "pod-2"} {
 		change(func() { n.Labels = map[string]string{corev1.LabelTopologyZone: zone} })
-		eventually(t, func() string {
+		vmapdtest.Eventually(t, func() string {
 			pods := map[string]bool{}
 			for range 10 {
-				pods[c.ask(t, webVIP).Pod] = true
+				pods[c.Ask(t, vmapdtest.WebVIP).Pod] = true
 			}
 			if len(pods) != 1 || !pods[pod] {
 				return fmt.Sprintf("zone %s: %v answer", zone, pods)
@@ -172,42 +173,42 @@ func TestNodeChangesInPlace(t *testing.T) {
 			return ""
 		})
 	}
-	p.mustStay(t)
+	p.MustStay(t)
 }
 
 // The primary address of the node is another one.
 func TestNodeAddressChangesInPlace(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	c.addSecondNodeIP(t)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
-	c.ask(t, webNodePort)
-	n := node()
+	c := vmapdtest.NewCluster(t)
+	addSecondNodeIP(t, c)
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
+	c.Ask(t, vmapdtest.WebNodePort)
+	n := vmapdtest.OurNode()
 	n.Status.Addresses[0].Address = secondNodeIP
-	c.api.Set(n)
-	c.wantAnswer(t, "the new address", netip.MustParseAddrPort(secondNodeIP+":30080"))
-	eventually(t, func() string {
-		if a, err := c.Client.Ask(t.Context(), "tcp", webNodePort); err == nil {
+	c.API.Set(n)
+	wantAnswer(t, c, "the new address", netip.MustParseAddrPort(secondNodeIP+":30080"))
+	vmapdtest.Eventually(t, func() string {
+		if a, err := c.Client.Ask(t.Context(), "tcp", vmapdtest.WebNodePort); err == nil {
 			return fmt.Sprintf("the address of before answers: %v", a)
 		}
 		return ""
 	})
 	// Without its Node, kube-proxy ends. Services go on here, whatever is not known.
-	c.api.Delete(n)
-	c.api.Set(webSlice(3))
-	eventually(t, func() string {
-		if a := c.ask(t, webVIP); a.Pod != "pod-2" {
+	c.API.Delete(n)
+	c.API.Set(vmapdtest.WebSlice(3))
+	vmapdtest.Eventually(t, func() string {
+		if a := c.Ask(t, vmapdtest.WebVIP); a.Pod != "pod-2" {
 			return "without a Node, changes are not programmed: " + a.Pod + " answers"
 		}
 		return ""
 	})
-	c.api.Set(n)
-	c.wantAnswer(t, "the Node is back", netip.MustParseAddrPort(secondNodeIP+":30080"))
-	if asked := c.api.Requests(apitest.Nodes); len(asked) > 4 {
+	c.API.Set(n)
+	wantAnswer(t, c, "the Node is back", netip.MustParseAddrPort(secondNodeIP+":30080"))
+	if asked := c.API.Requests(apitest.Nodes); len(asked) > 4 {
 		t.Errorf("%d requests for one Node", len(asked))
 	}
-	p.mustStay(t)
+	p.MustStay(t)
 }
 
 func zoneHint(zone string) *discoveryv1.EndpointHints {

@@ -7,69 +7,70 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // A name that no Node of the cluster has is an event, and a reason for which the process is not
 // ready, until there is such a Node. Cluster IPs work meanwhile, and nothing is restarted.
 func TestAWrongNodeName(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	const wrong = lab.NodeName + ".example.org"
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", wrong, "--socket", socket)
-	p.waitFor(t, "msg=ready")
-	eventually(t, func() string {
-		if got := get(c.Client, nil, healthURL+"/readyz"); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, `no Node "`+wrong+`"`) {
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", wrong, "--socket", socket)
+	p.WaitFor(t, "msg=ready")
+	vmapdtest.Eventually(t, func() string {
+		if got := vmapdtest.Get(c.Client, nil, vmapdtest.HealthURL+"/readyz"); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, `no Node "`+wrong+`"`) {
 			return "/readyz says " + got.String()
 		}
 		return ""
 	})
-	if got := problems(overview(t, socket)); !strings.Contains(got, `the cluster has no Node "`+wrong+`"`) {
+	if got := vmapdtest.Problems(vmapdtest.Overview(t, socket)); !strings.Contains(got, `the cluster has no Node "`+wrong+`"`) {
 		t.Errorf("status says %s", got)
 	}
-	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
-	c.ask(t, webVIP)
+	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/livez", http.StatusOK)
+	c.Ask(t, vmapdtest.WebVIP)
 
-	event := c.wantEvent(t, "NodeNotFound", "Node", wrong, "--hostname-override")
+	event := c.WantEvent(t, "NodeNotFound", "Node", wrong, "--hostname-override")
 	if event.Type != "Warning" || !strings.HasSuffix(event.Note, `"kubectl get nodes" lists the names`) {
 		t.Errorf("the event says %q", event.Note)
 	}
-	if !strings.Contains(p.log.String(), `level=WARN msg="not ready"`) {
+	if !strings.Contains(p.Log.String(), `level=WARN msg="not ready"`) {
 		t.Errorf("the log does not tell")
 	}
 
-	late := node()
+	late := vmapdtest.OurNode()
 	late.Name = wrong
-	c.api.Set(late)
-	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
-	p.waitFor(t, "the cluster has this node's Node now")
-	c.api.Delete(late)
-	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
-	p.mustStay(t)
+	c.API.Set(late)
+	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
+	p.WaitFor(t, "the cluster has this node's Node now")
+	c.API.Delete(late)
+	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
+	p.MustStay(t)
 }
 
 // What the API server does not answer any more is a problem in status, with the time since when.
 func TestStatusReportsThatTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
-	p.waitFor(t, "msg=ready")
-	now := func() string { return problems(overview(t, socket)) }
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
+	p.WaitFor(t, "msg=ready")
+	now := func() string { return vmapdtest.Problems(vmapdtest.Overview(t, socket)) }
 	if got := now(); got != "" {
 		t.Errorf("status says at first:\n%s", got)
 	}
-	c.forbid()
-	c.api.DropWatches()
-	eventually(t, func() string {
+	c.Forbid()
+	c.API.DropWatches()
+	vmapdtest.Eventually(t, func() string {
 		if got := now(); !strings.Contains(got, "services can't be read from https://") || !strings.Contains(got, "is forbidden") {
 			return "status says:\n" + got
 		}
 		return ""
 	})
-	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
-	c.api.SetRules(deployedRules(t))
-	eventually(t, func() string {
+	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
+	c.API.SetRules(vmapdtest.DeployedRules(t))
+	vmapdtest.Eventually(t, func() string {
 		if got := now(); got != "" {
 			return "status still says:\n" + got
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -36,7 +37,7 @@ func dnatPrograms() []dnat {
 		list = append(list, dnat{"nft at " + priority, nftDNAT, func(t *testing.T, node *lab.Namespace, rules [2]string) {
 			t.Helper()
 			for i, f := range []string{"ip", "ip6"} {
-				feed(t, node, fmt.Sprintf("table %[1]s other { chain translate { %[2]s }; "+
+				vmapdtest.Feed(t, node, fmt.Sprintf("table %[1]s other { chain translate { %[2]s }; "+
 					"chain in { type nat hook prerouting priority %[3]s; jump translate; }; "+
 					"chain out { type nat hook output priority %[3]s; jump translate; }; }\n", f, rules[i], priority), "nft", "-f", "-")
 			}
@@ -46,7 +47,7 @@ func dnatPrograms() []dnat {
 		list = append(list, dnat{"iptables-" + variant, iptablesDNAT, func(t *testing.T, node *lab.Namespace, rules [2]string) {
 			t.Helper()
 			for i, program := range []string{"iptables-", "ip6tables-"} {
-				feed(t, node, "*nat\n:OTHER - [0:0]\n-A PREROUTING -j OTHER\n-A OUTPUT -j OTHER\n"+rules[i]+"COMMIT\n",
+				vmapdtest.Feed(t, node, "*nat\n:OTHER - [0:0]\n-A PREROUTING -j OTHER\n-A OUTPUT -j OTHER\n"+rules[i]+"COMMIT\n",
 					program+variant+"-restore", "--noflush")
 			}
 		}})
@@ -81,7 +82,7 @@ func (d dnat) setUp(t *testing.T, node *lab.Namespace, dests dnatPorts, pod int)
 
 // neighbour is a world with a backend and with another program, of which one is there first.
 type neighbour struct {
-	*plane
+	*vmapdtest.Plane
 	apply applier
 	dests dnatPorts
 }
@@ -91,7 +92,7 @@ type neighbour struct {
 func twoVariants(t *testing.T, by openPlane, program dnat) bool {
 	t.Helper()
 	ours := by.name
-	if ours == byIPVS {
+	if ours == vmapdtest.ByIPVS {
 		out, err := exec.CommandContext(t.Context(), "iptables", "--version").Output()
 		if err != nil {
 			t.Fatal(err)
@@ -124,8 +125,8 @@ func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPla
 				order := map[bool]string{true: "before", false: "after"}[first]
 				t.Run(fmt.Sprintf("%s, %s %s", by.name, program.name, order), func(t *testing.T) {
 					t.Parallel()
-					if by.name == byIPVS {
-						needIPVS(t)
+					if by.name == vmapdtest.ByIPVS {
+						vmapdtest.NeedIPVS(t)
 					}
 					test(t, by, program, first)
 				})
@@ -146,10 +147,10 @@ func newNeighbour(t *testing.T, by openPlane, program dnat, first bool, dests dn
 			t.Error(err)
 		}
 	})
-	withoutICMPLimits(t, w.Node)
-	builder := modeltest.Builder(labConfig(), modeltest.OurNode(),
+	vmapdtest.WithoutICMPLimits(t, w.Node)
+	builder := modeltest.Builder(vmapdtest.LabConfig(), modeltest.OurNode(),
 		modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))
-	n := &neighbour{&plane{World: w, builder: builder}, by.open(t, w.Node), dests}
+	n := &neighbour{&vmapdtest.Plane{World: w, Builder: builder}, by.open(t, w.Node), dests}
 	for _, o := range objects {
 		o.Set(builder)
 	}
@@ -177,7 +178,7 @@ func (n *neighbour) wants(t *testing.T, dests dnatPorts, pods ...string) {
 		for _, to := range list {
 			for _, from := range n.origins() {
 				for _, network := range []string{"tcp", "udp"} {
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					ctx, cancel := context.WithTimeout(t.Context(), vmapdtest.Patience)
 					a, err := from.Ask(ctx, network, to)
 					cancel()
 					if err != nil || !strings.Contains(strings.Join(pods, " "), a.Pod) {
@@ -223,14 +224,14 @@ func TestOtherProgramsServeWhatNoServiceHas(t *testing.T) {
 	other := modeltest.NewService("default/other").On("172.30.0.60", "fd00:172:30::60").
 		Labeled(model.LabelServiceProxyName, "other").TCP("tcp", 80).UDP("udp", 80)
 	eachOrder(t, dnatPrograms(), func(t *testing.T, by openPlane, program dnat, first bool) {
-		n := newNeighbour(t, by, program, first, theirs, append(webSlices([]int{1, 2}), web(), other)...)
+		n := newNeighbour(t, by, program, first, theirs, append(vmapdtest.WebSlices([]int{1, 2}), vmapdtest.Web(), other)...)
 		n.wants(t, theirs, "pod-3")
 		for _, f := range model.Families {
-			n.wants(t, dnatPorts{f: frontends(f)}, "pod-1", "pod-2")
+			n.wants(t, dnatPorts{f: vmapdtest.Frontends(f)}, "pod-1", "pod-2")
 		}
-		n.fails(t, netip.MustParseAddrPort("172.30.0.41:82"), lab.Refused, patience)
-		n.fails(t, netip.MustParseAddrPort("[fd00:172:30::41]:82"), lab.Refused, patience)
-		n.fails(t, netip.MustParseAddrPort("172.30.200.1:81"), lab.Timeout, silence)
+		n.fails(t, netip.MustParseAddrPort("172.30.0.41:82"), lab.Refused, vmapdtest.Patience)
+		n.fails(t, netip.MustParseAddrPort("[fd00:172:30::41]:82"), lab.Refused, vmapdtest.Patience)
+		n.fails(t, netip.MustParseAddrPort("172.30.200.1:81"), lab.Timeout, vmapdtest.Silence)
 	})
 }
 
@@ -241,9 +242,9 @@ func TestANodePortHasPriorityOverAHostPort(t *testing.T) {
 	t.Parallel()
 	ports := addrPorts("192.168.0.2:30080", "[fd00:192:168::2]:30080")
 	eachOrder(t, dnatPrograms()[1:], func(t *testing.T, by openPlane, program dnat, first bool) {
-		n := newNeighbour(t, by, program, first, ports, append(webSlices([]int{1, 2}), web())...)
+		n := newNeighbour(t, by, program, first, ports, append(vmapdtest.WebSlices([]int{1, 2}), vmapdtest.Web())...)
 		switch {
-		case by.name == byIPVS:
+		case by.name == vmapdtest.ByIPVS:
 			n.wants(t, ports, "pod-3")
 		case strings.HasPrefix(by.name, "iptables") && by.name != program.name:
 			n.wants(t, ports, "pod-1", "pod-2", "pod-3")
@@ -297,18 +298,18 @@ func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 	add := func(name, variant, rules string, load ...string) {
 		programs = append(programs, dnat{name: name, load: func(t *testing.T, node *lab.Namespace, _ [2]string) {
 			t.Helper()
-			feed(t, node, vpcLater, "iptables-"+variant+"-restore", "--noflush")
-			feed(t, node, rules, load[0], load[1:]...)
-			feed(t, node, "", "ip", "route", "add", "default", "via", lab.ClientIP4, "dev", lab.UplinkName, "table", "100")
-			feed(t, node, "", "ip", "rule", "add", "priority", "1024", "from", lab.FirstPodIP4, "fwmark", "0x80/0x80", "lookup", "100")
+			vmapdtest.Feed(t, node, vpcLater, "iptables-"+variant+"-restore", "--noflush")
+			vmapdtest.Feed(t, node, rules, load[0], load[1:]...)
+			vmapdtest.Feed(t, node, "", "ip", "route", "add", "default", "via", lab.ClientIP4, "dev", lab.UplinkName, "table", "100")
+			vmapdtest.Feed(t, node, "", "ip", "rule", "add", "priority", "1024", "from", lab.FirstPodIP4, "fwmark", "0x80/0x80", "lookup", "100")
 		}})
 	}
 	add("iptables-legacy", "legacy", vpcMarks, "iptables-legacy-restore", "--noflush")
 	add("iptables-nft", "nft", vpcMarks, "iptables-nft-restore", "--noflush")
 	add("nft at -90", "nft", vpcTable, "nft", "-f", "-")
 	eachOrder(t, programs, func(t *testing.T, by openPlane, program dnat, first bool) {
-		n := newNeighbour(t, by, program, first, nil, append(webSlices([]int{2, 3}), web())...)
-		n.wants(t, dnatPorts{model.IPv4: frontends(model.IPv4)}, "pod-2", "pod-3")
+		n := newNeighbour(t, by, program, first, nil, append(vmapdtest.WebSlices([]int{2, 3}), vmapdtest.Web())...)
+		n.wants(t, dnatPorts{model.IPv4: vmapdtest.Frontends(model.IPv4)}, "pod-2", "pod-3")
 	}, twoVariants) // of these, the one that was registered later is first, as with kube-proxy
 }
 
@@ -322,17 +323,17 @@ func TestAProcessOfTheNodeAtAClusterIP(t *testing.T) {
 	for _, by := range planes[1:] {
 		t.Run(by.name, func(t *testing.T) {
 			t.Parallel()
-			if by.name == byIPVS {
-				needIPVS(t)
+			if by.name == vmapdtest.ByIPVS {
+				vmapdtest.NeedIPVS(t)
 			}
 			none := dnat{load: func(t *testing.T, node *lab.Namespace, _ [2]string) {
 				t.Helper()
-				feed(t, node, "", "ip", "address", "add", "172.30.0.41/32", "dev", "lo")
-				feed(t, node, "", "ip", "address", "add", "fd00:172:30::41/128", "dev", "lo")
+				vmapdtest.Feed(t, node, "", "ip", "address", "add", "172.30.0.41/32", "dev", "lo")
+				vmapdtest.Feed(t, node, "", "ip", "address", "add", "fd00:172:30::41/128", "dev", "lo")
 			}}
 			node := modeltest.OurNode()
 			node.Addresses = append(node.Addresses, "172.30.0.41", "fd00:172:30::41")
-			n := newNeighbour(t, by, none, true, nil, append(webSlices([]int{1, 2}), web(), node)...)
+			n := newNeighbour(t, by, none, true, nil, append(vmapdtest.WebSlices([]int{1, 2}), vmapdtest.Web(), node)...)
 			server, err := n.Node.Serve("process", 9253)
 			if err != nil {
 				t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 var (
@@ -27,7 +29,7 @@ func anchors(page string) map[string]bool {
 
 // Each link of a page to another file of the repository leads to a file that is there, and to a heading that it has.
 func TestLinksOfPagesLead(t *testing.T) {
-	root := filepath.Dir(testdata(t))
+	root := filepath.Dir(vmapdtest.Testdata(t))
 	links := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 )
 
 // A cluster IP answers to no ping: it says at once that it is unreachable, from wherever
 // it is asked, rather than letting the packet wander off by the default route.
 func TestPingOfAClusterIPIsRefused(t *testing.T) {
-	w := newLab(t)
-	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
+	w := labtest.New(t)
+	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
 	for _, to := range []string{"172.30.0.10", "fd00:172:30::10"} {
 		for _, from := range []*lab.Namespace{w.Client, w.Node, w.Pods()[0].Namespace} {
 			t.Run(fmt.Sprintf("%s from %s", to, from.Name()), func(t *testing.T) {
@@ -25,7 +27,7 @@ func TestPingOfAClusterIPIsRefused(t *testing.T) {
 			})
 		}
 	}
-	stopVmapd(t, p)
+	vmapdtest.Stop(t, p)
 }
 
 // ping sends an echo request and waits for the error about it.

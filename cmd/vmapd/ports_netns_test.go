@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // Paths of the two ports and their status; TestPaths of internal/httpserver has the patterns of the metrics port.
@@ -32,37 +34,37 @@ func TestThePortsNameNoService(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", name))
+		text, err := os.ReadFile(filepath.Join(vmapdtest.Testdata(t), "demo/before", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		replaceFile(t, filepath.Join(dir, name), strings.ReplaceAll(string(text), "web", "xyzzy"))
+		vmapdtest.ReplaceFile(t, filepath.Join(dir, name), strings.ReplaceAll(string(text), "web", "xyzzy"))
 	}
 	for name, counters := range map[string]bool{"without counters": false, "with counters": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newLab(t)
+			w := labtest.New(t)
 			args := []string{"--backend=nftables", "--from", dir, "--hostname-override", lab.NodeName, "--socket=", "--profiling"}
 			if counters {
 				args = append(args, "--service-counters")
 			}
-			startVmapd(t, w.Node, args...).waitFor(t, "msg=ready")
+			vmapdtest.Start(t, w.Node, args...).WaitFor(t, "msg=ready")
 			check := func(url string, want int, names bool) {
 				t.Helper()
-				got := wantStatus(t, w.Node, url, want)
-				if strings.Contains(got.body, "xyzzy") != names {
+				got := vmapdtest.WantStatus(t, w.Node, url, want)
+				if strings.Contains(got.Body, "xyzzy") != names {
 					t.Errorf("%s names a Service: %v, want %v", url, !names, names)
 				}
 			}
 			for path, want := range metricsPaths {
-				check(metricsURL+path, want, counters && path == "/metrics")
+				check(vmapdtest.MetricsURL+path, want, counters && path == "/metrics")
 			}
 			for path, want := range healthPaths {
-				check(healthURL+path, want, false)
+				check(vmapdtest.HealthURL+path, want, false)
 			}
 			for _, path := range socketPaths {
-				check(metricsURL+path, http.StatusNotFound, false)
-				check(healthURL+path, http.StatusNotFound, false)
+				check(vmapdtest.MetricsURL+path, http.StatusNotFound, false)
+				check(vmapdtest.HealthURL+path, http.StatusNotFound, false)
 			}
 		})
 	}

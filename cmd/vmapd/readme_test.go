@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // consoleBlock is a fenced block of commands, each behind "$ ", and their output.
@@ -42,7 +43,7 @@ func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}
-	root := filepath.Dir(testdata(t))
+	root := filepath.Dir(vmapdtest.Testdata(t))
 	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)

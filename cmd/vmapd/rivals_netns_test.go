@@ -12,30 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
-
-// waitLong waits for something that the daemon does after some looks.
-func waitLong(t *testing.T, what string, p *process, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s\n%s", what, p.log)
-		}
-	}
-}
-
-// services counts the rules of kube-proxy's for Services.
-func services(t *testing.T, node *lab.Namespace, variant string) int {
-	t.Helper()
-	n := 0
-	for program := range leftBehind {
-		n += strings.Count(feed(t, node, "", program+"-"+variant+"-save"), "KUBE-SVC-")
-	}
-	return n
-}
 
 // A kube-proxy that writes its rules again after vmapd has removed them, and has the port for the
 // health check, is noticed. vmapd removes its rules twice, and then leaves them alone; its own
@@ -45,7 +25,7 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 	for _, variant := range []string{"nft", "legacy"} {
 		t.Run(variant, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t)
+			c := vmapdtest.NewCluster(t)
 			var port net.Listener
 			err := c.Node.Do(func() (err error) {
 				port, err = net.Listen("tcp", ":10256")
@@ -55,54 +35,54 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = port.Close() }()
-			leaveRules(t, c.Node, variant)
-			rules := services(t, c.Node, variant)
+			vmapdtest.LeaveRules(t, c.Node, variant)
+			rules := vmapdtest.KubeProxyServices(t, c.Node, variant)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
-			p.waitFor(t, "msg=ready")
-			metrics := func() string { return get(c.Node, nil, metricsURL+"/metrics").body }
-			if n := services(t, c.Node, variant); n != 0 || rules == 0 {
+			p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
+			p.WaitFor(t, "msg=ready")
+			metrics := func() string { return vmapdtest.Get(c.Node, nil, vmapdtest.MetricsURL+"/metrics").Body }
+			if n := vmapdtest.KubeProxyServices(t, c.Node, variant); n != 0 || rules == 0 {
 				t.Fatalf("%d rules of %d are left", n, rules)
 			}
-			waitLong(t, "no sign, and the metrics that say so", p, func() bool {
+			vmapdtest.WaitLong(t, "no sign, and the metrics that say so", p, func() bool {
 				m := metrics()
 				return strings.Contains(m, `vmapd_other_proxy{kind="iptables"} 0`) && strings.Contains(m, `vmapd_leftovers{kind="iptables-`+variant+` chain",owner="kube-proxy"} 0`) &&
 					strings.Contains(m, "vmapd_foreign_changes_total 0")
 			})
 
-			leaveRules(t, c.Node, variant)
-			waitLong(t, "the rules go again", p, func() bool {
+			vmapdtest.LeaveRules(t, c.Node, variant)
+			vmapdtest.WaitLong(t, "the rules go again", p, func() bool {
 				// Not before vmapd has looked whether they are gone: otherwise, they are still there for it.
-				return strings.Count(p.log.String(), "removed the rules of another backend or proxy") == 2
+				return strings.Count(p.Log.String(), "removed the rules of another backend or proxy") == 2
 			})
-			if n := services(t, c.Node, variant); n != 0 {
+			if n := vmapdtest.KubeProxyServices(t, c.Node, variant); n != 0 {
 				t.Errorf("%d rules are left", n)
 			}
-			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "objects of kube-proxy came back after they had been removed; vmapd removes them")
+			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "objects of kube-proxy came back after they had been removed; vmapd removes them")
 
-			leaveRules(t, c.Node, variant)
-			p.waitFor(t, "leaves them alone")
-			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "leaves them alone")
-			if n := services(t, c.Node, variant); n != rules {
+			vmapdtest.LeaveRules(t, c.Node, variant)
+			p.WaitFor(t, "leaves them alone")
+			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "leaves them alone")
+			if n := vmapdtest.KubeProxyServices(t, c.Node, variant); n != rules {
 				t.Errorf("%d rules of %d are left, and vmapd says that it leaves them alone", n, rules)
 			}
-			waitLong(t, "the metrics count them", p, func() bool {
+			vmapdtest.WaitLong(t, "the metrics count them", p, func() bool {
 				m := metrics()
 				return strings.Contains(m, `vmapd_other_proxy{kind="iptables"} 1`) && !strings.Contains(m, `vmapd_leftovers{kind="iptables-`+variant+` chain",owner="kube-proxy"} 0`)
 			})
-			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "address already in use")
-			waitLong(t, "the port is a sign, too", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 1`) })
-			text := problems(overview(t, socket))
+			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "address already in use")
+			vmapdtest.WaitLong(t, "the port is a sign, too", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 1`) })
+			text := vmapdtest.Problems(vmapdtest.Overview(t, socket))
 			for _, want := range []string{"objects of kube-proxy came back", "healthz server: ", "of kube-proxy: "} {
 				if !strings.Contains(text, want) {
 					t.Errorf("status has no %q:\n%s", want, text)
 				}
 			}
-			c.ask(t, netip.MustParseAddrPort("172.30.0.10:80"))
+			c.Ask(t, netip.MustParseAddrPort("172.30.0.10:80"))
 
 			_ = port.Close()
-			waitLong(t, "the port is free again", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 0`) })
-			wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
+			vmapdtest.WaitLong(t, "the port is free again", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 0`) })
+			vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
 		})
 	}
 }
@@ -114,38 +94,38 @@ func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Parallel()
-	c := startCluster(t)
+	c := vmapdtest.NewCluster(t)
 	for _, args := range []string{"create KUBE-CLUSTER-IP hash:ip,port", "create KUBE-LOOP-BACK hash:ip,port,ip", "create OTHERS list:set", "add OTHERS KUBE-CLUSTER-IP", "create KUBE-SRC-2FAIIK2E4RIPMTGF hash:ip"} {
-		feed(t, c.Node, "", "ipset", strings.Fields(args)...)
+		vmapdtest.Feed(t, c.Node, "", "ipset", strings.Fields(args)...)
 	}
 	// A set that only a rule of kube-proxy's uses can be destroyed soon after that one.
 	for _, variant := range []string{"nft", "legacy"} {
-		feed(t, c.Node, "*nat\n:KUBE-POSTROUTING - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A POSTROUTING -j KUBE-POSTROUTING\n"+
+		vmapdtest.Feed(t, c.Node, "*nat\n:KUBE-POSTROUTING - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A POSTROUTING -j KUBE-POSTROUTING\n"+
 			"-A KUBE-POSTROUTING -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE\nCOMMIT\n", "iptables-"+variant+"-restore")
 	}
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
-	p.waitFor(t, "msg=ready")
-	c.wantEvent(t, "LeftoversNotRemoved", "Node", lab.NodeName, "1 × ipset")
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
+	p.WaitFor(t, "msg=ready")
+	c.WantEvent(t, "LeftoversNotRemoved", "Node", lab.NodeName, "1 × ipset")
 	for _, page := range []string{"/readyz", "/livez"} {
-		wantStatus(t, c.Client, healthURL+page, http.StatusOK)
+		vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+page, http.StatusOK)
 	}
-	if got := get(c.Node, nil, metricsURL+"/metrics").body; !strings.Contains(got, `vmapd_leftovers{kind="ipset",owner="kube-proxy"} 1`) || !strings.Contains(got, `vmapd_sync_failures_total{ip_family="IPv4"} 0`) {
+	if got := vmapdtest.Get(c.Node, nil, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(got, `vmapd_leftovers{kind="ipset",owner="kube-proxy"} 1`) || !strings.Contains(got, `vmapd_sync_failures_total{ip_family="IPv4"} 0`) {
 		t.Errorf("metrics:\n%s", got)
 	}
-	if got := strings.Fields(feed(t, c.Node, "", "ipset", "list", "-n")); fmt.Sprint(slices.Sorted(slices.Values(got))) != "[KUBE-CLUSTER-IP KUBE-SRC-2FAIIK2E4RIPMTGF OTHERS]" {
+	if got := strings.Fields(vmapdtest.Feed(t, c.Node, "", "ipset", "list", "-n")); fmt.Sprint(slices.Sorted(slices.Values(got))) != "[KUBE-CLUSTER-IP KUBE-SRC-2FAIIK2E4RIPMTGF OTHERS]" {
 		t.Errorf("ipsets left: %v", got)
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil || p.exit(t) != 0 {
-		t.Fatalf("vmapd does not end: %v\n%s", err, p.log)
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil || p.Exit(t) != 0 {
+		t.Fatalf("vmapd does not end: %v\n%s", err, p.Log)
 	}
-	clean := startVmapd(t, c.Node, "cleanup")
+	clean := vmapdtest.Start(t, c.Node, "cleanup")
 	var failed *exec.ExitError
-	if err := clean.cmd.Wait(); !errors.As(err, &failed) || failed.ExitCode() != 1 {
+	if err := clean.Cmd.Wait(); !errors.As(err, &failed) || failed.ExitCode() != 1 {
 		t.Errorf("cleanup: %v", err)
 	}
 	for _, want := range []string{"destroy KUBE-CLUSTER-IP", "still there: of kube-proxy: 1 × ipset; remove them on the node"} {
-		if !strings.Contains(clean.log.String(), want) {
-			t.Errorf("cleanup does not say %q:\n%s", want, clean.log)
+		if !strings.Contains(clean.Log.String(), want) {
+			t.Errorf("cleanup does not say %q:\n%s", want, clean.Log)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
@@ -19,12 +20,6 @@ import (
 )
 
 const (
-	// patience is the time limit of a connection that should be answered or rejected: for an
-	// emulated machine, on a host that is busy.
-	patience = 10 * time.Second
-	// silence is the time to wait for an answer where a packet should be dropped. Answers
-	// in a lab take a few milliseconds.
-	silence = 250 * time.Millisecond
 	// minTries and maxTries bound the number of connections of a flow. Of three endpoints,
 	// two stay unseen for 100 connections once in 10^17 runs.
 	minTries, maxTries = 8, 100
@@ -42,7 +37,7 @@ var programs = []struct {
 	{"by iptables-legacy", false, true, loadByIPTables("-legacy")},
 	{"by iptables-nft", false, true, loadByIPTables("-nft")},
 	{byFastPath, false, false, loadWithFastPath},
-	{byIPVS, false, false, loadByIPVS},
+	{vmapdtest.ByIPVS, false, false, loadByIPVS},
 }
 
 func loadByIPTables(variant string) func(*testing.T, string, *model.Snapshot, *lab.Namespace) {
@@ -63,7 +58,7 @@ func loadByIPTables(variant string) func(*testing.T, string, *model.Snapshot, *l
 
 func loadByNFT(t *testing.T, text string, _ *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
-	needNFT(t)
+	vmapdtest.NeedNFT(t)
 	for _, f := range model.Families {
 		table := tableOf(t, text, f)
 		if !parsable(table) {
@@ -79,7 +74,7 @@ func loadByNFT(t *testing.T, text string, _ *model.Snapshot, node *lab.Namespace
 
 func loadByNetlink(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
-	backend := openKernel(t, node, kernel.Options{})
+	backend := vmapdtest.OpenKernel(t, node, kernel.Options{})
 	if err := backend.Apply(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +84,7 @@ func loadByNetlink(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.N
 // checkListing checks that nft lists the tables in the node's kernel.
 func checkListing(t *testing.T, node *lab.Namespace) {
 	t.Helper()
-	needNFT(t)
+	vmapdtest.NeedNFT(t)
 	out, err := node.Command(t.Context(), "nft", "list", "ruleset").CombinedOutput()
 	if err != nil {
 		t.Fatalf("nft list ruleset: %v\n%s", err, out)
@@ -111,11 +106,11 @@ func TestScenariosForReal(t *testing.T) {
 		for _, p := range programs {
 			t.Run(s.name+"/"+p.name, func(t *testing.T) {
 				t.Parallel()
-				if p.name == byIPVS {
-					needIPVS(t)
+				if p.name == vmapdtest.ByIPVS {
+					vmapdtest.NeedIPVS(t)
 				}
 				if p.name == byFastPath {
-					needFastPath(t)
+					vmapdtest.NeedFastPath(t)
 				}
 				snapshot, objects := s.snapshot(t)
 				flows := s.flows(t)
@@ -127,7 +122,7 @@ func TestScenariosForReal(t *testing.T) {
 					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil && d.Port.Algorithm == model.Maglev {
 						flows[i].tries = ""
 					}
-					if p.name == byIPVS && f.tries == same {
+					if p.name == vmapdtest.ByIPVS && f.tries == same {
 						flows[i].tries = sticky // frontends are independent: see BACKENDS.md
 					}
 				}
@@ -141,7 +136,7 @@ func TestScenariosForReal(t *testing.T) {
 						if p.asText {
 							skipUnparsable(t, tableOf(t, text, f.family()))
 						}
-						if p.name == byIPVS {
+						if p.name == vmapdtest.ByIPVS {
 							skipDifferences(t, f, snapshot, w.nodeAddrs)
 						}
 						last = f.connect(t, w, heard[f.line], last)
@@ -173,7 +168,7 @@ func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 		}
 	})
 	w := &world{made, nodeAddrs(objects), 1}
-	withoutICMPLimits(t, w.Node)
+	vmapdtest.WithoutICMPLimits(t, w.Node)
 	for _, a := range w.nodeAddrs {
 		if primary := a.String(); primary != lab.NodeIP4 && primary != lab.NodeIP6 {
 			if err := w.Node.AddAlias(lab.UplinkName, a); err != nil {
@@ -207,17 +202,6 @@ func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 		}
 	}
 	return w
-}
-
-// withoutICMPLimits lets a node answer every rejected datagram. By default, the kernel answers the first few only: 6 to a host,
-// 50 in all. The masks have the types of ICMP errors that it limits.
-func withoutICMPLimits(t *testing.T, node *lab.Namespace) {
-	t.Helper()
-	for name, mask := range map[string]string{"net/ipv4/icmp_ratemask": "0", "net/ipv6/icmp/ratemask": "127"} {
-		if err := node.Sysctl(name, mask); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func serverName(ns *lab.Namespace, addr netip.AddrPort) string {
@@ -286,7 +270,7 @@ func listen(t *testing.T, w *world, flows []flow) map[int]chan ask {
 		}
 		c := make(chan ask, 1)
 		heard[f.line] = c
-		go func() { c <- f.ask(t.Context(), w, silence) }()
+		go func() { c <- f.ask(t.Context(), w, vmapdtest.Silence) }()
 	}
 	return heard
 }
@@ -301,7 +285,7 @@ func (f flow) connect(t *testing.T, w *world, heard <-chan ask, last string) str
 	switch f.want {
 	case "reject":
 		for range minTries {
-			a := f.ask(t.Context(), w, patience)
+			a := f.ask(t.Context(), w, vmapdtest.Patience)
 			if a.err == nil || lab.FailureOf(a.err) != lab.Refused {
 				t.Fatalf("want %s, got answer %+v, error %v", lab.Refused, a.answer, a.err)
 			}
@@ -327,7 +311,7 @@ func (f flow) connectElsewhere(t *testing.T, w *world, heard <-chan ask) {
 		}
 		return
 	}
-	a := f.ask(t.Context(), w, patience)
+	a := f.ask(t.Context(), w, vmapdtest.Patience)
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
@@ -359,7 +343,7 @@ func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 		if try > maxTries {
 			t.Fatalf("%v did not answer in %d tries", missing, maxTries)
 		}
-		a := f.ask(t.Context(), w, patience)
+		a := f.ask(t.Context(), w, vmapdtest.Patience)
 		if a.err != nil {
 			t.Fatalf("try %d: %v", try, a.err)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net/netip"
@@ -21,6 +20,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
@@ -39,11 +39,9 @@ type scenario struct {
 
 type archiveFile struct{ name, data string }
 
-var update = flag.Bool("update", false, "rewrite the golden texts in testdata")
-
 func scenarios(t *testing.T) []*scenario {
 	t.Helper()
-	paths, err := filepath.Glob("../../testdata/scenario/*.txtar")
+	paths, err := filepath.Glob(vmapdtest.Testdata(t) + "/scenario/*.txtar")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
@@ -208,7 +206,7 @@ func TestScenarios(t *testing.T) {
 					s.checkGolden(t, familyPart(f, "chains"), chainsGolden(t, all, f))
 				}
 			}
-			if *update {
+			if *vmapdtest.Update {
 				if err := s.write(); err != nil {
 					t.Fatal(err)
 				}
@@ -237,7 +235,7 @@ func TestScenarios(t *testing.T) {
 // checkGolden compares a part of the archive, or rewrites it.
 func (s *scenario) checkGolden(t *testing.T, name, got string) {
 	t.Helper()
-	if *update {
+	if *vmapdtest.Update {
 		s.set(name, got)
 	}
 	if diff := cmp.Diff(lines(s.file(name)), lines(got)); diff != "" {
@@ -303,7 +301,7 @@ func tableOf(t *testing.T, script string, f model.Family) string {
 // checkByNFT makes nft check a script.
 func checkByNFT(t *testing.T, script string) {
 	t.Helper()
-	needNFT(t)
+	vmapdtest.NeedNFT(t)
 	skipUnparsable(t, script)
 	if out, err := nftCheck(t.Context(), script); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -313,13 +311,6 @@ func checkByNFT(t *testing.T, script string) {
 // nftCheck runs nft -c in a user namespace: nft needs privileges for a check, too.
 func nftCheck(ctx context.Context, script string) (string, error) {
 	return command(ctx, strings.NewReader(script), "unshare", "-rn", "nft", "-c", "-f", "-")
-}
-
-func needNFT(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip("nft is not installed")
-	}
 }
 
 // skipUnparsable skips the test if this version of nft cannot parse the table.

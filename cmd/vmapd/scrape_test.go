@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -47,25 +48,25 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 	for _, mode := range []string{"nftables", "iptables"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t)
-			m := newConfigMap(t, map[string]string{"config.conf": c.config("mode: "+mode, "featureGates: {SomeGate: true}")})
-			p := c.start(t, "--config", m.path("config.conf"), "--hostname-override", lab.NodeName)
-			p.waitFor(t, "msg=ready")
-			before := c.scrape(t)
+			c := vmapdtest.NewCluster(t)
+			m := vmapdtest.NewConfigMap(t, map[string]string{"config.conf": c.Config("mode: "+mode, "featureGates: {SomeGate: true}")})
+			p := c.Start(t, "--config", m.Path("config.conf"), "--hostname-override", lab.NodeName)
+			p.WaitFor(t, "msg=ready")
+			before := c.Scrape(t)
 			for range 3 {
-				wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
+				vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/healthz", http.StatusOK)
 			}
-			wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
-			c.api.Set(webSlice(2))
-			web := c.service(t, "web")
+			vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/livez", http.StatusOK)
+			c.API.Set(vmapdtest.WebSlice(2))
+			web := c.Service(t, "web")
 			web.Spec.Ports[0].NodePort = 30081
-			c.api.Set(web)
+			c.API.Set(web)
 
 			grown := func(name string, by float64, labels ...string) {
 				t.Helper()
-				old, _ := value(before, "kubeproxy_"+name, labels...)
-				eventually(t, func() string {
-					if now, ok := value(c.scrape(t), "kubeproxy_"+name, labels...); !ok || now < old+by {
+				old, _ := vmapdtest.Value(before, "kubeproxy_"+name, labels...)
+				vmapdtest.Eventually(t, func() string {
+					if now, ok := vmapdtest.Value(c.Scrape(t), "kubeproxy_"+name, labels...); !ok || now < old+by {
 						return fmt.Sprintf("%s%v is %v after %v; want %v more", name, labels, now, old, by)
 					}
 					return ""
@@ -79,25 +80,25 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 			grown("proxy_healthz_total", 3, "code=200")
 			grown("proxy_livez_total", 1, "code=200")
 			now := float64(time.Now().Unix())
-			all := c.scrape(t)
+			all := c.Scrape(t)
 			for _, name := range []string{"sync_proxy_rules_last_timestamp_seconds", "sync_proxy_rules_last_queued_timestamp_seconds"} {
-				if at, _ := value(all, "kubeproxy_"+name, "ip_family=IPv6"); now-at > 120 || at > now+1 {
+				if at, _ := vmapdtest.Value(all, "kubeproxy_"+name, "ip_family=IPv6"); now-at > 120 || at > now+1 {
 					t.Errorf("%s: %v, and now it is %v", name, at, now)
 				}
 			}
-			if at, _ := value(all, "vmapd_apiserver_last_response_timestamp_seconds", "resource=services"); now-at > 120 || at > now+1 {
+			if at, _ := vmapdtest.Value(all, "vmapd_apiserver_last_response_timestamp_seconds", "resource=services"); now-at > 120 || at > now+1 {
 				t.Errorf("the API server's last response about Services: %v, and now it is %v", at, now)
 			}
-			eventually(t, func() string {
-				if _, ok := value(c.scrape(t), "vmapd_doctor_findings", "check=firewall", "level=fail"); !ok {
+			vmapdtest.Eventually(t, func() string {
+				if _, ok := vmapdtest.Value(c.Scrape(t), "vmapd_doctor_findings", "check=firewall", "level=fail"); !ok {
 					return "the node was not examined"
 				}
 				return ""
 			})
-			if v, _ := value(all, "vmapd_ready", "ip_family=IPv4"); v != 1 {
+			if v, _ := vmapdtest.Value(all, "vmapd_ready", "ip_family=IPv4"); v != 1 {
 				t.Errorf("vmapd_ready is %v", v)
 			}
-			if v, _ := value(all, "vmapd_backend_info", "backend="+mode); v != 1 {
+			if v, _ := vmapdtest.Value(all, "vmapd_backend_info", "backend="+mode); v != 1 {
 				t.Errorf("vmapd_backend_info{backend=%q} is %v", mode, v)
 			}
 			for which, names := range kubeProxyMetrics {
@@ -116,39 +117,33 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 	}
 }
 
-// config is a kube-proxy configuration for the cluster, with further lines.
-func (c *apiCluster) config(lines ...string) string {
-	return "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
-		"clientConnection: {kubeconfig: " + c.kubeconfig() + "}\n" + strings.Join(lines, "\n") + "\n"
-}
-
 func TestPagesOfTheDaemon(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	if err := c.api.Outage(apitest.Unavailable); err != nil {
+	c := vmapdtest.NewCluster(t)
+	if err := c.API.Outage(apitest.Unavailable); err != nil {
 		t.Fatal(err)
 	}
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--masquerade-all")
+	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--masquerade-all")
 	// Without an API server it is alive, but knows nothing of Services yet.
-	if got := wantStatus(t, c.Client, healthURL+"/readyz", http.StatusServiceUnavailable); !strings.Contains(got.body, "no sync has succeeded yet") {
+	if got := vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusServiceUnavailable); !strings.Contains(got.Body, "no sync has succeeded yet") {
 		t.Errorf("/readyz before the first sync: %v", got)
 	}
-	eventually(t, func() string {
-		if got := get(c.Client, nil, healthURL+"/readyz"); !strings.Contains(got.body, "\nservices can't be read from the API server; the log has the reason\n") {
+	vmapdtest.Eventually(t, func() string {
+		if got := vmapdtest.Get(c.Client, nil, vmapdtest.HealthURL+"/readyz"); !strings.Contains(got.Body, "\nservices can't be read from the API server; the log has the reason\n") {
 			return "/readyz does not say why: " + got.String()
 		}
 		return ""
 	})
-	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
-	wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
-	if strings.Contains(p.log.String(), "msg=ready") {
+	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/livez", http.StatusOK)
+	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/healthz", http.StatusOK)
+	if strings.Contains(p.Log.String(), "msg=ready") {
 		t.Error("ready without an API server")
 	}
-	if err := c.api.Outage(apitest.Up); err != nil {
+	if err := c.API.Outage(apitest.Up); err != nil {
 		t.Fatal(err)
 	}
-	p.waitFor(t, "msg=ready")
-	if got := wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK); got.body != "ok\n" {
+	p.WaitFor(t, "msg=ready")
+	if got := vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK); got.Body != "ok\n" {
 		t.Errorf("/readyz: %v", got)
 	}
 
@@ -156,21 +151,21 @@ func TestPagesOfTheDaemon(t *testing.T) {
 		"/healthz": "ok", "/proxyMode": "nftables", "/flagz": "masquerade-all=true\n", "/statusz": "Binary version: ",
 		"/metrics/slis": "kubernetes_",
 	} {
-		got := wantStatus(t, c.Node, metricsURL+path, http.StatusOK)
-		if !strings.Contains(got.body, want) || !strings.Contains(got.header.Get("Content-Type"), "text/plain") {
-			t.Errorf("%s: %v %v; want text with %q", path, got, got.header, want)
+		got := vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+path, http.StatusOK)
+		if !strings.Contains(got.Body, want) || !strings.Contains(got.Header.Get("Content-Type"), "text/plain") {
+			t.Errorf("%s: %v %v; want text with %q", path, got, got.Header, want)
 		}
 	}
 	var configz map[string]map[string]any
-	page := wantStatus(t, c.Node, metricsURL+"/configz", http.StatusOK)
-	if err := json.Unmarshal([]byte(page.body), &configz); err != nil {
+	page := vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+"/configz", http.StatusOK)
+	if err := json.Unmarshal([]byte(page.Body), &configz); err != nil {
 		t.Fatal(err)
 	}
 	if kubeProxy := configz["kubeproxy.config.k8s.io"]; kubeProxy["hostnameOverride"] != lab.NodeName || kubeProxy["mode"] != "" {
 		t.Errorf("/configz: %v", page)
 	}
-	wantStatus(t, c.Node, metricsURL+"/debug/pprof/", http.StatusNotFound)
-	if got := get(c.Client, nil, "http://"+lab.NodeIP4+":10249/metrics"); got.err == nil {
+	vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+"/debug/pprof/", http.StatusNotFound)
+	if got := vmapdtest.Get(c.Client, nil, "http://"+lab.NodeIP4+":10249/metrics"); got.Err == nil {
 		t.Errorf("metrics can be read from elsewhere: %v", got)
 	}
 }

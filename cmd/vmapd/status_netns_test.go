@@ -6,43 +6,15 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
-
-// asks runs a subcommand that asks the daemon at a socket.
-func asks(t *testing.T, socket string, args ...string) string {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	if code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr); code != 0 {
-		t.Fatalf("vmapd %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
-	}
-	return stdout.String()
-}
-
-// overview is what status shows.
-func overview(t *testing.T, path string) (all status.Overview) {
-	t.Helper()
-	if err := (socket.Client{Path: path}).Get(t.Context(), "/v1/status", nil, &all); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// problems are what status says is wrong.
-func problems(o status.Overview) string {
-	list := slices.Clone(o.Problems)
-	for _, l := range o.Findings {
-		list = append(list, l.Text)
-	}
-	return strings.Join(list, "\n")
-}
 
 func wantLine(t *testing.T, text string, words ...string) {
 	t.Helper()
@@ -58,22 +30,22 @@ func TestTheRunningDaemonTells(t *testing.T) {
 	for _, backend := range []string{"nftables", "iptables", "ipvs", "userspace"} {
 		t.Run(backend, func(t *testing.T) {
 			if backend == "ipvs" {
-				skipWithoutIPVS(t)
+				vmapdtest.NeedIPVS(t)
 			}
-			w := newLab(t)
+			w := labtest.New(t)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-				"--socket", socket, "--service-counters").waitFor(t, "msg=ready")
+			vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+				"--socket", socket, "--service-counters").WaitFor(t, "msg=ready")
 
-			text := asks(t, socket, "status")
+			text := vmapdtest.AskDaemon(t, socket, "status")
 			wantLine(t, text, "Node", lab.NodeName)
 			wantLine(t, text, "Backend", backend+".*")
 			wantLine(t, text, "Ready", "yes")
 			wantLine(t, text, "Doctor", "[0-9]+ failures?, [0-9]+ warnings?, [0-9]+ ok .*")
-			text = asks(t, socket, "services", "-A", "-o", "wide")
+			text = vmapdtest.AskDaemon(t, socket, "services", "-A", "-o", "wide")
 			wantLine(t, text, "default", "web", "80/tcp", `172\.30\.0\.10`, "3", ".*forwarded")
 			wantLine(t, text, "default", "empty", "80/tcp", `172\.30\.0\.11`, "0", ".*rejected: no endpoint is ready")
-			wantLine(t, asks(t, socket, "services", "-n", "nowhere"), `no Services in namespace "nowhere"; .*`)
+			wantLine(t, vmapdtest.AskDaemon(t, socket, "services", "-n", "nowhere"), `no Services in namespace "nowhere"; .*`)
 
 			const connections = 5
 			var pods []string
@@ -90,7 +62,7 @@ func TestTheRunningDaemonTells(t *testing.T) {
 				pods = append(pods, a.Pod)
 			}
 			var got status.One
-			if err := json.Unmarshal([]byte(asks(t, socket, "status", "svc/web", "--rules", "-o", "json")), &got); err != nil {
+			if err := json.Unmarshal([]byte(vmapdtest.AskDaemon(t, socket, "status", "svc/web", "--rules", "-o", "json")), &got); err != nil {
 				t.Fatal(err)
 			}
 			for _, p := range got.Ports {
@@ -107,7 +79,7 @@ func TestTheRunningDaemonTells(t *testing.T) {
 					t.Errorf("rules: %+v", p.Rules)
 				}
 			}
-			text = asks(t, socket, "status", "default/web", "--rules")
+			text = vmapdtest.AskDaemon(t, socket, "status", "default/web", "--rules")
 			wantLine(t, text, "IPv4 80/tcp", "forwarded .*")
 			wantLine(t, text, "cluster IP", `172\.30\.0\.10:80/tcp`, "Cluster", "forwarded")
 			wantLine(t, text, `10\.0\.0\.3:8080/tcp`, ".*", `33\.3%`, ".*serving")
@@ -131,10 +103,10 @@ func TestTheRulesOfAServiceAreTheKernels(t *testing.T) {
 		},
 	} {
 		t.Run(tt.backend, func(t *testing.T) {
-			w := newLab(t)
+			w := labtest.New(t)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			startVmapd(t, w.Node, "--backend="+tt.backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-				"--service-counters", "--socket", socket).waitFor(t, "msg=ready")
+			vmapdtest.Start(t, w.Node, "--backend="+tt.backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+				"--service-counters", "--socket", socket).WaitFor(t, "msg=ready")
 			var listed, names strings.Builder
 			for _, command := range tt.lists {
 				words := strings.Fields(command)
@@ -145,7 +117,7 @@ func TestTheRulesOfAServiceAreTheKernels(t *testing.T) {
 				listed.Write(out)
 			}
 			var one status.One
-			if err := json.Unmarshal([]byte(asks(t, socket, "status", "web", "--rules", "-o", "json")), &one); err != nil {
+			if err := json.Unmarshal([]byte(vmapdtest.AskDaemon(t, socket, "status", "web", "--rules", "-o", "json")), &one); err != nil {
 				t.Fatal(err)
 			}
 			for _, p := range one.Ports {
@@ -183,12 +155,12 @@ func asListed(name, line string) string {
 
 // A daemon without the socket goes on, and the commands say that none answers.
 func TestWithoutTheSocketTheDaemonGoesOn(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	taken := filepath.Join(t.TempDir(), "a-file")
-	replaceFile(t, taken, "not a socket")
-	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", taken)
-	p.waitFor(t, "msg=ready")
-	p.waitFor(t, "cannot open the socket for vmapd's subcommands")
+	vmapdtest.ReplaceFile(t, taken, "not a socket")
+	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", taken)
+	p.WaitFor(t, "msg=ready")
+	p.WaitFor(t, "cannot open the socket for vmapd's subcommands")
 	if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil {
 		t.Error(err)
 	}

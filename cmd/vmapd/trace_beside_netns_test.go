@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // A trace of a busy destination costs no connection, and tells of one.
@@ -53,17 +54,19 @@ func podNamespaces(w *lab.World) (all []*lab.Namespace) {
 // The kernel removes the rules of a trace that is killed, and two traces do not meddle.
 func TestTracesEndAlone(t *testing.T) {
 	w, known := traceWorld(t)
-	hasTable := func(ns *lab.Namespace) bool { return strings.Contains(list(t, ns), "table ip vmapd-trace-") }
+	hasTable := func(ns *lab.Namespace) bool {
+		return strings.Contains(vmapdtest.ListRuleset(t, ns), "table ip vmapd-trace-")
+	}
 	killed := startTrace(t, w.Node, append(known, "172.30.0.30:80")...)
 	if !hasTable(w.Node) {
 		t.Error("the trace has no rules")
 	}
-	if err := killed.cmd.Process.Kill(); err != nil {
+	if err := killed.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = killed.cmd.Wait()
+	_ = killed.Cmd.Wait()
 	if ownedTables(t, w.Node) {
-		eventually(t, func() string {
+		vmapdtest.Eventually(t, func() string {
 			if hasTable(w.Node) {
 				return "the rules of a killed trace are still there"
 			}
@@ -132,12 +135,12 @@ func TestTraceConnectsAndSeesIPTables(t *testing.T) {
 		t.Errorf("connection tracking: %s", s.Tracking)
 	}
 
-	feed(t, w.Node, "", "iptables-nft", "-P", "FORWARD", "DROP")
+	vmapdtest.Feed(t, w.Node, "", "iptables-nft", "-P", "FORWARD", "DROP")
 	tellsOf(t, w, known, "tcp", "172.30.0.10:80", "=> dropped in table ip filter, chain FORWARD, by its policy, which is not vmapd's.\n")
-	feed(t, w.Node, "", "iptables-nft", "-P", "FORWARD", "ACCEPT")
-	feed(t, w.Node, "", "iptables-nft", "-A", "FORWARD", "-p", "tcp", "--dport", "8080", "-m", "comment", "--comment", "no web", "-j", "REJECT")
+	vmapdtest.Feed(t, w.Node, "", "iptables-nft", "-P", "FORWARD", "ACCEPT")
+	vmapdtest.Feed(t, w.Node, "", "iptables-nft", "-A", "FORWARD", "-p", "tcp", "--dport", "8080", "-m", "comment", "--comment", "no web", "-j", "REJECT")
 	tellsOf(t, w, known, "tcp", "172.30.0.10:80", `=> rejected in table ip filter, chain FORWARD, rule 1 (`, `comment "no web"), which is not vmapd's.`)
-	feed(t, w.Node, "", "iptables-nft", "-F", "FORWARD")
+	vmapdtest.Feed(t, w.Node, "", "iptables-nft", "-F", "FORWARD")
 
 	if out, err := w.Node.Command(t.Context(), "iptables-legacy", "-P", "FORWARD", "DROP").CombinedOutput(); err != nil {
 		t.Logf("iptables-legacy does not work here: %s", out)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // rangedVIP and rangedVIP6 are cluster IPs whose only endpoint is pod-1.
@@ -29,21 +30,21 @@ func bridgePods(t *testing.T, w *lab.World, callIPTables string) {
 		t.Fatal(err)
 	}
 	for _, address := range []string{"10.0.0.1/24", "fd00:10::1/64", "fe80::1/64"} {
-		feed(t, w.Node, "", "ip", "address", "add", address, "dev", "cni0")
+		vmapdtest.Feed(t, w.Node, "", "ip", "address", "add", address, "dev", "cni0")
 	}
 	for _, pod := range w.Pods()[:2] {
 		if err := w.Node.AddPort("cni0", pod.Link); err != nil {
 			t.Fatal(err)
 		}
 		for a, network := range map[netip.Addr]string{pod.IP4: "10.0.0.0/24", pod.IP6: "fd00:10::/64"} {
-			feed(t, w.Node, "", "ip", "route", "del", a.String(), "dev", pod.Link)
-			feed(t, pod.Namespace, "", "ip", "route", "add", network, "dev", "eth0")
+			vmapdtest.Feed(t, w.Node, "", "ip", "route", "del", a.String(), "dev", pod.Link)
+			vmapdtest.Feed(t, pod.Namespace, "", "ip", "route", "add", network, "dev", "eth0")
 		}
 	}
 }
 
 // tellsOfPod traces a connection of pod-2's, and compares the text.
-func tellsOfPod(t *testing.T, w *lab.World, known []string, dest string, want ...string) (text string) {
+func tellsOfPod(t *testing.T, w *lab.World, known []string, dest string, want ...string) {
 	t.Helper()
 	p := startTrace(t, w.Node, append(append([]string{"--wait", "500ms"}, known...), dest+"/tcp")...)
 	asked := make(chan struct{})
@@ -51,14 +52,13 @@ func tellsOfPod(t *testing.T, w *lab.World, known []string, dest string, want ..
 		defer close(asked)
 		_, _ = w.Pods()[1].Ask(t.Context(), "tcp", netip.MustParseAddrPort(dest))
 	}()
-	text = p.told(t)
+	text := p.told(t)
 	<-asked
 	for _, want := range want {
 		if !strings.Contains(text, want) {
 			t.Errorf("want %q in\n%s", want, text)
 		}
 	}
-	return text
 }
 
 // An ICMP redirect of the node's is neither an error nor the answer.

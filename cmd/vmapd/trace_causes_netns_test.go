@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // Where no rule of nftables ends a packet's way, a line names the cause.
@@ -32,7 +33,7 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 		{
 			"reverse path filter", "tcp", web4, func(t *testing.T, w *lab.World) {
 				sysctl("net/ipv4/conf/eth0/rp_filter", "1")(t, w)
-				feed(t, w.Node, "", "ip", "route", "replace", "203.0.113.0/24", "dev", "veth3")
+				vmapdtest.Feed(t, w.Node, "", "ip", "route", "replace", "203.0.113.0/24", "dev", "veth3")
 			},
 			[]string{
 				"=> dropped, because the kernel does not route it to 10.0.0.",
@@ -41,7 +42,7 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 		},
 		{
 			"a route that prohibits", "tcp", closed4, func(t *testing.T, w *lab.World) {
-				feed(t, w.Node, "", "ip", "route", "replace", "prohibit", "10.0.0.2/32")
+				vmapdtest.Feed(t, w.Node, "", "ip", "route", "replace", "prohibit", "10.0.0.2/32")
 			},
 			[]string{"=> dropped, because the kernel does not route it to 10.0.0.2: a route prohibits it.\n"},
 		},
@@ -103,10 +104,10 @@ func sysctl(name, value string) func(*testing.T, *lab.World) {
 func deafPod(t *testing.T, w *lab.World) {
 	t.Helper()
 	pod := w.Pods()[0].Namespace
-	feed(t, pod, "table inet deaf { chain input { type filter hook input priority 0; icmpv6 type nd-neighbor-solicit drop; }; }\n", "nft", "-f", "-")
-	feed(t, pod, "", "ip", "link", "set", "eth0", "arp", "off")
+	vmapdtest.Feed(t, pod, "table inet deaf { chain input { type filter hook input priority 0; icmpv6 type nd-neighbor-solicit drop; }; }\n", "nft", "-f", "-")
+	vmapdtest.Feed(t, pod, "", "ip", "link", "set", "eth0", "arp", "off")
 	for _, address := range []string{"10.0.0.2", "fd00:10::2"} {
-		feed(t, w.Node, "", "ip", "neighbour", "del", address, "dev", "veth1")
+		vmapdtest.Feed(t, w.Node, "", "ip", "neighbour", "del", address, "dev", "veth1")
 	}
 }
 

@@ -1,10 +1,14 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+)
 
 // IPVS takes a packet at the hook input, where no rule shows it, and sends it on at the hook output.
 func TestTraceByIPVS(t *testing.T) {
-	needIPVS(t)
+	vmapdtest.NeedIPVS(t)
 	w, known := traceWorld(t, "--backend=ipvs")
 	for _, tt := range []struct {
 		name, network, dest string

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // Rules of other programs that mark packets or connections are in the story where they apply, on the path of the
@@ -10,7 +12,7 @@ import (
 func TestTraceShowsRulesThatMark(t *testing.T) {
 	t.Parallel()
 	w, known := traceWorld(t)
-	feed(t, w.Node, `table inet theirs {
+	vmapdtest.Feed(t, w.Node, `table inet theirs {
 		chain early {
 			type filter hook prerouting priority mangle
 			ct direction original ct mark set 0x80
@@ -23,7 +25,7 @@ func TestTraceShowsRulesThatMark(t *testing.T) {
 		"-t mangle -A FORWARD -p tcp --dport 8080 -m comment --comment fwd -j MARK --set-xmark 0x1/0x1",
 		"-t mangle -A FORWARD -p tcp --dport 8080 -j CONNMARK --save-mark",
 	} {
-		feed(t, w.Node, "", "iptables-nft", strings.Fields(args)...)
+		vmapdtest.Feed(t, w.Node, "", "iptables-nft", strings.Fields(args)...)
 	}
 	tellsOf(t, w, known, "tcp", "172.30.0.10:80",
 		"1. prerouting, from eth0\n   table inet theirs, chain early, rule 1 (ct direction original ct mark set 0x80)\n",

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // Services that do not work, beside those of the demonstration.
@@ -116,22 +118,22 @@ const silentPort = "table inet silence { chain input { type filter hook input pr
 // vmapd trace knows them.
 func traceWorld(t *testing.T, args ...string) (w *lab.World, known []string) {
 	t.Helper()
-	w = newLab(t)
+	w = labtest.New(t)
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
 	if err := os.WriteFile(broken, []byte(brokenServices), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	feed(t, w.Pods()[0].Namespace, silentPort, "nft", "-f", "-")
-	p := startVmapd(t, w.Node, append([]string{
-		"--from", filepath.Join(testdata(t), "demo/before"), "--from", broken, "--hostname-override", lab.NodeName, "--socket", "",
+	vmapdtest.Feed(t, w.Pods()[0].Namespace, silentPort, "nft", "-f", "-")
+	p := vmapdtest.Start(t, w.Node, append([]string{
+		"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--from", broken, "--hostname-override", lab.NodeName, "--socket", "",
 	}, args...)...)
-	p.waitFor(t, "msg=ready")
-	return w, []string{"-f", filepath.Join(testdata(t), "demo/before"), "-f", broken, "--node-name", lab.NodeName}
+	p.WaitFor(t, "msg=ready")
+	return w, []string{"-f", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "-f", broken, "--node-name", lab.NodeName}
 }
 
 // traced is a running vmapd trace.
 type traced struct {
-	*process
+	*vmapdtest.Process
 	stdout bytes.Buffer
 }
 
@@ -141,14 +143,14 @@ func startTrace(t *testing.T, ns *lab.Namespace, args ...string) *traced {
 	if !slices.Contains(args, "--from") {
 		args = append([]string{"--from", "any"}, args...)
 	}
-	p := &traced{process: &process{cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), log: &syncBuffer{}}}
-	p.cmd.Args[0] = "vmapd"
-	p.cmd.Stderr, p.cmd.Stdout = p.log, &p.stdout
-	if err := p.cmd.Start(); err != nil {
+	p := &traced{Process: &vmapdtest.Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), Log: &labtest.Log{}}}
+	p.Cmd.Args[0] = "vmapd"
+	p.Cmd.Stderr, p.Cmd.Stdout = p.Log, &p.stdout
+	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Contains(args, "node") {
-		p.waitFor(t, "waiting for")
+		p.WaitFor(t, "waiting for")
 	}
 	return p
 }
@@ -156,8 +158,8 @@ func startTrace(t *testing.T, ns *lab.Namespace, args ...string) *traced {
 // told waits for the end, and returns the story.
 func (p *traced) told(t *testing.T) string {
 	t.Helper()
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("vmapd trace: %v\n%s%s", err, p.log, &p.stdout)
+	if err := p.Cmd.Wait(); err != nil {
+		t.Fatalf("vmapd trace: %v\n%s%s", err, p.Log, &p.stdout)
 	}
 	return unwrapped(p.stdout.String())
 }
@@ -238,14 +240,14 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.rules != "" {
-				feed(t, w.Node, tt.rules, "nft", "-f", "-")
-				defer feed(t, w.Node, "delete table inet theirs", "nft", "-f", "-")
+				vmapdtest.Feed(t, w.Node, tt.rules, "nft", "-f", "-")
+				defer vmapdtest.Feed(t, w.Node, "delete table inet theirs", "nft", "-f", "-")
 			}
 			tellsOf(t, w, known, tt.network, tt.dest, tt.want...)
 		})
 	}
 	t.Run("no route", func(t *testing.T) {
-		feed(t, w.Node, "", "ip", "route", "del", "default")
+		vmapdtest.Feed(t, w.Node, "", "ip", "route", "del", "default")
 		tellsOf(t, w, known, "tcp", "172.30.0.40:80", "The destination is 198.51.100.7:8080 now.\n",
 			"=> dropped, because the kernel does not route it to 198.51.100.7: no route.\n", differs)
 	})
@@ -272,9 +274,9 @@ func TestTraceExpects(t *testing.T) {
 		if tt.otherwise != "" {
 			want = 2
 		}
-		_ = p.cmd.Wait()
-		if got := p.cmd.ProcessState.ExitCode(); got != want || !strings.Contains(p.log.String(), tt.otherwise) {
-			t.Errorf("%s, --expect %s: want exit code %d, got %d, and %q in\n%s%s", tt.dest, tt.expect, want, got, tt.otherwise, p.log, &p.stdout)
+		_ = p.Cmd.Wait()
+		if got := p.Cmd.ProcessState.ExitCode(); got != want || !strings.Contains(p.Log.String(), tt.otherwise) {
+			t.Errorf("%s, --expect %s: want exit code %d, got %d, and %q in\n%s%s", tt.dest, tt.expect, want, got, tt.otherwise, p.Log, &p.stdout)
 		}
 	}
 }
@@ -298,7 +300,7 @@ func tellsOf(t *testing.T, w *lab.World, known []string, network, dest string, w
 	if t.Failed() || testing.Verbose() {
 		t.Logf("\n%s", text)
 	}
-	if got := list(t, w.Node); strings.Contains(got, "vmapd-trace") {
+	if got := vmapdtest.ListRuleset(t, w.Node); strings.Contains(got, "vmapd-trace") {
 		t.Errorf("something is left:\n%s", got)
 	}
 }
@@ -307,7 +309,7 @@ func tellsOf(t *testing.T, w *lab.World, known []string, network, dest string, w
 func TestTraceAsksTheDaemon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
 	w, _ := traceWorld(t, "--socket", socket)
-	eventually(t, func() string {
+	vmapdtest.Eventually(t, func() string {
 		if _, err := os.Stat(socket); err != nil {
 			return err.Error()
 		}
@@ -319,15 +321,15 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 	} {
 		p := startTrace(t, w.Node, "--socket", socket, "--from", "node", dest)
 		if text := p.told(t); !strings.Contains(text, want) {
-			t.Errorf("%s: want %q in\n%s%s", dest, want, text, p.log)
+			t.Errorf("%s: want %q in\n%s%s", dest, want, text, p.Log)
 		}
 	}
 	p := startTrace(t, w.Node, "--socket", socket+".none", "--from", "node", "172.30.0.10:80")
 	if text := p.told(t); !strings.Contains(text, "=> forwarded to ") || strings.Contains(text, "decides") {
 		t.Errorf("without a daemon, want a story without a comparison:\n%s", text)
 	}
-	if want := "vmapd's decision is not known: no daemon answers: "; !strings.Contains(p.log.String(), want) {
-		t.Errorf("want %q, got %s", want, p.log)
+	if want := "vmapd's decision is not known: no daemon answers: "; !strings.Contains(p.Log.String(), want) {
+		t.Errorf("want %q, got %s", want, p.Log)
 	}
 }
 
@@ -336,7 +338,7 @@ func TestTraceWaitsForAClientOfSCTP(t *testing.T) {
 	t.Parallel()
 	w, known := traceWorld(t)
 	p := startTrace(t, w.Node, append(known, "--from", "node", "--wait", "200ms", "203.0.113.9:80/sctp")...)
-	p.waitFor(t, "SCTP needs a client of its own: waiting for a new connection from node to 203.0.113.9:80/sctp, for 30s")
+	p.WaitFor(t, "SCTP needs a client of its own: waiting for a new connection from node to 203.0.113.9:80/sctp, for 30s")
 	packet := binary.BigEndian.AppendUint16(nil, 40000)
 	packet = binary.BigEndian.AppendUint16(packet, 80)
 	packet = append(packet, make([]byte, 8)...)                                          // no tag yet

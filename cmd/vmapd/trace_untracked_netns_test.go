@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // untrackedByNFT keeps packets to web's cluster IP, and answers from there, from being tracked.
@@ -18,7 +19,7 @@ const untrackedByNFT = `table inet theirs {
 // serveLocally gives the node web's cluster IP, and a process that answers there, as NodeLocal DNSCache does.
 func serveLocally(t *testing.T, w *lab.World) {
 	t.Helper()
-	feed(t, w.Node, "", "ip", "address", "add", "172.30.0.10/32", "dev", "lo")
+	vmapdtest.Feed(t, w.Node, "", "ip", "address", "add", "172.30.0.10/32", "dev", "lo")
 	s, err := w.Node.Serve("local", 80)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 		want          []string
 	}{
 		{
-			"by nft", "tcp", func(t *testing.T, w *lab.World) { feed(t, w.Node, untrackedByNFT, "nft", "-f", "-") },
+			"by nft", "tcp", func(t *testing.T, w *lab.World) { vmapdtest.Feed(t, w.Node, untrackedByNFT, "nft", "-f", "-") },
 			[]string{
 				"1. prerouting, from eth0\n   table inet theirs, chain early, rule 1 (ip daddr 172.30.0.10 notrack)\n",
 				nftRule + fmt.Sprintf(silent, "TCP"), "MISMATCH: this is not what vmapd decides.\n",
@@ -82,7 +83,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 		{
 			"by nft, with a process of the node", "tcp", func(t *testing.T, w *lab.World) {
 				serveLocally(t, w)
-				feed(t, w.Node, untrackedByNFT, "nft", "-f", "-")
+				vmapdtest.Feed(t, w.Node, untrackedByNFT, "nft", "-f", "-")
 			},
 			[]string{
 				"The answer came from 172.30.0.10:80 (SYN and ACK).\n   output, to eth0\n",
@@ -99,7 +100,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 		},
 		{
 			"the answer", "tcp", func(t *testing.T, w *lab.World) {
-				feed(t, w.Node, answers, "nft", "-f", "-")
+				vmapdtest.Feed(t, w.Node, answers, "nft", "-f", "-")
 			},
 			[]string{
 				"(SYN and ACK).\n   prerouting, from veth", "      table inet theirs, chain early, rule 1 (tcp sport 8080 notrack)\n",
@@ -110,8 +111,8 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 		},
 		{
 			"the answer to a replaced source", "tcp", func(t *testing.T, w *lab.World) {
-				feed(t, w.Node, answers, "nft", "-f", "-")
-				feed(t, w.Node, source, "nft", "-f", "-")
+				vmapdtest.Feed(t, w.Node, answers, "nft", "-f", "-")
+				vmapdtest.Feed(t, w.Node, source, "nft", "-f", "-")
 			},
 			[]string{
 				"The source is 192.168.0.2:",
@@ -136,7 +137,7 @@ func TestTraceOfItsOwnUntrackedConnection(t *testing.T) {
 	serveLocally(t, w)
 	for name, rules := range map[string]func(){
 		"iptables-nft": func() { untrackedBy(t, w, "iptables-nft") },
-		"nft":          func() { feed(t, w.Node, untrackedByNFT, "nft", "-f", "-") },
+		"nft":          func() { vmapdtest.Feed(t, w.Node, untrackedByNFT, "nft", "-f", "-") },
 	} {
 		rules()
 		for _, protocol := range []string{"tcp", "udp"} {
@@ -151,6 +152,6 @@ func TestTraceOfItsOwnUntrackedConnection(t *testing.T) {
 				}
 			}
 		}
-		feed(t, w.Node, "", "sh", "-c", "nft delete table inet theirs || iptables-nft -t raw -F")
+		vmapdtest.Feed(t, w.Node, "", "sh", "-c", "nft delete table inet theirs || iptables-nft -t raw -F")
 	}
 }

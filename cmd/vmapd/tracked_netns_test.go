@@ -15,6 +15,7 @@ import (
 	timo "github.com/ti-mo/conntrack"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -87,7 +88,7 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 			}
 		},
 	})
-	builder := modeltest.Builder(labConfig(), append(objects, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))...)
+	builder := modeltest.Builder(vmapdtest.LabConfig(), append(objects, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))...)
 	tr.state, tr.flows = reconcile.NewState(builder, 0), r
 	loop := &reconcile.Loop{State: tr.state, Backend: backend, Log: log, Observers: []reconcile.Observer{r}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -186,7 +187,7 @@ func (tr *tracked) mustHear(t *testing.T, sink *lab.Sink, streams []string) {
 	t.Helper()
 	for _, name := range streams {
 		first := sink.Heard(name)
-		waitUntil(t, name+" is heard", func() bool { return sink.Heard(name) >= first+enough })
+		vmapdtest.WaitUntil(t, name+" is heard", func() bool { return sink.Heard(name) >= first+enough })
 	}
 }
 
@@ -194,7 +195,7 @@ func (tr *tracked) mustHear(t *testing.T, sink *lab.Sink, streams []string) {
 func (tr *tracked) mustCease(t *testing.T, streams []string) {
 	t.Helper()
 	for _, name := range streams {
-		waitUntil(t, name+" is heard no more", func() bool {
+		vmapdtest.WaitUntil(t, name+" is heard no more", func() bool {
 			heard := func() (n int) {
 				for _, sink := range tr.sinks {
 					n += sink.Heard(name)
@@ -202,7 +203,7 @@ func (tr *tracked) mustCease(t *testing.T, streams []string) {
 				return n
 			}
 			before, sent := heard(), tr.streams[name].Sent()
-			waitUntil(t, name+" goes on", func() bool { return tr.streams[name].Sent() >= sent+enough })
+			vmapdtest.WaitUntil(t, name+" goes on", func() bool { return tr.streams[name].Sent() >= sent+enough })
 			return heard() == before
 		})
 	}

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 var (
@@ -25,29 +25,15 @@ var (
 )
 
 // startBase starts the other version.
-func startBase(t *testing.T, ns *lab.Namespace, args ...string) *process {
+func startBase(t *testing.T, ns *lab.Namespace, args ...string) *vmapdtest.Process {
 	t.Helper()
-	p := &process{cmd: ns.Command(t.Context(), *base, args...), log: &syncBuffer{}}
-	p.cmd.Stderr = p.log
-	if err := p.cmd.Start(); err != nil {
+	p := &vmapdtest.Process{Cmd: ns.Command(t.Context(), *base, args...), Log: &labtest.Log{}}
+	p.Cmd.Stderr = p.Log
+	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
-
-// structure is what nft lists of a node without counters and elements that clients add. The chains of each table are
-// sorted: nft lists them in the order in which they were made.
-func structure(t *testing.T, ns *lab.Namespace) string {
-	t.Helper()
-	return listedChains.ReplaceAllStringFunc(list(t, ns, "--stateless", "--terse"), func(chains string) string {
-		const end = "\n\t}\n"
-		sorted := strings.SplitAfter(chains, end)
-		slices.Sort(sorted)
-		return strings.Join(sorted, "")
-	})
-}
-
-var listedChains = regexp.MustCompile(`(?ms)(^\t(?:chain|set|map) [^\n]* \{\n.*?^\t\}\n)+`)
 
 // traffic are connections to a Service while daemons come and go: new ones all the time, and some that are kept.
 type traffic struct {
@@ -76,8 +62,8 @@ const (
 func startTraffic(t *testing.T, w *lab.World, sticky bool) *traffic {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	tr := &traffic{w: w, stop: stop, reports: make([]lab.Report, len(networks)), kept: make([]keptConn, keptConns*len(networks))}
-	for i, network := range networks {
+	tr := &traffic{w: w, stop: stop, reports: make([]lab.Report, len(vmapdtest.Networks)), kept: make([]keptConn, keptConns*len(vmapdtest.Networks))}
+	for i, network := range vmapdtest.Networks {
 		vip := netip.MustParseAddrPort(map[bool]string{true: "172.30.0.10:80", false: "[fd00:172:30::10]:80"}[strings.HasSuffix(network, "4")])
 		first, err := w.Client.Ask(t.Context(), network, vip)
 		if err != nil {
@@ -125,7 +111,7 @@ func (tr *traffic) end(t *testing.T) {
 			t.Errorf("a kept connection over %s broke after %d questions: %v", c.network, c.asked, c.err)
 		}
 	}
-	for i, network := range networks {
+	for i, network := range vmapdtest.Networks {
 		r := &tr.reports[i]
 		sent, lost = sent+r.Sent, lost+r.Lost()
 		if r.Lost() > 0 || r.Sent == 0 {
@@ -146,9 +132,9 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 		for _, sticky := range []bool{false, true} {
 			t.Run(backend+map[bool]string{true: "/affinity"}[sticky], func(t *testing.T) {
 				if backend == "ipvs" {
-					skipWithoutIPVS(t)
+					vmapdtest.NeedIPVS(t)
 				}
-				folder := filepath.Join(testdata(t), "demo/before")
+				folder := filepath.Join(vmapdtest.Testdata(t), "demo/before")
 				if sticky {
 					folder = stickyDemo(t)
 				}
@@ -160,77 +146,77 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 
 func changeVersions(t *testing.T, args ...string) {
 	t.Helper()
-	rules := func(w *lab.World) string { return structure(t, w.Node) + rulesOf(t, w.Node) }
-	fresh := func(start func(*testing.T, *lab.Namespace, ...string) *process) string {
-		w := newLab(t)
+	rules := func(w *lab.World) string { return vmapdtest.Structure(t, w.Node) + vmapdtest.RulesOf(t, w.Node) }
+	fresh := func(start func(*testing.T, *lab.Namespace, ...string) *vmapdtest.Process) string {
+		w := labtest.New(t)
 		p := start(t, w.Node, args...)
-		p.waitFor(t, "msg=ready")
-		defer stopVmapd(t, p)
+		p.WaitFor(t, "msg=ready")
+		defer vmapdtest.Stop(t, p)
 		return rules(w)
 	}
-	ours, theirs := fresh(startVmapd), fresh(startBase)
+	ours, theirs := fresh(vmapdtest.Start), fresh(startBase)
 	t.Logf("the versions program the same: %v", ours == theirs)
 
-	w := newLab(t)
+	w := labtest.New(t)
 	p := startBase(t, w.Node, args...)
-	p.waitFor(t, "msg=ready")
+	p.WaitFor(t, "msg=ready")
 	tr := startTraffic(t, w, strings.HasSuffix(t.Name(), "/affinity"))
-	to := func(what, want string, start func(*testing.T, *lab.Namespace, ...string) *process) {
+	to := func(what, want string, start func(*testing.T, *lab.Namespace, ...string) *vmapdtest.Process) {
 		time.Sleep(200 * time.Millisecond) // the traffic is under way
-		stopVmapd(t, p)
+		vmapdtest.Stop(t, p)
 		began := time.Now()
 		p = start(t, w.Node, args...)
-		p.waitFor(t, "msg=ready")
+		p.WaitFor(t, "msg=ready")
 		t.Logf("%s: ready after %v", what, time.Since(began).Round(time.Millisecond))
 		if diff := cmp.Diff(want, rules(w)); diff != "" {
 			t.Errorf("after the %s, the rules are not those of a new start (-want +got):\n%s", what, diff)
 		}
 	}
 	for range *upgradeRounds {
-		to("upgrade", ours, startVmapd)
+		to("upgrade", ours, vmapdtest.Start)
 		to("downgrade", theirs, startBase)
 	}
-	to("upgrade", ours, startVmapd)
+	to("upgrade", ours, vmapdtest.Start)
 	time.Sleep(200 * time.Millisecond)
 	tr.end(t)
-	stopVmapd(t, p)
+	vmapdtest.Stop(t, p)
 }
 
 // testdata/upgrade has tables as earlier layouts were: "vmapd render" of the demo's manifests by the last commit
 // with each layout. A daemon takes them over under load, and leaves nothing of them.
 func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
-	args := []string{"--backend=nftables", "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
-	w := newLab(t)
-	p := startVmapd(t, w.Node, args...)
-	p.waitFor(t, "msg=ready")
-	want := structure(t, w.Node)
-	stopVmapd(t, p)
-	tables, err := filepath.Glob(filepath.Join(testdata(t), "upgrade/*.nft"))
+	args := []string{"--backend=nftables", "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	w := labtest.New(t)
+	p := vmapdtest.Start(t, w.Node, args...)
+	p.WaitFor(t, "msg=ready")
+	want := vmapdtest.Structure(t, w.Node)
+	vmapdtest.Stop(t, p)
+	tables, err := filepath.Glob(filepath.Join(vmapdtest.Testdata(t), "upgrade/*.nft"))
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("no tables: %v", err)
 	}
 	for _, table := range tables {
 		t.Run(strings.TrimSuffix(filepath.Base(table), ".nft"), func(t *testing.T) {
-			w := newLab(t)
+			w := labtest.New(t)
 			if _, err := os.Stat(table); err != nil {
 				t.Fatal(err)
 			}
 			if out, err := w.Node.Command(t.Context(), "nft", "-f", table).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			if structure(t, w.Node) == want {
+			if vmapdtest.Structure(t, w.Node) == want {
 				t.Error("the table has today's layout: nothing is tested")
 			}
 			tr := startTraffic(t, w, false)
 			time.Sleep(200 * time.Millisecond)
-			p := startVmapd(t, w.Node, args...)
-			p.waitFor(t, "msg=ready")
-			if diff := cmp.Diff(want, structure(t, w.Node)); diff != "" {
+			p := vmapdtest.Start(t, w.Node, args...)
+			p.WaitFor(t, "msg=ready")
+			if diff := cmp.Diff(want, vmapdtest.Structure(t, w.Node)); diff != "" {
 				t.Errorf("the table is not that of a new start (-want +got):\n%s", diff)
 			}
 			time.Sleep(200 * time.Millisecond)
 			tr.end(t)
-			stopVmapd(t, p)
+			vmapdtest.Stop(t, p)
 		})
 	}
 }
@@ -240,7 +226,7 @@ func stickyDemo(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", name))
+		text, err := os.ReadFile(filepath.Join(vmapdtest.Testdata(t), "demo/before", name))
 		if err != nil {
 			t.Fatal(err)
 		}

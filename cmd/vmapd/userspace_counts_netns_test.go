@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
 // closedDemo returns a folder with the demo's objects, and two Services more: one at 192.168.98.20 whose
@@ -22,7 +24,7 @@ func closedDemo(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", name))
+		text, err := os.ReadFile(filepath.Join(vmapdtest.Testdata(t), "demo/before", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,9 +57,9 @@ endpoints: [{addresses: [10.0.0.2], nodeName: node-1, conditions: {ready: true}}
 
 // New connections are counted by their outcome; those whom source ranges do not admit are in none.
 func TestUserspaceCountsConnections(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	path := filepath.Join(t.TempDir(), "vmapd.sock")
-	startVmapd(t, w.Node, append([]string{"--from", closedDemo(t), "--service-counters", "--socket", path}, userspaceArgs...)...).waitFor(t, "msg=ready")
+	vmapdtest.Start(t, w.Node, append([]string{"--from", closedDemo(t), "--service-counters", "--socket", path}, vmapdtest.UserspaceArgs...)...).WaitFor(t, "msg=ready")
 	const asked = 4
 	for range asked {
 		for _, network := range []string{"tcp", "udp"} {
@@ -80,14 +82,14 @@ func TestUserspaceCountsConnections(t *testing.T) {
 	wantCounts := map[string]string{ // forwarded, refused
 		"web tcp": "4 0", "web udp": "4 0", "closed tcp": "0 0", "closed udp": "0 0", "dead tcp": "0 1",
 	}
-	eventually(t, func() string {
-		all := (&apiCluster{World: w}).scrape(t)
+	vmapdtest.Eventually(t, func() string {
+		all := (&vmapdtest.Cluster{World: w}).Scrape(t)
 		var errs []error
 		for port, want := range wantCounts {
 			service, name, _ := strings.Cut(port, " ")
 			var got []string
 			for _, outcome := range []string{"forwarded", "refused"} {
-				n, ok := value(all, "vmapd_service_connections_total", "service="+service, "port="+name, "ip_family=IPv4", "outcome="+outcome)
+				n, ok := vmapdtest.Value(all, "vmapd_service_connections_total", "service="+service, "port="+name, "ip_family=IPv4", "outcome="+outcome)
 				if !ok {
 					n = -1
 				}
@@ -103,7 +105,7 @@ func TestUserspaceCountsConnections(t *testing.T) {
 		return ""
 	})
 	var one status.One
-	if err := json.Unmarshal([]byte(asks(t, path, "status", "web", "-o", "json")), &one); err != nil {
+	if err := json.Unmarshal([]byte(vmapdtest.AskDaemon(t, path, "status", "web", "-o", "json")), &one); err != nil {
 		t.Fatal(err)
 	}
 	if n := one.Ports[0].Connections; n == nil || *n != asked {

@@ -8,51 +8,51 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
-
-var userspaceArgs = []string{"--hostname-override", lab.NodeName, "--backend=userspace", "--nodeport-addresses", "primary,localhost"}
 
 // The daemon with this backend serves all addresses of the demo, knows its own addresses after it was
 // killed, takes away those that no Service has any more, and cleanup removes the rest.
 func TestUserspaceDaemon(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	if err := w.Node.AddAlias("lo", netip.MustParseAddr("192.0.2.77")); err != nil { // somebody else's
 		t.Fatal(err)
 	}
 	before := serviceAddresses(t, w)
 	from := func(folder string) []string {
-		return append([]string{"--from", filepath.Join(testdata(t), "demo", folder)}, userspaceArgs...)
+		return append([]string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo", folder)}, vmapdtest.UserspaceArgs...)
 	}
-	first := startVmapd(t, w.Node, from("before")...)
-	first.waitFor(t, "msg=ready")
+	first := vmapdtest.Start(t, w.Node, from("before")...)
+	first.WaitFor(t, "msg=ready")
 	for _, to := range []string{"172.30.0.10:80", "192.168.98.10:80", "192.168.99.10:80", lab.NodeIP4 + ":30080", "[fd00:172:30::10]:80"} {
 		for _, network := range []string{"tcp", "udp"} {
 			allAnswer(t, w.Client, network, netip.MustParseAddrPort(to), len(w.Pods()))
 		}
 	}
 	allAnswer(t, w.Node, "tcp", netip.MustParseAddrPort("127.0.0.1:30080"), len(w.Pods()))
-	if err := first.cmd.Process.Kill(); err != nil {
+	if err := first.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = first.cmd.Wait() // killed, of course
+	_ = first.Cmd.Wait() // killed, of course
 	if got := serviceAddresses(t, w); !strings.Contains(got, "172.30.0.10/32") {
 		t.Errorf("the addresses do not stay:\n%s", got)
 	}
 	// Nothing is served, and none of the old addresses is taken for one of the node's.
-	second := startVmapd(t, w.Node, append([]string{"--from", t.TempDir()}, userspaceArgs...)...)
-	second.waitFor(t, "msg=ready")
+	second := vmapdtest.Start(t, w.Node, append([]string{"--from", t.TempDir()}, vmapdtest.UserspaceArgs...)...)
+	second.WaitFor(t, "msg=ready")
 	if got := serviceAddresses(t, w); strings.Contains(got, "172.30.0.10/32") {
 		t.Errorf("no Service is left, and the node has these addresses:\n%s", got)
 	}
-	stopVmapd(t, second)
+	vmapdtest.Stop(t, second)
 
-	third := startVmapd(t, w.Node, from("before")...)
-	third.waitFor(t, "msg=ready")
+	third := vmapdtest.Start(t, w.Node, from("before")...)
+	third.WaitFor(t, "msg=ready")
 	allAnswer(t, w.Client, "tcp", netip.MustParseAddrPort("172.30.0.10:80"), len(w.Pods()))
-	stopVmapd(t, third)
-	clean := startVmapd(t, w.Node, "cleanup")
-	if err := clean.cmd.Wait(); err != nil {
-		t.Errorf("cleanup: %v\n%s", err, clean.log)
+	vmapdtest.Stop(t, third)
+	clean := vmapdtest.Start(t, w.Node, "cleanup")
+	if err := clean.Cmd.Wait(); err != nil {
+		t.Errorf("cleanup: %v\n%s", err, clean.Log)
 	}
 	if got := serviceAddresses(t, w); got != before {
 		t.Errorf("cleanup leaves something: the node had these addresses:\n%s\nnow:\n%s", before, got)
@@ -61,15 +61,15 @@ func TestUserspaceDaemon(t *testing.T) {
 
 // Another backend takes the addresses away once it has programmed the node.
 func TestAnotherBackendRemovesTheAddressesOfUserspace(t *testing.T) {
-	w := newLab(t)
+	w := labtest.New(t)
 	before := serviceAddresses(t, w)
-	from := []string{"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
-	first := startVmapd(t, w.Node, append(from, "--backend=userspace")...)
-	first.waitFor(t, "msg=ready")
-	stopVmapd(t, first)
-	second := startVmapd(t, w.Node, append(from, "--backend=nftables")...)
-	second.waitFor(t, "msg=ready")
-	eventually(t, func() string {
+	from := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	first := vmapdtest.Start(t, w.Node, append(from, "--backend=userspace")...)
+	first.WaitFor(t, "msg=ready")
+	vmapdtest.Stop(t, first)
+	second := vmapdtest.Start(t, w.Node, append(from, "--backend=nftables")...)
+	second.WaitFor(t, "msg=ready")
+	vmapdtest.Eventually(t, func() string {
 		if got := serviceAddresses(t, w); got != before {
 			return "the addresses are still there:\n" + got
 		}
@@ -80,25 +80,25 @@ func TestAnotherBackendRemovesTheAddressesOfUserspace(t *testing.T) {
 
 // An ordinary user needs no privilege for ports from 1024 on at addresses that the node has.
 func TestUserspaceDaemonOfAnOrdinaryUser(t *testing.T) {
-	w := newLab(t)
-	p := &process{cmd: w.Node.Command(t.Context(), "/proc/self/exe"), log: &syncBuffer{}}
-	p.cmd.Args = append([]string{unprivilegedName, "vmapd", "--from", filepath.Join(testdata(t), "demo/before")}, userspaceArgs...)
-	p.cmd.Stderr, p.cmd.Stdout = p.log, p.log
-	if err := p.cmd.Start(); err != nil {
+	w := labtest.New(t)
+	p := &vmapdtest.Process{Cmd: w.Node.Command(t.Context(), "/proc/self/exe"), Log: &labtest.Log{}}
+	p.Cmd.Args = append([]string{vmapdtest.UnprivilegedName, "vmapd", "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before")}, vmapdtest.UserspaceArgs...)
+	p.Cmd.Stderr, p.Cmd.Stdout = p.Log, p.Log
+	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p.waitFor(t, "msg=ready")
+	p.WaitFor(t, "msg=ready")
 	for _, network := range []string{"tcp", "udp"} {
 		allAnswer(t, w.Client, network, netip.MustParseAddrPort(lab.NodeIP4+":30080"), len(w.Pods()))
 		allAnswer(t, w.Client, network, netip.MustParseAddrPort("["+lab.NodeIP6+"]:30080"), len(w.Pods()))
 		allAnswer(t, w.Node, network, netip.MustParseAddrPort("127.0.0.1:30080"), len(w.Pods()))
 	}
-	p.waitFor(t, "without CAP_NET_ADMIN")
-	p.waitFor(t, "addresses that the node does not have are not served")
-	if n := strings.Count(p.log.String(), "not served"); n != 1 {
-		t.Errorf("want one line about addresses that are not served, got %d:\n%s", n, p.log)
+	p.WaitFor(t, "without CAP_NET_ADMIN")
+	p.WaitFor(t, "addresses that the node does not have are not served")
+	if n := strings.Count(p.Log.String(), "not served"); n != 1 {
+		t.Errorf("want one line about addresses that are not served, got %d:\n%s", n, p.Log)
 	}
-	stopVmapd(t, p)
+	vmapdtest.Stop(t, p)
 }
 
 // allAnswer fails unless so many pods answer within some connections.

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -29,8 +30,7 @@ import (
 // The names by which the test binary is a forwarder of the userspace backend, and the one that gives up
 // all privileges before it becomes vmapd or that.
 const (
-	forwarderName    = "forward-manifest"
-	unprivilegedName = "without-privileges"
+	forwarderName = "forward-manifest"
 )
 
 // forwardManifest serves the Services of a manifest, its first argument, until standard input ends.
@@ -81,28 +81,6 @@ func forwardFile(path string, args []string) error {
 	return nil
 }
 
-// withoutPrivileges becomes another program, with the arguments that follow, as an ordinary user: with no
-// capability and no way to get one and, unless a user namespace has no other user, as nobody.
-func withoutPrivileges() {
-	runtime.LockOSThread()
-	const nobody = 65534
-	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
-		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-	}
-	for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
-		_, _, _ = unix.RawSyscall(call, nobody, nobody, nobody) // EINVAL: there is no such user here
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		fmt.Println("capset:", err)
-		os.Exit(1)
-	}
-	err := unix.Exec("/proc/self/exe", os.Args[1:], os.Environ())
-	fmt.Println("exec:", err)
-	os.Exit(1)
-}
-
 // TestScenariosByUserspace makes each flow's connections through the userspace backend, in a process of
 // its own: with NET_ADMIN, and as an ordinary user, where the node has the addresses of the Services
 // already.
@@ -150,11 +128,11 @@ func TestScenariosByUserspace(t *testing.T) {
 						case what != "":
 							t.Skipf("userspace does otherwise: %s", what)
 						case onNode(f):
-							if a := f.ask(t.Context(), w, patience); lab.FailureOf(a.err) != lab.Refused {
+							if a := f.ask(t.Context(), w, vmapdtest.Patience); lab.FailureOf(a.err) != lab.Refused {
 								t.Errorf("want it refused, got answer %+v, error %v", a.answer, a.err)
 							}
 						case resets(f):
-							if a := f.ask(t.Context(), w, patience); lab.FailureOf(a.err) != lab.Reset && lab.FailureOf(a.err) != lab.Refused {
+							if a := f.ask(t.Context(), w, vmapdtest.Patience); lab.FailureOf(a.err) != lab.Reset && lab.FailureOf(a.err) != lab.Refused {
 								t.Errorf("want a reset, got answer %+v, error %v", a.answer, a.err)
 							}
 						default:
@@ -204,12 +182,12 @@ func forward(t *testing.T, s *scenario, w *world, ordinary bool) {
 	t.Helper()
 	args := append([]string{forwarderName, filepath.Join(t.TempDir(), "in.yaml")}, s.flags...)
 	if ordinary {
-		args = append([]string{unprivilegedName}, args...)
+		args = append([]string{vmapdtest.UnprivilegedName}, args...)
 	}
 	c := w.Node.Command(t.Context(), "/proc/self/exe")
 	c.Args = args
 	c.Stdin = strings.NewReader(s.manifests())
-	log := &syncBuffer{}
+	log := &labtest.Log{}
 	c.Stderr = log
 	out, err := c.StdoutPipe()
 	if err != nil {

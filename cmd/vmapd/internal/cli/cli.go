@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -13,6 +16,18 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 )
+
+// Main is the program: it runs vmapd, or the plugin of kubectl if it is called by that name, and exits.
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	run := Run
+	if filepath.Base(os.Args[0]) == PluginName {
+		run = RunPlugin
+	}
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
 
 // RunPlugin runs the plugin of kubectl, and returns the exit code.
 func RunPlugin(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {

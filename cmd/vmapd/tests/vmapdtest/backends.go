@@ -1,0 +1,243 @@
+package vmapdtest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/devices"
+)
+
+// Networks are the networks of a connection.
+var Networks = []string{"tcp4", "tcp6", "udp4", "udp6"}
+
+// Patience is the time limit of a connection that should be answered or rejected: for an
+// emulated machine, on a host that is busy.
+const Patience = 10 * time.Second
+
+// Silence is the time to wait for an answer where a packet should be dropped. Answers
+// in a lab take a few milliseconds.
+const Silence = 250 * time.Millisecond
+
+// Plane is a world whose node is programmed by a backend of this process.
+type Plane struct {
+	*lab.World
+	Builder *model.Builder
+	Backend *kernel.Backend
+}
+
+// NewPlane makes one with nftables.
+func NewPlane(t *testing.T, pods int, config model.Config, ports ...uint16) *Plane {
+	t.Helper()
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	w, err := lab.New(t.Context(), lab.Config{Pods: pods, Ports: ports})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Plane{World: w, Builder: modeltest.Builder(config, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p.Backend = OpenKernel(t, w.Node, kernel.Options{})
+	return p
+}
+
+// Set sets objects and programs what follows from them.
+func (p *Plane) Set(t *testing.T, objects ...modeltest.Object) {
+	t.Helper()
+	for _, o := range objects {
+		o.Set(p.Builder)
+	}
+	if err := p.Backend.Apply(t.Context(), p.Builder.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OpenKernel opens a backend for a namespace, where it opens all its sockets, also later ones. It purges its maps of
+// clients, as the daemon does.
+func OpenKernel(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
+	t.Helper()
+	b := OpenUnpurged(t, node, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { b.RunPurges(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return b
+}
+
+// OpenUnpurged is OpenKernel without purges.
+func OpenUnpurged(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
+	t.Helper()
+	var namespace *os.File
+	if err := node.Do(func() (err error) {
+		namespace, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	o.NetNS = int(namespace.Fd())
+	b, err := kernel.Open(o)
+	if err != nil {
+		t.Fatal(errors.Join(err, namespace.Close()))
+	}
+	t.Cleanup(func() { _ = errors.Join(b.Close(), namespace.Close()) })
+	return b
+}
+
+// ByIPVS is the name of a program of scenarios.
+const ByIPVS = "by IPVS"
+
+// missingIPVS says why there can be no IPVS backend here, nil if there can. It is asked
+// before a world is built, in vain.
+var missingIPVS = sync.OnceValue(func() error {
+	ns, err := lab.NewNamespace("ipvs")
+	if err != nil {
+		return err
+	}
+	err = ns.Do(func() error {
+		b, err := host.OpenIPVS(ipvs.Options{}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		return b.Close()
+	})
+	return errors.Join(err, ns.Close())
+})
+
+// NeedIPVS skips a test where the kernel has no IPVS: make test-ipvs runs it where there is.
+func NeedIPVS(t *testing.T) {
+	t.Helper()
+	err := missingIPVS()
+	var unsupported *host.UnsupportedError
+	if errors.As(err, &unsupported) && strings.HasPrefix(unsupported.Feature, "IPVS") {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OpenIPVS opens the backend in a node's namespace. To use it is to be there, too: it runs
+// programs.
+func OpenIPVS(t *testing.T, node *lab.Namespace, log *slog.Logger) *host.IPVS {
+	t.Helper()
+	var b *host.IPVS
+	err := node.Do(func() (err error) {
+		b, err = host.OpenIPVS(ipvs.Options{}, log)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// NeedFastPath skips a test where the kernel has no fast path.
+func NeedFastPath(t testing.TB) {
+	t.Helper()
+	if err := LacksFastPath(t); err != nil {
+		t.Skipf("this kernel has no fast path: %v", err)
+	}
+}
+
+// LacksFastPath returns what the kernel lacks for the fast path of one of the families.
+func LacksFastPath(t testing.TB) error {
+	t.Helper()
+	b, err := kernel.Open(kernel.Options{FastPath: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.Close() }()
+	for _, p := range b.FastPaths() {
+		if p.Lacks != nil {
+			return p.Lacks
+		}
+	}
+	return nil
+}
+
+// FollowDevices follows the devices of a node until the test ends.
+func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []string)) {
+	t.Helper()
+	var ns *os.File
+	if err := node.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	s := devices.Source{Log: slog.New(slog.DiscardHandler), NetNS: int(ns.Fd()), Choice: devices.Choice{Auto: true}, Changed: changed}
+	go func() {
+		defer close(ended)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		_ = ns.Close()
+	})
+}
+
+// NeedNFT skips a test where there is no nft.
+func NeedNFT(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("nft is not installed")
+	}
+}
+
+// WithoutICMPLimits lets a node answer every rejected datagram. By default, the kernel answers the first few only: 6 to a host,
+// 50 in all. The masks have the types of ICMP errors that it limits.
+func WithoutICMPLimits(t *testing.T, node *lab.Namespace) {
+	t.Helper()
+	for name, mask := range map[string]string{"net/ipv4/icmp_ratemask": "0", "net/ipv6/icmp/ratemask": "127"} {
+		if err := node.Sysctl(name, mask); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// UseVariant makes a variant of iptables the administrator's choice until the test ends.
+func UseVariant(t *testing.T, variant string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"iptables", "ip6tables"} {
+		for _, does := range []string{"", "-save", "-restore"} {
+			program, err := exec.LookPath(name + "-" + variant + does)
+			if err != nil {
+				t.Skip(err)
+			}
+			if program, err = filepath.EvalSymlinks(program); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(program, filepath.Join(dir, name+does)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// UserspaceArgs are the flags of a daemon in user space.
+var UserspaceArgs = []string{"--hostname-override", lab.NodeName, "--backend=userspace", "--nodeport-addresses", "primary,localhost"}

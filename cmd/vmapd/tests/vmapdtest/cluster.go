@@ -1,0 +1,317 @@
+package vmapdtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// Where web is reached.
+var (
+	WebVIP      = netip.MustParseAddrPort("172.30.0.10:80")
+	WebNodePort = netip.MustParseAddrPort(lab.NodeIP4 + ":30080")
+	WebVIP6     = netip.MustParseAddrPort("[fd00:172:30::10]:80")
+)
+
+// Cluster is a world whose node reaches an API server, with the objects of the demo in it:
+// the Service web has three pods.
+type Cluster struct {
+	*lab.World
+	API *apitest.Server
+	Dir string // has a kubeconfig
+	// The test refuses something that the manifest grants, or grants something else.
+	OwnRules bool
+}
+
+// NewCluster makes a cluster that wants to know who asks, over TLS. Rules say what the proxy
+// may do there. Without any, they are those of the manifest, and the test fails if something else is
+// asked for.
+func NewCluster(t *testing.T, rules ...rbacv1.PolicyRule) *Cluster {
+	t.Helper()
+	c := &Cluster{World: labtest.New(t), Dir: t.TempDir(), OwnRules: len(rules) > 0}
+	if !c.OwnRules {
+		rules = DeployedRules(t)
+	}
+	err := c.Node.Do(func() (err error) {
+		c.API, err = apitest.NewServer(apitest.Options{TLS: true, Authenticate: true, Rules: rules})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.API.Close)
+	t.Cleanup(func() {
+		if denied := c.API.Denied(); len(denied) > 0 && !c.OwnRules {
+			t.Errorf("the manifest's ClusterRole does not grant %v", denied)
+		}
+	})
+	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
+		for _, o := range Decode(t, filepath.Join(Testdata(t), "demo/before", file)) {
+			c.API.Set(o)
+		}
+	}
+	c.API.Set(OurNode())
+	if _, err := c.API.Kubeconfig(c.Dir, apitest.Form{Files: true}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ProxierRules are the permissions of system:node-proxier, which clusters give kube-proxy.
+func ProxierRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"services", "endpoints"}},
+		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
+		{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}},
+		{Verbs: []string{"list", "watch"}, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}},
+		{Verbs: []string{"list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}},
+	}
+}
+
+// DeployedRules are the permissions that the manifest for clusters gives vmapd.
+func DeployedRules(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	return Object[rbacv1.ClusterRole](t, ReadDeployed(t, "vmapd.yaml"), "ClusterRole vmapd").Rules
+}
+
+// Deployed are the objects of a manifest, by kind and name.
+type Deployed map[string]runtime.Object
+
+// ReadDeployed decodes a manifest as strictly as kubectl apply --validate=strict does:
+// unknown fields and those that are there twice are errors.
+func ReadDeployed(t *testing.T, file string) Deployed {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Folder(t), "deploy", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return DecodeDeployed(t, file, text)
+}
+
+// DecodeDeployed is ReadDeployed of a text.
+func DecodeDeployed(t *testing.T, file string, text []byte) Deployed {
+	t.Helper()
+	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
+		serializer.SerializerOptions{Yaml: true, Strict: true})
+	all := Deployed{}
+	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		obj, kind, err := strict.Decode(doc, nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", file, err, doc)
+		}
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[kind.Kind+" "+m.GetName()] = obj
+		_, cluster := obj.(*rbacv1.ClusterRole)
+		_, binding := obj.(*rbacv1.ClusterRoleBinding)
+		if namespace := m.GetNamespace(); (namespace == "") != (cluster || binding) || namespace != "" && namespace != "kube-system" {
+			t.Errorf("%s: %s %s is in namespace %q", file, kind.Kind, m.GetName(), namespace)
+		}
+	}
+	return all
+}
+
+// Object is one of them.
+func Object[T any](t *testing.T, d Deployed, name string) *T {
+	t.Helper()
+	obj, ok := d[name].(any).(*T)
+	if !ok {
+		t.Fatalf("there is no %s", name)
+	}
+	return obj
+}
+
+// Forbid takes all permissions away.
+func (c *Cluster) Forbid() {
+	c.OwnRules = true
+	c.API.SetRules([]rbacv1.PolicyRule{})
+}
+
+// Kubeconfig is the path of one.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
+
+// Config is a kube-proxy configuration for the cluster, with further lines.
+func (c *Cluster) Config(lines ...string) string {
+	return "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
+		"clientConnection: {kubeconfig: " + c.Kubeconfig() + "}\n" + strings.Join(lines, "\n") + "\n"
+}
+
+// Start starts vmapd on the node, and ends it with the test.
+func (c *Cluster) Start(t *testing.T, args ...string) *Process {
+	t.Helper()
+	return c.Launch(t, "/proc/self/exe", append([]string{"vmapd"}, args...)...)
+}
+
+// Launch starts a program that becomes vmapd. Args[0] is its name.
+func (c *Cluster) Launch(t *testing.T, path string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Cmd: c.Node.Command(context.WithoutCancel(t.Context()), path), Log: &labtest.Log{}}
+	p.Cmd.Args, p.Cmd.Stderr = args, p.Log
+	if err := p.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.endsWith(t, p)
+	return p
+}
+
+// endsWith ends a process with the test, before the world that it is in.
+func (c *Cluster) endsWith(t *testing.T, p *Process) {
+	t.Helper()
+	t.Cleanup(func() {
+		if p.Cmd.ProcessState == nil {
+			_ = p.Cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+			if code := p.Exit(t); code != 0 {
+				t.Errorf("asked to end, vmapd does so with exit code %d", code)
+			}
+		}
+		if strings.Contains(p.Log.String(), "DATA RACE") {
+			t.Error("a data race in vmapd")
+		}
+		if t.Failed() {
+			t.Logf("the log of vmapd:\n%s", p.Log)
+		}
+	})
+}
+
+// Ask makes one connection from the client, which must be answered.
+func (c *Cluster) Ask(t *testing.T, to netip.AddrPort) lab.Answer {
+	t.Helper()
+	a, err := c.Client.Ask(t.Context(), "tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Read reads a file as a process on the node sees it.
+func (c *Cluster) Read(t *testing.T, path string) string {
+	t.Helper()
+	var text []byte
+	if err := c.Node.Do(func() (err error) { text, err = os.ReadFile(path); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+// Ruleset is what nft lists of the node.
+func (c *Cluster) Ruleset(t *testing.T) string {
+	t.Helper()
+	return ListRuleset(t, c.Node)
+}
+
+// Service is the Service of a name as the demo has it.
+func (c *Cluster) Service(t *testing.T, name string) *corev1.Service {
+	t.Helper()
+	for _, o := range Decode(t, filepath.Join(Testdata(t), "demo/before/services.yaml")) {
+		if s, ok := o.(*corev1.Service); ok && s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("the demo has no Service %s", name)
+	return nil
+}
+
+// WantEvent waits for an event about an object with a text in its note, and returns it.
+func (c *Cluster) WantEvent(t *testing.T, reason, kind, name, note string) eventsv1.Event {
+	t.Helper()
+	var found eventsv1.Event
+	Eventually(t, func() string {
+		all := c.API.Events()
+		i := slices.IndexFunc(all, func(e eventsv1.Event) bool {
+			return e.Reason == reason && e.Regarding.Kind == kind && e.Regarding.Name == name && strings.Contains(e.Note, note)
+		})
+		if i >= 0 {
+			found = all[i]
+			return ""
+		}
+		var text strings.Builder
+		for _, e := range all {
+			fmt.Fprintf(&text, "\n%s %s %s/%s: %s", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, e.Note)
+		}
+		return fmt.Sprintf("no event %s about %s %s with %q; there are:%s", reason, kind, name, note, &text)
+	})
+	return found
+}
+
+// OurNode is our Node.
+func OurNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: lab.NodeName},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: lab.NodeIP4}, {Type: corev1.NodeInternalIP, Address: lab.NodeIP6},
+		}},
+	}
+}
+
+// WebSlice is the slice web-ipv4 with other endpoints, by the last byte of their addresses.
+func WebSlice(pods ...byte) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "web-ipv4", Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+			Annotations: map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().Format(time.RFC3339Nano)},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{
+			{Name: new("tcp"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))},
+			{Name: new("udp"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(8080))},
+		},
+	}
+	for _, p := range pods {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{netip.AddrFrom4([4]byte{10, 0, 0, p}).String()}, NodeName: new(lab.NodeName),
+			Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+		})
+	}
+	return s
+}
+
+// Decode reads the objects of a manifest.
+func Decode(t *testing.T, path string) []runtime.Object {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []runtime.Object
+	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		var kind struct{ Kind string }
+		if err := yaml.Unmarshal(doc, &kind); err != nil {
+			t.Fatal(err)
+		}
+		o := map[string]runtime.Object{
+			"Service": &corev1.Service{}, "Node": &corev1.Node{},
+			"EndpointSlice": &discoveryv1.EndpointSlice{}, "ServiceCIDR": &networkingv1.ServiceCIDR{},
+		}[kind.Kind]
+		if err := yaml.Unmarshal(doc, o); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+	return all
+}

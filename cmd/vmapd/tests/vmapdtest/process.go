@@ -1,0 +1,190 @@
+// Package vmapdtest is for tests that run vmapd in a lab: the program and its container as processes, a cluster with an API
+// server, a backend in the test's own process, and what these have on a node. The test binary itself is vmapd, see Main.
+package vmapdtest
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+)
+
+// Testdata is the repository's folder of that name.
+func Testdata(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "testdata/scenario")); err == nil {
+			return filepath.Join(dir, "testdata")
+		}
+	}
+	t.Fatalf("no folder testdata above this one: %v", err)
+	return ""
+}
+
+// Folder is that of the program, cmd/vmapd.
+func Folder(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(filepath.Dir(Testdata(t)), "cmd/vmapd")
+}
+
+// Update is the flag to rewrite golden texts.
+var Update = flag.Bool("update", false, "rewrite the golden texts in testdata")
+
+// Process is vmapd, running in a namespace.
+type Process struct {
+	Cmd *lab.Cmd
+	Log *labtest.Log
+}
+
+// Start starts vmapd in a namespace, with these arguments.
+func Start(t *testing.T, ns *lab.Namespace, args ...string) *Process {
+	t.Helper()
+	p := &Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", args...), Log: &labtest.Log{}}
+	p.Cmd.Args[0] = "vmapd"
+	p.Cmd.Stderr = p.Log
+	if err := p.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// WaitFor waits until the log has a text.
+func (p *Process) WaitFor(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.Log.String(), text); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log does not say %q:\n%s", text, p.Log)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Exit waits for a process that ends by itself, and returns its exit code.
+func (p *Process) Exit(t *testing.T) int {
+	t.Helper()
+	timer := time.AfterFunc(time.Minute, func() { _ = p.Cmd.Process.Kill() })
+	defer timer.Stop()
+	err := p.Cmd.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatal(err)
+	} else if ok {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// Pid is the process ID.
+func (p *Process) Pid() string { return strconv.Itoa(p.Cmd.Process.Pid) }
+
+// MustStay fails if a process has ended, or said that it starts again.
+func (p *Process) MustStay(t *testing.T) {
+	t.Helper()
+	if n := strings.Count(p.Log.String(), "msg=started"); n != 1 || strings.Contains(p.Log.String(), "msg=stopped") {
+		t.Errorf("the process did not simply go on: it started %d times", n)
+	}
+}
+
+// Stop ends a daemon as kubelet does.
+func Stop(t *testing.T, p *Process) {
+	t.Helper()
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Cmd.Wait(); err != nil {
+		t.Errorf("vmapd did not end well: %v\n%s", err, p.Log)
+	}
+}
+
+// Feed runs a program in a namespace with a text on its standard input, and returns what it
+// prints.
+func Feed(t *testing.T, ns *lab.Namespace, text, program string, args ...string) string {
+	t.Helper()
+	c := ns.Command(t.Context(), program, args...)
+	c.Stdin = strings.NewReader(text)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// ListRuleset is what nft lists, without the owners of tables.
+func ListRuleset(t *testing.T, ns *lab.Namespace, args ...string) string {
+	t.Helper()
+	out, err := ns.Command(t.Context(), "nft", append(args, "list", "ruleset")...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft list ruleset: %v\n%s", err, out)
+	}
+	var kept []string
+	for line := range strings.Lines(string(out)) {
+		// Who owns the table changes with each process.
+		line, _, _ = strings.Cut(line, " progname")
+		line, _, _ = strings.Cut(line, " # progname")
+		line = strings.TrimRight(line, " #\n")
+		if line != "" && !strings.HasPrefix(line, "\tflags") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+// ReplaceFile replaces a file in one step.
+func ReplaceFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Eventually waits until problem returns "", for a minute at most.
+func Eventually(t *testing.T, problem func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		p := problem()
+		if p == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(p)
+		}
+	}
+}
+
+// WaitUntil waits for something that takes the daemon a moment.
+func WaitUntil(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within ten seconds: %s", what)
+		}
+	}
+}
+
+// WaitLong waits for something that the daemon does after some looks.
+func WaitLong(t *testing.T, what string, p *Process, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s\n%s", what, p.Log)
+		}
+	}
+}
+
+// UnprivilegedName is the name by which a test binary gives up all privileges, and becomes the program of the arguments.
+const UnprivilegedName = "without-privileges"
+
+// StepOfStream is the time between two datagrams.
+const StepOfStream = 5 * time.Millisecond

@@ -1,0 +1,112 @@
+package vmapdtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// RulesOf returns what iptables lists of us, in both families and variants.
+func RulesOf(t *testing.T, ns *lab.Namespace) string {
+	t.Helper()
+	var kept []string
+	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
+		out, err := ns.Command(t.Context(), program).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", program, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "VMAPD-") {
+				line, _, _ = strings.Cut(line, " [") // counters
+				kept = append(kept, program+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+// LeftByBackends returns what backends have on a node, by backend.
+func LeftByBackends(t *testing.T, w *lab.World) map[string]string {
+	t.Helper()
+	has := map[string]string{}
+	note := func(backend, what string) {
+		if what != "" {
+			has[backend] += what + "\n"
+		}
+	}
+	for rule := range strings.Lines(RulesOf(t, w.Node)) {
+		backend := "iptables"
+		if strings.Contains(rule, "VMAPD-IPVS-") {
+			backend = "ipvs"
+		}
+		note(backend, rule)
+	}
+	for _, table := range []string{"table ip vmapd", "table ip6 vmapd"} {
+		if strings.Contains(ListRuleset(t, w.Node), table) {
+			note("nftables", table)
+		}
+	}
+	for _, program := range [][]string{{"ipset", "list", "-n"}, {"ip", "-br", "link"}, {"ipvsadm", "-Sn"}} {
+		if _, err := exec.LookPath(program[0]); err != nil {
+			continue
+		}
+		out, _ := w.Node.Command(t.Context(), program[0], program[1:]...).Output() // where the kernel has none, it fails
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "VMAPD") || strings.Contains(line, "vmapd") || strings.HasPrefix(line, "-") {
+				note("ipvs", line)
+			}
+		}
+	}
+	return has
+}
+
+// Structure is what nft lists of a node without counters and elements that clients add. The chains of each table are
+// sorted: nft lists them in the order in which they were made.
+func Structure(t *testing.T, ns *lab.Namespace) string {
+	t.Helper()
+	return listedChains.ReplaceAllStringFunc(ListRuleset(t, ns, "--stateless", "--terse"), func(chains string) string {
+		const end = "\n\t}\n"
+		sorted := strings.SplitAfter(chains, end)
+		slices.Sort(sorted)
+		return strings.Join(sorted, "")
+	})
+}
+
+var listedChains = regexp.MustCompile(`(?ms)(^\t(?:chain|set|map) [^\n]* \{\n.*?^\t\}\n)+`)
+
+// LeftBehind are the programs of the two families, with what kube-proxy has there.
+var LeftBehind = map[string]string{"iptables": "iptables.rules", "ip6tables": "ip6tables.rules"}
+
+// AsKubeProxyLeaves is a listing of a node on which kube-proxy ran.
+func AsKubeProxyLeaves(t *testing.T, program string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Testdata(t), "kube-proxy", LeftBehind[program]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// LeaveRules puts kube-proxy's rules on a node.
+func LeaveRules(t *testing.T, node *lab.Namespace, variant string) {
+	t.Helper()
+	for program := range LeftBehind {
+		Feed(t, node, AsKubeProxyLeaves(t, program), program+"-"+variant+"-restore")
+	}
+}
+
+// KubeProxyServices counts the rules of kube-proxy's for Services.
+func KubeProxyServices(t *testing.T, node *lab.Namespace, variant string) int {
+	t.Helper()
+	n := 0
+	for program := range LeftBehind {
+		n += strings.Count(Feed(t, node, "", program+"-"+variant+"-save"), "KUBE-SVC-")
+	}
+	return n
+}

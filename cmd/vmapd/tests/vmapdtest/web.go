@@ -1,0 +1,56 @@
+package vmapdtest
+
+import (
+	"net/netip"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// LabConfig is the lab's: pods are told by their addresses.
+func LabConfig() model.Config {
+	c := modeltest.Config()
+	c.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix(lab.PodRange4), netip.MustParsePrefix(lab.PodRange6)}
+	return c
+}
+
+// Web is a Service that can be reached in every way, over TCP and UDP.
+func Web() modeltest.Service {
+	return modeltest.NewService("default/web").Typed("LoadBalancer").On("172.30.0.41", "fd00:172:30::41").
+		LoadBalancer("192.168.98.41", "fd00:192:168:98::41").External("192.168.99.41", "fd00:192:168:99::41").
+		TCP("tcp", 80).NodePort(30080).UDP("udp", 80).NodePort(30080)
+}
+
+// Frontends are its addresses.
+func Frontends(f model.Family) []netip.AddrPort {
+	addrs := []string{"172.30.0.41:80", "192.168.98.41:80", "192.168.99.41:80", "192.168.0.2:30080"}
+	if f == model.IPv6 {
+		addrs = []string{"[fd00:172:30::41]:80", "[fd00:192:168:98::41]:80", "[fd00:192:168:99::41]:80", "[fd00:192:168::2]:30080"}
+	}
+	var list []netip.AddrPort
+	for _, a := range addrs {
+		list = append(list, netip.MustParseAddrPort(a))
+	}
+	return list
+}
+
+// WebSlices are its endpoints: the pods of these numbers, from 1 on, all on our node
+// unless elsewhere has them.
+func WebSlices(pods []int, elsewhere ...int) []modeltest.Object {
+	var slices []modeltest.Object
+	for _, f := range model.Families {
+		s := modeltest.NewSlice("default/web-"+f.String(), "web").Typed(f.String()).TCP("tcp", 8080).UDP("udp", 8080)
+		for _, n := range pods {
+			node := modeltest.NodeName
+			for _, e := range elsewhere {
+				if e == n {
+					node = "node-2"
+				}
+			}
+			s = s.Endpoint(modeltest.Pod(f, n-1).String(), modeltest.OnNode(node))
+		}
+		slices = append(slices, s)
+	}
+	return slices
+}
