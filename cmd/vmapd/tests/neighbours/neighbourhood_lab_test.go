@@ -1,4 +1,4 @@
-package main
+package neighbours
 
 import (
 	"fmt"
@@ -11,6 +11,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
+
+// podCount is the number of pods that may be endpoints.
+const podCount = 3
 
 // randomLab makes clusters of the lab's addresses.
 type randomLab struct{ *rand.Rand }
