@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"fmt"
@@ -100,6 +100,9 @@ func TestUserspaceDaemonOfAnOrdinaryUser(t *testing.T) {
 	}
 	vmapdtest.Stop(t, p)
 }
+
+// maxTries is the number of connections after which three pods should have answered.
+const maxTries = 100
 
 // allAnswer fails unless so many pods answer within some connections.
 func allAnswer(t *testing.T, from *lab.Namespace, network string, to netip.AddrPort, pods int) {
