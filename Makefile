@@ -7,7 +7,7 @@ export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 # Tests of the program, by what they try.
-ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic
+ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack
 NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd $(ROOMS)
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
@@ -42,7 +42,7 @@ VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
 VMBYTES    := nft/compile=. nft/batch=. sync/conntrack=. sync/hostaddr=. legacy/ipvs=.
-VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay|TestSwitching|TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
 VMRESULTS  ?= bin/vm-results
