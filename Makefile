@@ -7,14 +7,14 @@ export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 # Tests of the program, by what they try.
-ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack
+ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack ./cmd/vmapd/tests/takeover
 NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd $(ROOMS)
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
 # random, where quick tests look at the same rules. An element is PACKAGE=TESTS, and TESTS are names joined by |. In the name of a
 # subtest, the dot stands for all of that level.
-SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestTraceBesideAThousandConnectionsASecond|TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestAnotherProxyIsNoticed|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft' 'cmd/vmapd/tests/traffic=TestNoConnectionIsLostInAThousandChanges'
+SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestTraceBesideAThousandConnectionsASecond|TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft' 'cmd/vmapd/tests/takeover=TestAnotherProxyIsNoticed' 'cmd/vmapd/tests/traffic=TestNoConnectionIsLostInAThousandChanges'
 SLOWTESTS := ^$(subst |,$$|^,$(subst $() ,|,$(foreach t,$(subst ',,$(SLOW)),$(lastword $(subst =, ,$(t))))))$$
 # More tests at a time than processors: those that may run beside others mostly wait.
 ATATIME   := 5
@@ -42,7 +42,7 @@ VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
 VMBYTES    := nft/compile=. nft/batch=. sync/conntrack=. sync/hostaddr=. legacy/ipvs=.
-VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay' 'cmd/vmapd/tests/takeover=ByIPVS|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
 VMRESULTS  ?= bin/vm-results
@@ -205,8 +205,8 @@ test-upgrade: tools ## this version and the one of commit BASE in turn, under lo
 	@cd bin/base && $(BUILD) -o ../vmapd-base ./cmd/vmapd; result=$$?; rm -rf $(CURDIR)/bin/base; exit $$result
 	@bin/vmapd-base version
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@$(GO) test -c -o bin/netns.test ./cmd/vmapd
-	@cd cmd/vmapd && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.run='TestUpgradeAndDowngrade' \
+	@$(GO) test -c -o bin/netns.test ./cmd/vmapd/tests/takeover
+	@cd cmd/vmapd/tests/takeover && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.run='TestUpgradeAndDowngrade' \
 		-base $(CURDIR)/bin/vmapd-base $(UPGRADEFLAGS) 2>&1 || echo "--- FAIL: exit code $$?") | tee $(CURDIR)/bin/upgrade.log | $(CURDIR)/bin/skipcheck
 	@grep -E '=== RUN|kept, asked' bin/upgrade.log
 
@@ -254,11 +254,11 @@ test-ipvs: SHELL := /bin/bash
 test-ipvs: .SHELLFLAGS := -o pipefail -c
 test-ipvs: test-vm ## tests on another kernel, with all its modules, in an emulated machine
 	VMAPD_TEST_BOOT=1 $(GO) test -count=1 ./cmd/internal/testbed/vm
-	@$(GO) test -c -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
+	@$(GO) test -c -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd/tests/takeover
 	@for t in nf_tables=ipvs nf_tables,ip_vs=iptables; do \
 		echo "--backend=auto without $${t%%=*}"; \
-		$(VM) --without $${t%%=*} --iptables legacy --dir /src/cmd/vmapd \
-			--file bin/vm.test:/src/cmd/vmapd/vm.test --file testdata:/src/testdata \
+		$(VM) --without $${t%%=*} --iptables legacy --dir /src/cmd/vmapd/tests/takeover \
+			--file bin/vm.test:/src/cmd/vmapd/tests/takeover/vm.test --file testdata:/src/testdata \
 			-- ./vm.test -test.v -test.run=TestAuto -want-backend=$${t#*=} | bin/skipcheck || exit 1; \
 	done
 
