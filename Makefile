@@ -7,14 +7,14 @@ export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 # Tests of the program, by what they try.
-ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack ./cmd/vmapd/tests/takeover ./cmd/vmapd/tests/cluster
+ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack ./cmd/vmapd/tests/takeover ./cmd/vmapd/tests/cluster ./cmd/vmapd/tests/diagnosis
 NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd $(ROOMS)
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
 # random, where quick tests look at the same rules. An element is PACKAGE=TESTS, and TESTS are names joined by |. In the name of a
 # subtest, the dot stands for all of that level.
-SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestTraceBesideAThousandConnectionsASecond|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft' 'cmd/vmapd/tests/cluster=TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables' 'cmd/vmapd/tests/takeover=TestAnotherProxyIsNoticed' 'cmd/vmapd/tests/traffic=TestNoConnectionIsLostInAThousandChanges'
+SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft' 'cmd/vmapd/tests/diagnosis=TestTraceBesideAThousandConnectionsASecond' 'cmd/vmapd/tests/cluster=TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables' 'cmd/vmapd/tests/takeover=TestAnotherProxyIsNoticed' 'cmd/vmapd/tests/traffic=TestNoConnectionIsLostInAThousandChanges'
 SLOWTESTS := ^$(subst |,$$|^,$(subst $() ,|,$(foreach t,$(subst ',,$(SLOW)),$(lastword $(subst =, ,$(t))))))$$
 # More tests at a time than processors: those that may run beside others mostly wait.
 ATATIME   := 5
@@ -42,7 +42,7 @@ VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
 VMBYTES    := nft/compile=. nft/batch=. sync/conntrack=. sync/hostaddr=. legacy/ipvs=.
-VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay' 'cmd/vmapd/tests/takeover=ByIPVS|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay' 'cmd/vmapd/tests/diagnosis=ByIPVS' 'cmd/vmapd/tests/takeover=ByIPVS|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
 VMRESULTS  ?= bin/vm-results
