@@ -7,14 +7,14 @@ export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 # Tests of the program, by what they try.
-ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack ./cmd/vmapd/tests/takeover ./cmd/vmapd/tests/cluster ./cmd/vmapd/tests/diagnosis
+ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack ./cmd/vmapd/tests/takeover ./cmd/vmapd/tests/cluster ./cmd/vmapd/tests/diagnosis ./cmd/vmapd/tests/scenarios
 NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd $(ROOMS)
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
 # random, where quick tests look at the same rules. An element is PACKAGE=TESTS, and TESTS are names joined by |. In the name of a
 # subtest, the dot stands for all of that level.
-SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft' 'cmd/vmapd/tests/diagnosis=TestTraceBesideAThousandConnectionsASecond' 'cmd/vmapd/tests/cluster=TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables' 'cmd/vmapd/tests/takeover=TestAnotherProxyIsNoticed' 'cmd/vmapd/tests/traffic=TestNoConnectionIsLostInAThousandChanges'
+SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd/tests/scenarios=TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft' 'cmd/vmapd/tests/diagnosis=TestTraceBesideAThousandConnectionsASecond' 'cmd/vmapd/tests/cluster=TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables' 'cmd/vmapd/tests/takeover=TestAnotherProxyIsNoticed' 'cmd/vmapd/tests/traffic=TestNoConnectionIsLostInAThousandChanges'
 SLOWTESTS := ^$(subst |,$$|^,$(subst $() ,|,$(foreach t,$(subst ',,$(SLOW)),$(lastword $(subst =, ,$(t))))))$$
 # More tests at a time than processors: those that may run beside others mostly wait.
 ATATIME   := 5
@@ -36,13 +36,13 @@ endif
 # clients, or with limits of milliseconds, are left out; of packages that are mostly pure, only the
 # named tests run, and on other processors also those that read or write bytes. Output stays in
 # VMRESULTS, of which test-vm prints a table. So the tests can run in parts, whose results add up: for
-# one, VMTESTS='cmd/vmapd=TestScenariosForReal/^[a-d]'. VMTIME is the time limit of each part.
+# one, VMTESTS='cmd/vmapd/tests/scenarios=TestScenariosForReal/^[a-d]'. VMTIME is the time limit of each part.
 # With one processor, a machine needs the least of its host's time.
 VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
 VMBYTES    := nft/compile=. nft/batch=. sync/conntrack=. sync/hostaddr=. legacy/ipvs=.
-VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay' 'cmd/vmapd/tests/diagnosis=ByIPVS' 'cmd/vmapd/tests/takeover=ByIPVS|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay' 'cmd/vmapd/tests/scenarios=TestScenarios|TestListings' 'cmd/vmapd/tests/diagnosis=ByIPVS' 'cmd/vmapd/tests/takeover=ByIPVS|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
 VMRESULTS  ?= bin/vm-results
@@ -101,11 +101,11 @@ test-images-vm: images vmtools ## the image of processor VMARCH programs scenari
 	@$(GO) build -o bin/vm ./cmd/internal/testbed/vm
 	@GOARCH=$(VMARCH) $(GO) build -o bin/vm-$(VMARCH) ./cmd/internal/testbed/vm
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@GOARCH=$(VMARCH) $(GO) test -c -vet=off -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
+	@GOARCH=$(VMARCH) $(GO) test -c -vet=off -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd/tests/scenarios
 	@for i in nftables iptables; do \
 		echo "the image for $(VMARCH), backend $$i"; \
 		rm -rf bin/image && bin/releaser --unpack $(RELEASE)/vmapd --processors $(VMARCH) --out bin/image && \
-		$(VM) --dir /src/cmd/vmapd --file bin/vm.test:/src/cmd/vmapd/vm.test --file testdata:/src/testdata --file bin/image:/image \
+		$(VM) --dir /src/cmd/vmapd/tests/scenarios --file bin/vm.test:/src/cmd/vmapd/tests/scenarios/vm.test --file testdata:/src/testdata --file bin/image:/image \
 			-- ./vm.test -test.v=test2json -test.timeout=$(VMTIME) -test.run=TestTheImageProgramsScenarios -image /image -image-backend $$i | \
 			tee bin/image.log | bin/skipcheck || exit 1; \
 		grep -E '^ +image_netns_test.go' bin/image.log; \
@@ -225,10 +225,10 @@ test-arch: ## tests with real packets on processors arm64 and s390x, in emulated
 test-nft: ## nft of Debian's releases lists the rules of each scenario
 	@$(GO) build -o bin/vm ./cmd/internal/testbed/vm
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@$(GO) test -c -o bin/netns.test ./cmd/vmapd
+	@$(GO) test -c -o bin/netns.test ./cmd/vmapd/tests/scenarios
 	@for s in bullseye bookworm trixie sid; do \
 		bin/vm --packages-suites $$s --packages nftables --here nft --timeout 20m \
-			-- sh -c 'nft --version >&2; cd cmd/vmapd && exec "$$@"' sh \
+			-- sh -c 'nft --version >&2; cd cmd/vmapd/tests/scenarios && exec "$$@"' sh \
 			$(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.run=TestListings | bin/skipcheck || exit 1; \
 	done
 
@@ -269,7 +269,7 @@ test-cluster: clustertools ## Kubernetes' own tests, in a real cluster of the pr
 	bin/cluster test --kube "$(KUBE)" --nodes 3 --proxies "$(CLUSTER_PROXIES)"
 
 golden: build ## rewrite what tests expect as text, and show what changed
-	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
+	$(GO) test ./cmd/vmapd ./cmd/vmapd/tests/scenarios ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
 	git diff --stat -- testdata nft legacy cmd
 
 # For a release, BENCHTO=testdata/bench/VERSION.txt keeps the figures in benchstat's format, with BENCHCOUNT=6 or more. BENCH is

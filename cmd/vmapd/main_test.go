@@ -15,7 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-func TestMain(m *testing.M) { vmapdtest.Main(m, map[string]func(){forwarderName: forwardManifest}) }
+func TestMain(m *testing.M) { vmapdtest.Main(m, nil) }
 
 // Ten megabytes of garbage must cause one line of output, and nothing else.
 func TestGarbageCostsOneLine(t *testing.T) {

@@ -1,0 +1,11 @@
+// Package scenarios: The scenarios of testdata/scenario: their rules as golden texts, and their connections with real packets, by each way into the
+// kernel and in user space.
+package scenarios
+
+import (
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+)
+
+func TestMain(m *testing.M) { vmapdtest.Main(m, map[string]func(){forwarderName: forwardManifest}) }
