@@ -7,7 +7,7 @@ export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 # Tests of the program, by what they try.
-ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack ./cmd/vmapd/tests/takeover ./cmd/vmapd/tests/cluster ./cmd/vmapd/tests/diagnosis ./cmd/vmapd/tests/scenarios
+ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack ./cmd/vmapd/tests/takeover ./cmd/vmapd/tests/cluster ./cmd/vmapd/tests/diagnosis ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/pages
 NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd $(ROOMS)
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
@@ -269,7 +269,7 @@ test-cluster: clustertools ## Kubernetes' own tests, in a real cluster of the pr
 	bin/cluster test --kube "$(KUBE)" --nodes 3 --proxies "$(CLUSTER_PROXIES)"
 
 golden: build ## rewrite what tests expect as text, and show what changed
-	$(GO) test ./cmd/vmapd ./cmd/vmapd/tests/scenarios ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
+	$(GO) test ./cmd/vmapd ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/pages ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
 	git diff --stat -- testdata nft legacy cmd
 
 # For a release, BENCHTO=testdata/bench/VERSION.txt keeps the figures in benchstat's format, with BENCHCOUNT=6 or more. BENCH is
