@@ -7,8 +7,8 @@ export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 # Tests of the program, by what they try.
-ROOMS     := ./cmd/vmapd/tests/neighbours ./cmd/vmapd/tests/traffic ./cmd/vmapd/tests/conntrack ./cmd/vmapd/tests/takeover ./cmd/vmapd/tests/cluster ./cmd/vmapd/tests/diagnosis ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/pages
-NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd $(ROOMS)
+ROOMS     := $(addprefix ./cmd/vmapd/tests/,scenarios traffic cluster neighbours conntrack takeover diagnosis cli pages)
+NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo $(ROOMS)
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
@@ -42,7 +42,7 @@ VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
 VMBYTES    := nft/compile=. nft/batch=. sync/conntrack=. sync/hostaddr=. legacy/ipvs=.
-VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay' 'cmd/vmapd/tests/scenarios=TestScenarios|TestListings' 'cmd/vmapd/tests/diagnosis=ByIPVS' 'cmd/vmapd/tests/takeover=ByIPVS|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd/tests/cli=TestTheRunningDaemonTells|TestTheDaemonExplains' 'cmd/vmapd/tests/scenarios=TestScenarios|TestListings' 'cmd/vmapd/tests/diagnosis=ByIPVS' 'cmd/vmapd/tests/takeover=ByIPVS|TestSwitching' 'cmd/vmapd/tests/conntrack=TestFastPath' 'cmd/vmapd/tests/neighbours=TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
 VMRESULTS  ?= bin/vm-results
@@ -142,7 +142,7 @@ notice:
 
 unit: ## tests that need no privilege
 	cd cmd/internal/release && $(GO) test -count=1 .
-	nice -n 2 $(GO) test -p 4 -count=1 -shuffle=on -skip '$(SLOWTESTS)' $$($(GO) list ./... | grep -vE '/(nft/(kernel|others)|legacy/(iptables|ipvs|host)|cmd/(vmapd(/tests/.*)?|internal/testbed/(browser|chaos|demo|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
+	nice -n 2 $(GO) test -p 4 -count=1 -shuffle=on -skip '$(SLOWTESTS)' $$($(GO) list ./... | grep -vE '/(nft/(kernel|others)|legacy/(iptables|ipvs|host)|cmd/(vmapd/tests/.*|internal/testbed/(browser|chaos|demo|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
 
 # A module of its own: the libraries of Helm and kustomize are large. The go command does not notice changes of files
 # outside of a module, so nothing is cached.
@@ -171,8 +171,8 @@ PLAY = play() { p=$$1; shift; bin=$(CURDIR)/bin/netns/$$(echo $$p | cut -c3- | t
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
 	@$(PLAY); (NICE='nice -n 2'; plays $(filter ./nft/%,$(NETNS))) & nft=$$!; \
-	(NICE='nice -n 2'; plays $(filter-out ./nft/% ./cmd/vmapd%,$(NETNS))) & others=$$!; \
-	plays $(filter ./cmd/vmapd%,$(NETNS)); vmapd=$$?; wait $$others && wait $$nft && exit $$vmapd
+	(NICE='nice -n 2'; plays $(filter-out ./nft/% $(ROOMS),$(NETNS))) & others=$$!; \
+	plays $(ROOMS); vmapd=$$?; wait $$others && wait $$nft && exit $$vmapd
 
 test-slow: tools vet race ## what make test leaves out: go vet, the race detector, and tests that take minutes
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
@@ -269,7 +269,7 @@ test-cluster: clustertools ## Kubernetes' own tests, in a real cluster of the pr
 	bin/cluster test --kube "$(KUBE)" --nodes 3 --proxies "$(CLUSTER_PROXIES)"
 
 golden: build ## rewrite what tests expect as text, and show what changed
-	$(GO) test ./cmd/vmapd ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/pages ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
+	$(GO) test ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/cli ./cmd/vmapd/tests/pages ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
 	git diff --stat -- testdata nft legacy cmd
 
 # For a release, BENCHTO=testdata/bench/VERSION.txt keeps the figures in benchstat's format, with BENCHCOUNT=6 or more. BENCH is

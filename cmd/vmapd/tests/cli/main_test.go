@@ -1,4 +1,5 @@
-package main
+// Package cli: The commands: their texts, and their answers of a daemon and a cluster.
+package cli
 
 import (
 	"bytes"
