@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
@@ -22,8 +21,7 @@ func TestTheDaemonExplains(t *testing.T) {
 			}
 			w := labtest.New(t)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-				"--socket", socket).WaitFor(t, "msg=ready")
+			vmapdtest.StartDemo(t, w.Node, "--backend="+backend, "--socket", socket)
 			text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80", "--expect", "forwarded")
 			wantLine(t, text, `=> forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.3:8080 or 10\.0\.0\.4:8080`)
 			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
@@ -59,7 +57,7 @@ func TestTheDaemonExplains(t *testing.T) {
 func TestTheDaemonExplainsListeners(t *testing.T) {
 	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	vmapdtest.Start(t, w.Node, append([]string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--socket", socket}, vmapdtest.UserspaceArgs...)...).
+	vmapdtest.Start(t, w.Node, append([]string{"--from", vmapdtest.Demo(t), "--socket", socket}, vmapdtest.UserspaceArgs...)...).
 		WaitFor(t, "msg=ready")
 	const source = `\s*[0-9]+\. The endpoint sees this node's address: the listener opens a connection of its own\.`
 	for _, to := range []string{"svc/web:80", "192.168.98.10:80", "192.168.0.2:30080"} {
@@ -74,7 +72,7 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 	vmapdtest.ReplaceFile(t, own, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nbackend: userspace\n")
 	var offline, stderr bytes.Buffer
 	if code := cli.Run(t.Context(), []string{
-		"explain", "-f", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--vmapd-config", own, "--from", "10.0.0.3", "web:80",
+		"explain", "-f", vmapdtest.Demo(t), "--vmapd-config", own, "--from", "10.0.0.3", "web:80",
 	}, nil, &offline, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
@@ -86,8 +84,7 @@ func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
 	t.Parallel()
 	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	vmapdtest.Start(t, w.Node, "--backend=iptables", "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-		"--socket", socket).WaitFor(t, "msg=ready")
+	vmapdtest.StartDemo(t, w.Node, "--backend=iptables", "--socket", socket)
 	iptables := func(args ...string) string {
 		t.Helper()
 		out, err := w.Node.Command(t.Context(), "iptables", append([]string{"-w", "-t", "nat"}, args...)...).CombinedOutput()

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
@@ -18,8 +17,7 @@ import (
 func TestTheDaemonTellsTheFastPath(t *testing.T) {
 	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	vmapdtest.Start(t, w.Node, "--backend=nftables", "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-		"--socket", socket, "--fast-path=auto").WaitFor(t, "msg=ready")
+	vmapdtest.StartDemo(t, w.Node, "--backend=nftables", "--socket", socket, "--fast-path=auto")
 	told := func() string {
 		var stdout, stderr bytes.Buffer
 		code := -1
@@ -53,7 +51,7 @@ func TestTheDaemonTellsTheFastPath(t *testing.T) {
 func TestTheFastPathOfAnotherBackendIsTold(t *testing.T) {
 	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	vmapdtest.Start(t, w.Node, append([]string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--socket", socket, "--fast-path=auto"}, vmapdtest.UserspaceArgs...)...).
+	vmapdtest.Start(t, w.Node, append([]string{"--from", vmapdtest.Demo(t), "--socket", socket, "--fast-path=auto"}, vmapdtest.UserspaceArgs...)...).
 		WaitFor(t, "msg=ready")
 	wantLine(t, vmapdtest.AskDaemon(t, socket, "status"), " *warn", "fast-path: not possible: the backend userspace has none")
 }

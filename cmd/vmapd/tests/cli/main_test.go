@@ -32,7 +32,7 @@ func TestGarbageCostsOneLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			var stdout, stderr bytes.Buffer
-			code := cli.Run(t.Context(), []string{"render", "-f", path, "-f", vmapdtest.Testdata(t) + "/demo/before"}, nil, &stdout, &stderr)
+			code := cli.Run(t.Context(), []string{"render", "-f", path, "-f", vmapdtest.Demo(t)}, nil, &stdout, &stderr)
 			if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), path+":1: ") {
 				t.Errorf("exit code %d, and %.500q; want 1, and one line about the file", code, &stderr)
 			}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -44,8 +43,7 @@ func TestADaemonThatHangsIsNamed(t *testing.T) {
 	t.Parallel()
 	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", socket)
-	p.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartDemo(t, w.Node, "--socket", socket)
 	vmapdtest.AskDaemon(t, socket, "status")
 	if err := p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -98,7 +96,7 @@ func TestAUserWithoutRightsIsTold(t *testing.T) {
 	t.Parallel()
 	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", socket).WaitFor(t, "msg=ready")
+	vmapdtest.StartDemo(t, w.Node, "--socket", socket)
 	for _, args := range asking {
 		c := w.Node.Command(t.Context(), "/proc/self/exe")
 		c.Args = append([]string{vmapdtest.UnprivilegedName, "vmapd"}, append(args, "--socket", socket)...)

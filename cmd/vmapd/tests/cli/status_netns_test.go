@@ -34,8 +34,7 @@ func TestTheRunningDaemonTells(t *testing.T) {
 			}
 			w := labtest.New(t)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-				"--socket", socket, "--service-counters").WaitFor(t, "msg=ready")
+			vmapdtest.StartDemo(t, w.Node, "--backend="+backend, "--socket", socket, "--service-counters")
 
 			text := vmapdtest.AskDaemon(t, socket, "status")
 			wantLine(t, text, "Node", lab.NodeName)
@@ -105,8 +104,7 @@ func TestTheRulesOfAServiceAreTheKernels(t *testing.T) {
 		t.Run(tt.backend, func(t *testing.T) {
 			w := labtest.New(t)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			vmapdtest.Start(t, w.Node, "--backend="+tt.backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-				"--service-counters", "--socket", socket).WaitFor(t, "msg=ready")
+			vmapdtest.StartDemo(t, w.Node, "--backend="+tt.backend, "--service-counters", "--socket", socket)
 			var listed, names strings.Builder
 			for _, command := range tt.lists {
 				words := strings.Fields(command)
@@ -158,8 +156,7 @@ func TestWithoutTheSocketTheDaemonGoesOn(t *testing.T) {
 	w := labtest.New(t)
 	taken := filepath.Join(t.TempDir(), "a-file")
 	vmapdtest.ReplaceFile(t, taken, "not a socket")
-	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", taken)
-	p.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartDemo(t, w.Node, "--socket", taken)
 	p.WaitFor(t, "cannot open the socket for vmapd's subcommands")
 	if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil {
 		t.Error(err)

@@ -28,8 +28,7 @@ func TestEventsOverHTTP(t *testing.T) {
 	second.Spec.ClusterIP, second.Spec.ClusterIPs = "172.30.0.12", []string{"172.30.0.12", "fd00:172:30::12"}
 	c.API.Set(web)
 	c.API.Set(second)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 
 	start := c.WantEvent(t, "Starting", "Node", lab.NodeName, "nftables")
 	if start.Namespace != "default" || start.ReportingController == "" || !strings.Contains(start.ReportingInstance, lab.NodeName) {
@@ -62,8 +61,7 @@ func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
 	t.Parallel()
 	rules := slices.DeleteFunc(vmapdtest.DeployedRules(t), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
 	c := vmapdtest.NewCluster(t, rules...)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 	c.Ask(t, vmapdtest.WebVIP)
 	p.WaitFor(t, "forbidden")
 	c.API.Set(vmapdtest.WebSlice(3))
@@ -87,8 +85,7 @@ func TestUDPSendersFollowThroughTheDaemon(t *testing.T) {
 	c := vmapdtest.NewCluster(t)
 	s := newSender(t, c)
 	s.only(2)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	c.StartReady(t)
 	s.start(t)
 	s.arrives(t, 2)
 	s.only(3)
@@ -128,8 +125,7 @@ func TestATakenMetricsPort(t *testing.T) {
 	if code := hard.Exit(t); code != 1 || !strings.Contains(hard.Log.String(), ` level=ERROR msg="exiting because of an error" err="metrics server: listen tcp 127.0.0.1:10249: bind: address already in use"`+"\n") {
 		t.Errorf("with --bind-address-hard-fail: exit code %d\n%s", code, hard.Log)
 	}
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 	c.Ask(t, vmapdtest.WebVIP)
 	if e := c.WantEvent(t, "FailedToStartMetricServer", "Node", lab.NodeName, "address already in use"); e.Type != "Warning" || e.Action != "StartKubeProxy" {
 		t.Errorf("the event: %+v", e)
@@ -153,8 +149,7 @@ func TestAServiceOnAPortOfTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sshd.Close() })
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 	web := c.Service(t, "web")
 	web.Spec.ExternalIPs = []string{lab.NodeIP4}
 	web.Spec.Ports[0].Port = 22

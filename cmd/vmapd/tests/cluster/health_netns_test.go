@@ -21,8 +21,7 @@ import (
 func TestHealthFollowsTheNode(t *testing.T) {
 	t.Parallel()
 	c := vmapdtest.NewCluster(t)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 	expect := func(when string, healthz int, eligible bool) {
 		t.Helper()
 		got := vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/healthz", healthz)
@@ -69,8 +68,7 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 	c.API.Set(slice6)
 	c.API.Set(vmapdtest.WebSlice(2, 3))
 	local(32000)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 
 	at := lab.NodeIP4
 	url := func(port int32) string {

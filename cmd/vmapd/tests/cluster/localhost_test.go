@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +21,7 @@ import (
 // them changes.
 func TestNodePortsOnLocalhost(t *testing.T) {
 	w := labtest.New(t)
-	args := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
 	first := vmapdtest.Start(t, w.Node, args...)
 	first.WaitFor(t, "msg=ready")
 	loopback := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:30080"), netip.MustParseAddrPort("[::1]:30080")}
@@ -83,8 +82,7 @@ func TestATakenPortOnLocalhost(t *testing.T) {
 	web := c.Service(t, "web")
 	web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, healthCheckPort
 	c.API.Set(web)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost")
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t, "--nodeport-addresses", "primary,localhost")
 	e := c.WantEvent(t, "FailedToStartNodePortListener", "Service", "web", "127.0.0.1:30080")
 	if e.Type != corev1.EventTypeWarning || e.Action != "Listen" || e.Namespace != "default" || !strings.Contains(e.Note, "address already in use") {
 		t.Errorf("the event: %+v", e)

@@ -15,7 +15,7 @@ func TestAMistakeChangesNothing(t *testing.T) {
 		t.Skip(err)
 	}
 	path := os.Getenv("PATH")
-	manifests := vmapdtest.Testdata(t) + "/demo/before"
+	manifests := vmapdtest.Demo(t)
 	for _, tt := range []struct {
 		name string
 		args []string

@@ -31,8 +31,7 @@ func TestNodePortsOutliveTheNodeObject(t *testing.T) {
 	whole.Spec.PodCIDRs = []string{"10.0.0.0/24"}
 	whole.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: second.String()}}
 	c.API.Set(whole)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--detect-local-mode", "NodeCIDR")
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t, "--detect-local-mode", "NodeCIDR")
 
 	nodePort, first := netip.AddrPortFrom(second, vmapdtest.WebNodePort.Port()), vmapdtest.WebNodePort
 	check := func(when string) {
@@ -141,8 +140,7 @@ func TestNodeChangesInPlace(t *testing.T) {
 	t.Parallel()
 	c := vmapdtest.NewCluster(t)
 	addSecondNodeIP(t, c)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--detect-local-mode", "NodeCIDR")
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t, "--detect-local-mode", "NodeCIDR")
 	underLoad(t, c)
 
 	n := vmapdtest.OurNode()
@@ -181,8 +179,7 @@ func TestNodeAddressChangesInPlace(t *testing.T) {
 	t.Parallel()
 	c := vmapdtest.NewCluster(t)
 	addSecondNodeIP(t, c)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 	c.Ask(t, vmapdtest.WebNodePort)
 	n := vmapdtest.OurNode()
 	n.Status.Addresses[0].Address = secondNodeIP

@@ -54,8 +54,7 @@ func TestStatusReportsThatTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	c := vmapdtest.NewCluster(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
-	p.WaitFor(t, "msg=ready")
+	c.StartReady(t, "--socket", socket)
 	now := func() string { return vmapdtest.Problems(vmapdtest.Overview(t, socket)) }
 	if got := now(); got != "" {
 		t.Errorf("status says at first:\n%s", got)

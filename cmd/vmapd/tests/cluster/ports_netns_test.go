@@ -34,7 +34,7 @@ func TestThePortsNameNoService(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(vmapdtest.Testdata(t), "demo/before", name))
+		text, err := os.ReadFile(filepath.Join(vmapdtest.Demo(t), name))
 		if err != nil {
 			t.Fatal(err)
 		}

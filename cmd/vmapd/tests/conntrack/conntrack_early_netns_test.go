@@ -3,7 +3,6 @@ package conntrack
 import (
 	"context"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +33,7 @@ func TestConnectionsThatBeginBeforeTheRules(t *testing.T) {
 			vmapdtest.WaitUntil(t, "first packets are tracked", func() bool {
 				return strings.Count(vmapdtest.Feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack"), "SYN_SENT") == len(vips)
 			})
-			p := vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.WaitFor(t, "msg=ready")
+			vmapdtest.StartDemo(t, w.Node, "--backend="+backend)
 			for range vips {
 				if err := <-connected; err != nil {
 					t.Error(err)

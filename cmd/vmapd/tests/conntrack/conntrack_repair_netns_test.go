@@ -3,7 +3,6 @@ package conntrack
 import (
 	"context"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -35,8 +34,7 @@ func TestConnectionsThatBeginWhileTheRulesAreGone(t *testing.T) {
 			vmapdtest.UseVariant(t, variant)
 			w := labtest.New(t)
 			leadAway(t, w)
-			p := vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.WaitFor(t, "msg=ready")
+			p := vmapdtest.StartDemo(t, w.Node, "--backend="+backend)
 			vmapdtest.WaitUntil(t, "the first passes over connections have ended", func() bool {
 				metrics, err := w.Node.Command(t.Context(), "curl", "-s", "http://127.0.0.1:10249/metrics").Output()
 				return err == nil && len(passed.FindAll(metrics, -1)) == len(model.Families)

@@ -197,8 +197,7 @@ func processBreakages() []breakage {
 		{
 			name: "two vmapd", command: doctor, exit: 3,
 			prepare: func(t *testing.T, p *patient) {
-				first := p.Start(t, "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket", "", "--healthz-bind-address", "", "--metrics-bind-address", "")
-				first.WaitFor(t, "msg=ready")
+				p.StartReady(t, "--socket", "", "--healthz-bind-address", "", "--metrics-bind-address", "")
 				p.startUp(t)
 			},
 			want: "owned by another process", more: []string{"fail rounds IPv4: the last sync failed", "-> end the other vmapd on this node"},

@@ -125,10 +125,10 @@ func traceWorld(t *testing.T, args ...string) (w *lab.World, known []string) {
 	}
 	vmapdtest.Feed(t, w.Pods()[0].Namespace, silentPort, "nft", "-f", "-")
 	p := vmapdtest.Start(t, w.Node, append([]string{
-		"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--from", broken, "--hostname-override", lab.NodeName, "--socket", "",
+		"--from", vmapdtest.Demo(t), "--from", broken, "--hostname-override", lab.NodeName, "--socket", "",
 	}, args...)...)
 	p.WaitFor(t, "msg=ready")
-	return w, []string{"-f", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "-f", broken, "--node-name", lab.NodeName}
+	return w, []string{"-f", vmapdtest.Demo(t), "-f", broken, "--node-name", lab.NodeName}
 }
 
 // traced is a running vmapd trace.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -67,7 +66,7 @@ func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
 	t.Parallel()
 	w := labtest.New(t)
 	args := []string{
-		"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+		"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName,
 		"--backend=iptables", "-v", "4",
 	}
 	first := vmapdtest.Start(t, w.Node, args...)
@@ -113,7 +112,7 @@ func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
 func switching(t *testing.T, maxLost int, backends ...string) {
 	t.Helper()
 	w := labtest.New(t)
-	args := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
 	p := vmapdtest.Start(t, w.Node, append(args, "--backend="+backends[0])...)
 	p.WaitFor(t, "msg=ready")
 	flow, err := w.Client.Dial(t.Context(), "udp", netip.MustParseAddrPort("172.30.0.10:80"))
@@ -172,8 +171,7 @@ var wantBackend = flag.String("want-backend", "nftables", "what --backend=auto m
 // connections are answered. make test-ipvs runs this on kernels that lack something.
 func TestAutoTakesWhatTheKernelHas(t *testing.T) {
 	w := labtest.New(t)
-	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartDemo(t, w.Node)
 	because := map[string]string{
 		"nftables": "has all required features", "ipvs": "lacks nf_tables", "iptables": "there is no IPVS",
 	}[*wantBackend]

@@ -3,7 +3,6 @@ package takeover
 import (
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -84,8 +83,7 @@ func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 				return slices.Sorted(maps.Keys(pods))
 			}
 			goesOn("with kube-proxy")
-			p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.WaitFor(t, "msg=ready")
+			p := vmapdtest.StartDemo(t, w.Node)
 			goesOn("with vmapd")
 			if diff := cmp.Diff(all, answers()); diff != "" {
 				t.Errorf("with vmapd, who answers (-want +got):\n%s", diff)
@@ -120,8 +118,7 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 	for _, mode := range []string{"iptables-legacy", "iptables-nft", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
 			w := labtest.New(t)
-			p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.WaitFor(t, "msg=ready")
+			p := vmapdtest.StartDemo(t, w.Node)
 			long := map[model.Family]*lab.Conn{}
 			for f, vip := range vips {
 				var err error
@@ -180,8 +177,7 @@ func TestCleanupWhereKubeProxyHasOneFamily(t *testing.T) {
 	for _, mode := range []string{"iptables-nft", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
 			w := labtest.New(t)
-			p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.WaitFor(t, "msg=ready")
+			p := vmapdtest.StartDemo(t, w.Node)
 			vmapdtest.Stop(t, p)
 			kubeProxyLike(t, w.Node, mode, model.IPv4)
 			if mode == "nftables" {

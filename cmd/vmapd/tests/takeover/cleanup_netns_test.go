@@ -3,7 +3,6 @@ package takeover
 import (
 	"bytes"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,8 +57,7 @@ func TestCleanupKeepsKubeProxy(t *testing.T) {
 	for _, backend := range []string{"nftables", "iptables"} {
 		t.Run(backend, func(t *testing.T) {
 			w := labtest.New(t)
-			p := vmapdtest.Start(t, w.Node, "--backend="+backend, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-			p.WaitFor(t, "msg=ready")
+			p := vmapdtest.StartDemo(t, w.Node, "--backend="+backend)
 			if err := p.Cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +98,7 @@ func withoutVmapd(t *testing.T) string {
 func rendered(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args = append([]string{"render", "-f", filepath.Join(vmapdtest.Testdata(t), "demo/before")}, args...)
+	args = append([]string{"render", "-f", vmapdtest.Demo(t)}, args...)
 	if code := cli.Run(t.Context(), args, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}
@@ -111,8 +109,7 @@ func rendered(t *testing.T, args ...string) string {
 // says what to do.
 func TestCleanupWhileTheDaemonRuns(t *testing.T) {
 	w := labtest.New(t)
-	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartDemo(t, w.Node)
 	if !strings.Contains(vmapdtest.Feed(t, w.Node, "", "nft", "list", "ruleset"), "flags owner") {
 		t.Skip("this kernel lacks table flags owner and persist")
 	}

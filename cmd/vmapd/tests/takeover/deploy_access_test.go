@@ -58,7 +58,7 @@ func cluster(t *testing.T, o apitest.Options) *vmapdtest.Cluster {
 	}
 	t.Cleanup(c.API.Close)
 	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		for _, o := range vmapdtest.Decode(t, filepath.Join(vmapdtest.Testdata(t), "demo/before", file)) {
+		for _, o := range vmapdtest.Decode(t, filepath.Join(vmapdtest.Demo(t), file)) {
 			c.API.Set(o)
 		}
 	}

@@ -113,8 +113,7 @@ func TestInitOnlySaysWhatItCannot(t *testing.T) {
 func TestCleanUpByFlag(t *testing.T) {
 	t.Parallel()
 	c := vmapdtest.NewCluster(t)
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 	if err := p.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func TestTheProgramsTakeWhatIsRenderedByIPVS(t *testing.T) {
 	vmapdtest.NeedIPVS(t)
 	w := labtest.New(t)
 	var stdout, stderr bytes.Buffer
-	if code := cli.Run(t.Context(), []string{"render", "-f", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--backend=ipvs"}, nil, &stdout, &stderr); code != 0 {
+	if code := cli.Run(t.Context(), []string{"render", "-f", vmapdtest.Demo(t), "--backend=ipvs"}, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	takers := map[string][]string{

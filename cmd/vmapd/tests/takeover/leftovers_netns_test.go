@@ -3,7 +3,6 @@ package takeover
 import (
 	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,8 +46,7 @@ func TestKubeProxysRulesGo(t *testing.T) {
 				}
 				t.Run("", func(t *testing.T) {
 					if how == "by the daemon" {
-						p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-						p.WaitFor(t, "msg=ready")
+						p := vmapdtest.StartDemo(t, w.Node)
 						vmapdtest.Stop(t, p)
 						return
 					}
@@ -87,7 +85,7 @@ func TestChainsOnAHostWithoutIPTables(t *testing.T) {
 	}
 	const said = "its programs are not installed"
 	w := labtest.New(t)
-	args := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
 	for _, tables := range []bool{false, true} {
 		if tables {
 			vmapdtest.LeaveRules(t, w.Node, "nft")

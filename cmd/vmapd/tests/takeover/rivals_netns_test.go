@@ -38,8 +38,7 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			vmapdtest.LeaveRules(t, c.Node, variant)
 			rules := vmapdtest.KubeProxyServices(t, c.Node, variant)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
-			p.WaitFor(t, "msg=ready")
+			p := c.StartReady(t, "--socket", socket)
 			metrics := func() string { return vmapdtest.Get(c.Node, nil, vmapdtest.MetricsURL+"/metrics").Body }
 			if n := vmapdtest.KubeProxyServices(t, c.Node, variant); n != 0 || rules == 0 {
 				t.Fatalf("%d rules of %d are left", n, rules)
@@ -103,8 +102,7 @@ func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
 		vmapdtest.Feed(t, c.Node, "*nat\n:KUBE-POSTROUTING - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A POSTROUTING -j KUBE-POSTROUTING\n"+
 			"-A KUBE-POSTROUTING -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE\nCOMMIT\n", "iptables-"+variant+"-restore")
 	}
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := c.StartReady(t)
 	c.WantEvent(t, "LeftoversNotRemoved", "Node", lab.NodeName, "1 × ipset")
 	for _, page := range []string{"/readyz", "/livez"} {
 		vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+page, http.StatusOK)

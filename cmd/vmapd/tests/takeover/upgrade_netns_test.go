@@ -134,7 +134,7 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 				if backend == "ipvs" {
 					vmapdtest.NeedIPVS(t)
 				}
-				folder := filepath.Join(vmapdtest.Testdata(t), "demo/before")
+				folder := vmapdtest.Demo(t)
 				if sticky {
 					folder = stickyDemo(t)
 				}
@@ -185,7 +185,7 @@ func changeVersions(t *testing.T, args ...string) {
 // testdata/upgrade has tables as earlier layouts were: "vmapd render" of the demo's manifests by the last commit
 // with each layout. A daemon takes them over under load, and leaves nothing of them.
 func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
-	args := []string{"--backend=nftables", "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	args := []string{"--backend=nftables", "--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
 	w := labtest.New(t)
 	p := vmapdtest.Start(t, w.Node, args...)
 	p.WaitFor(t, "msg=ready")
@@ -226,7 +226,7 @@ func stickyDemo(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(vmapdtest.Testdata(t), "demo/before", name))
+		text, err := os.ReadFile(filepath.Join(vmapdtest.Demo(t), name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,12 +2,10 @@ package takeover
 
 import (
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
@@ -18,9 +16,7 @@ func TestWhatOthersDoToIPTablesIsPutBack(t *testing.T) {
 		t.Run(variant, func(t *testing.T) {
 			vmapdtest.UseVariant(t, variant)
 			w := labtest.New(t)
-			p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-				"--backend=iptables", "--iptables-sync-period=1h")
-			p.WaitFor(t, "msg=ready")
+			p := vmapdtest.StartDemo(t, w.Node, "--backend=iptables", "--iptables-sync-period=1h")
 			before := vmapdtest.RulesOf(t, w.Node)
 			if !strings.Contains(before, "iptables-"+variant) {
 				t.Fatalf("the rules are not in iptables-%s:\n%s", variant, before)

@@ -20,7 +20,7 @@ import (
 func stickyManifests(t *testing.T, dir, timeout string) {
 	t.Helper()
 	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(vmapdtest.Testdata(t), "demo/before", file))
+		text, err := os.ReadFile(filepath.Join(vmapdtest.Demo(t), file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 // again; and the new one finds that there is nothing to write.
 func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
 	w := labtest.New(t)
-	args := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "-v", "4"}
+	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName, "-v", "4"}
 	first := vmapdtest.Start(t, w.Node, args...)
 	first.WaitFor(t, "msg=ready")
 	before := vmapdtest.ListRuleset(t, w.Node, "-a")

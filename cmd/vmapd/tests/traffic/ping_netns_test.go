@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,8 +17,7 @@ import (
 // it is asked, rather than letting the packet wander off by the default route.
 func TestPingOfAClusterIPIsRefused(t *testing.T) {
 	w := labtest.New(t)
-	p := vmapdtest.Start(t, w.Node, "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
-	p.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartDemo(t, w.Node)
 	for _, to := range []string{"172.30.0.10", "fd00:172:30::10"} {
 		for _, from := range []*lab.Namespace{w.Client, w.Node, w.Pods()[0].Namespace} {
 			t.Run(fmt.Sprintf("%s from %s", to, from.Name()), func(t *testing.T) {

@@ -24,7 +24,7 @@ func closedDemo(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(vmapdtest.Testdata(t), "demo/before", name))
+		text, err := os.ReadFile(filepath.Join(vmapdtest.Demo(t), name))
 		if err != nil {
 			t.Fatal(err)
 		}

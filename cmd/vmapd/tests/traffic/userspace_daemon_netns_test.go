@@ -63,7 +63,7 @@ func TestUserspaceDaemon(t *testing.T) {
 func TestAnotherBackendRemovesTheAddressesOfUserspace(t *testing.T) {
 	w := labtest.New(t)
 	before := serviceAddresses(t, w)
-	from := []string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	from := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
 	first := vmapdtest.Start(t, w.Node, append(from, "--backend=userspace")...)
 	first.WaitFor(t, "msg=ready")
 	vmapdtest.Stop(t, first)
@@ -82,7 +82,7 @@ func TestAnotherBackendRemovesTheAddressesOfUserspace(t *testing.T) {
 func TestUserspaceDaemonOfAnOrdinaryUser(t *testing.T) {
 	w := labtest.New(t)
 	p := &vmapdtest.Process{Cmd: w.Node.Command(t.Context(), "/proc/self/exe"), Log: &labtest.Log{}}
-	p.Cmd.Args = append([]string{vmapdtest.UnprivilegedName, "vmapd", "--from", filepath.Join(vmapdtest.Testdata(t), "demo/before")}, vmapdtest.UserspaceArgs...)
+	p.Cmd.Args = append([]string{vmapdtest.UnprivilegedName, "vmapd", "--from", vmapdtest.Demo(t)}, vmapdtest.UserspaceArgs...)
 	p.Cmd.Stderr, p.Cmd.Stdout = p.Log, p.Log
 	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func NewCluster(t *testing.T, rules ...rbacv1.PolicyRule) *Cluster {
 		}
 	})
 	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		for _, o := range Decode(t, filepath.Join(Testdata(t), "demo/before", file)) {
+		for _, o := range Decode(t, filepath.Join(Demo(t), file)) {
 			c.API.Set(o)
 		}
 	}
@@ -168,6 +168,14 @@ func (c *Cluster) Start(t *testing.T, args ...string) *Process {
 	return c.Launch(t, "/proc/self/exe", append([]string{"vmapd"}, args...)...)
 }
 
+// StartReady starts vmapd with the kubeconfig, and waits until it is ready.
+func (c *Cluster) StartReady(t *testing.T, args ...string) *Process {
+	t.Helper()
+	p := c.Start(t, append([]string{"--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName}, args...)...)
+	p.WaitFor(t, "msg=ready")
+	return p
+}
+
 // Launch starts a program that becomes vmapd. Args[0] is its name.
 func (c *Cluster) Launch(t *testing.T, path string, args ...string) *Process {
 	t.Helper()
@@ -228,7 +236,7 @@ func (c *Cluster) Ruleset(t *testing.T) string {
 // Service is the Service of a name as the demo has it.
 func (c *Cluster) Service(t *testing.T, name string) *corev1.Service {
 	t.Helper()
-	for _, o := range Decode(t, filepath.Join(Testdata(t), "demo/before/services.yaml")) {
+	for _, o := range Decode(t, filepath.Join(Demo(t), "services.yaml")) {
 		if s, ok := o.(*corev1.Service); ok && s.Name == name {
 			return s
 		}

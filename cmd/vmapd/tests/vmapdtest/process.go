@@ -31,6 +31,12 @@ func Testdata(t testing.TB) string {
 	return ""
 }
 
+// Demo is the folder with the manifests of the demo.
+func Demo(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(Testdata(t), "demo/before")
+}
+
 // Folder is that of the program, cmd/vmapd.
 func Folder(t testing.TB) string {
 	t.Helper()
@@ -55,6 +61,15 @@ func Start(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// StartDemo starts vmapd with the manifests of the demo, and waits until it is ready.
+func StartDemo(t *testing.T, ns *lab.Namespace, args ...string) *Process {
+	t.Helper()
+	demo := []string{"--from", Demo(t), "--hostname-override", lab.NodeName}
+	p := Start(t, ns, append(demo, args...)...)
+	p.WaitFor(t, "msg=ready")
 	return p
 }
 
