@@ -12,10 +12,16 @@ import (
 // New returns a world with three pods, which ends with the test. Where there can be none, the test is skipped.
 func New(t *testing.T) *lab.World {
 	t.Helper()
+	return With(t, lab.Config{Pods: 3, Ports: []uint16{8080}})
+}
+
+// With returns such a world with other pods.
+func With(t *testing.T, config lab.Config) *lab.World {
+	t.Helper()
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}
-	w, err := lab.New(t.Context(), lab.Config{Pods: 3, Ports: []uint16{8080}})
+	w, err := lab.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

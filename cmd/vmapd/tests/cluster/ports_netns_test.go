@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,13 +31,7 @@ var (
 func TestThePortsNameNoService(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(vmapdtest.Demo(t), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		vmapdtest.ReplaceFile(t, filepath.Join(dir, name), strings.ReplaceAll(string(text), "web", "xyzzy"))
-	}
+	vmapdtest.EditDemo(t, dir, func(text string) string { return strings.ReplaceAll(text, "web", "xyzzy") })
 	for name, counters := range map[string]bool{"without counters": false, "with counters": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

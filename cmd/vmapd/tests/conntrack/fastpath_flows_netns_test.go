@@ -13,6 +13,7 @@ import (
 	timo "github.com/ti-mo/conntrack"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -204,14 +205,7 @@ func TestFastPathFollowsTheDevices(t *testing.T) {
 
 // The devices of pods are told as they come and go, also one that takes the name of another.
 func TestDevicesOfTheFastPathAreFollowed(t *testing.T) {
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
-	w, err := lab.New(t.Context(), lab.Config{Pods: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = w.Close() })
+	w := labtest.With(t, lab.Config{Pods: 1})
 	told := make(chan []string, 100)
 	vmapdtest.FollowDevices(t, w.Node, func(names []string) { told <- names })
 	next := func(want int) (names []string) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	timo "github.com/ti-mo/conntrack"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
@@ -47,18 +47,7 @@ type tracked struct {
 // newTracked builds a world. With ports, its pods answer there; without, they only listen.
 func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend, pods int, ports ...uint16) *tracked {
 	t.Helper()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
-	w, err := lab.New(t.Context(), lab.Config{Pods: pods, Ports: ports})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	w := labtest.With(t, lab.Config{Pods: pods, Ports: ports})
 	tr := &tracked{World: w, sinks: map[string]*lab.Sink{}, streams: map[string]*lab.Stream{}}
 	for _, p := range w.Pods() {
 		if len(ports) == 0 {
@@ -73,15 +62,10 @@ func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Ba
 // objects are none at first.
 func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend, objects ...modeltest.Object) (stop func()) {
 	t.Helper()
-	var ns *os.File
-	if err := tr.Node.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
 	log := slog.New(slog.DiscardHandler)
 	backend := open(t, tr.Node)
 	r := conntrack.New(conntrack.Options{
-		Log: log, NetNS: int(ns.Fd()), Interval: 20 * time.Millisecond,
+		Log: log, NetNS: vmapdtest.NetNS(t, tr.Node), Interval: 20 * time.Millisecond,
 		Report: func(p conntrack.Pass) {
 			if p.Err != nil {
 				t.Errorf("clean-up of %v flows: %v", p.Family, p.Err)

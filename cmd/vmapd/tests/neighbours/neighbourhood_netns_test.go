@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -142,15 +143,7 @@ func TestNeighboursDoNotMeddle(t *testing.T) {
 // foreign user, and each cluster's number all else.
 func playRounds(t *testing.T, first, end int, by openPlane) map[string]int {
 	t.Helper()
-	w, err := lab.New(t.Context(), lab.Config{Pods: neighbourPods})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	w := labtest.With(t, lab.Config{Pods: neighbourPods})
 	foreign := randomLab{rand.New(rand.NewPCG(uint64(first), 14))}.foreignUser()
 	n := neighbourhood{Plane: &vmapdtest.Plane{World: w}, by: by, foreign: foreign, counted: map[string]int{}}
 	n.serveEverywhere(t)

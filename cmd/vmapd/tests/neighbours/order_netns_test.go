@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -138,15 +139,7 @@ func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPla
 // newNeighbour applies objects beside a program that translates destinations to the last of three pods.
 func newNeighbour(t *testing.T, by openPlane, program dnat, first bool, dests dnatPorts, objects ...modeltest.Object) *neighbour {
 	t.Helper()
-	w, err := lab.New(t.Context(), lab.Config{Pods: 3, Ports: []uint16{8080}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	w := labtest.With(t, lab.Config{Pods: 3, Ports: []uint16{8080}})
 	vmapdtest.WithoutICMPLimits(t, w.Node)
 	builder := modeltest.Builder(vmapdtest.LabConfig(), modeltest.OurNode(),
 		modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -158,15 +159,7 @@ type world struct {
 // its address and port, so that a wrong port fails the test, too.
 func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 	t.Helper()
-	made, err := lab.New(t.Context(), lab.Config{Pods: podCount})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := made.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	made := labtest.With(t, lab.Config{Pods: podCount})
 	w := &world{made, nodeAddrs(objects), 1}
 	vmapdtest.WithoutICMPLimits(t, w.Node)
 	for _, a := range w.nodeAddrs {

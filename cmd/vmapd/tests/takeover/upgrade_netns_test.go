@@ -225,15 +225,8 @@ func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
 func stickyDemo(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(vmapdtest.Demo(t), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sticky := strings.Replace(string(text), "  type: LoadBalancer\n", "  type: LoadBalancer\n  sessionAffinity: ClientIP\n", 1)
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(sticky), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	vmapdtest.EditDemo(t, folder, func(text string) string {
+		return strings.Replace(text, "  type: LoadBalancer\n", "  type: LoadBalancer\n  sessionAffinity: ClientIP\n", 1)
+	})
 	return folder
 }

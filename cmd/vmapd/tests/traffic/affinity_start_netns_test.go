@@ -3,8 +3,6 @@ package traffic
 import (
 	"context"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,23 +17,10 @@ import (
 // stickyManifests writes the demo's manifests with affinity into a folder, for the daemon.
 func stickyManifests(t *testing.T, dir, timeout string) {
 	t.Helper()
-	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(vmapdtest.Demo(t), file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sticky := strings.Replace(string(text), "spec:\n  type: LoadBalancer\n",
-			"spec:\n  type: LoadBalancer\n  sessionAffinity: ClientIP\n  sessionAffinityConfig: {clientIP: {timeoutSeconds: "+timeout+"}}\n", 1)
-		if file == "services.yaml" && !strings.Contains(sticky, "ClientIP") {
-			t.Fatalf("no place for the affinity in:\n%s", text)
-		}
-		if err := os.WriteFile(filepath.Join(dir, file+".new"), []byte(sticky), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, file+".new"), filepath.Join(dir, file)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	const spec = "spec:\n  type: LoadBalancer\n"
+	vmapdtest.EditDemo(t, dir, func(text string) string {
+		return strings.Replace(text, spec, spec+"  sessionAffinity: ClientIP\n  sessionAffinityConfig: {clientIP: {timeoutSeconds: "+timeout+"}}\n", 1)
+	})
 }
 
 // Clients that go on connecting stay where they are while the daemon is killed and

@@ -23,15 +23,7 @@ import (
 func closedDemo(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(vmapdtest.Demo(t), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	vmapdtest.EditDemo(t, folder, func(text string) string { return text })
 	service := func(name, clusterIP, spec string, port int) string {
 		return fmt.Sprintf(`apiVersion: v1
 kind: Service

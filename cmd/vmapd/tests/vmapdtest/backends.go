@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -42,19 +43,8 @@ type Plane struct {
 // NewPlane makes one with nftables.
 func NewPlane(t *testing.T, pods int, config model.Config, ports ...uint16) *Plane {
 	t.Helper()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
-	w, err := lab.New(t.Context(), lab.Config{Pods: pods, Ports: ports})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := labtest.With(t, lab.Config{Pods: pods, Ports: ports})
 	p := &Plane{World: w, Builder: modeltest.Builder(config, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	p.Backend = OpenKernel(t, w.Node, kernel.Options{})
 	return p
 }
@@ -68,6 +58,17 @@ func (p *Plane) Set(t *testing.T, objects ...modeltest.Object) {
 	if err := p.Backend.Apply(t.Context(), p.Builder.Snapshot()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// NetNS is the network namespace of a node as an open file, until the test ends.
+func NetNS(t testing.TB, node *lab.Namespace) int {
+	t.Helper()
+	var ns *os.File
+	if err := node.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return int(ns.Fd())
 }
 
 // OpenKernel opens a backend for a namespace, where it opens all its sockets, also later ones. It purges its maps of
@@ -85,19 +86,12 @@ func OpenKernel(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Bac
 // OpenUnpurged is OpenKernel without purges.
 func OpenUnpurged(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
 	t.Helper()
-	var namespace *os.File
-	if err := node.Do(func() (err error) {
-		namespace, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	o.NetNS = int(namespace.Fd())
+	o.NetNS = NetNS(t, node)
 	b, err := kernel.Open(o)
 	if err != nil {
-		t.Fatal(errors.Join(err, namespace.Close()))
+		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = errors.Join(b.Close(), namespace.Close()) })
+	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 
@@ -181,13 +175,9 @@ func LacksFastPath(t testing.TB) error {
 // FollowDevices follows the devices of a node until the test ends.
 func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []string)) {
 	t.Helper()
-	var ns *os.File
-	if err := node.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	s := devices.Source{Log: slog.New(slog.DiscardHandler), NetNS: int(ns.Fd()), Choice: devices.Choice{Auto: true}, Changed: changed}
+	s := devices.Source{Log: slog.New(slog.DiscardHandler), NetNS: NetNS(t, node), Choice: devices.Choice{Auto: true}, Changed: changed}
 	go func() {
 		defer close(ended)
 		s.Run(ctx)
@@ -195,7 +185,6 @@ func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []strin
 	t.Cleanup(func() {
 		cancel()
 		<-ended
-		_ = ns.Close()
 	})
 }
 

@@ -37,6 +37,18 @@ func Demo(t testing.TB) string {
 	return filepath.Join(Testdata(t), "demo/before")
 }
 
+// EditDemo writes the manifests of the demo into a folder, with another text.
+func EditDemo(t *testing.T, dir string, change func(string) string) {
+	t.Helper()
+	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
+		text, err := os.ReadFile(filepath.Join(Demo(t), file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ReplaceFile(t, filepath.Join(dir, file), change(string(text)))
+	}
+}
+
 // Folder is that of the program, cmd/vmapd.
 func Folder(t testing.TB) string {
 	t.Helper()
