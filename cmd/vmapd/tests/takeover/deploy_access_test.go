@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
@@ -46,26 +45,6 @@ func conflicting(name, clusterIP string) *corev1.Service {
 			ExternalIPs: []string{"192.168.99.77"}, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
 		},
 	}
-}
-
-// cluster is one as NewCluster makes it, with another API server.
-func cluster(t *testing.T, o apitest.Options) *vmapdtest.Cluster {
-	t.Helper()
-	c := &vmapdtest.Cluster{World: labtest.New(t), Dir: t.TempDir()}
-	o.TLS, o.Authenticate = true, true
-	if err := c.Node.Do(func() (err error) { c.API, err = apitest.NewServer(o); return err }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.API.Close)
-	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		for _, o := range vmapdtest.Decode(t, filepath.Join(vmapdtest.Demo(t), file)) {
-			c.API.Set(o)
-		}
-	}
-	if _, err := c.API.Kubeconfig(c.Dir, apitest.Form{Files: true}); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // asDeployed starts the daemon with the files of the manifest's ConfigMap, changed where they
@@ -128,7 +107,7 @@ func TestTheClusterRoleIsWhatIsAskedFor(t *testing.T) {
 	asked := map[apitest.Access]bool{}
 	for _, old := range []bool{false, true} { // servers before 1.32 are asked for lists, newer ones for watches alone
 		t.Run(fmt.Sprintf("old server: %v", old), func(t *testing.T) {
-			c := cluster(t, apitest.Options{NoWatchList: old, Rules: rules})
+			c := vmapdtest.ClusterOf(t, apitest.Options{NoWatchList: old, Rules: rules})
 			aDay(t, c)
 			if denied := c.API.Denied(); len(denied) > 0 {
 				t.Errorf("denied: %v", denied)
@@ -158,7 +137,7 @@ func TestKubeProxysOwnClusterRoleIsEnough(t *testing.T) {
 	rules := vmapdtest.ProxierRules()
 	for name, rules := range map[string][]rbacv1.PolicyRule{"now": rules, "without ServiceCIDRs": rules[:len(rules)-1]} {
 		t.Run(name, func(t *testing.T) {
-			c := cluster(t, apitest.Options{Rules: rules})
+			c := vmapdtest.ClusterOf(t, apitest.Options{Rules: rules})
 			aDay(t, c)
 			for _, a := range c.API.Denied() {
 				if name == "now" || a.Resource != "servicecidrs" {

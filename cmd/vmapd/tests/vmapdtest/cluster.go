@@ -52,23 +52,29 @@ type Cluster struct {
 // asked for.
 func NewCluster(t *testing.T, rules ...rbacv1.PolicyRule) *Cluster {
 	t.Helper()
-	c := &Cluster{World: labtest.New(t), Dir: t.TempDir(), OwnRules: len(rules) > 0}
-	if !c.OwnRules {
+	own := len(rules) > 0
+	if !own {
 		rules = DeployedRules(t)
 	}
-	err := c.Node.Do(func() (err error) {
-		c.API, err = apitest.NewServer(apitest.Options{TLS: true, Authenticate: true, Rules: rules})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.API.Close)
+	c := ClusterOf(t, apitest.Options{Rules: rules})
+	c.OwnRules = own
 	t.Cleanup(func() {
 		if denied := c.API.Denied(); len(denied) > 0 && !c.OwnRules {
 			t.Errorf("the manifest's ClusterRole does not grant %v", denied)
 		}
 	})
+	return c
+}
+
+// ClusterOf makes such a cluster with another API server, whose refusals are the test's matter.
+func ClusterOf(t *testing.T, o apitest.Options) *Cluster {
+	t.Helper()
+	c := &Cluster{World: labtest.New(t), Dir: t.TempDir()}
+	o.TLS, o.Authenticate = true, true
+	if err := c.Node.Do(func() (err error) { c.API, err = apitest.NewServer(o); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.API.Close)
 	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
 		for _, o := range Decode(t, filepath.Join(Demo(t), file)) {
 			c.API.Set(o)
