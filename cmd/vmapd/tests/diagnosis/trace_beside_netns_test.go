@@ -37,18 +37,7 @@ func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
 	t.Logf("beside %d traces: %v", traces, &r)
 	if r.Lost() > 0 || r.Sent == 0 {
 		t.Errorf("lost connections: %v", &r)
-		for _, ns := range append([]*lab.Namespace{w.Client, w.Node}, podNamespaces(w)...) {
-			losses, err := ns.Losses()
-			t.Logf("%s: %s %v", ns.Name(), losses, err)
-		}
 	}
-}
-
-func podNamespaces(w *lab.World) (all []*lab.Namespace) {
-	for _, p := range w.Pods() {
-		all = append(all, p.Namespace)
-	}
-	return all
 }
 
 // The kernel removes the rules of a trace that is killed, and two traces do not meddle.
