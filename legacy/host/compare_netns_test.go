@@ -9,6 +9,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // comparer is a backend.
@@ -75,7 +76,7 @@ func TestCompareRules(t *testing.T) {
 }
 
 func TestCompareServers(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	b, _ := openIPVS(t, ipvs.Options{})
 	compares(t, b, map[string]string{
 		"ipvsadm -d -t 172.30.0.41:80 -r 10.0.0.4:8080":            "-r 10.0.0.4:8080",

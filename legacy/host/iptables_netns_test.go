@@ -18,16 +18,17 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // openIPTables opens the backend with the programs of a variant, in a network namespace of
 // the test.
 func openIPTables(t testing.TB, variant string) *host.IPTables {
 	t.Helper()
-	enterNamespace(t)
+	nettest.Enter(t)
 	b, err := host.OpenIPTables(iptables.Options{}, slog.New(slog.DiscardHandler), variant)
 	if err != nil {
-		t.Skipf("iptables%s does not work here: %v", variant, err)
+		nettest.Missing(t, err)
 	}
 	return b
 }
@@ -364,7 +365,7 @@ func withoutMatches(t *testing.T, variant string, matches ...string) {
 	for _, program := range []string{"iptables" + variant, "ip6tables" + variant} {
 		path, err := exec.LookPath(program + "-restore")
 		if err != nil {
-			t.Skip(err)
+			nettest.Missing(t, err)
 		}
 		script := "rules=$(cat)\n"
 		for _, m := range matches {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,31 +14,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
-// These tests need a kernel with IPVS; make test-ipvs has one.
-
-// enterNamespace gives the test a network namespace of its own: the thread ends with the test.
-func enterNamespace(t testing.TB) {
-	t.Helper()
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("needs CAP_SYS_ADMIN: %v", err)
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetUp(lo); err != nil {
-		t.Fatal(err)
-	}
-}
+// These tests need a kernel with IPVS; make -C cmd/internal/testbed test-ipvs has one.
 
 // openIPVS opens the backend, and returns what it logs.
 func openIPVS(t *testing.T, o ipvs.Options) (*host.IPVS, *strings.Builder) {
@@ -117,7 +100,7 @@ func apply(t *testing.T, b *host.IPVS, s *model.Snapshot) {
 // The programs list the desired state, a restart finds nothing to do, foreign changes are
 // repaired, and the cost of a change depends on its size.
 func TestIPVSIsAsTheStateSays(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	b, log := openIPVS(t, ipvs.Options{StrictARP: true, Timeouts: ipvs.Timeouts{TCP: 1000 * time.Second}})
 	s := modeltest.Snapshot(hostConfig, cluster(twoWebs)...)
 	apply(t, b, s)
@@ -197,7 +180,7 @@ func everything(t *testing.T) string {
 
 // With all settings, a restart recognizes the rules that the programs list.
 func TestIPVSRestartsWithAnySettings(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	everybody := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	one := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("fd00:10::1/128")}
 	for _, c := range []model.Config{
@@ -222,7 +205,7 @@ func TestIPVSRestartsWithAnySettings(t *testing.T) {
 
 // A change of one endpoint is one operation.
 func TestOneEndpointOfIPVSIsOneOperation(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	b, log := openIPVS(t, ipvs.Options{})
 	objects := func(pods ...string) []modeltest.Object {
 		return []modeltest.Object{
@@ -250,7 +233,7 @@ func TestOneEndpointOfIPVSIsOneOperation(t *testing.T) {
 // An endpoint that goes keeps its connections, also across a restart, and is deleted when
 // they have ended.
 func TestIPVSDrains(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	for _, a := range []string{"10.0.0.2/32", "10.0.0.3/32"} {
 		output(t, "ip", "address", "add", a, "dev", "lo")
 		addr, _, _ := strings.Cut(a, "/")
@@ -338,7 +321,7 @@ func TestIPVSDrains(t *testing.T) {
 // A virtual server that the kernel refuses does not affect others, and no connection is let
 // through to it.
 func TestABadServerIsAlone(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	b, _ := openIPVS(t, ipvs.Options{Scheduler: "twos"})
 	s := modeltest.Snapshot(hostConfig, cluster(twoWebs,
 		modeltest.NewService("ns1/plain").On("172.30.0.44").TCP("http", 80).LoadBalancer("192.168.98.13").Policies("", "Local"),
@@ -372,7 +355,7 @@ func TestABadServerIsAlone(t *testing.T) {
 
 // A removal leaves no trace of the backend, and all objects of others.
 func TestRemoveIPVSLeavesNothing(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	b, _ := openIPVS(t, ipvs.Options{})
 	// The commands themselves leave empty built-in chains behind.
 	empty := regexp.MustCompile(`(?m)^\*.*\n(^:.*\n)*COMMIT\n`)

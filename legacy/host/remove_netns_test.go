@@ -13,6 +13,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // nftTables has all names that iptables-nft may have used.
@@ -79,7 +80,7 @@ COMMIT
 `
 	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft", "ip6tables-legacy"} {
 		t.Run(program, func(t *testing.T) {
-			enterNamespace(t)
+			nettest.Enter(t)
 			feed(t, program, between)
 			before := listed(t, program, "nat")
 			if err := remover().RemoveRules(); err != nil {
@@ -108,7 +109,7 @@ COMMIT
 
 // A chain that somebody else's map leads to can't be deleted. Then nothing is, and it is told.
 func TestARemovalIsAllOrNothing(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	feed(t, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\n-A KUBE-SERVICES -j KUBE-SVC-X\nCOMMIT")
 	output(t, "nft", "add map ip nat theirs { type inet_service : verdict; elements = { 80 : jump KUBE-SVC-X }; }")
 	before := output(t, "nft", "list", "table", "ip", "nat")
@@ -135,7 +136,7 @@ func TestARemovalIsAllOrNothing(t *testing.T) {
 
 // What would be lost in a table that its program can't list is told, once.
 func TestATableWithRulesOfNFTIsAnError(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	feed(t, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT")
 	output(t, "nft", "add rule ip nat OUTPUT meta skuid 1 dnat to numgen random mod 2 map { 0 : 10.0.0.1, 1 : 10.0.0.2 }")
 	err := errors.Join(remover().RemoveRules(), host.RemoveIPVS(ipvs.Options{}))
@@ -147,7 +148,7 @@ func TestATableWithRulesOfNFTIsAnError(t *testing.T) {
 // Where there are tables, and no program, an error or the function Missing says so. Where there are none, no program
 // is needed.
 func TestWithoutProgramsNothingIsRemoved(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	t.Setenv("PATH", "")
 	missing := 0
 	for _, tt := range []struct {
@@ -175,7 +176,7 @@ func TestWithoutProgramsNothingIsRemoved(t *testing.T) {
 func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
 	for _, program := range []string{"iptables-nft", "ip6tables-legacy"} {
 		t.Run(program, func(t *testing.T) {
-			enterNamespace(t)
+			nettest.Enter(t)
 			finder := remover()
 			look := func() int {
 				found, err := finder.Look()
@@ -223,7 +224,7 @@ func BenchmarkRemoveManyChains(b *testing.B) {
 	rules.WriteString("COMMIT")
 	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
 		b.Run(program, func(b *testing.B) {
-			enterNamespace(b)
+			nettest.Enter(b)
 			for b.Loop() {
 				b.StopTimer()
 				feed(b, program, rules.String())
@@ -255,7 +256,7 @@ func BenchmarkLookForLeftovers(b *testing.B) {
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			enterNamespace(b)
+			nettest.Enter(b)
 			leave()
 			finder := remover()
 			for b.Loop() {

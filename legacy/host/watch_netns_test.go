@@ -12,6 +12,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // watchable is a backend with iptables rules.
@@ -164,7 +165,7 @@ func TestAComparisonNoticesTheRest(t *testing.T) {
 func TestForeignChangesOfTheCompanionAreNoticedAndRepaired(t *testing.T) {
 	for _, command := range []string{"iptables -t mangle -F", "ip6tables -t nat -F", "iptables -F"} {
 		t.Run(command, func(t *testing.T) {
-			enterNamespace(t)
+			nettest.Enter(t)
 			b, _ := openIPVS(t, ipvs.Options{})
 			variant := "-legacy"
 			if strings.Contains(b.Variant(), "nf_tables") {
@@ -266,11 +267,11 @@ func TestAnApplyThatFailsIsNoForeignChange(t *testing.T) {
 
 // A watch that fails is one line of the log.
 func TestAFailedLookIsLoggedOnce(t *testing.T) {
-	enterNamespace(t)
+	nettest.Enter(t)
 	var log strings.Builder
 	b, err := host.OpenIPTables(iptables.Options{}, slog.New(slog.NewTextHandler(&log, nil)), "-legacy")
 	if err != nil {
-		t.Skip(err)
+		nettest.Missing(t, err)
 	}
 	w := watchBackend(b, "-legacy")
 	w.apply(t, modeltest.Snapshot(hostConfig, cluster(twoWebs)...))

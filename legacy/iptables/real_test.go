@@ -1,6 +1,7 @@
 package iptables_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // The real programs accept our text, and list it as it was written.
@@ -50,14 +52,14 @@ func eachProgram(t *testing.T, test func(t *testing.T, p program)) {
 			p := program{f, variant}
 			t.Run(p.String(), func(t *testing.T) {
 				if _, err := exec.LookPath("unshare"); err != nil {
-					t.Skip("unshare is not installed")
+					nettest.Missing(t, "unshare")
 				}
 				if _, err := exec.LookPath(p.String() + "-restore"); err != nil {
-					t.Skipf("%v-restore is not installed", p)
+					nettest.Missing(t, p.String()+"-restore")
 				}
 				probe := "*nat\n-A OUTPUT -m statistic --mode random --probability 0.5 -j RETURN\nCOMMIT\n"
 				if out, err := inNamespace(p.String()+"-restore", probe); err != nil {
-					t.Skipf("%v does not work here: %v: %s", p, err, out)
+					nettest.Missing(t, fmt.Sprintf("%v-restore: %v: %s", p, err, out))
 				}
 				test(t, p)
 			})

@@ -11,6 +11,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // The usual programs accept our text. ipvsadm is tested where the kernel has IPVS, in an emulated
@@ -35,7 +36,7 @@ func inNamespace(t *testing.T, script string, files map[string]string) (string, 
 func need(t *testing.T, what, script string) {
 	t.Helper()
 	if out, err := inNamespace(t, script, nil); err != nil {
-		t.Skipf("%s is missing: %v: %s", what, err, out)
+		nettest.Missing(t, fmt.Sprintf("%s: %v: %s", what, err, out))
 	}
 }
 

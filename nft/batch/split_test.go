@@ -116,6 +116,9 @@ func elementsIn(b *batch.Batch, set string) []nft.ElementOp {
 }
 
 func TestEachPieceOfABatchIsSafe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: takes a minute")
+	}
 	const seeds, steps, perStep = 60, 12, 60
 	var split [3]atomic.Int64
 	t.Cleanup(func() {

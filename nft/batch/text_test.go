@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -188,7 +189,7 @@ func load(t *testing.T, scripts ...string) string {
 	t.Helper()
 	for _, tool := range []string{"nft", "unshare"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
+			nettest.Missing(t, tool)
 		}
 	}
 	commands := "set -e\n"
@@ -202,7 +203,7 @@ func load(t *testing.T, scripts ...string) string {
 	out, err := exec.Command("unshare", "-rn", "sh", "-c", commands+"nft list ruleset\n").CombinedOutput()
 	if err != nil {
 		if strings.Contains(string(out), "unshare:") {
-			t.Skipf("needs user namespaces for ordinary users: %s", out)
+			nettest.Missing(t, string(out))
 		}
 		t.Fatalf("%v: %s", err, out)
 	}

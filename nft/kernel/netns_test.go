@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // netns is a network namespace of a test's own.
@@ -17,28 +19,7 @@ type netns struct{ file *os.File }
 // newNetNS makes a network namespace. It is gone when the test ends.
 func newNetNS(t testing.TB) netns {
 	t.Helper()
-	type result struct {
-		file *os.File
-		err  error
-	}
-	made := make(chan result)
-	go func() {
-		// The thread stays in the new namespace, so it must not be used again: it ends
-		// with this goroutine, because it is never unlocked.
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			made <- result{err: err}
-			return
-		}
-		f, err := os.Open("/proc/thread-self/ns/net")
-		made <- result{f, err}
-	}()
-	r := <-made
-	if r.err != nil {
-		t.Skipf("needs CAP_SYS_ADMIN and CAP_NET_ADMIN, as root or by way of 'make netns': %v", r.err)
-	}
-	t.Cleanup(func() { _ = r.file.Close() })
-	return netns{r.file}
+	return netns{nettest.New(t)}
 }
 
 func (n netns) fd() int { return int(n.file.Fd()) }

@@ -19,6 +19,9 @@ import (
 
 // As many clients as a map takes, half of whom lose their endpoint.
 func TestSixtyThousandClientsArePurged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: takes ten seconds")
+	}
 	n := newNetNS(t)
 	s := newSticky(time.Hour)
 	b := open(t, n)
@@ -64,6 +67,9 @@ func TestSixtyThousandClientsArePurged(t *testing.T) {
 
 // Clients that time out while they are looked at must not make the change fail.
 func TestClientsTimeOutDuringAPurge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: takes ten seconds")
+	}
 	n := newNetNS(t)
 	s := newSticky(time.Hour)
 	b := open(t, n)
@@ -136,6 +142,9 @@ func (b *Backend) flushMap(t testing.TB, name string) {
 // A client that connects after the rules have the new timeout, but before the clients are
 // brought in line: its element still says the old one.
 func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: needs a machine that answers within milliseconds")
+	}
 	for _, tt := range []struct{ old, now time.Duration }{
 		{time.Minute, 3 * time.Hour}, {3 * time.Hour, time.Minute}, {time.Minute, 61 * time.Second}, {61 * time.Second, time.Minute},
 	} {

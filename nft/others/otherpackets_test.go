@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // Packets of other connections match no rule of a trace, in both directions. Another trace shows it.
 func TestOtherPacketsMatchNoRule(t *testing.T) {
-	alone(t)
+	nettest.Enter(t)
 	load(t, "table inet others { chain input { type filter hook input priority 0; ct state established accept; }; }\n")
 	up(t)
 	server, err := net.ListenPacket("udp4", "127.0.0.1:0")

@@ -8,10 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 func TestTableNames(t *testing.T) {
-	alone(t)
+	nettest.Enter(t)
 	load(t, "table ip b {}; table ip a {}; table ip6 c {}; table inet d {}\n")
 	for f, want := range map[model.Family][]string{model.IPv4: {"a", "b"}, model.IPv6: {"c"}} {
 		got, err := TableNames(f)
@@ -23,7 +24,7 @@ func TestTableNames(t *testing.T) {
 
 // The rules of a base chain and of those to which it leads: also by goto, and once each.
 func TestReached(t *testing.T) {
-	alone(t)
+	nettest.Enter(t)
 	load(t, `table inet theirs {
 	chain elsewhere { drop; }
 	chain ours { drop; }

@@ -6,26 +6,16 @@ import (
 	"maps"
 	"net/netip"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/nettest"
 )
-
-// alone takes the test to a network namespace of its own.
-func alone(t *testing.T) {
-	t.Helper()
-	runtime.LockOSThread() // and never unlocked: the thread ends with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("needs the privilege to create a network namespace (run under unshare -rn): %v", err)
-	}
-}
 
 func load(t testing.TB, text string) {
 	t.Helper()
@@ -37,7 +27,7 @@ func load(t testing.TB, text string) {
 }
 
 func TestRulesOfOthersAreTexts(t *testing.T) {
-	alone(t)
+	nettest.Enter(t)
 	rules := []string{
 		"tcp dport 80 accept",
 		"tcp dport { 80, 443 } drop",
@@ -102,14 +92,14 @@ func TestRulesOfOthersAreTexts(t *testing.T) {
 
 // Rules that set a mark or keep a packet from being tracked are known as such, also those of iptables-nft.
 func TestRulesThatMark(t *testing.T) {
-	alone(t)
+	nettest.Enter(t)
 	for _, args := range []string{
 		"-t raw -A PREROUTING -j NOTRACK", "-t raw -A PREROUTING -j CT --notrack", "-t raw -A PREROUTING -j CT --zone 1",
 		"-t mangle -A PREROUTING -j MARK --set-xmark 0x80/0xff", "-t mangle -A PREROUTING -j CONNMARK --set-xmark 0x80/0xff",
 		"-t mangle -A PREROUTING -j CONNMARK --save-mark", "-t mangle -A PREROUTING -j CONNMARK --restore-mark", "-t mangle -A PREROUTING -j LOG",
 	} {
 		if out, err := exec.Command("iptables-nft", strings.Fields(args)...).CombinedOutput(); err != nil {
-			t.Skipf("iptables-nft %s: %s", args, out)
+			nettest.Missing(t, "iptables-nft ", args, ": ", string(out))
 		}
 	}
 	load(t, "table inet theirs { chain early { type filter hook prerouting priority raw; notrack; meta mark set 1; ct mark set 1; counter; meta nftrace set 1;\n}\n}\n")
@@ -151,7 +141,7 @@ func tables(t *testing.T) string {
 // A table that its tracer could not remove ceases to match, and is then removed. One whose tracer
 // works stays, and so does a table of others.
 func TestStaleTablesAreRemoved(t *testing.T) {
-	alone(t)
+	nettest.Enter(t)
 	for i, timeout := range []string{"1h", "100ms"} {
 		load(t, fmt.Sprintf("table ip vmapd-trace-%d { set destinations { type ipv4_addr; flags timeout; elements = { 10.0.0.1 timeout %s } }\n}\n", i, timeout))
 	}
@@ -175,7 +165,7 @@ func TestStaleTablesAreRemoved(t *testing.T) {
 }
 
 func TestATracerRemovesItsTable(t *testing.T) {
-	alone(t)
+	nettest.Enter(t)
 	for _, dest := range []string{"172.30.0.1:80", "[fd00::1]:80"} {
 		tr, err := StartTrace(Filter{Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP, Lifetime: time.Minute})
 		if err != nil {

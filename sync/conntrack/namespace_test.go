@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // namespace is a network namespace of its own.
@@ -23,22 +23,7 @@ type namespace struct{ *os.File }
 // newNamespace returns one, until the test ends.
 func newNamespace(t testing.TB) *namespace {
 	t.Helper()
-	n := &namespace{}
-	made := make(chan error)
-	go func() {
-		// The thread stays locked and ends with the goroutine: nothing else may run there.
-		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			n.File, err = os.Open("/proc/thread-self/ns/net")
-		}
-		made <- err
-	}()
-	if err := <-made; err != nil {
-		t.Skipf("needs the privilege to create a network namespace (run under unshare -rn): %v", err)
-	}
-	t.Cleanup(func() { _ = n.Close() })
-	return n
+	return &namespace{nettest.New(t)}
 }
 
 func (n *namespace) fd() int { return int(n.Fd()) }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -24,33 +25,13 @@ const patience = 20 * time.Second
 // newNamespace returns a network namespace of its own, and a handle in it.
 func newNamespace(t *testing.T) (netns.NsHandle, *netlink.Handle) {
 	t.Helper()
-	type result struct {
-		ns  netns.NsHandle
-		err error
-	}
-	c := make(chan result)
-	go func() {
-		// The thread stays locked and ends with the goroutine: it is in the new
-		// namespace, and nothing else may run there.
-		runtime.LockOSThread()
-		ns, err := netns.New()
-		c <- result{ns, err}
-	}()
-	r := <-c
-	if r.err != nil {
-		t.Skipf("needs the privilege to create a network namespace (run under unshare -rn): %v", r.err)
-	}
-	h, err := netlink.NewHandleAt(r.ns)
+	ns := netns.NsHandle(nettest.New(t).Fd())
+	h, err := netlink.NewHandleAt(ns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		h.Close()
-		if err := r.ns.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return r.ns, h
+	t.Cleanup(h.Close)
+	return ns, h
 }
 
 func TestSourceFollowsTheKernel(t *testing.T) {

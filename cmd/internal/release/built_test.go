@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// make test-images sets it.
+// make -C cmd/internal/testbed test-images sets it.
 var built = flag.String("release", "", "folder of a release, whose images are tried")
 
 func needRelease(t *testing.T) {
 	t.Helper()
 	if *built == "" {
-		t.Skip("-release does not name a folder: make test-images")
+		t.Skip("-release does not name a folder: make -C cmd/internal/testbed test-images")
 	}
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -10,17 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
+func TestMain(m *testing.M) { nettest.Main(m) }
 
 // Of the quick faults, none costs a client more than the kernel's design asks for, and vmapd recovers from each. A table that
 // is deleted while vmapd is away does cost connections: that the counters count them is shown by it.
 func TestQuickFaults(t *testing.T) {
-	if _, ok := errors.AsType[*lab.PrivilegeError](lab.Available()); ok {
-		t.Skip("not privileged")
-	}
+	nettest.Need(t)
 	o := &options{vmapd: filepath.Join(t.TempDir(), "vmapd"), lasts: time.Second / 2, patience: 5 * time.Minute, settles: time.Second / 4}
 	o.within, o.rate = 10*time.Second, 20 // a busy machine stalls for seconds, and loses nothing
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", o.vmapd, "github.com/vmapd/vmapd/cmd/vmapd")

@@ -1,7 +1,7 @@
 // Command chaos breaks a node in many ways while clients connect, and counts what the clients lose.
 //
-//	make chaos
-//	make chaos FAULTS='nft|kill' ROUNDS=5
+//	make -C cmd/internal/testbed chaos
+//	make -C cmd/internal/testbed chaos FAULTS='nft|kill' ROUNDS=5
 //
 // Each fault has a new world: a client, a node and pods in network namespaces ([lab]), an API server that can misbehave
 // ([apitest]), and vmapd as a process in the node. Clients open 200 connections a second to a Service, by its cluster

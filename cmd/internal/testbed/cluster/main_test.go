@@ -26,7 +26,7 @@ func TestErrorsSayWhatIsToBeDone(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"test"}, []string{"make test-cluster KUBE=DIR", "https://dl.k8s.io/"}},
+		{[]string{"test"}, []string{"make -C cmd/internal/testbed test-cluster KUBE=DIR", "https://dl.k8s.io/"}},
 		{[]string{"up"}, []string{"--kube DIR", "https://dl.k8s.io/"}},
 		{[]string{"test", "--kube", empty}, []string{"kube-apiserver", "kubelet", "e2e.test", "agnhost", "coredns", "etcdctl", "etcdutl", "https://github.com/etcd-io/etcd/releases"}},
 		{[]string{"up", "--kube", empty, "--proxy", "vmapd:ipvs"}, []string{"--proxy", "nftables"}},

@@ -2,22 +2,19 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
+func TestMain(m *testing.M) { nettest.Main(m) }
 
 func TestDemo(t *testing.T) {
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	var out bytes.Buffer
 	d := demo{out: &out, vmapd: filepath.Join(t.TempDir(), "vmapd")}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", d.vmapd, "github.com/vmapd/vmapd/cmd/vmapd")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // anonymous makes a namespace that lasts as long as the test.
@@ -38,7 +40,7 @@ func dialFrom(ns *Namespace, address string) error {
 }
 
 func TestABridgeJoinsMachinesUntilTheirRoutesAreRemoved(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	sw := anonymous(t, "switch")
 	if err := sw.AddBridge("br0"); err != nil {
 		t.Fatal(err)
@@ -94,7 +96,7 @@ func TestABridgeJoinsMachinesUntilTheirRoutesAreRemoved(t *testing.T) {
 }
 
 func TestANamespaceIsOpenedByItsFile(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	ns := anonymous(t, "first")
 	if err := ns.AddAddr("lo", netip.MustParsePrefix("192.0.2.7/32")); err != nil {
 		t.Fatal(err)

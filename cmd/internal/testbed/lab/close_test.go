@@ -11,10 +11,12 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 func TestClosedNamespaceRefuses(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	ns, err := NewNamespace("closed")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +39,7 @@ func TestClosedNamespaceRefuses(t *testing.T) {
 }
 
 func TestCancelledNewLeavesNothing(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	before := held(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -48,7 +50,7 @@ func TestCancelledNewLeavesNothing(t *testing.T) {
 }
 
 func TestCloseLeavesNothing(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	before := held(t)
 	w, err := New(t.Context(), Config{Pods: 3, Ports: []uint16{port, 81}})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 const port = 8080
@@ -19,25 +21,13 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(play(role))
 	}
-	os.Exit(RunTests(m.Run))
-}
-
-// need skips the test, with the reason, where no world can be built.
-func need(t *testing.T) {
-	t.Helper()
-	err := Available()
-	if _, ok := errors.AsType[*PrivilegeError](err); ok {
-		t.Skipf("not privileged: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	nettest.Main(m)
 }
 
 // newWorld builds a world of n pods that lasts as long as the test.
 func newWorld(t *testing.T, n int) *World {
 	t.Helper()
-	need(t)
+	nettest.Need(t)
 	w, err := New(t.Context(), Config{Pods: n, Ports: []uint16{port}})
 	if err != nil {
 		t.Fatal(err)

@@ -6,22 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Available returns nil if this process can build a world. Otherwise the error
-// has the reason, and is a *PrivilegeError if a privilege is missing;
-// tests skip with it.
-func Available() error {
-	if err := privileged(); err != nil {
-		return err
-	}
-	// Capabilities are not the whole answer: seccomp filters of container
-	// runtimes forbid unshare, and user.max_net_namespaces may be used up.
-	ns, err := NewNamespace("probe")
-	if err != nil {
-		return err
-	}
-	return ns.Close()
-}
-
 // privileged returns a *PrivilegeError unless this process may make network
 // namespaces, set them up and come back from them.
 func privileged() error {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // roleEnv makes the test program play a part instead of testing.
@@ -84,7 +86,7 @@ func actor(t *testing.T, role string, ordinary bool) *exec.Cmd {
 }
 
 func TestReexecAsOrdinaryUser(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	out, err := actor(t, "ask", true).CombinedOutput()
 	skipForbidden(t, err, out)
 	var exit *exec.ExitError
@@ -97,7 +99,7 @@ func TestReexecAsOrdinaryUser(t *testing.T) {
 }
 
 func TestReexecForwardsSignals(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGUSR1} {
 		cmd := actor(t, "signal", true)
 		out := start(t, cmd)
@@ -121,7 +123,7 @@ func TestReexecForwardsSignals(t *testing.T) {
 }
 
 func TestKilledLeavesNothing(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	for name, ordinary := range map[string]bool{"root": false, "ordinary user": true} {
 		t.Run(name, func(t *testing.T) {
 			cmd := actor(t, "hold", ordinary)

@@ -84,28 +84,6 @@ func Reexec() (code int, done bool, err error) {
 	return status.ExitStatus(), true, nil
 }
 
-// RunTests is for TestMain: it runs the tests where they can build worlds, in
-// a user namespace if need be, and returns the code to exit with.
-//
-//	func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
-//
-// If the system allows neither, it says why on standard error and runs the
-// tests all the same; those that need a world skip with the error of [Available].
-func RunTests(run func() int) int {
-	code, done, err := Reexec()
-	var missing *PrivilegeError
-	switch {
-	case errors.As(err, &missing):
-		fmt.Fprintln(os.Stderr, err)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	case done:
-		return code
-	}
-	return run()
-}
-
 // forwarded returns the signals that end or steer a process.
 func forwarded() []os.Signal {
 	return []os.Signal{

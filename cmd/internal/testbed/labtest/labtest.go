@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // New returns a world with three pods, which ends with the test. Where there can be none, the test is skipped.
@@ -18,9 +19,7 @@ func New(t *testing.T) *lab.World {
 // With returns such a world with other pods.
 func With(t *testing.T, config lab.Config) *lab.World {
 	t.Helper()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	w, err := lab.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

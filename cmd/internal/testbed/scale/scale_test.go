@@ -3,30 +3,17 @@ package main
 import (
 	"bytes"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
-
-// need skips the test, with the reason, where no namespace can be made.
-func need(t *testing.T) {
-	t.Helper()
-	err := lab.Available()
-	if _, ok := errors.AsType[*lab.PrivilegeError](err); ok {
-		t.Skipf("not privileged: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func TestMain(m *testing.M) { nettest.Main(m) }
 
 // daemonBinary builds vmapd.
 func daemonBinary(t *testing.T) string {
@@ -40,7 +27,7 @@ func daemonBinary(t *testing.T) string {
 }
 
 func TestMeasure(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	path := daemonBinary(t)
 	var log bytes.Buffer
 	o, err := parseOptions([]string{
@@ -76,7 +63,7 @@ func TestMeasure(t *testing.T) {
 
 // What can find nothing to be wrong proves nothing.
 func TestCompareNoticesOneEndpoint(t *testing.T) {
-	need(t)
+	nettest.Need(t)
 	o, err := parseOptions([]string{"-vmapd", daemonBinary(t), "-shapes", "20x3"}, t.Output())
 	if err != nil {
 		t.Fatal(err)

@@ -1,14 +1,13 @@
 package daemon
 
 import (
-	"os"
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
+func TestMain(m *testing.M) { nettest.Main(m) }
 
 // silence is how long a test waits for an answer.
 const silence = 2 * time.Second

@@ -64,6 +64,9 @@ func hostileCases() []hostileCase {
 // made, while it changes, and while it is deleted. Of three waits the median counts, since other
 // processes of this machine take time, too.
 func TestAHostileServiceCostsOthersLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: takes a minute")
+	}
 	for _, tt := range hostileCases() {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t) })
 	}
@@ -71,6 +74,9 @@ func TestAHostileServiceCostsOthersLittle(t *testing.T) {
 
 // With iptables, the kernel takes all rules anew for a change, and the default budgets are lower.
 func TestAHostileServiceCostsOthersLittleWithIPTables(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: takes a minute")
+	}
 	for _, tt := range hostileCases() {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, "--backend=iptables") })
 	}

@@ -7,13 +7,12 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // A mistake on the command line ends the process before it has changed anything on the node.
 func TestAMistakeChangesNothing(t *testing.T) {
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	path := os.Getenv("PATH")
 	manifests := vmapdtest.Demo(t)
 	for _, tt := range []struct {

@@ -15,6 +15,9 @@ import (
 
 // A trace of a busy destination costs no connection, and tells of one.
 func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: takes all processors")
+	}
 	w, known := traceWorld(t)
 	const traces, rate = 10, 1000
 	to := netip.MustParseAddrPort("172.30.0.10:80")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // Where no rule of nftables ends a packet's way, a line names the cause.
@@ -104,7 +105,7 @@ func deafPod(t *testing.T, w *lab.World) {
 func legacy(program string, args ...string) func(*testing.T, *lab.World) {
 	return func(t *testing.T, w *lab.World) {
 		if out, err := w.Node.Command(t.Context(), program, args...).CombinedOutput(); err != nil {
-			t.Skipf("iptables-legacy does not work here: %s", strings.TrimSpace(string(out)))
+			nettest.Missing(t, "iptables-legacy: "+strings.TrimSpace(string(out)))
 		}
 	}
 }

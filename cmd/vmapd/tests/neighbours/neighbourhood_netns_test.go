@@ -21,6 +21,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
@@ -96,9 +97,7 @@ const clustersPerNode = 10
 // clients that session affinity remembers. Each connection may decide about the next.
 func TestNeighboursDoNotMeddle(t *testing.T) {
 	t.Parallel()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	chosen := slices.DeleteFunc(slices.Clone(planes), func(p openPlane) bool {
 		return !strings.Contains(strings.ToLower(p.name), strings.ToLower(*backends))
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // Beside other programs that translate destinations, vmapd is first for what a Service serves, and last for what it
@@ -109,9 +110,7 @@ type leaveOut func(t *testing.T, by openPlane, program dnat) bool
 // eachOrder runs a test with each backend and each program, in both orders.
 func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPlane, program dnat, first bool), leftOut ...leaveOut) {
 	t.Helper()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	seen := map[string]bool{}
 	for _, by := range planes {
 		if seen[by.name] {
@@ -310,9 +309,7 @@ func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 // at ports that the Service does not have; where none listens, connections are refused at once.
 func TestAProcessOfTheNodeAtAClusterIP(t *testing.T) {
 	t.Parallel()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	for _, by := range planes[1:] {
 		t.Run(by.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // monitoring is the folder with the rules and the dashboard.
@@ -53,7 +54,7 @@ func promtool(t *testing.T) string {
 			return path
 		}
 	}
-	t.Skip("promtool is missing; make tools puts it into bin")
+	nettest.Missing(t, "promtool: make test puts it into bin")
 	return ""
 }
 

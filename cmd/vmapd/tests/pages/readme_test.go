@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // consoleBlock is a fenced block of commands, each behind "$ ", and their output.
@@ -40,9 +40,7 @@ func TestCommandsOfFromKubeProxyWork(t *testing.T) {
 // within a line for any text.
 func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
 	t.Helper()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	root := filepath.Dir(vmapdtest.Testdata(t))
 	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {

@@ -76,10 +76,10 @@ func warnings(p *vmapdtest.Process) string {
 
 // An image as it is released starts by its own configuration, with nothing around it, and with the rights that its
 // container has in the DaemonSet: it programs scenarios, whose connections arrive, and its rules are those of this test's
-// program. "make test-images-vm" runs this in machines of other processors.
+// program. "make -C cmd/internal/testbed test-images-vm" runs this in machines of other processors.
 func TestTheImageProgramsScenarios(t *testing.T) {
 	if *imageFolder == "" {
-		t.Skip("-image does not name a released image: make test-images-vm")
+		t.Skip("-image does not name a released image: make -C cmd/internal/testbed test-images-vm")
 	}
 	c := unpacked(t, *imageFolder)
 	rules := vmapdtest.RulesOf

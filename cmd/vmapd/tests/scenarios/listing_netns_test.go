@@ -11,6 +11,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
@@ -18,9 +19,7 @@ import (
 // loads the text again, in another namespace.
 func TestListings(t *testing.T) {
 	t.Parallel()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	vmapdtest.NeedNFT(t)
 	version, err := exec.Command("nft", "--version").Output()
 	if err != nil {

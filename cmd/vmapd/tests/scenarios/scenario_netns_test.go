@@ -16,6 +16,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
@@ -31,14 +32,15 @@ var programs = []struct {
 	name   string
 	asText bool // without families that nft cannot parse
 	noHash bool // maglev is a random choice: see the documentation of legacy/iptables
+	long   bool // not with -short: others program the same
 	load   func(t *testing.T, text string, snapshot *model.Snapshot, node *lab.Namespace)
 }{
-	{"as text, by nft -f", true, false, loadByNFT},
-	{"over netlink", false, false, loadByNetlink},
-	{"by iptables-legacy", false, true, loadByIPTables("-legacy")},
-	{"by iptables-nft", false, true, loadByIPTables("-nft")},
-	{byFastPath, false, false, loadWithFastPath},
-	{vmapdtest.ByIPVS, false, false, loadByIPVS},
+	{"as text, by nft -f", true, false, true, loadByNFT},
+	{"over netlink", false, false, false, loadByNetlink},
+	{"by iptables-legacy", false, true, false, loadByIPTables("-legacy")},
+	{"by iptables-nft", false, true, true, loadByIPTables("-nft")},
+	{byFastPath, false, false, false, loadWithFastPath},
+	{vmapdtest.ByIPVS, false, false, false, loadByIPVS},
 }
 
 func loadByIPTables(variant string) func(*testing.T, string, *model.Snapshot, *lab.Namespace) {
@@ -100,13 +102,14 @@ func checkListing(t *testing.T, node *lab.Namespace) {
 // TestScenariosForReal makes each flow's connections in a world of network namespaces.
 func TestScenariosForReal(t *testing.T) {
 	t.Parallel()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	for _, s := range scenarios(t) {
 		for _, p := range programs {
 			t.Run(s.name+"/"+p.name, func(t *testing.T) {
 				t.Parallel()
+				if p.long && testing.Short() {
+					t.Skip("-short: others program the same")
+				}
 				if p.name == vmapdtest.ByIPVS {
 					vmapdtest.NeedIPVS(t)
 				}

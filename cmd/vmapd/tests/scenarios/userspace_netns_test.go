@@ -24,6 +24,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -86,9 +87,10 @@ func forwardFile(path string, args []string) error {
 // already.
 func TestScenariosByUserspace(t *testing.T) {
 	t.Parallel()
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
+	if testing.Short() {
+		t.Skip("-short: takes minutes")
 	}
+	nettest.Need(t)
 	for _, s := range scenarios(t) {
 		for name, ordinary := range map[string]bool{"with NET_ADMIN": false, "as an ordinary user": true} {
 			t.Run(s.name+"/"+name, func(t *testing.T) {

@@ -168,7 +168,7 @@ func TestSwitchingToAndFromIPVS(t *testing.T) {
 var wantBackend = flag.String("want-backend", "nftables", "what --backend=auto must come to on this kernel")
 
 // Without being told, vmapd takes the first backend that the kernel has, says why, and
-// connections are answered. make test-ipvs runs this on kernels that lack something.
+// connections are answered. make -C cmd/internal/testbed test-ipvs runs this on kernels that lack something.
 func TestAutoTakesWhatTheKernelHas(t *testing.T) {
 	w := labtest.New(t)
 	p := vmapdtest.StartDemo(t, w.Node)

@@ -8,14 +8,13 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // Without the right to administer the network, cleanup says so, in one line: it does not take
 // the kernel's refusal for that of a table which another process owns.
 func TestCleanupWithoutPermission(t *testing.T) {
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
+	nettest.Need(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,9 @@ import (
 // rules work all the time.
 func TestAnotherProxyIsNoticed(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: takes a minute")
+	}
 	for _, variant := range []string{"nft", "legacy"} {
 		t.Run(variant, func(t *testing.T) {
 			t.Parallel()

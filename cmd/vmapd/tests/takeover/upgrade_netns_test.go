@@ -123,10 +123,10 @@ func (tr *traffic) end(t *testing.T) {
 
 // Another version of vmapd takes over what this one has in the kernel, and this one what the other has, while
 // clients connect and talk: none is lost, clients stay with their endpoints, and nothing of the other version is left.
-// "make test-upgrade" builds the other version.
+// "make -C cmd/internal/testbed test-upgrade" builds the other version.
 func TestUpgradeAndDowngrade(t *testing.T) {
 	if *base == "" {
-		t.Skip("-base does not name another version: make test-upgrade")
+		t.Skip("-base does not name another version: make -C cmd/internal/testbed test-upgrade")
 	}
 	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
 		for _, sticky := range []bool{false, true} {

@@ -19,6 +19,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -81,9 +82,7 @@ func (n *benchNode) apply(b *testing.B) {
 
 // forBackends runs a benchmark for each size of cluster and each backend.
 func forBackends(b *testing.B, run func(b *testing.B, n *benchNode)) {
-	if err := lab.Available(); err != nil {
-		b.Skip(err)
-	}
+	nettest.Need(b)
 	for _, services := range []int{1_000, 10_000} {
 		for _, backend := range benchBackends {
 			if services > backend.most {

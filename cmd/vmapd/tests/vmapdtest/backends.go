@@ -18,6 +18,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/devices"
 )
@@ -115,7 +116,7 @@ var missingIPVS = sync.OnceValue(func() error {
 	return errors.Join(err, ns.Close())
 })
 
-// NeedIPVS skips a test where the kernel has no IPVS: make test-ipvs runs it where there is.
+// NeedIPVS skips a test where the kernel has no IPVS: make -C cmd/internal/testbed test-ipvs runs it where there is.
 func NeedIPVS(t *testing.T) {
 	t.Helper()
 	err := missingIPVS()
@@ -192,7 +193,7 @@ func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []strin
 func NeedNFT(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip("nft is not installed")
+		nettest.Missing(t, "nft")
 	}
 }
 
@@ -215,7 +216,7 @@ func UseVariant(t *testing.T, variant string) {
 		for _, does := range []string{"", "-save", "-restore"} {
 			program, err := exec.LookPath(name + "-" + variant + does)
 			if err != nil {
-				t.Skip(err)
+				nettest.Missing(t, err)
 			}
 			if program, err = filepath.EvalSymlinks(program); err != nil {
 				t.Fatal(err)

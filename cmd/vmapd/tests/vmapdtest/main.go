@@ -9,14 +9,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/model/nettest"
 )
-
-// inLab runs the tests as root, of a user namespace if need be.
-type inLab struct{ *testing.M }
-
-func (m inLab) Run() int { return lab.RunTests(m.M.Run) }
 
 // Main runs the tests of a package, whose test binary is vmapd when it is called by that name, also as the container of
 // the DaemonSet has it. There may be more names.
@@ -31,5 +26,8 @@ func Main(m *testing.M, more map[string]func()) {
 		"vmapd": cli.Main, cli.PluginName: cli.Main, "in-container": inContainer, UnprivilegedName: withoutPrivileges,
 	}
 	maps.Copy(commands, more)
-	testscript.Main(inLab{m}, commands)
+	if commands[filepath.Base(os.Args[0])] == nil {
+		nettest.Prepare()
+	}
+	testscript.Main(m, commands)
 }

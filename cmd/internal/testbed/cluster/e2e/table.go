@@ -17,7 +17,7 @@ func Table(all []Test, runs []*Run) string {
 	b.WriteString(`# Kubernetes' own tests
 
 The tests of Kubernetes that a Service proxy takes part in, with vmapd and with kube-proxy of the same
-version. ` + "`make test-cluster`" + ` starts the cluster that they ran in: API server, scheduler,
+version. ` + "`make -C cmd/internal/testbed test-cluster`" + ` starts the cluster that they ran in: API server, scheduler,
 controller manager, etcd, CoreDNS, and nodes with kubelet and containerd, all on one machine. The
 command "cluster e2e" of the same program runs the tests, and "cluster table" wrote this page.
 The [list](../../internal/testbed/cluster/e2e/tests.txt) says why some tests are not in it, and why

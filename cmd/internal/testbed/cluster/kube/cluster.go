@@ -223,7 +223,7 @@ const sources = "they are in kubernetes-server-linux-ARCH.tar.gz and kubernetes-
 
 func (e *MissingError) Error() string {
 	if e.Dir == "" {
-		return "the folder of Kubernetes' released programs is missing (make test-cluster KUBE=DIR, or --kube DIR): " + sources
+		return "the folder of Kubernetes' released programs is missing (make -C cmd/internal/testbed test-cluster KUBE=DIR, or --kube DIR): " + sources
 	}
 	return fmt.Sprintf("%s lacks %s: %s", e.Dir, strings.Join(e.Programs, ", "), sources)
 }

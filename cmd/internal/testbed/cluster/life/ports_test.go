@@ -1,12 +1,12 @@
 package life
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 func TestNoPortComesAgainSoon(t *testing.T) {
@@ -49,12 +49,7 @@ func TestQuestionsOverUDPComeFromPortsInTurn(t *testing.T) {
 // newWorld makes a client and a pod.
 func newWorld(t *testing.T) *lab.World {
 	t.Helper()
-	if err := lab.Available(); err != nil {
-		if _, ok := errors.AsType[*lab.PrivilegeError](err); ok {
-			t.Skipf("not privileged: %v", err)
-		}
-		t.Fatal(err)
-	}
+	nettest.Need(t)
 	world, err := lab.New(t.Context(), lab.Config{Pods: 1, Ports: []uint16{8080}})
 	if err != nil {
 		t.Fatal(err)

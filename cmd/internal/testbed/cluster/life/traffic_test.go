@@ -3,15 +3,14 @@ package life
 import (
 	"errors"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
+func TestMain(m *testing.M) { nettest.Main(m) }
 
 // traffic connects a client to a pod, which ends while connections last if ends, and returns the
 // counts.

@@ -59,7 +59,7 @@ func run(ctx context.Context, packages []string) error {
 	}
 	slices.Sort(lines)
 	now := time.Now().UTC()
-	fmt.Printf("# %s and what they depend on, of Debian's suite %s; \"make images-lock\" writes this file anew.\n", strings.Join(packages, ", "), suite)
+	fmt.Printf("# %s and what they depend on, of Debian's suite %s; \"make -C cmd/internal/testbed images-lock\" writes this file anew.\n", strings.Join(packages, ", "), suite)
 	fmt.Printf("date %s\nmirror %s/debian\nmirror http://snapshot.debian.org/archive/debian/%s\n", now.Format(time.DateOnly), mirror, now.Format("20060102T150405Z"))
 	fmt.Println("# processor, package, version, SHA-256, path on the mirror")
 	_, err = fmt.Println(strings.Join(lines, "\n"))

@@ -1,4 +1,4 @@
-package browser
+package page
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func needChromium(t *testing.T) (path string) {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Skip("chromium is not installed: the page is not tested in a browser; make test-page installs it (350 MB)")
+		t.Skip("chromium is not installed: the page is not tested in a browser (350 MB)")
 	}
 	return path
 }

@@ -1,0 +1,122 @@
+// Package nettest is for tests that need network namespaces, or programs that a machine may lack.
+package nettest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// inside marks a process that Main started.
+const inside = "VMAPD_TEST_NAMESPACE"
+
+// Main is TestMain of a package whose tests need network namespaces:
+//
+//	func TestMain(m *testing.M) { nettest.Main(m) }
+func Main(m *testing.M) {
+	Prepare()
+	os.Exit(m.Run())
+}
+
+// Prepare begins a test program again as root of a user namespace, if this process may not create network namespaces.
+// Where the system allows no user namespaces either, the tests are skipped by [Need]. Most of these tests wait for
+// packets, so it also sets the default of -parallel: more of them run at a time than there are processors.
+func Prepare() {
+	_ = flag.Set("test.parallel", "5")
+	err := available()
+	if err == nil {
+		return
+	}
+	unshare, missing := exec.LookPath("unshare")
+	if os.Getenv(inside) != "" || missing != nil {
+		fmt.Fprintln(os.Stderr, "no network namespaces:", err, missing)
+		return
+	}
+	if err := exec.Command(unshare, "-rnm", "true").Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "no user namespaces:", err)
+		return
+	}
+	args := append([]string{"unshare", "-rnm", "sh", "-c", `ip link set lo up && exec "$0" "$@"`}, os.Args...)
+	err = syscall.Exec(unshare, args, append(os.Environ(), inside+"=1"))
+	fmt.Fprintln(os.Stderr, "run unshare:", err)
+}
+
+// available returns nil if this process can create network namespaces.
+func available() error {
+	ns, err := create()
+	if err != nil {
+		return err
+	}
+	return ns.Close()
+}
+
+func create() (ns *os.File, err error) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread()
+		if syscall.Gettid() == os.Getpid() { // the main thread can't end
+			defer runtime.UnlockOSThread()
+			ns, err = create()
+			return
+		}
+		// Other threads end with their goroutine, if they are never unlocked: this one is in the new namespace.
+		if err = syscall.Unshare(syscall.CLONE_NEWNET); err == nil {
+			ns, err = os.Open("/proc/thread-self/ns/net")
+		}
+	}()
+	<-ended
+	return ns, err
+}
+
+// Need skips a test where no network namespace can be created.
+func Need(t testing.TB) {
+	t.Helper()
+	if err := available(); err != nil {
+		Missing(t, "the right to create a network namespace: ", err)
+	}
+}
+
+// New returns a new network namespace, which exists until the test ends.
+func New(t testing.TB) *os.File {
+	t.Helper()
+	ns, err := create()
+	if err != nil {
+		Missing(t, "the right to create a network namespace: ", err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return ns
+}
+
+// Enter moves a test to a new network namespace. Its thread ends with it.
+func Enter(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
+		Missing(t, "the right to create a network namespace: ", err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Missing skips a test for want of a privilege or a program. Where the environment has CI, nothing may be missing, and
+// the test fails. A kernel that lacks a feature is no such case: then a test calls t.Skip itself.
+func Missing(t testing.TB, what ...any) {
+	t.Helper()
+	text := "missing: " + fmt.Sprint(what...)
+	if os.Getenv("CI") != "" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+}
