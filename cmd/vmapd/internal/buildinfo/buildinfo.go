@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // Unknown is the version and the commit of a program that was built without git or outside its repository.
@@ -13,7 +14,7 @@ const Unknown = "unknown"
 
 // Build is where a program comes from. The names in JSON and YAML do not change.
 type Build struct {
-	Version   string `json:"version"`            // a tag, or "v0.1.1-0.DATE-COMMIT" after the tag v0.1.0
+	Version   string `json:"version"`            // a tag, "v0.1.1-0.DATE-COMMIT" after v0.1.0, or "v0.1.0-dev.DATE-COMMIT"
 	Commit    string `json:"commit"`             // in full
 	Date      string `json:"date"`               // of the commit (RFC 3339, in UTC), so that two builds are the same
 	Modified  bool   `json:"modified,omitempty"` // files had changes that were not committed
@@ -29,7 +30,7 @@ func Read(info *debug.BuildInfo) Build {
 	}
 	b.GoVersion = cmp.Or(info.GoVersion, b.GoVersion)
 	if v := info.Main.Version; v != "" && v != "(devel)" {
-		b.Version = v
+		b.Version = strings.Replace(v, "v0.0.0-", "v0.1.0-dev.", 1) // there is no tag yet
 	}
 	for _, s := range info.Settings {
 		switch s.Key {

@@ -22,6 +22,11 @@ func TestRead(t *testing.T) {
 			Build{"unknown", "unknown", "unknown", false, "go1.26.8", platform},
 		},
 		{
+			"before the first tag",
+			&debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "v0.0.0-20260301110000-91e6221c1a2b"}},
+			Build{"v0.1.0-dev.20260301110000-91e6221c1a2b", "unknown", "unknown", false, "go1.26.8", platform},
+		},
+		{
 			"a release with changes",
 			&debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "v0.1.0+dirty"}, Settings: []debug.BuildSetting{
 				{Key: "vcs.revision", Value: "91e6221"}, {Key: "vcs.time", Value: "2026-03-01T11:00:00Z"}, {Key: "vcs.modified", Value: "true"},
