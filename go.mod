@@ -37,7 +37,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require golang.org/x/sync v0.22.0 // indirect
+require golang.org/x/sync v0.22.0
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -44,12 +44,6 @@ func TestBudgets(t *testing.T) {
 		problems []string
 	}{
 		{
-			"all within",
-			[]modeltest.Object{external(web, 3), slice("a", 1, 6)},
-			map[string]string{"p1": "172.30.0.41 20.0.0.1 20.0.0.2 20.0.0.3: 6"},
-			nil,
-		},
-		{
 			"ports",
 			[]modeltest.Object{ports3.TCP("p4", 84).TCP("p5", 85), slice("a", 1, 1)},
 			map[string]string{"p1": "172.30.0.41: 1", "p2": "172.30.0.41: 1", "p3": "172.30.0.41: 1"},

@@ -20,15 +20,11 @@ func TestAffinity(t *testing.T) {
 		want    string
 		problem string
 	}{
-		{"none", web(), "", ""},
 		{"None", kind(web(), "None"), "", ""},
-		{"None, with a timeout of before", kind(web().Sticky(60), "None"), "", ""},
 		{"ClientIP, with the API's default", kind(web(), "ClientIP"), " affinity 3h0m0s", ""},
-		{"a timeout", web().Sticky(60), " affinity 1m0s", ""},
 		{"the shortest", web().Sticky(1), " affinity 1s", ""},
 		{"the longest", web().Sticky(86400), " affinity 24h0m0s", ""},
 		{"too short", web().Sticky(0), " affinity 3h0m0s", bounds + "0 is not between 1 and 86400: treated as 10800"},
-		{"negative", web().Sticky(-60), " affinity 3h0m0s", bounds + "-60 is not between 1 and 86400: treated as 10800"},
 		{"too long", web().Sticky(86401), " affinity 3h0m0s", bounds + "86401 is not between 1 and 86400: treated as 10800"},
 		{"longer than any duration", web().Sticky(1<<31 - 1), " affinity 3h0m0s", bounds + "2147483647 is not between 1 and 86400: treated as 10800"},
 		{
@@ -46,23 +42,6 @@ func TestAffinity(t *testing.T) {
 			checkProblems(t, s, problems...)
 		})
 	}
-
-	t.Run("each port of both families has it", func(t *testing.T) {
-		s := modeltest.Snapshot(modeltest.Config(), web().On("172.30.0.41", "fd00:172:30::29").UDP("dns", 53).Sticky(60))
-		checkPorts(t, s,
-			"ns1/web:dns/udp [172.30.0.41:53 reject] affinity 1m0s", "ns1/web:http/tcp [172.30.0.41:80 reject] affinity 1m0s",
-			"ns1/web:dns/udp [[fd00:172:30::29]:53 reject] affinity 1m0s", "ns1/web:http/tcp [[fd00:172:30::29]:80 reject] affinity 1m0s")
-	})
-	t.Run("it can be switched on and off", func(t *testing.T) {
-		b := modeltest.Builder(modeltest.Config(), web(), webSlice())
-		for _, step := range []struct {
-			service modeltest.Service
-			want    string
-		}{{web(), ""}, {web().Sticky(60), " affinity 1m0s"}, {web().Sticky(61), " affinity 1m1s"}, {web(), ""}} {
-			step.service.Set(b)
-			checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward]"+step.want+" 10.0.0.2:8080, 10.0.0.3:8080")
-		}
-	})
 }
 
 // Each annotation has examples of its values. Beside a value that is not valid, the problem says what happens instead.
@@ -90,27 +69,16 @@ func TestAlgorithm(t *testing.T) {
 		want       string
 		problems   []string
 	}{
-		{"random, if nobody says anything", model.Random, "", "", nil},
 		{"the configuration", model.MaglevPort, "", " maglev-port", nil},
-		{"the annotation", model.Random, "maglev", " maglev", nil},
 		{"the annotation has priority", model.MaglevPort, "maglev", " maglev", nil},
 		{"also with random", model.Maglev, "random", "", nil},
-		{"and with what is configured", model.Maglev, "maglev", " maglev", nil},
 		{
 			"one of earlier versions is replaced", model.Maglev, "round-robin", "",
 			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "round-robin" is not available: random chooses`},
 		},
 		{
-			"so is the other one", model.Random, "source-hash", " maglev",
-			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "source-hash" is not available: maglev chooses`},
-		},
-		{
 			"an unknown one is reported, and the configuration decides", model.Maglev, "least-conn", " maglev",
 			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "least-conn" is none of random, maglev, maglev-port: the configuration decides`},
-		},
-		{
-			"capitals are unknown", model.Random, "Random", "",
-			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "Random" is none of random, maglev, maglev-port: the configuration decides`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,14 +90,6 @@ func TestAlgorithm(t *testing.T) {
 		})
 	}
 
-	t.Run("an annotation that changes", func(t *testing.T) {
-		b := modeltest.Builder(modeltest.Config(), web(), webSlice())
-		checkPorts(t, b.Snapshot(), webLine)
-		web().Algorithm("maglev").Set(b)
-		checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward] maglev 10.0.0.2:8080, 10.0.0.3:8080")
-		web().Set(b)
-		checkPorts(t, b.Snapshot(), webLine)
-	})
 	t.Run("names and back", func(t *testing.T) {
 		for _, a := range model.Algorithms {
 			got, note, err := model.ParseAlgorithm(a.String())

@@ -84,17 +84,3 @@ func endpoints(targets []model.Target) []model.Endpoint {
 	}
 	return list
 }
-
-func TestRandomConnectionsAreDeterministic(t *testing.T) {
-	run := func() []string {
-		r := modeltest.NewRandom(modeltest.Seed(7))
-		b := model.NewBuilder(configs[2])
-		var list []string
-		for range 100 {
-			r.Steps(b, 3)
-			list = append(list, fmt.Sprintf("%+v", modeltest.Connection(r, b.Snapshot())))
-		}
-		return list
-	}
-	equal(t, "connections", run(), run())
-}

@@ -27,31 +27,6 @@ func exampleObjects(addrs ...string) (model.Service, model.EndpointSlice) {
 	return service, slice
 }
 
-// A Builder makes a new Snapshot after a change, and two snapshots tell their difference.
-func ExampleBuilder() {
-	b := model.NewBuilder(model.Config{NodeName: "node-1"})
-	service, slice := exampleObjects("10.0.0.2")
-	b.SetService(service)
-	b.SetEndpointSlice(slice)
-	old := b.Snapshot()
-
-	_, slice = exampleObjects("10.0.0.2", "10.0.0.3")
-	b.SetEndpointSlice(slice)
-	now := b.Snapshot()
-
-	for change := range now.Family(model.IPv4).ServicePortChanges(old.Family(model.IPv4)) {
-		fmt.Println(change.New.Name, change.New.Frontends[0].VIP)
-		fmt.Println("before:", len(change.Old.Endpoints), "endpoint")
-		fmt.Println("now:", len(change.New.Endpoints), "endpoints")
-	}
-	fmt.Println("the same without a change:", now == b.Snapshot())
-	// Output:
-	// ns1/web 172.30.0.41:80/tcp
-	// before: 1 endpoint
-	// now: 2 endpoints
-	// the same without a change: true
-}
-
 // A Decision lists the endpoints of which a backend chooses one.
 func ExampleDecide() {
 	b := model.NewBuilder(model.Config{NodeName: "node-1", MasqueradeAll: true})

@@ -128,8 +128,6 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
-
 func hostAddrs(texts ...string) []netip.Addr {
 	var list []netip.Addr
 	for _, s := range texts {

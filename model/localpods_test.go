@@ -9,52 +9,6 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-func TestPodsAreToldFromOthers(t *testing.T) {
-	node := modeltest.OurNode().Pods("10.0.0.0/24", "fd00:10::/64")
-	for _, tt := range []struct {
-		name          string
-		how           model.LocalPods
-		source, iface string
-		want          bool
-	}{
-		{"ClusterCIDR, a pod", model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8")}, "10.0.0.9", "eth0", true},
-		{"ClusterCIDR, a pod of another node", model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8")}, "10.9.0.9", "eth0", true},
-		{"ClusterCIDR, the interface does not matter", model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8")}, "203.0.113.9", "cali1", false},
-		{"ClusterCIDR, of the other family alone", model.LocalPods{ClusterCIDRs: prefixes("fd00:10::/64")}, "10.0.0.9", "cali1", false},
-		{"ClusterCIDR, IPv6", model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")}, "fd00:10::9", "", true},
-		{"ClusterCIDR, none", model.LocalPods{}, "10.0.0.9", "cali1", false},
-
-		{"NodeCIDR, a pod", model.LocalPods{Mode: model.ByNodeCIDR}, "10.0.0.9", "eth0", true},
-		{"NodeCIDR, a pod of another node", model.LocalPods{Mode: model.ByNodeCIDR}, "10.9.0.9", "eth0", false},
-		{"NodeCIDR, IPv6", model.LocalPods{Mode: model.ByNodeCIDR}, "fd00:10::9", "", true},
-		{"NodeCIDR, the cluster's ranges do not matter", model.LocalPods{Mode: model.ByNodeCIDR, ClusterCIDRs: prefixes("10.0.0.0/8")}, "10.9.0.9", "", false},
-
-		{"BridgeInterface", model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, "203.0.113.9", "cbr0", true},
-		{"BridgeInterface, another that begins so", model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, "10.0.0.9", "cbr01", false},
-		{"BridgeInterface, from the node", model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, "10.0.0.1", "", false},
-		{"BridgeInterface, ranges do not matter", model.LocalPods{Mode: model.ByBridge, Interface: "cbr0", ClusterCIDRs: prefixes("10.0.0.0/8")}, "10.0.0.9", "eth0", false},
-		{"BridgeInterface without a name", model.LocalPods{Mode: model.ByBridge}, "10.0.0.9", "", false},
-
-		{"InterfaceNamePrefix", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "203.0.113.9", "cali1", true},
-		{"InterfaceNamePrefix, nothing behind it", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.9", "cali", true},
-		{"InterfaceNamePrefix, another", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.9", "cal", false},
-		{"InterfaceNamePrefix, from the node", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.1", "", false},
-		{"InterfaceNamePrefix of full length", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "abcdefghijklmno"}, "10.0.0.9", "abcdefghijklmno", true},
-		{"InterfaceNamePrefix without one", model.LocalPods{Mode: model.ByInterfacePrefix}, "10.0.0.9", "", false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			config := modeltest.Config()
-			config.LocalPods = tt.how
-			source := netip.MustParseAddr(tt.source)
-			s := modeltest.Snapshot(config, node)
-			equal(t, "is it a pod?", tt.want, s.Family(model.FamilyOf(source)).Pods.Contains(source, tt.iface))
-			c := tcp(tt.source, netip.AddrPortFrom(source, 80).String())
-			c.Interface = tt.iface
-			equal(t, "does Decide say that it is a pod?", tt.want, model.Decide(s, c).FromPod)
-		})
-	}
-}
-
 func TestNamesOfInterfacesAreChecked(t *testing.T) {
 	const long, odd = "longer than the 15 bytes", "not the name of an interface"
 	for _, tt := range []struct {

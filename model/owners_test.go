@@ -22,42 +22,18 @@ func TestTheOldestClaimantWins(t *testing.T) {
 		return "Service " + who + `: external IP 192.168.99.11:80/tcp of port "` + port + `" belongs to Service ` + winner + ", which is older"
 	}
 
-	for _, order := range []struct {
-		name    string
-		objects objects
-	}{
-		{"the older comes first", objects{older, younger, youngest}},
-		{"the older comes last", objects{youngest, younger, older}},
-		{"the older comes between", objects{younger, older, youngest}},
-	} {
-		for _, often := range []struct {
-			name  string
-			often bool
-		}{{"all in one snapshot", false}, {"a snapshot after each", true}} {
-			t.Run(order.name+", "+often.name, func(t *testing.T) {
-				b := modeltest.Builder(modeltest.Config())
-				for _, o := range order.objects {
-					o.Set(b)
-					if often.often {
-						b.Snapshot()
-					}
-				}
-				checkPorts(t, b.Snapshot(), youngerHasNot, youngestHasNot, olderHas)
-				checkProblems(t, b.Snapshot(),
-					complaint("ns1/younger", "b", "ns2/older"), complaint("ns1/youngest", "c", "ns2/older"))
-
-				older.Delete(b)
-				checkPorts(t, b.Snapshot(), youngerHas, youngestHasNot)
-				checkProblems(t, b.Snapshot(), complaint("ns1/youngest", "c", "ns1/younger"))
-
-				older.Set(b)
-				checkPorts(t, b.Snapshot(), youngerHasNot, youngestHasNot, olderHas)
-
-				older.External().Set(b)
-				checkPorts(t, b.Snapshot(), youngerHas, youngestHasNot, "ns2/older:a/tcp [172.30.0.41:80 reject]")
-			})
-		}
-	}
+	// Other orders are those of random changes.
+	b := modeltest.Builder(modeltest.Config(), youngest, younger, older)
+	checkPorts(t, b.Snapshot(), youngerHasNot, youngestHasNot, olderHas)
+	checkProblems(t, b.Snapshot(),
+		complaint("ns1/younger", "b", "ns2/older"), complaint("ns1/youngest", "c", "ns2/older"))
+	older.Delete(b)
+	checkPorts(t, b.Snapshot(), youngerHas, youngestHasNot)
+	checkProblems(t, b.Snapshot(), complaint("ns1/youngest", "c", "ns1/younger"))
+	older.Set(b)
+	checkPorts(t, b.Snapshot(), youngerHasNot, youngestHasNot, olderHas)
+	older.External().Set(b)
+	checkPorts(t, b.Snapshot(), youngerHas, youngestHasNot, "ns2/older:a/tcp [172.30.0.41:80 reject]")
 
 	t.Run("of equally old ones the first in the alphabet wins", func(t *testing.T) {
 		first := modeltest.NewService("ns1/a").On("172.30.0.41").TCP("", 80).External(shared)
@@ -97,16 +73,6 @@ func TestTheOldestClaimantWins(t *testing.T) {
 		checkProblems(t, s, `Service ns1/a: node port 30001/tcp of port "" belongs to Service ns1/b, which is older`)
 	})
 
-	t.Run("one cluster IP twice stays while one of the two is there", func(t *testing.T) {
-		a := modeltest.NewService("ns1/a").On("172.30.0.41").TCP("", 80)
-		c := modeltest.NewService("ns1/c").On("172.30.0.41").TCP("", 81)
-		b := modeltest.Builder(modeltest.Config(), a, c)
-		b.Snapshot()
-		a.Delete(b)
-		equal(t, "cluster IPs", []string{"172.30.0.41"}, addrs(b.Snapshot().Family(model.IPv4).ClusterIPs()))
-		c.Delete(b)
-		equal(t, "cluster IPs", []string{}, addrs(b.Snapshot().Family(model.IPv4).ClusterIPs()))
-	})
 }
 
 func TestAnUnownedFrontendIsInNobodysList(t *testing.T) {

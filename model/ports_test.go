@@ -16,16 +16,6 @@ func TestPortsJoinByNameAndProtocol(t *testing.T) {
 		want    []string
 	}{
 		{
-			"one port without name",
-			objects{service.TCP("", 80), slice("1").TCP("", 8080).Ready("10.0.0.2")},
-			[]string{"ns1/web/tcp [172.30.0.41:80 forward] 10.0.0.2:8080"},
-		},
-		{
-			"the number in the slice counts, not the Service's",
-			objects{service.TCP("http", 80), slice("1").TCP("http", 443).TCP("https", 80).Ready("10.0.0.2")},
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:443"},
-		},
-		{
 			"another name does not join",
 			objects{service.TCP("http", 80), slice("1").TCP("", 80).Ready("10.0.0.2")},
 			[]string{"ns1/web:http/tcp [172.30.0.41:80 reject]"},
@@ -34,17 +24,6 @@ func TestPortsJoinByNameAndProtocol(t *testing.T) {
 			"another protocol does not join",
 			objects{service.TCP("dns", 53), slice("1").UDP("dns", 53).Ready("10.0.0.2")},
 			[]string{"ns1/web:dns/tcp [172.30.0.41:53 reject]"},
-		},
-		{
-			"one number over two protocols is two service ports",
-			objects{
-				service.TCP("dns-tcp", 53).UDP("dns", 53),
-				slice("1").UDP("dns", 5353).TCP("dns-tcp", 5354).Ready("10.0.0.2"),
-			},
-			[]string{
-				"ns1/web:dns-tcp/tcp [172.30.0.41:53 forward] 10.0.0.2:5354",
-				"ns1/web:dns/udp [172.30.0.41:53 forward] 10.0.0.2:5353",
-			},
 		},
 		{
 			"one name over two protocols is two service ports",
@@ -56,21 +35,6 @@ func TestPortsJoinByNameAndProtocol(t *testing.T) {
 				"ns1/web:dns/tcp [172.30.0.41:53 forward] 10.0.0.2:5354",
 				"ns1/web:dns/udp [172.30.0.41:53 forward] 10.0.0.2:5353",
 			},
-		},
-		{
-			"SCTP is a protocol like others",
-			objects{service.Port(model.Port{Name: "s", Protocol: "SCTP", Port: 9}), slice("1").Port("s", "SCTP", 99).Ready("10.0.0.2")},
-			[]string{"ns1/web:s/sctp [172.30.0.41:9 forward] 10.0.0.2:99"},
-		},
-		{
-			// A named target port that resolves to different numbers in different pods.
-			"numbers may differ from slice to slice",
-			objects{
-				service.TCP("http", 80),
-				slice("1").TCP("http", 8080).Ready("10.0.0.2"),
-				slice("2").TCP("http", 9090).Ready("10.0.0.3", "10.0.0.2"),
-			},
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:8080, 10.0.0.2:9090, 10.0.0.3:9090"},
 		},
 		{
 			"no protocol means TCP, in the Service and in the slice",
@@ -100,88 +64,15 @@ func TestPortsJoinByNameAndProtocol(t *testing.T) {
 	}
 }
 
-func TestEndpointsFallBackToTerminating(t *testing.T) {
-	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 80)
-	yes, no := new(true), new(false)
-	endpoint := func(addr string, ready, serving, terminating *bool) model.SliceEndpoint {
-		return model.SliceEndpoint{Addresses: []string{addr}, Ready: ready, Serving: serving, Terminating: terminating}
-	}
-	for _, tt := range []struct {
-		name      string
-		endpoints []model.SliceEndpoint
-		want      string
-	}{
-		{"no condition means ready", []model.SliceEndpoint{endpoint("10.0.0.2", nil, nil, nil)}, "10.0.0.2:80"},
-		{"ready says it all", []model.SliceEndpoint{endpoint("10.0.0.2", yes, no, nil)}, "10.0.0.2:80"},
-		{"not ready, and not leaving either", []model.SliceEndpoint{endpoint("10.0.0.2", no, yes, no)}, ""},
-		{"not ready, serving unknown means yes, leaving", []model.SliceEndpoint{endpoint("10.0.0.2", no, nil, yes)}, "10.0.0.2:80"},
-		{"leaving and not serving any more", []model.SliceEndpoint{endpoint("10.0.0.2", no, no, yes)}, ""},
-		{
-			// The controller publishes them so for publishNotReadyAddresses.
-			"ready and leaving is ready",
-			[]model.SliceEndpoint{endpoint("10.0.0.2", yes, yes, yes), endpoint("10.0.0.3", nil, nil, nil)},
-			"10.0.0.2:80, 10.0.0.3:80",
-		},
-		{
-			"one ready endpoint is enough for all others to be left alone",
-			[]model.SliceEndpoint{
-				endpoint("10.0.0.2", no, yes, yes), endpoint("10.0.0.3", yes, nil, nil), endpoint("10.0.0.4", no, yes, yes),
-			},
-			"10.0.0.3:80",
-		},
-		{
-			"without a ready one, all that still serve while leaving",
-			[]model.SliceEndpoint{
-				endpoint("10.0.0.2", no, yes, yes), endpoint("10.0.0.3", no, no, yes), endpoint("10.0.0.4", no, yes, yes),
-				endpoint("10.0.0.5", no, yes, no),
-			},
-			"10.0.0.2:80, 10.0.0.4:80",
-		},
-		{
-			"two copies, one ready and one leaving, are one ready endpoint",
-			[]model.SliceEndpoint{endpoint("10.0.0.2", no, yes, yes), endpoint("10.0.0.2", yes, nil, nil)},
-			"10.0.0.2:80",
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := slice
-			for _, e := range tt.endpoints {
-				s = s.RawEndpoint(e)
-			}
-			want := "ns1/web:http/tcp [172.30.0.41:80 reject]"
-			if tt.want != "" {
-				want = "ns1/web:http/tcp [172.30.0.41:80 forward] " + tt.want
-			}
-			checkPorts(t, modeltest.Snapshot(modeltest.Config(), web(), s), want)
-		})
-	}
-
-	t.Run("the fallback looks at all slices together", func(t *testing.T) {
-		leaving := slice.Endpoint("10.0.0.2", modeltest.Conditions(false, true, true))
-		ready := modeltest.NewSlice("ns1/web-2", "web").TCP("http", 80).Ready("10.0.0.3")
-		b := modeltest.Builder(modeltest.Config(), web(), leaving, ready)
-		checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.3:80")
-		ready.Delete(b)
-		checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:80")
-	})
-}
-
 func TestDuplicateEndpoints(t *testing.T) {
 	one := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2", "10.0.0.3")
 	two := modeltest.NewSlice("ns1/web-2", "web").TCP("http", 8080).Local("10.0.0.2", "10.0.0.4")
 	both := "ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:8080 local, 10.0.0.3:8080, 10.0.0.4:8080 local"
 	onlyOne := "ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:8080, 10.0.0.3:8080"
-	onlyTwo := "ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:8080 local, 10.0.0.4:8080 local"
 
 	t.Run("an endpoint in two slices counts once, and as local if any copy is", func(t *testing.T) {
 		checkPorts(t, modeltest.Snapshot(modeltest.Config(), web(), one, two), both)
 		checkPorts(t, modeltest.Snapshot(modeltest.Config(), two, one, web()), both)
-	})
-	t.Run("removing one copy keeps the endpoint", func(t *testing.T) {
-		b := modeltest.Builder(modeltest.Config(), web(), one, two)
-		b.Snapshot()
-		one.Delete(b)
-		checkPorts(t, b.Snapshot(), onlyTwo)
 	})
 	t.Run("removing the local copy keeps the endpoint, as a remote one", func(t *testing.T) {
 		b := modeltest.Builder(modeltest.Config(), web(), one, two)
@@ -189,9 +80,6 @@ func TestDuplicateEndpoints(t *testing.T) {
 		two.Delete(b)
 		checkPorts(t, b.Snapshot(), onlyOne)
 		equal(t, "hairpins", []string{}, addrs(b.Snapshot().Family(model.IPv4).Hairpins()))
-	})
-	t.Run("twice in one slice counts once", func(t *testing.T) {
-		checkPorts(t, modeltest.Snapshot(modeltest.Config(), web(), one.Ready("10.0.0.2")), onlyOne)
 	})
 	t.Run("copies that terminate do not apply beside one that does not", func(t *testing.T) {
 		const without = "ns1/web:http/tcp [172.30.0.41:80 reject]"

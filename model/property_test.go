@@ -132,34 +132,6 @@ func changes[T interface {
 	return d
 }
 
-func TestServicePortsAreYieldedUntilTheLoopEnds(t *testing.T) {
-	b := model.NewBuilder(modeltest.Config())
-	modeltest.Feed(b, modeltest.Cluster(50, 1))
-	empty := model.NewBuilder(modeltest.Config()).Snapshot().Family(model.IPv4)
-	s := b.Snapshot().Family(model.IPv4)
-	n := 0
-	for range s.ServicePorts() {
-		n++
-		break
-	}
-	for range s.ClusterIPs() {
-		n++
-		break
-	}
-	for range s.ServicePortChanges(empty) {
-		n++
-		break
-	}
-	for range s.ClusterIPChanges(empty) {
-		n++
-		break
-	}
-	equal(t, "loops that ended after one", 4, n)
-	if _, ok := s.ServicePort(modeltest.PortName("ns-1/service-1", "http", model.UDP)); ok {
-		t.Error("a service port was found by the wrong protocol")
-	}
-}
-
 // FuzzBuilder makes random changes, with a snapshot now and then, and compares the last one
 // with the snapshot of a new Builder with the remaining objects.
 func FuzzBuilder(f *testing.F) {

@@ -26,13 +26,6 @@ func TestNodePortAddresses(t *testing.T) {
 		{"without a Node object, the interfaces' first", where{Primary: true}, false, host, []string{"10.0.0.1", "fd00:10::1"}},
 		{"without either, none", where{Primary: true}, false, nil, []string{}},
 		{
-			"all: what the interfaces have, not what only the Node object has",
-			where{All: true},
-			true, host,
-			[]string{"10.0.0.1", "192.168.0.2", "fd00:10::1"},
-		},
-		{"all without a Node object", where{All: true}, false, host, []string{"10.0.0.1", "192.168.0.2", "fd00:10::1"}},
-		{
 			"all, in a dry run that knows no interfaces",
 			where{All: true},
 			true, nil,
@@ -40,9 +33,7 @@ func TestNodePortAddresses(t *testing.T) {
 		},
 		{"a CIDR: the interfaces' addresses in it", where{CIDRs: prefixes("192.168.0.0/16", "fd00:192::/32")}, true, host, []string{"192.168.0.2"}},
 		{"CIDRs of one family say nothing about the other: all", where{CIDRs: prefixes("10.0.0.0/8")}, true, host, []string{"10.0.0.1", "fd00:10::1"}},
-		{"… unless the primary address is named", where{Primary: true, CIDRs: prefixes("10.0.0.0/8")}, true, host, []string{"10.0.0.1", "192.168.0.2", "fd00:192:168::2"}},
 		{"a CIDR in which the node has no address", where{CIDRs: prefixes("203.0.113.0/24", "2001:db8::/32")}, true, host, []string{}},
-		{"several CIDRs", where{CIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")}, true, host, []string{"10.0.0.1", "fd00:10::1"}},
 		{"everything is without loopback", where{CIDRs: prefixes("0.0.0.0/0", "::/0")}, true, host, []string{"10.0.0.1", "192.168.0.2", "fd00:10::1"}},
 		{"primary and a CIDR", where{Primary: true, CIDRs: prefixes("10.0.0.0/8")}, true, host, []string{"10.0.0.1", "192.168.0.2", "fd00:192:168::2"}},
 	} {
@@ -61,24 +52,6 @@ func TestNodePortAddresses(t *testing.T) {
 			equal(t, "addresses", tt.want, got)
 		})
 	}
-
-	t.Run("an address that appears later is taken up", func(t *testing.T) {
-		b := model.NewBuilder(model.Config{NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}})
-		b.SetHostAddresses(host[:1])
-		before := b.Snapshot()
-		b.SetHostAddresses(host[:2])
-		after := b.Snapshot()
-		equal(t, "addresses before", host[:1], before.Family(model.IPv4).NodePortAddrs, compareAddrs...)
-		equal(t, "addresses after", host[:2], after.Family(model.IPv4).NodePortAddrs, compareAddrs...)
-		if before.Family(model.IPv6).Settings != after.Family(model.IPv6).Settings {
-			t.Error("the settings of IPv6 were made anew, though nothing changed there")
-		}
-	})
-
-	t.Run("the zero value means none", func(t *testing.T) {
-		s := modeltest.Snapshot(model.Config{NodeName: "node-1"}, node)
-		equal(t, "addresses", 0, len(s.Family(model.IPv4).NodePortAddrs))
-	})
 }
 
 // A program listens on loopback, since the kernel does not forward from there.
@@ -121,15 +94,4 @@ func TestServiceCIDRs(t *testing.T) {
 
 	b.DeleteServiceCIDR("kubernetes")
 	check([]string{"172.30.5.0/24", "172.31.7.0/24", "255.255.0.0/16"}, []string{})
-}
-
-func TestConfigReachesBothFamilies(t *testing.T) {
-	s := modeltest.Snapshot(model.Config{MasqueradeAll: true, LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{
-		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64"), netip.MustParsePrefix("10.1.0.0/16"),
-	}}})
-	for f, want := range []string{"10.0.0.0/8", "fd00:10::/64"} {
-		fs := s.Family(model.Families[f])
-		equal(t, "masquerade all", true, fs.MasqueradeAll)
-		equal(t, "cluster CIDRs", []netip.Prefix{netip.MustParsePrefix(want)}, fs.Pods.CIDRs, compareAddrs...)
-	}
 }

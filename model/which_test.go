@@ -8,7 +8,6 @@ import (
 )
 
 func TestWhichServicesCount(t *testing.T) {
-	rejecting := "ns1/web:http/tcp [172.30.0.41:80 reject]"
 	for _, tt := range []struct {
 		name    string
 		service modeltest.Service
@@ -25,16 +24,6 @@ func TestWhichServicesCount(t *testing.T) {
 		{"the headless label does not count for a Service", web().Labeled(model.LabelHeadless, ""), []string{webLine}},
 		{"other labels do not matter", web().Labeled("app", "web"), []string{webLine}},
 		{"a type of the future is served like others", web().Typed("Teapot"), []string{webLine}},
-		{"a Service in another namespace has other endpoints", func() modeltest.Service {
-			s := web()
-			s.Namespace = "ns2"
-			return s
-		}(), []string{"ns2/web:http/tcp [172.30.0.41:80 reject]"}},
-		{"a name that no slice has", func() modeltest.Service {
-			s := web()
-			s.Name = "web-2"
-			return s
-		}(), []string{"ns1/web-2:http/tcp [172.30.0.41:80 reject]"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), tt.service, webSlice())
@@ -42,16 +31,6 @@ func TestWhichServicesCount(t *testing.T) {
 			checkProblems(t, s)
 		})
 	}
-
-	t.Run("a label that comes and goes takes the Service along", func(t *testing.T) {
-		b := modeltest.Builder(modeltest.Config(), web(), webSlice())
-		checkPorts(t, b.Snapshot(), webLine)
-		web().Labeled(model.LabelServiceProxyName, "other").Set(b)
-		checkPorts(t, b.Snapshot())
-		equal(t, "cluster IPs", []string{}, addrs(b.Snapshot().Family(model.IPv4).ClusterIPs()))
-		web().Set(b)
-		checkPorts(t, b.Snapshot(), webLine)
-	})
 
 	t.Run("a Service that is taken over from another proxy has its slices at once", func(t *testing.T) {
 		theirs := webSlice().Labeled(model.LabelServiceProxyName, "other")
@@ -61,19 +40,6 @@ func TestWhichServicesCount(t *testing.T) {
 		checkPorts(t, b.Snapshot(), webLine)
 	})
 
-	t.Run("a Service that comes after its slices has endpoints at once", func(t *testing.T) {
-		checkPorts(t, modeltest.Snapshot(modeltest.Config(), webSlice(), web()), webLine)
-	})
-
-	t.Run("a Service without slices refuses connections", func(t *testing.T) {
-		checkPorts(t, modeltest.Snapshot(modeltest.Config(), web()), rejecting)
-	})
-
-	t.Run("a Service without ports still has its cluster IP", func(t *testing.T) {
-		s := modeltest.Snapshot(modeltest.Config(), modeltest.NewService("ns1/web").On("172.30.0.41"))
-		checkPorts(t, s)
-		equal(t, "cluster IPs", []string{"172.30.0.41"}, addrs(s.Family(model.IPv4).ClusterIPs()))
-	})
 }
 
 func TestWhichSlicesCount(t *testing.T) {
@@ -100,15 +66,6 @@ func TestWhichSlicesCount(t *testing.T) {
 			checkProblems(t, s)
 		})
 	}
-
-	t.Run("a slice can move to another Service", func(t *testing.T) {
-		other := modeltest.NewService("ns1/other").On("172.30.0.42").TCP("http", 80)
-		b := modeltest.Builder(modeltest.Config(), web(), other, webSlice())
-		b.Snapshot()
-		webSlice().Labeled(model.LabelServiceName, "other").Set(b)
-		checkPorts(t, b.Snapshot(),
-			"ns1/other:http/tcp [172.30.0.42:80 forward] 10.0.0.2:8080, 10.0.0.3:8080", rejecting)
-	})
 }
 
 func TestOnlyOurNodeCounts(t *testing.T) {

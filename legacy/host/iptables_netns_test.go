@@ -53,51 +53,6 @@ func eachVariant(t *testing.T, test func(t *testing.T, variant string)) {
 	}
 }
 
-func TestStatsOfRulesAreWhatIsThere(t *testing.T) {
-	eachVariant(t, func(t *testing.T, variant string) {
-		b := openIPTables(t, variant)
-		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
-		check := func(what string) host.Stats {
-			t.Helper()
-			all := b.Stats()
-			for f, program := range map[model.Family]string{model.IPv4: "iptables", model.IPv6: "ip6tables"} {
-				want := map[string]int{}
-				for _, table := range []string{"filter", "nat"} {
-					want[table] = rulesOf(t, program+variant, table)
-				}
-				if diff := cmp.Diff(want, all[f].Rules); diff != "" {
-					t.Errorf("%s, %v: rules (-want +got):\n%s", what, f, diff)
-				}
-			}
-			return all[model.IPv4]
-		}
-		applyRules(t, b, builder.Snapshot())
-		first := check("at first")
-		if diff := cmp.Diff(first.Rules, first.RulesWritten); diff != "" {
-			t.Errorf("at first all rules are written (-want +got):\n%s", diff)
-		}
-
-		oneWeb.Set(builder)
-		applyRules(t, b, builder.Snapshot())
-		second := check("one endpoint less")
-		if second.Rules["nat"] >= first.Rules["nat"] {
-			t.Errorf("one endpoint less: %d rules, were %d", second.Rules["nat"], first.Rules["nat"])
-		}
-		if n := second.RulesWritten["nat"]; n == 0 || n >= second.Rules["nat"]/2 || second.RulesWritten["filter"] != 0 {
-			t.Errorf("one endpoint less: writes %v of %v rules", second.RulesWritten, second.Rules)
-		}
-		if second.Batches != 2 || second.Operations <= first.Operations || second.Bytes <= first.Bytes {
-			t.Errorf("after a second batch %+v, was %+v", second, first)
-		}
-
-		b.Resync()
-		applyRules(t, b, builder.Snapshot())
-		if third := check("nothing changed"); third.Batches != 2 || third.Repairs != 0 || third.RulesWritten["nat"] != 0 {
-			t.Errorf("nothing changed: %+v", third)
-		}
-	})
-}
-
 func TestRepairsAreCounted(t *testing.T) {
 	eachVariant(t, func(t *testing.T, variant string) {
 		b := openIPTables(t, variant)

@@ -203,33 +203,6 @@ func TestIPVSRestartsWithAnySettings(t *testing.T) {
 	}
 }
 
-// A change of one endpoint is one operation.
-func TestOneEndpointOfIPVSIsOneOperation(t *testing.T) {
-	nettest.Enter(t)
-	b, log := openIPVS(t, ipvs.Options{})
-	objects := func(pods ...string) []modeltest.Object {
-		return []modeltest.Object{
-			modeltest.OurNode(),
-			modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80),
-			modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready(pods...),
-		}
-	}
-	builder := modeltest.Builder(modeltest.Config(), objects("10.0.0.2")...)
-	apply(t, b, builder.Snapshot())
-	log.Reset()
-	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2", "10.0.0.3").Set(builder)
-	apply(t, b, builder.Snapshot())
-	if text := log.String(); strings.Count(text, "applied") != 1 || !strings.Contains(text, "operations=1 ") {
-		t.Errorf("an endpoint more:\n%s", text)
-	}
-	log.Reset()
-	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3").Set(builder)
-	apply(t, b, builder.Snapshot())
-	if text := log.String(); !strings.Contains(text, "operations=1 drained=1 draining=0") {
-		t.Errorf("an endpoint less, which nobody is connected to:\n%s", text)
-	}
-}
-
 // An endpoint that goes keeps its connections, also across a restart, and is deleted when
 // they have ended.
 func TestIPVSDrains(t *testing.T) {

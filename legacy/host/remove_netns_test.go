@@ -2,7 +2,6 @@ package host_test
 
 import (
 	"errors"
-	"fmt"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -200,69 +199,6 @@ func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
 			}
 			if n := look(); n != 0 {
 				t.Errorf("%d chains are left", n)
-			}
-		})
-	}
-}
-
-// What kube-proxy has for 10,000 Services goes in one transaction.
-func BenchmarkRemoveManyChains(b *testing.B) {
-	const services = 10_000
-	var rules strings.Builder
-	rules.WriteString("*nat\n:KUBE-SERVICES - [0:0]\n")
-	for i := range services {
-		fmt.Fprintf(&rules, ":KUBE-SVC-%d - [0:0]\n:KUBE-SEP-%d-A - [0:0]\n:KUBE-SEP-%d-B - [0:0]\n:KUBE-EXT-%d - [0:0]\n", i, i, i, i)
-	}
-	rules.WriteString("-A OUTPUT -j KUBE-SERVICES\n")
-	for i := range services {
-		fmt.Fprintf(&rules, "-A KUBE-SERVICES -d 10.%d.%d.1/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-%d\n"+
-			"-A KUBE-EXT-%d -j KUBE-SVC-%d\n"+
-			"-A KUBE-SVC-%d -m statistic --mode random --probability 0.5 -j KUBE-SEP-%d-A\n-A KUBE-SVC-%d -j KUBE-SEP-%d-B\n"+
-			"-A KUBE-SEP-%d-A -p tcp -m tcp -j DNAT --to-destination 10.200.0.1:80\n-A KUBE-SEP-%d-B -p tcp -m tcp -j DNAT --to-destination 10.200.0.2:80\n",
-			i/250, i%250, i, i, i, i, i, i, i, i, i)
-	}
-	rules.WriteString("COMMIT")
-	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
-		b.Run(program, func(b *testing.B) {
-			nettest.Enter(b)
-			for b.Loop() {
-				b.StopTimer()
-				feed(b, program, rules.String())
-				b.StartTimer()
-				finder := remover()
-				found, err := finder.Find()
-				if err == nil {
-					err = finder.RemoveRules()
-				}
-				if err != nil || len(found) == 0 {
-					b.Fatal(found, err)
-				}
-			}
-		})
-	}
-}
-
-// A look for leftovers that came back happens every five seconds.
-func BenchmarkLookForLeftovers(b *testing.B) {
-	const rules = 20_000
-	for name, leave := range map[string]func(){
-		"nothing": func() {},
-		"legacy": func() {
-			feed(b, "iptables-legacy", "*nat\n:KUBE-SERVICES - [0:0]\n"+strings.Repeat("-A KUBE-SERVICES -p tcp -m comment --comment \"one of many\" -j RETURN\n", rules)+"COMMIT")
-		},
-		"nft": func() {
-			feed(b, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT")
-			feed(b, "ip6tables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT")
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			nettest.Enter(b)
-			leave()
-			finder := remover()
-			for b.Loop() {
-				if _, err := finder.Look(); err != nil {
-					b.Fatal(err)
-				}
 			}
 		})
 	}

@@ -2,13 +2,11 @@ package host_test
 
 import (
 	"context"
-	"log/slog"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -223,26 +221,6 @@ func TestChangesOfOthersRulesAreNotNoticed(t *testing.T) {
 	})
 }
 
-// Who flushes our rules again as soon as they are there is noticed each time.
-func TestEachChangeAfterARepairIsNoticed(t *testing.T) {
-	eachVariant(t, func(t *testing.T, variant string) {
-		w := watchRules(t, variant)
-		s := modeltest.Snapshot(hostConfig, cluster(twoWebs)...)
-		w.apply(t, s)
-		for i := range uint64(5) {
-			w.run(t, "iptables -t nat -F")
-			w.Look()
-			w.Look()
-			if got := w.Changes(); got != i+1 {
-				t.Errorf("%d changes are noticed, want %d", got, i+1)
-			}
-			w.backend.Resync()
-			w.apply(t, s)
-		}
-		w.mustHaveNoticed(t, "five changes", 5)
-	})
-}
-
 // After an Apply that failed, nobody knows what is there; the next one looks.
 func TestAnApplyThatFailsIsNoForeignChange(t *testing.T) {
 	const program = "iptables-legacy"
@@ -263,36 +241,4 @@ func TestAnApplyThatFailsIsNoForeignChange(t *testing.T) {
 	mend()
 	w.apply(t, builder.Snapshot())
 	w.mustHaveNoticed(t, "a failure and a retry", 0)
-}
-
-// A watch that fails is one line of the log.
-func TestAFailedLookIsLoggedOnce(t *testing.T) {
-	nettest.Enter(t)
-	var log strings.Builder
-	b, err := host.OpenIPTables(iptables.Options{}, slog.New(slog.NewTextHandler(&log, nil)), "-legacy")
-	if err != nil {
-		nettest.Missing(t, err)
-	}
-	w := watchBackend(b, "-legacy")
-	w.apply(t, modeltest.Snapshot(hostConfig, cluster(twoWebs)...))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // so that iptables-save fails
-	for range 3 {
-		w.Compare(ctx)
-	}
-	if n := strings.Count(log.String(), "cannot watch our rules"); n != 1 || w.Changes() != 0 {
-		t.Errorf("%d errors in the log, want 1, and %d changes, want none:\n%s", n, w.Changes(), &log)
-	}
-}
-
-func BenchmarkLook(b *testing.B) {
-	for _, variant := range []string{"-legacy", "-nft"} {
-		b.Run(strings.TrimPrefix(variant, "-"), func(b *testing.B) {
-			w := watchRules(b, variant)
-			w.apply(b, modeltest.Snapshot(hostConfig, cluster(twoWebs)...))
-			for b.Loop() {
-				w.Look()
-			}
-		})
-	}
 }

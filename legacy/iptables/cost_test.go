@@ -2,10 +2,8 @@ package iptables_test
 
 import (
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -174,70 +172,6 @@ func TestAChangeOfOneEndpointWritesItsGroup(t *testing.T) {
 			}
 			t.Logf("%+v, %d bytes", got, len(batch.Text()))
 			checkApplied(t, load(t, have), batch, want)
-		})
-	}
-}
-
-// A new Service among 2,000 writes its own chains, and the ends of the trees.
-func TestAServiceMoreWritesTheWayToIt(t *testing.T) {
-	b := cluster(2000, 2)
-	have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
-	modeltest.NewService("ns1/big").On("172.30.0.41").External("192.168.99.1").TCP("http", 80).NodePort(32000).Set(b)
-	bigSlice(1, 2, 3).Set(b)
-	want := iptables.Compile(have, b.Snapshot().Family(model.IPv4), iptables.Options{})
-	batch := iptables.Diff(have, want)
-	t.Logf("%+v, %d bytes", batch.Size(), len(batch.Text()))
-	if s := batch.Size(); s.Chains > 12 || s.Rules > 100 {
-		t.Errorf("writes %+v:\n%s", s, batch.Text())
-	}
-	for _, name := range []string{"SERVICES", "NODEPORTS", "HAIRPIN", "FORWARD"} {
-		if strings.Contains(batch.Text(), ":VMAPD-"+name+" ") {
-			t.Errorf("writes VMAPD-%s, in which nothing changed", name)
-		}
-	}
-	checkApplied(t, load(t, have), batch, want)
-}
-
-func BenchmarkCompile(b *testing.B) {
-	for _, services := range []int{100, 1000, 10_000} {
-		s := cluster(services, 10).Snapshot().Family(model.IPv4)
-		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				n, err := iptables.Diff(nil, iptables.Compile(nil, s, iptables.Options{Comments: true})).WriteTo(io.Discard)
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(float64(n), "bytes")
-			}
-		})
-	}
-}
-
-func BenchmarkOneEndpoint(b *testing.B) {
-	for _, services := range []int{100, 1000, 10_000} {
-		builder := cluster(services, 10)
-		have := iptables.Compile(nil, builder.Snapshot().Family(model.IPv4), iptables.Options{Comments: true})
-		name := modeltest.ClusterService(7).NamespacedName
-		var snapshots [2]*model.FamilySnapshot
-		for i := range snapshots {
-			modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
-				Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i).String()).Set(builder)
-			snapshots[i] = builder.Snapshot().Family(model.IPv4)
-		}
-		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				want := iptables.Compile(have, snapshots[i%2], iptables.Options{Comments: true})
-				batch := iptables.Diff(have, want)
-				n, err := batch.WriteTo(io.Discard)
-				if err != nil || n == 0 {
-					b.Fatal(n, err)
-				}
-				b.ReportMetric(float64(n), "bytes")
-				b.ReportMetric(float64(batch.Size().Chains), "chains")
-				have = want
-			}
 		})
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -25,50 +23,6 @@ func excerptText(parts []iptables.Part) string {
 		}
 	}
 	return b.String()
-}
-
-func TestExcerptHasThePacketsWay(t *testing.T) {
-	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode(),
-		modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80),
-		modeltest.NewService("ns1/other").On("172.30.0.42").TCP("http", 80),
-		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2", "10.0.0.3", "10.0.0.4").Local("10.0.0.5")).Family(model.IPv4)
-	r := iptables.Compile(nil, s, iptables.Options{Comments: true})
-	got := excerptText(r.Excerpt(modeltest.PortName("ns1/web", "http", model.TCP), 3))
-	const want = `nat VMAPD-SERVICES
-	-d 0.0.0.9/0.0.0.15 -g VMAPD-IP-9
-nat VMAPD-IP-9
-	-d 0.0.0.32/0.0.0.240 -g VMAPD-IP-29
-nat VMAPD-IP-29
-	-d 0.0.0.0/0.0.15.0 -g VMAPD-IP-029
-nat VMAPD-IP-029
-	-d 172.30.0.41/32 -p tcp -m tcp --dport 80 -m comment --comment "ns1/web:http" -g VMAPD-C-HKSZPQGNWJRFKEF2
-nat VMAPD-C-HKSZPQGNWJRFKEF2
-	-d 172.30.0.41/32 -p tcp -m tcp --dport 80 -m comment --comment "ns1/web:http" -j VMAPD-MARK-OUTSIDE
-	-p tcp -m statistic --mode random --probability 0.25000000000 -j DNAT --to-destination 10.0.0.2:8080
-	-p tcp -m statistic --mode random --probability 0.33333333349 -j DNAT --to-destination 10.0.0.3:8080
-	and 2 more
-filter VMAPD-FILTER
-	-m conntrack --ctstate DNAT -j RETURN
-	-j VMAPD-SERVICES
-nat VMAPD-POSTROUTING
-	-m mark --mark 0x4000/0x4000 -g VMAPD-MASQUERADE
-	-m conntrack --ctstate DNAT -g VMAPD-HAIRPIN
-nat VMAPD-MASQUERADE
-	-j MARK --set-xmark 0x4000/0x0
-	-j MASQUERADE
-nat VMAPD-HAIRPIN
-	-s 0.0.0.5/0.0.0.15 -g VMAPD-HAIRPIN-5
-nat VMAPD-HAIRPIN-5
-	-s 0.0.0.0/0.0.0.240 -g VMAPD-HAIRPIN-05
-nat VMAPD-HAIRPIN-05
-	-s 10.0.0.5/32 -d 10.0.0.5/32 -j MASQUERADE
-`
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if got := r.Excerpt(modeltest.PortName("ns1/none", "", model.TCP), 3); got != nil {
-		t.Errorf("a Service that does not exist: %v", got)
-	}
 }
 
 // Each rule that a connection meets, and that holds for it, is in the excerpt of its service port.

@@ -2,7 +2,6 @@ package iptables_test
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -66,70 +65,5 @@ func TestAConnectionFromBeforeTheRulesIsNotRefused(t *testing.T) {
 		if got.Verdict != want {
 			t.Errorf("a packet that nat did not translate, of a connection that was seen before: %v: %v, want %v", confirmed, got.Verdict, want)
 		}
-	}
-}
-
-// The simulator runs first packets alone, and none of them is INVALID.
-func TestDropInvalid(t *testing.T) {
-	for _, drop := range []bool{false, true} {
-		config := modeltest.Config()
-		config.DropInvalid = drop
-		text := iptables.Compile(nil, modeltest.Snapshot(config).Family(model.IPv4), iptables.Options{}).String()
-		const rule = "-A VMAPD-FORWARD -m conntrack --ctstate INVALID -j DROP\n"
-		equal(t, "drops what is invalid", drop, strings.Contains(text, rule))
-	}
-}
-
-// An endpoint in the node's own network whose clients name its own address and port: there is no
-// DNAT, and yet allowed clients are not refused.
-func TestAnEndpointAtItsOwnAddressIsNotRefused(t *testing.T) {
-	node := netip.MustParseAddr(modeltest.NodeIP4)
-	for _, tt := range []struct {
-		name    string
-		service modeltest.Service
-		source  netip.Addr
-		want    model.Verdict
-	}{
-		{"an external IP", modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4), outside, model.Forwarded},
-		{
-			"the cluster IP itself", modeltest.NewService("ns1/web").On(modeltest.NodeIP4),
-			outside, model.Forwarded,
-		},
-		{
-			"a load balancer's address, source allowed",
-			modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer(modeltest.NodeIP4).Ranges("203.0.113.0/24"),
-			outside, model.Forwarded,
-		},
-		{
-			"a load balancer's address, source not allowed",
-			modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer(modeltest.NodeIP4).Ranges("1.2.3.0/24"),
-			outside, model.Dropped,
-		},
-		{
-			"policy Local, from the node, though no endpoint counts as local",
-			modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4).Policies("Cluster", "Local"),
-			node, model.Forwarded,
-		},
-		{
-			"policy Local, from outside: dropped, as if it were elsewhere",
-			modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4).Policies("Cluster", "Local"),
-			outside, model.Dropped,
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := modeltest.Builder(modeltest.Config(), modeltest.OurNode(), tt.service.TCP("", 80),
-				modeltest.NewSlice("ns1/web-1", "web").TCP("", 80).Ready(modeltest.NodeIP4))
-			s := b.Snapshot().Family(model.IPv4)
-			sim := simulate(t, load(t, iptables.Compile(nil, s, iptables.Options{})), s)
-			c := connection(tt.source, node, 80)
-			c.Node = tt.source == node
-			got, err := sim.Run(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Verdict != tt.want {
-				t.Errorf("is %v, want %v; rules: %q", got.Verdict, tt.want, got.Trace)
-			}
-		})
 	}
 }

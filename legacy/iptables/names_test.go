@@ -18,28 +18,6 @@ func portName(namespace, name, port string) model.ServicePortName {
 	}
 }
 
-// Names are stable: by them a new version knows the chains of an earlier one.
-func TestNamesStay(t *testing.T) {
-	web := portName("ns1", "web", "http")
-	for _, tt := range []struct{ want, got string }{
-		{"HKSZPQGNWJRFKEF2", portHash(web)},
-		{"VMAPD-H3YEY5HEN62HSEYD", RecentName(web, netip.MustParseAddrPort("10.0.0.2:8080"))},
-		{"VMAPD-IP-029", atAddr(natAddrs, netip.MustParseAddr("172.30.0.41")).name()},
-		{"VMAPD-IP-029", atAddr(filterAddrs, netip.MustParseAddr("fd00:172:30::29")).name()},
-		{"VMAPD-IP-f0a", atAddr(natAddrs, netip.MustParseAddr("172.30.255.10")).name()},
-		{"VMAPD-HAIRPIN-02", atAddr(hairpins, netip.MustParseAddr("10.0.0.2")).name()},
-		{"VMAPD-TCP-753", atPort(natPorts, model.TCP, 30001).name()},
-		{"VMAPD-UDP-fff", atPort(natPorts, model.UDP, 65535).name()},
-		{"VMAPD-SCTP-000", atPort(filterPorts, model.SCTP, 1).name()},
-		{"VMAPD-SCTP-0", atPort(filterPorts, model.SCTP, 1).parent().parent().name()},
-		{"VMAPD-SERVICES", place{tree: natAddrs}.name()},
-	} {
-		if tt.want != tt.got {
-			t.Errorf("the name is %s, want %s", tt.got, tt.want)
-		}
-	}
-}
-
 // The longest name of a chain, that of the deepest group of roleRecall, has exactly the length
 // that is allowed.
 func TestNamesOfChainsAreShortEnough(t *testing.T) {
@@ -47,40 +25,6 @@ func TestNamesOfChainsAreShortEnough(t *testing.T) {
 	c := &choice{port: p, list: model.Local}
 	if got := len(c.group(roleRecall, strings.Repeat("f", maxDigits-1), 15).name); got > maxChain {
 		t.Errorf("a name has %d characters, want at most %d", got, maxChain)
-	}
-}
-
-func TestCommentsAreHarmless(t *testing.T) {
-	for _, tt := range []struct {
-		name model.ServicePortName
-		want string
-	}{
-		{portName("ns1", "web", "http"), `"ns1/web:http"`},
-		{portName("ns1", "web", ""), `"ns1/web"`},
-		{portName("ns1", `we" -j ACCEPT "b`, "a\nb\\"), `"ns1/we??-j?ACCEPT??b:a?b?"`},
-		{portName(strings.Repeat("n", 63), strings.Repeat("s", 253), "p"), `"` + strings.Repeat("n", 63) + "/" + strings.Repeat("s", 188) + `..."`},
-	} {
-		if got := strings.TrimPrefix(commentOf(tt.name), "-m comment --comment "); got != tt.want {
-			t.Errorf("%v: comment %s, want %s", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestMatchesOfPods(t *testing.T) {
-	for _, tt := range []struct {
-		pods model.PodSources
-		want []string
-	}{
-		{model.PodSources{}, nil},
-		{model.PodSources{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("11.0.0.0/8")}}, []string{"-s 10.0.0.0/8", "-s 11.0.0.0/8"}},
-		{model.PodSources{CIDRs: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}, []string{""}},
-		{model.PodSources{Interface: "cbr0"}, []string{"-i cbr0"}},
-		{model.PodSources{Interface: "cali", Wildcard: true}, []string{"-i cali+"}},
-		{model.PodSources{Wildcard: true}, nil},
-	} {
-		if got := FromPods(tt.pods); !slices.Equal(got, tt.want) {
-			t.Errorf("%+v: %q, want %q", tt.pods, got, tt.want)
-		}
 	}
 }
 

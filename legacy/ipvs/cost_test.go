@@ -1,7 +1,6 @@
 package ipvs_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -71,49 +70,4 @@ func TestAnUnchangedCompanionIsNotWritten(t *testing.T) {
 	modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16").Set(b)
 	withCIDR := ipvs.Compile(after, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	equal(t, "operations for a ServiceCIDR", "iptables-restore --noflush\n", ipvssim.Text(ipvs.Diff(after, withCIDR)))
-}
-
-func BenchmarkCold(b *testing.B) {
-	for _, services := range []int{100, 1000, 10_000} {
-		builder := model.NewBuilder(modeltest.Config())
-		modeltest.Feed(builder, modeltest.Cluster(services, 10))
-		s := builder.Snapshot().Family(model.IPv4)
-		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				ipvs.DiffContent(ipvs.NewContent(model.IPv4), ipvs.Compile(nil, s, ipvs.Options{}))
-			}
-		})
-	}
-}
-
-func BenchmarkOneEndpoint(b *testing.B) {
-	for _, services := range []int{100, 1000, 10_000} {
-		builder := model.NewBuilder(modeltest.Config())
-		modeltest.Feed(builder, modeltest.Cluster(services, 10))
-		have := ipvs.Compile(nil, builder.Snapshot().Family(model.IPv4), ipvs.Options{})
-		name := modeltest.ClusterService(7).NamespacedName
-		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
-					Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i%2).String()).Set(builder)
-				want := ipvs.Compile(have, builder.Snapshot().Family(model.IPv4), ipvs.Options{})
-				if len(ipvs.Diff(have, want)) == 0 {
-					b.Fatal("nothing changed")
-				}
-				have = want
-			}
-		})
-	}
-}
-
-func BenchmarkRender(b *testing.B) {
-	builder := model.NewBuilder(modeltest.Config())
-	modeltest.Feed(builder, modeltest.Cluster(10_000, 10))
-	s := ipvs.Compile(nil, builder.Snapshot().Family(model.IPv4), ipvs.Options{})
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = s.String()
-	}
 }

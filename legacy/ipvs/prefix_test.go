@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -97,8 +96,8 @@ func sendAlong(t *testing.T, content *ipvs.Content, old, now *model.FamilySnapsh
 		for _, w := range all {
 			got := run(t, sim, w.Connection)
 			if err := w.check(got, content, now.NodeAddrs); err != nil {
-				t.Fatalf("%s\n%+v\nafter %d operations: %v\nbefore: %v\nthen:   %v\nafter:  %v\nplan:\n%s",
-					differing(old, now), w.Connection, i+1, err, outcomeText(w.before), outcomeText(got), outcomeText(w.after),
+				t.Fatalf("%+v\nafter %d operations: %v\nbefore: %v\nthen:   %v\nafter:  %v\nplan:\n%s",
+					w.Connection, i+1, err, outcomeText(w.before), outcomeText(got), outcomeText(w.after),
 					ipvssim.Text(plan))
 			}
 		}
@@ -182,81 +181,4 @@ func masquerades(o ipvssim.Outcome, nodeAddrs []netip.Addr) bool {
 		elsewhere = elsewhere || !slices.Contains(nodeAddrs, to.Addr())
 	}
 	return forwarded(o) && !elsewhere
-}
-
-// differing lists the service ports that differ.
-func differing(old, now *model.FamilySnapshot) string {
-	var b strings.Builder
-	if old.Settings != now.Settings {
-		fmt.Fprintf(&b, "settings: %+v became %+v\n", old.Settings, now.Settings)
-	}
-	for c := range now.ServicePortChanges(old) {
-		for i, sp := range []*model.ServicePort{c.Old, c.New} {
-			if sp != nil {
-				fmt.Fprintf(&b, "%s %v: %+v, endpoints %+v\n", [...]string{"before", "after "}[i], sp.Name, sp.Frontends, sp.Endpoints)
-			}
-		}
-	}
-	return b.String()
-}
-
-// The test of prefixes can fail: other orders of the same operations are not safe.
-func TestAnotherOrderIsNotSafe(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		order func(ops []ipvs.Op) []ipvs.Op
-	}{
-		{"backwards", func(ops []ipvs.Op) []ipvs.Op {
-			var list []ipvs.Op
-			for i := range ops {
-				list = append(list, ops[len(ops)-1-i])
-			}
-			return list
-		}},
-		{"the last first", func(ops []ipvs.Op) []ipvs.Op {
-			return append([]ipvs.Op{ops[len(ops)-1]}, ops[:len(ops)-1]...)
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			unsafe := 0
-			for seed := range uint64(20) {
-				r := modeltest.NewRandom(modeltest.Seed(seed))
-				history(t, r, configs[0], ipvs.Options{}, 20, func(s step) {
-					unsafe += unsafeSteps(t, r, s, tt.order)
-				})
-			}
-			if unsafe == 0 {
-				t.Error("no packet was seen to go astray")
-			}
-		})
-	}
-}
-
-func unsafeSteps(t *testing.T, r *modeltest.Random, s step, order func([]ipvs.Op) []ipvs.Op) (unsafe int) {
-	t.Helper()
-	f := s.after.Family
-	old, now := s.old.Family(f), s.now.Family(f)
-	plan := ipvs.Diff(s.before, s.after)
-	if len(plan) == 0 || old.Settings != now.Settings {
-		return 0
-	}
-	simBefore, simAfter := simulate(t, s.before.Content(), old), simulate(t, s.after.Content(), now)
-	for range 4 {
-		c := modeltest.Connection(r, s.now)
-		if model.FamilyOf(c.Dest.Addr()) != f {
-			continue
-		}
-		w := watched{Connection: c, before: run(t, simBefore, c), after: run(t, simAfter, c)}
-		content := s.before.Content()
-		sim := simulate(t, content, now)
-		for _, op := range order(plan) {
-			_ = ipvssim.Apply(content, op) // some can't be done in that order
-			got, err := sim.Run(c)
-			if err == nil && w.check(got, content, now.NodeAddrs) != nil {
-				unsafe++
-			}
-		}
-	}
-	return unsafe
 }

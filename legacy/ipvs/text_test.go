@@ -35,16 +35,3 @@ func TestGoldenText(t *testing.T) {
 		equal(t, path, strings.Split(string(want), "\n"), strings.Split(got, "\n"))
 	}
 }
-
-func TestTheSameObjectsGiveTheSameText(t *testing.T) {
-	for seed := range uint64(10) {
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		b := model.NewBuilder(modeltest.Config())
-		r.Steps(b, 60)
-		s := b.Snapshot().Family(model.IPv4)
-		first := ipvs.Compile(nil, s, ipvs.Options{}).String()
-		for range 3 {
-			equal(t, "text", first, ipvs.Compile(nil, s, ipvs.Options{}).String())
-		}
-	}
-}

@@ -90,32 +90,6 @@ func connected(t *testing.T, c *testChooser, client netip.Addr) int {
 	return n
 }
 
-func TestAlgorithms(t *testing.T) {
-	const rounds = 40_000
-	count := func(c *testChooser, client func(int) netip.Addr) map[int]int {
-		n := map[int]int{}
-		for i := range rounds {
-			n[chosen(t, c, client(i))]++
-		}
-		return n
-	}
-	one := func(int) netip.Addr { return clientAddr(1) }
-	evenly := map[int]int{2: rounds / 4, 3: rounds / 4, 4: rounds / 4, 5: rounds / 4}
-	if got := count(newChooser(model.Maglev, 0, 2, 3, 4, 5), one); len(got) != 1 {
-		t.Errorf("maglev sends one client to %v", got)
-	}
-	for name, got := range map[string]map[int]int{
-		"random, one client":   count(newChooser(model.Random, 0, 2, 3, 4, 5), one),
-		"maglev, many clients": count(newChooser(model.Maglev, 0, 2, 3, 4, 5), clientAddr),
-	} {
-		for e, want := range evenly {
-			if got[e] < want*9/10 || got[e] > want*11/10 { // 11 standard deviations
-				t.Errorf("%s: endpoint %d got %d of %d", name, e, got[e], rounds)
-			}
-		}
-	}
-}
-
 func TestAvoidedEndpointsAreNotChosen(t *testing.T) {
 	for _, a := range model.Algorithms {
 		t.Run(a.String(), func(t *testing.T) {

@@ -136,53 +136,6 @@ func TestSCTPIsNotServed(t *testing.T) {
 	}
 }
 
-// TCP and UDP may share a node port, as those of DNS do.
-func TestTCPAndUDPOnOneNumber(t *testing.T) {
-	r, port := newRig(t), freePort(t)
-	pod := r.pod(0, tcpServer(t, model.IPv4, echo('t')))
-	r.pod(1, udpServer(t, model.IPv4, 'u'))
-	r.set(web("TCP", port).Port(model.Port{Name: "dns", Protocol: "UDP", Port: 53}).NodePort(int32(port)),
-		slice(model.IPv4, "TCP", pod),
-		modeltest.NewSlice("ns1/web-udp", "web").UDP("dns", 8080).Ready("10.0.0.3"))
-	if got := whoOnce(t, nodePort(model.IPv4, port)); got != 't' {
-		t.Errorf("TCP comes to %c", got)
-	}
-	if got := ask(t, dialUDP(t, nodePort(model.IPv4, port)), "1"); got != 'u' {
-		t.Errorf("UDP comes to %c", got)
-	}
-}
-
-func TestAlgorithmsAndAffinityOfConnections(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		pods := []string{
-			r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b'))), r.pod(2, tcpServer(t, f, echo('c'))),
-		}
-		r.set(slice(f, "TCP", pods...))
-		six := func(s modeltest.Service) string {
-			r.set(s)
-			var names []byte
-			for range 6 {
-				names = append(names, whoOnce(t, nodePort(f, port)))
-			}
-			return string(names)
-		}
-		if got := six(web("TCP", port).Algorithm("maglev")); got != strings.Repeat(got[:1], 6) {
-			t.Errorf("maglev: %s", got)
-		}
-		if got := six(web("TCP", port).Sticky(60)); got != strings.Repeat(got[:1], 6) {
-			t.Errorf("affinity: %s", got)
-		}
-		var random string
-		for range 20 { // each is missing once in 10^21 runs
-			random += six(web("TCP", port))
-		}
-		if !strings.Contains(random, "a") || !strings.Contains(random, "b") || !strings.Contains(random, "c") {
-			t.Errorf("random: %s", random)
-		}
-	})
-}
-
 // Sticky clients of UDP are told by their address, not by their port.
 func TestAffinityOfDatagrams(t *testing.T) {
 	r, port := newRig(t), freePort(t)
@@ -226,22 +179,6 @@ func TestATakenPortIsTriedAgain(t *testing.T) {
 	if listens, _ := r.opened(); listens != 0 {
 		t.Errorf("nothing was missing, and it was tried to listen %d times", listens)
 	}
-}
-
-func TestATakenPortThatIsNotWantedAnyMore(t *testing.T) {
-	r, port := newRig(t), freePort(t)
-	taken, err := net.ListenPacket("udp", nodePort(model.IPv4, port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hangUp(taken)
-	web("UDP", port).Set(r.builder)
-	slice(model.IPv4, "UDP", "10.0.0.2").Set(r.builder)
-	_ = r.Apply(t.Context(), r.builder.Snapshot())
-	if got := r.Stats()[model.IPv4].Missing; got != 1 {
-		t.Fatalf("want 1 missing port, got %d", got)
-	}
-	r.set(slice(model.IPv4, "UDP"))
 }
 
 // nodePorts sets n Services with a node port and an endpoint each.
@@ -321,30 +258,6 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
-}
-
-func TestANodePortMoves(t *testing.T) {
-	r, port, other := newRig(t), freePort(t), freePort(t)
-	a := r.pod(0, tcpServer(t, model.IPv4, echo('a')))
-	b := r.pod(1, tcpServer(t, model.IPv4, echo('b')))
-	r.set(web("TCP", port), slice(model.IPv4, "TCP", a),
-		modeltest.NewSlice("ns1/api-1", "api").TCP("", 8080).Ready(b))
-	api := modeltest.NewService("ns1/api").On("172.30.0.42").TCP("", 80)
-	for range 2 {
-		if name := whoOnce(t, nodePort(model.IPv4, port)); name != 'a' {
-			t.Errorf("the port is web's, and %c answers", name)
-		}
-		_, old := who(t, nodePort(model.IPv4, port))
-		r.set(web("TCP", other), api.NodePort(int32(port)))
-		if name := whoOnce(t, nodePort(model.IPv4, port)); name != 'b' {
-			t.Errorf("the port is api's now, and %c answers", name)
-		}
-		if name := whoOnce(t, nodePort(model.IPv4, other)); name != 'a' {
-			t.Errorf("the other port is web's now, and %c answers", name)
-		}
-		mustEcho(t, old)
-		r.set(web("TCP", port), api.NodePort(int32(other)))
-	}
 }
 
 // Listeners whose address does not change stay.

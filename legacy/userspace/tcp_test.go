@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -288,29 +287,4 @@ func TestAFullNodePortLetsClientsWait(t *testing.T) {
 		t.Errorf("one of two has ended, and the third waits: %v", err)
 	}
 	mustEcho(t, second)
-}
-
-func TestTheEndResetsConnections(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		heard := make(chan error, 1)
-		pod := r.pod(0, tcpServer(t, f, func(c *net.TCPConn) {
-			_, _ = c.Write([]byte("a"))
-			_, err := io.Copy(c, c)
-			heard <- err
-		}))
-		r.set(web("TCP", port), slice(f, "TCP", pod))
-		_, c := who(t, nodePort(f, port))
-		r.stop()
-		if now := goroutines(); strings.Contains(now, "userspace.relay") || strings.Contains(now, "userspace.copyTo") {
-			t.Errorf("not all connections were waited for: %s", now)
-		}
-		if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("the client got %v", err)
-		}
-		if err := <-heard; !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("the server got %v", err)
-		}
-		mustBeRefused(t, nodePort(f, port))
-	})
 }

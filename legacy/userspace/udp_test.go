@@ -223,18 +223,3 @@ func TestAFullUDPNodePortForgetsTheLongestIdleClient(t *testing.T) {
 		t.Error("the second client was not forgotten")
 	}
 }
-
-func TestTheEndForgetsUDPClients(t *testing.T) {
-	r, port := newRig(t), freePort(t)
-	r.set(web("UDP", port), slice(model.IPv4, "UDP", r.pod(0, udpServer(t, model.IPv4, 'a'))))
-	for range 100 {
-		ask(t, dialUDP(t, nodePort(model.IPv4, port)), "1")
-	}
-	if n := sessions(r); n != 100 {
-		t.Errorf("want 100 sessions, got %d", n)
-	}
-	r.stop()
-	if !isFree(port) {
-		t.Error("the port is not free") // and newRig sees to it that no goroutine is left
-	}
-}

@@ -81,32 +81,3 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 	}
 	t.Error("no chain remembers clients")
 }
-
-// Whether an external IP is an address of the node may change after its Service was compiled.
-func TestAnExternalIPThatTheNodeGetsHasNoMemory(t *testing.T) {
-	b := modeltest.Builder(
-		modeltest.Config(), modeltest.OurNode(),
-		modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.41").TCP("http", 80),
-		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"),
-	)
-	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
-	for _, tt := range []struct {
-		addr string
-		want []string
-	}{
-		{"192.168.99.41", []string{"192.168.99.41 . tcp . 80 : return"}},
-		{modeltest.NodeIP4, nil},
-	} {
-		modeltest.NewNode(modeltest.NodeName, tt.addr).Set(b)
-		now := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
-		checkApplied(t, have, batch.Diff(have, now), now)
-		var got []string
-		for set, e := range now.Elements() {
-			if set == nft.RememberIPs {
-				got = append(got, text(now, set, e.Element))
-			}
-		}
-		equal(t, "without memory where the node has "+tt.addr, tt.want, got)
-		have = now
-	}
-}

@@ -2,7 +2,6 @@ package batch_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -192,49 +191,4 @@ func FuzzDecide(f *testing.F) {
 		s := b.Snapshot()
 		agree(t, r, s, compileAll(counting(len(data)), s, nil), 16, &tally{})
 	})
-}
-
-// A remembered client gets its endpoint again, and no other.
-func TestARememberedClientComesBack(t *testing.T) {
-	found := 0
-	for seed := range uint64(40) {
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		b := model.NewBuilder(configs[seed%uint64(len(configs))])
-		r.Steps(b, 80)
-		s := b.Snapshot()
-		rulesets := compileAll(counting(int(seed)), s, nil)
-		for range 60 {
-			c := modeltest.Connection(r, s)
-			d := model.Decide(s, c)
-			if d.Verdict != model.Forwarded || d.Why == model.LoopbackForwarder || d.Port.Affinity == 0 {
-				continue
-			}
-			f := model.FamilyOf(c.Dest.Addr())
-			target := d.Targets[rand.New(modeltest.Seed(seed)).IntN(len(d.Targets))]
-			sim, err := nftsim.New(rulesets[f].Table(), s.Family(f).NodeAddrs...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			first, err := sim.Run(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, name := range first.To[target.Addr].Remembered {
-				if err := sim.Remember(name, c.Source, target.Addr); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got, err := sim.Run(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if a, ok := got.To[target.Addr]; !ok || len(got.To) != 1 || a.Share < 1-1e-9 || a.Masquerade != target.SNAT.Masquerade() {
-				t.Fatalf("seed %d: %+v: remembered %v, got %+v", seed, c, target, got)
-			}
-			found++
-		}
-	}
-	if found < 20 {
-		t.Errorf("only %d connections with affinity were tried", found)
-	}
 }

@@ -80,20 +80,3 @@ func TestABatchCanDoWithoutAServicePort(t *testing.T) {
 		})
 	}
 }
-
-func TestABatchShowsWhatItPurges(t *testing.T) {
-	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("", 80)
-	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("", 8080)
-	for name, change := range map[string]func(b *model.Builder){
-		"another timeout": func(b *model.Builder) { service.Sticky(90).Set(b) },
-		"no endpoint":     func(b *model.Builder) { slice.Delete(b) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := modeltest.Builder(modeltest.Config(), service.Sticky(60), slice.Ready("10.0.0.2"))
-			have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
-			change(b)
-			lines := strings.Split(batch.Diff(have, compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))).String(), "\n")
-			equal(t, "the last line", "# purge map ip vmapd affinity-ns1/web/tcp/", lines[len(lines)-2])
-		})
-	}
-}

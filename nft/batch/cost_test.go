@@ -86,27 +86,6 @@ func TestAChangeOfOneEndpointIsAHandfulOfOperations(t *testing.T) {
 	}
 }
 
-// A rolling update replaces all endpoints, a few at a time.
-func TestARollingUpdateCostsWhatItReplaces(t *testing.T) {
-	const replicas, surge = 100, 5
-	pods := upTo(replicas)
-	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80), bigSlice(pods...))
-	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
-	total := 0
-	for next := replicas; next < 2*replicas; next += surge {
-		for i := range surge {
-			pods[next-replicas+i] = next + i
-		}
-		bigSlice(pods...).Set(b)
-		want := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
-		changes := batch.Diff(have, want)
-		checkApplied(t, have, changes, want)
-		total += changes.Len()
-		have = want
-	}
-	equal(t, "operations for 100 pods replaced: a deletion and an addition each", 2*replicas, total)
-}
-
 func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/big").On("172.30.0.41").External("192.168.99.11").
 		TCP("http", 80).NodePort(30001), bigSlice(5, 6, 7, 8, 9))
@@ -231,20 +210,6 @@ func BenchmarkOneEndpoint(b *testing.B) {
 					b.Fatal("nothing changed")
 				}
 				have = want
-			}
-		})
-	}
-}
-
-func BenchmarkRender(b *testing.B) {
-	for _, services := range []int{100, 1000, 10_000} {
-		builder := model.NewBuilder(modeltest.Config())
-		modeltest.Feed(builder, modeltest.Cluster(services, 2))
-		r := compile.Options{}.Compile(nil, builder.Snapshot().Family(model.IPv4))
-		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_ = r.Table().String()
 			}
 		})
 	}

@@ -25,25 +25,6 @@ func counterOps(r *compile.Ruleset, lists []batch.SetOps) []string {
 	return list
 }
 
-// Ports beyond the budget have no counters.
-func TestCountersHaveABudget(t *testing.T) {
-	c := modeltest.Config()
-	c.Budgets.Counters = 1
-	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("p1", 81).TCP("p2", 82)
-	b := modeltest.Builder(c, web)
-	r := counted.Compile(nil, b.Snapshot().Family(model.IPv4))
-	var got []string
-	for set, e := range r.Elements() {
-		if set == nft.ServiceCounters {
-			got = append(got, text(r, set, e.Element))
-		}
-	}
-	want := []string{`172.30.0.41 . tcp . 81 counter comment "ns1/web:p1"`}
-	if !slices.Equal(got, want) {
-		t.Errorf("counters %v, want %v", got, want)
-	}
-}
-
 // An element that is deleted and added again begins at 0, so each change is worth knowing.
 func TestACounterStaysAsLongAsItsFrontend(t *testing.T) {
 	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).NodePort(30001)
@@ -140,22 +121,4 @@ func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	equal(t, "sets deleted", []string{nft.NodePortCounters, nft.NodePortRefused, nft.RefusedCounters, nft.ServiceCounters}, changes.DeleteSets)
 	equal(t, "operations: those, and the rules of two chains", 4+2, changes.Len())
 	equal(t, "text as before", off.Table().String(), again.Table().String())
-}
-
-func TestEachFrontendIsCounted(t *testing.T) {
-	for _, f := range model.Families {
-		s := dualStack().Snapshot().Family(f)
-		all := elementsOf(t, counted.Compile(nil, s))
-		n := 0
-		for sp := range s.ServicePorts() {
-			for _, fe := range sp.Frontends {
-				of := nft.FrontendsOf(fe.Kind)
-				if got := all[of.Counters][of.Key(fe.VIP)].Comment; got != sp.Name.String() {
-					t.Errorf("%v: the counter of %v is that of %q, want %v", f, fe.VIP, got, sp.Name)
-				}
-				n++
-			}
-		}
-		equal(t, f.String()+": counters", n, len(all[nft.ServiceCounters])+len(all[nft.NodePortCounters]))
-	}
 }

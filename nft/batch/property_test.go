@@ -2,13 +2,11 @@ package batch_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/nftsim"
@@ -121,28 +119,6 @@ func TestDiffSpansSeveralSnapshots(t *testing.T) {
 					checkApplied(t, first, batch.Diff(first, want), want)
 				}
 			})
-		})
-	}
-}
-
-// What is compiled does not depend on history but for the slots: sorted, the elements
-// say the same.
-func TestHistoryDecidesAboutSlotsAlone(t *testing.T) {
-	withoutSlots := func(_ *testing.T, r *compile.Ruleset) []string {
-		var list []string
-		for set, e := range r.Elements() {
-			if slices.Contains(nft.DeclarationOf(set).Key, nft.Slot) {
-				e.Key = e.Key[:len(e.Key)-4] + "\x00\x00\x00\x00"
-			}
-			list = append(list, set+" "+text(r, set, e.Element))
-		}
-		slices.Sort(list)
-		return list
-	}
-	for seed := range uint64(20) {
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		history(t, r, modeltest.Config(), 20, func(_, want *compile.Ruleset, s *model.FamilySnapshot) {
-			equal(t, "elements but for slots", withoutSlots(t, want.Options.Compile(nil, s)), withoutSlots(t, want))
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -70,58 +69,6 @@ func checkText(t *testing.T, name, got string) {
 	equal(t, path, strings.Split(string(want), "\n"), strings.Split(got, "\n"))
 }
 
-func TestTheSameObjectsGiveTheSameText(t *testing.T) {
-	for seed := range uint64(10) {
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		b := model.NewBuilder(modeltest.Config())
-		r.Steps(b, 60)
-		want := bothTexts(b.Snapshot())
-		for range 3 {
-			again := model.NewBuilder(modeltest.Config())
-			r.Rebuild(again)
-			equal(t, fmt.Sprintf("seed %d: text", seed), want, bothTexts(again.Snapshot()))
-		}
-	}
-}
-
-// No name, whatever is in it, ends a comment or a line early.
-func TestTextHasOneElementPerLine(t *testing.T) {
-	element := regexp.MustCompile(`^\t\t\t[0-9a-z.:/ -]+( comment "[a-z0-9./:-]*")?( : [0-9a-z.:/ -]+)?,$`)
-	for seed := range uint64(30) {
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		b := model.NewBuilder(modeltest.Config())
-		r.Steps(b, 60)
-		for line := range strings.Lines(bothTexts(b.Snapshot())) {
-			if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "\t\t\t") && !element.MatchString(line) {
-				t.Errorf("seed %d: strange line %q", seed, line)
-			}
-		}
-	}
-}
-
-func TestComments(t *testing.T) {
-	label := strings.Repeat("a", 63)
-	for _, tt := range []struct {
-		name, namespace, service, port, want string
-	}{
-		{"a port with a name", "ns1", "web", "http", "ns1/web:http"},
-		{"a port without", "ns1", "web", "", "ns1/web"},
-		{"127 characters are as many as nft takes", label, label[:127-64-len(":http")], "http", label + "/" + label[:127-64-len(":http")] + ":http"},
-		{"longer ones are cut", label, label, "http", (label + "/" + label)[:124] + "..."},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := modeltest.Snapshot(modeltest.Config(), modeltest.NewService(tt.namespace+"/"+tt.service).On("172.30.0.41").TCP(tt.port, 80))
-			got := []string{}
-			for set, e := range (compile.Options{}).Compile(nil, s.Family(model.IPv4)).Elements() {
-				if set == nft.ServiceIPs {
-					got = append(got, e.Comment)
-				}
-			}
-			equal(t, "comments", []string{tt.want}, got)
-		})
-	}
-}
-
 func TestRanges(t *testing.T) {
 	for _, tt := range []struct{ cidr, want string }{
 		{"172.30.0.0/16", "172.30.0.0/16"},
@@ -166,21 +113,6 @@ func TestRanges(t *testing.T) {
 			text(r, nft.ServiceCIDRs, nft.Element{Key: key("172.30.0.1"), End: key("172.30.0.6")}))
 		equal(t, "to the end", "172.30.0.1-255.255.255.255", text(r, nft.ServiceCIDRs, nft.Element{Key: key("172.30.0.1")}))
 	})
-}
-
-func TestSlotsAreInTheOrderOfTheirNumbers(t *testing.T) {
-	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80), bigSlice(upTo(300)...))
-	want := []string{}
-	for i := range 300 {
-		want = append(want, fmt.Sprintf("172.30.0.41 . tcp . 80 . %d : %v . 8080,", i, modeltest.Pod(model.IPv4, i)))
-	}
-	got := []string{}
-	for line := range strings.Lines(compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4)).Table().String()) {
-		if line = strings.TrimSpace(line); strings.Contains(line, " : 10.") {
-			got = append(got, line)
-		}
-	}
-	equal(t, "elements", want, got)
 }
 
 // load runs scripts one after another in a network namespace of their own, and returns
@@ -239,7 +171,6 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 	for _, tt := range []struct{ before, after compile.Options }{
 		{compile.Options{}, compile.Options{Counters: true}},
 		{compile.Options{Counters: true}, compile.Options{}},
-		{compile.Options{Counters: true}, compile.Options{Counters: true}},
 	} {
 		t.Run(fmt.Sprintf("counters %v, then %v", tt.before.Counters, tt.after.Counters), func(t *testing.T) {
 			before := tt.before.Compile(nil, have.Family(model.IPv4))
@@ -249,17 +180,6 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 			equal(t, "listing after the restart", want, sorted(strings.Split(got, "\n")))
 		})
 	}
-
-	t.Run("sets and maps that are no longer needed", func(t *testing.T) {
-		r := compile.Options{}.Compile(nil, have.Family(model.IPv4))
-		table := tableOf(t, r)
-		table.Sets = append(slices.Clip(table.Sets),
-			nft.Set{Name: "old-set", Key: []nft.Type{nft.Addr}}, nft.Set{Name: "old-map", Key: []nft.Type{nft.Addr}, Verdicts: true})
-		table.Chains = append(slices.Clip(table.Chains), nft.Chain{Name: "old-chain"})
-		old := "add set ip vmapd old-set { type ipv4_addr; }\nadd map ip vmapd old-map { type ipv4_addr : verdict; }\nadd chain ip vmapd old-chain\n"
-		want := load(t, r.Table().String())
-		equal(t, "listing", want, load(t, r.Table().String()+old, batch.DiffTable(table, r).String()))
-	})
 
 	t.Run("a table of another layout", func(t *testing.T) {
 		r := compile.Options{}.Compile(nil, have.Family(model.IPv4))

@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -241,39 +240,4 @@ func (t *smallTable) table() *nft.Table {
 		}
 	}
 	return table
-}
-
-// differences says how the elements of two tables differ, but for slots.
-func (t *smallTable) differences(o *smallTable) string {
-	lines := func(t *smallTable) []string {
-		var all []string
-		for set, list := range t.elements {
-			decl := nft.DeclarationOf(set)
-			for _, e := range list {
-				if set != nft.RemovedEndpoints {
-					all = append(all, set+" "+decl.Text(model.IPv4, e))
-				}
-			}
-		}
-		slices.Sort(all)
-		return all
-	}
-	have, want := lines(t), lines(o)
-	var s strings.Builder
-	for _, l := range have {
-		if !slices.Contains(want, l) {
-			s.WriteString("\n+ " + l)
-		}
-	}
-	for _, l := range want {
-		if !slices.Contains(have, l) {
-			s.WriteString("\n- " + l)
-		}
-	}
-	for name, c := range t.chains {
-		if other := o.chains[name]; other == nil || other.sum != c.sum {
-			s.WriteString("\nchain " + name + chainText(model.IPv4, c.Chain))
-		}
-	}
-	return s.String()
 }

@@ -201,40 +201,6 @@ func inTurns(b *testing.B, ways []way, count int) map[string]float64 {
 	return median
 }
 
-// BenchmarkLaterPacket measures packets of a connection behind its first one, where no Service has
-// affinity and where one has, in turns. The figures are medians.
-func BenchmarkLaterPacket(b *testing.B) {
-	n := newNetNS(b)
-	j := newInjector(b, n)
-	builder := model.NewBuilder(model.Config{})
-	to := netip.AddrPortFrom(manyService(builder, 1, 2, false), 80)
-	backend := open(b, n)
-	const count = 20_000
-	took := map[bool][]time.Duration{}
-	for affinity := false; b.Loop(); affinity = !affinity {
-		b.StopTimer()
-		manyService(builder, 2, 2, affinity)
-		apply(b, backend, builder.Snapshot())
-		j.forget(b)
-		j.send(b, to, 1, false)
-		b.StartTimer()
-		start := time.Now()
-		name := &unix.SockaddrInet4{Addr: to.Addr().As4()}
-		for range count {
-			if err := unix.Sendto(j.fd, j.packet, 0, name); err != nil {
-				b.Fatal(err)
-			}
-		}
-		took[affinity] = append(took[affinity], time.Since(start)/count)
-	}
-	for affinity, unit := range map[bool]string{false: "ns/without", true: "ns/with-affinity"} {
-		list := took[affinity]
-		slices.Sort(list)
-		b.ReportMetric(float64(list[len(list)/2].Nanoseconds()), unit)
-	}
-	b.ReportMetric(0, "ns/op")
-}
-
 // BenchmarkOneEndpointWithAffinity goes from a changed EndpointSlice to the end of Apply:
 // one endpoint of 1,000 is replaced, while so many clients are remembered.
 func BenchmarkOneEndpointWithAffinity(b *testing.B) {

@@ -1,9 +1,6 @@
 package kernel
 
 import (
-	"errors"
-	"fmt"
-	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -11,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -19,58 +17,37 @@ import (
 // exampleBuilder has one Service of each kind, in both families. Pods 10.0.0.0/8, cluster
 // IPs 172.30.0.0/16, nodes 192.168.0.0/24, external IPs 192.168.99.0/24.
 func exampleBuilder() *model.Builder {
-	b := model.NewBuilder(model.Config{
-		NodeName:          "node-1",
+	b := modeltest.Builder(model.Config{
+		NodeName:          modeltest.NodeName,
 		NodePortAddresses: model.NodePortAddresses{Primary: true},
 		LocalPods:         model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/41")}},
-	})
-	b.SetNode(model.Node{Name: "node-1", Addresses: []string{"192.168.0.2", "fd00:192:168::2"}})
-	b.SetServiceCIDR(model.ServiceCIDR{Name: "kubernetes", CIDRs: []string{"172.30.0.0/16", "255.255.0.0/16", "fd00:172:30::/112"}})
-	b.SetService(model.Service{
-		NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"},
-		ClusterIPs:     []string{"172.30.0.41", "fd00:172:30::41"},
-		ExternalIPs:    []string{"192.168.99.11", "fd00:192:168:99::11"},
-		Ports: []model.Port{
-			{Name: "http", Port: 80, NodePort: 30080},
-			{Name: "dns", Protocol: "UDP", Port: 53},
-			{Name: "sctp", Protocol: "SCTP", Port: 99},
-		},
-	})
-	b.SetService(model.Service{
-		NamespacedName: model.NamespacedName{Namespace: "default", Name: "empty"},
-		ClusterIPs:     []string{"172.30.0.42"},
-		Ports:          []model.Port{{Port: 80}},
-	})
-	for _, f := range []string{"IPv4", "IPv6"} {
-		b.SetEndpointSlice(exampleSlice(f, 3))
+	},
+		modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "255.255.0.0/16", "fd00:172:30::/112"),
+		modeltest.NewService("default/web").On("172.30.0.41", "fd00:172:30::41").External("192.168.99.11", "fd00:192:168:99::11").
+			TCP("http", 80).NodePort(30080).UDP("dns", 53).Port(model.Port{Name: "sctp", Protocol: "SCTP", Port: 99}),
+		modeltest.NewService("default/empty").On("172.30.0.42").TCP("", 80))
+	for _, f := range model.Families {
+		b.SetEndpointSlice(exampleSlice(f.String(), 3))
 	}
 	return b
 }
 
+// exampleSlice has so many endpoints of the Service web, the first two of them on this node.
 func exampleSlice(family string, n int) model.EndpointSlice {
+	s := modeltest.NewSlice("default/web-"+family, "web").TCP("http", 8080).UDP("dns", 5353).Port("sctp", "SCTP", 99)
 	addr := netip.MustParseAddr("10.0.0.2")
 	if family == "IPv6" {
-		addr = netip.MustParseAddr("fd00:10::2")
-	}
-	s := model.EndpointSlice{
-		NamespacedName: model.NamespacedName{Namespace: "default", Name: "web-" + family},
-		Labels:         map[string]string{model.LabelServiceName: "web"},
-		AddressType:    family,
-		Ports: []model.SlicePort{
-			{Name: new("http"), Port: new(int32(8080))},
-			{Name: new("dns"), Protocol: new("UDP"), Port: new(int32(5353))},
-			{Name: new("sctp"), Protocol: new("SCTP"), Port: new(int32(99))},
-		},
+		s, addr = s.IPv6(), netip.MustParseAddr("fd00:10::2")
 	}
 	for i := range n {
-		e := model.SliceEndpoint{Addresses: []string{addr.String()}, NodeName: "node-2"}
-		if i < 2 {
-			e.NodeName = "node-1"
+		node := modeltest.NodeName
+		if i >= 2 {
+			node = "node-2"
 		}
-		s.Endpoints = append(s.Endpoints, e)
+		s = s.Endpoint(addr.String(), modeltest.OnNode(node))
 		addr = addr.Next()
 	}
-	return s
+	return s.EndpointSlice
 }
 
 func open(t testing.TB, n netns) *Backend {
@@ -109,14 +86,18 @@ func text(s *model.Snapshot) string {
 }
 
 func TestListingEqualsThatOfTheRenderedText(t *testing.T) {
-	byNetlink, byText := newNetNS(t), newNetNS(t)
-	s := exampleBuilder().Snapshot()
-	apply(t, open(t, byNetlink), s)
-	byText.nft(t, text(s), "-f", "-")
-	want := byText.nft(t, "", "list", "ruleset")
-	got := withoutOwner(byNetlink.nft(t, "", "list", "ruleset"))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("listing after nft -f (-), after netlink (+):\n%s", diff)
+	for _, o := range []compile.Options{{}, {Counters: true}} {
+		byNetlink, byText := newNetNS(t), newNetNS(t)
+		s := exampleBuilder().Snapshot()
+		apply(t, openAs(t, Options{NetNS: byNetlink.fd(), Counters: o.Counters}), s)
+		for _, f := range model.Families {
+			byText.nft(t, o.Compile(nil, s.Family(f)).Table().String(), "-f", "-")
+		}
+		want := byText.nft(t, "", "list", "ruleset")
+		got := withoutOwner(byNetlink.nft(t, "", "list", "ruleset"))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("counters %v: listing after nft -f (-), after netlink (+):\n%s", o.Counters, diff)
+		}
 	}
 }
 
@@ -164,29 +145,6 @@ func TestRestartWritesNothing(t *testing.T) {
 	}
 }
 
-func TestOneEndpointMoreIsAHandfulOfOperations(t *testing.T) {
-	n := newNetNS(t)
-	b := open(t, n)
-	builder := exampleBuilder()
-	apply(t, b, builder.Snapshot())
-	// Three ports with two addresses and one node port: each gets a slot. Behind the fourth,
-	// each exchanges the element that says about how many there are, for two more chains.
-	const frontends, chains = 3*2 + 1, 2
-	for _, tt := range []struct{ endpoints, want int }{{4, frontends}, {5, 3*frontends + chains}} {
-		before := b.Stats(model.IPv4)
-		builder.SetEndpointSlice(exampleSlice("IPv4", tt.endpoints))
-		apply(t, b, builder.Snapshot())
-		after := b.Stats(model.IPv4)
-		if got := after.Operations - before.Operations; got != uint64(tt.want) {
-			t.Errorf("%d endpoints: %d operations, want %d", tt.endpoints, got, tt.want)
-		}
-		if got := after.Batches - before.Batches; got != 1 {
-			t.Errorf("%d endpoints: %d batches, want 1", tt.endpoints, got)
-		}
-	}
-	mustMatch(t, n, builder.Snapshot())
-}
-
 // mustMatch reads the kernel's tables with a new connection and compares.
 func mustMatch(t testing.TB, n netns, s *model.Snapshot) {
 	t.Helper()
@@ -216,62 +174,6 @@ func mustMatchIn(t testing.TB, kernel dialer, s *model.Snapshot) {
 	}
 }
 
-func TestWhatOthersChangeIsRepairedOnResync(t *testing.T) {
-	n := newNetNS(t)
-	s := exampleBuilder().Snapshot()
-	// Loaded as text, the table has no owner, so others can write to it.
-	n.nft(t, text(s), "-f", "-")
-	n.nft(t, "", "add", "rule", "ip", "vmapd", "services", "drop")
-	n.nft(t, "", "add", "chain", "ip", "vmapd", "strange")
-	n.nft(t, "", "add", "set", "ip", "vmapd", "strange-set", "{ type mark; }")
-	n.nft(t, "", "delete", "element", "ip", "vmapd", "cluster-ips", "{ 172.30.0.41 }")
-	n.nft(t, "", "add", "element", "ip", "vmapd", "cluster-ips", "{ 172.30.0.77 }")
-	n.nft(t, "", "delete", "table", "ip6", "vmapd")
-	apply(t, open(t, n), s)
-	mustMatch(t, n, s)
-	for _, gone := range []string{"strange", "172.30.0.77", "drop\n\t\tdrop"} {
-		if listing := n.nft(t, "", "list", "ruleset"); strings.Contains(listing, gone) {
-			t.Errorf("%q is still there:\n%s", gone, listing)
-		}
-	}
-}
-
-func TestAnotherLayoutIsReplaced(t *testing.T) {
-	n := newNetNS(t)
-	n.nft(t, "table ip vmapd { set cluster-ips { type mark; elements = { 7 }; }\nchain old { accept; }\n}", "-f", "-")
-	s := exampleBuilder().Snapshot()
-	apply(t, open(t, n), s)
-	mustMatch(t, n, s)
-}
-
-func TestOthersCannotTouchAnOwnedTable(t *testing.T) {
-	n := newNetNS(t)
-	b := open(t, n)
-	if !b.Owned() {
-		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
-	}
-	s := exampleBuilder().Snapshot()
-	apply(t, b, s)
-	n.nft(t, "", "flush", "ruleset")
-	if out, err := n.tryNFT("", "delete", "table", "ip", "vmapd"); err == nil {
-		t.Errorf("nft delete table succeeded: %s", out)
-	}
-	mustMatch(t, n, s)
-
-	// A second instance waits until the first has ended.
-	second := open(t, n)
-	if err := second.Apply(t.Context(), s); !errors.Is(err, ErrOwned) {
-		t.Errorf("a second instance got %v, want ErrOwned", err)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	apply(t, second, s)
-	if got := second.Stats(model.IPv4).Operations; got != 0 {
-		t.Errorf("taking over cost %d operations, want none", got)
-	}
-}
-
 func TestRemoveLeavesNothing(t *testing.T) {
 	n := newNetNS(t)
 	b := open(t, n)
@@ -289,102 +191,12 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	mustMatch(t, n, s)
 }
 
-func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
-	n := newNetNS(t)
-	b := open(t, n)
-	s := exampleBuilder().Snapshot().Family(model.IPv4)
-	want := compile.Options{}.Compile(nil, s)
-	changes := batch.DiffTable(nil, want)
-	broken := model.ServicePortName{NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"}, Port: "dns", Protocol: model.UDP}
-	for _, list := range changes.Add {
-		for i, op := range list.Ops {
-			if op.Port != nil && op.Port.Name == broken && list.Set == nft.Endpoints {
-				list.Ops[i].Key += "zzzz" // longer than the map's keys: the kernel says no
-			}
-		}
-	}
-	var st *familyState
-	for _, one := range b.families {
-		if one.family == model.IPv4 {
-			st = one
-		}
-	}
-	_, err := b.send(st, changes)
-	if err == nil || !strings.Contains(err.Error(), "Service default/web:dns") {
-		t.Fatalf("got error %v, want one that names Service default/web:dns", err)
-	}
-	if _, ports := model.Failures(err); !model.IsProgrammed(err) || !maps.Equal(ports[model.IPv4], map[model.ServicePortName]bool{broken: true}) {
-		t.Errorf("the error is about %v, want %v alone: %v", ports, broken, err)
-	}
-	listing := n.nft(t, "", "list", "map", "ip", "vmapd", "service-ips")
-	for _, there := range []string{"172.30.0.41 . tcp . 80", "172.30.0.42 . tcp . 80", "172.30.0.41 . sctp . 99"} {
-		if !strings.Contains(listing, there) {
-			t.Errorf("%s is missing:\n%s", there, listing)
-		}
-	}
-	if strings.Contains(listing, "udp") {
-		t.Errorf("the refused port is there:\n%s", listing)
-	}
-	// The cause is gone: the next Apply brings what was left out.
-	whole := exampleBuilder().Snapshot()
-	apply(t, b, whole)
-	mustMatch(t, n, whole)
-}
-
-func TestAFailedBatchKeepsTheOldRules(t *testing.T) {
-	n := newNetNS(t)
-	b := open(t, n)
-	s := exampleBuilder().Snapshot()
-	apply(t, b, s)
-	before := n.nft(t, "", "list", "ruleset")
-	bad := &batch.Batch{Family: model.IPv4, Add: []batch.SetOps{
-		{Set: nft.ClusterIPs, Ops: []nft.ElementOp{{Element: nft.Element{Key: "\x01\x02\x03\x04"}}}},
-		{Set: nft.ServiceIPs, Ops: []nft.ElementOp{{Element: nft.Element{
-			Key: "\x01\x02\x03\x04\x06\x00\x00\x00\x00\x50\x00\x00", Verdict: nft.Verdict{Kind: nft.Goto, Chain: "missing"},
-		}}}},
-	}}
-	err := b.conn.commitPiece(bad, 0, elementsPerMessage)
-	var refused *BatchError
-	if !errors.As(err, &refused) || !strings.Contains(refused.Step, "1.2.3.4 . tcp . 80 : goto missing") {
-		t.Errorf("got %v, want a BatchError that names the element", err)
-	}
-	if !isReply(err) {
-		t.Errorf("%v counts as a broken connection", err)
-	}
-	if diff := cmp.Diff(before, n.nft(t, "", "list", "ruleset")); diff != "" {
-		t.Errorf("the failed batch changed something:\n%s", diff)
-	}
-}
-
 func TestEveryElementOfALargeSetArrives(t *testing.T) {
 	n := newNetNS(t)
-	b := open(t, n)
 	builder := model.NewBuilder(model.Config{})
-	const services, endpoints = 10_000, 5
-	for i := range services {
-		name := model.NamespacedName{Namespace: "default", Name: fmt.Sprintf("svc-%d", i)}
-		ip := netip.AddrFrom4([4]byte{172, 30, byte(i >> 8), byte(i)})
-		builder.SetService(model.Service{NamespacedName: name, ClusterIPs: []string{ip.String()}, Ports: []model.Port{{Port: 80}}})
-		s := model.EndpointSlice{
-			NamespacedName: name, Labels: map[string]string{model.LabelServiceName: name.Name}, AddressType: "IPv4",
-			Ports: []model.SlicePort{{Name: new(""), Port: new(int32(8080))}},
-		}
-		for j := range endpoints {
-			ip := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j)})
-			s.Endpoints = append(s.Endpoints, model.SliceEndpoint{Addresses: []string{ip.String()}, NodeName: "node-2"})
-		}
-		builder.SetEndpointSlice(s)
-	}
-	apply(t, b, builder.Snapshot())
+	modeltest.Feed(builder, modeltest.Cluster(10_000, 5))
+	apply(t, open(t, n), builder.Snapshot())
 	mustMatch(t, n, builder.Snapshot())
-}
-
-func TestProbeLeavesNoTrace(t *testing.T) {
-	n := newNetNS(t)
-	open(t, n)
-	if listing := n.nft(t, "", "list", "ruleset"); listing != "" {
-		t.Errorf("the probe left:\n%s", listing)
-	}
 }
 
 func TestABaseChainAtAnotherPriorityIsMadeAgain(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft/batch"
-	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // benchSize is a cluster of Services with so many endpoints each.
@@ -29,31 +27,6 @@ func forSizes(b *testing.B, run func(b *testing.B, size benchSize, builder *mode
 			run(b, size, builder)
 		})
 	}
-}
-
-// BenchmarkBuild makes the first snapshot of objects that the builder has.
-func BenchmarkBuild(b *testing.B) {
-	forSizes(b, func(b *testing.B, size benchSize, _ *model.Builder) {
-		for b.Loop() {
-			b.StopTimer()
-			builder := model.NewBuilder(model.Config{})
-			modeltest.Feed(builder, modeltest.Cluster(size.services, size.endpoints))
-			b.StartTimer()
-			builder.Snapshot()
-		}
-	})
-}
-
-// BenchmarkCompileCold is all that happens to a snapshot before it is encoded: compile, and the batches of a new table.
-func BenchmarkCompileCold(b *testing.B) {
-	forSizes(b, func(b *testing.B, _ benchSize, builder *model.Builder) {
-		s := builder.Snapshot().Family(model.IPv4)
-		for b.Loop() {
-			for range batch.NewTable(compile.Options{}.Compile(nil, s), pieceSize).Pieces(pieceSize) {
-				continue
-			}
-		}
-	})
 }
 
 // BenchmarkApplyCold goes from a finished snapshot to the last commit, with no table

@@ -1,20 +1,11 @@
 package kernel
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -23,173 +14,19 @@ import (
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
-// reference returns the messages that google/nftables makes of what is queued.
-func reference(t *testing.T, queue func(lib *nftables.Conn) error) []netlink.Message {
-	t.Helper()
-	var sent []netlink.Message
-	lib, err := nftables.New(nftables.WithTestDial(func(list []netlink.Message) ([]netlink.Message, error) {
-		sent = append(sent, list...)
-		return nil, nil
-	}))
-	if err != nil {
-		t.Fatal(err)
+// longestElements are elements of one set, each as long as there can be.
+func longestElements(s nft.Set, n int) []nft.ElementOp {
+	const longestComment = 127
+	longest := strings.Repeat("x", len("external-affinity-")+len("///sctp")+2*63+15)
+	zeros := func(types []nft.Type) string { return string(make([]byte, nft.Width(model.IPv6, types))) }
+	e := nft.Element{
+		Key: zeros(s.Key), Data: zeros(s.Data), Comment: strings.Repeat("x", longestComment),
+		Verdict: nft.Verdict{Kind: nft.Jump, Chain: longest},
 	}
-	if err := queue(lib); err != nil {
-		t.Fatal(err)
+	if s.Interval {
+		e.End = e.Key
 	}
-	_ = lib.Flush() // nobody answers
-	// nft reads flags in the machine's byte order; the library writes them as little-endian.
-	flags := []byte{byte(userdata.NFTNL_UDATA_SET_ELEM_FLAGS), 4}
-	for i := range sent {
-		sent[i].Data = bytes.ReplaceAll(sent[i].Data,
-			binary.LittleEndian.AppendUint32(flags[:2:2], userdata.NFTNL_UDATA_SET_ELEM_F_INTERVAL_OPEN),
-			binary.NativeEndian.AppendUint32(flags[:2:2], userdata.NFTNL_UDATA_SET_ELEM_F_INTERVAL_OPEN))
-	}
-	return sent
-}
-
-// split takes a batch apart.
-func split(t *testing.T, m messages) []netlink.Message {
-	t.Helper()
-	if m.err != nil {
-		t.Fatal(m.err)
-	}
-	var list []netlink.Message
-	for b := m.b; len(b) > 0; {
-		var one netlink.Message
-		if err := one.UnmarshalBinary(b); err != nil {
-			t.Fatalf("message %d: %v", len(list)+1, err)
-		}
-		list = append(list, one)
-		b = b[one.Header.Length:]
-	}
-	return list
-}
-
-// sameMessages compares all but the numbers of messages and who sends them.
-func sameMessages(t *testing.T, want, got []netlink.Message) {
-	t.Helper()
-	if len(want) != len(got) {
-		t.Fatalf("%d messages, want %d", len(got), len(want))
-	}
-	for i := range want {
-		w, g := want[i].Header, got[i].Header
-		if w.Type != g.Type || w.Flags != g.Flags || w.Length != g.Length {
-			t.Errorf("message %d: header %+v, want %+v", i, g, w)
-		}
-		if !bytes.Equal(want[i].Data, got[i].Data) {
-			t.Fatalf("message %d (-want +got):\n%s", i, cmp.Diff(want[i].Data, got[i].Data))
-		}
-		if g.Sequence != uint32(i)+batchBegin {
-			t.Errorf("message %d has number %d", i, g.Sequence)
-		}
-	}
-}
-
-// libElements are elements of one set for google/nftables.
-func libElements(s nft.Set, ops []nft.ElementOp) []nftables.SetElement {
-	var list []nftables.SetElement
-	for _, op := range ops {
-		e := nftables.SetElement{Key: []byte(op.Key), Comment: op.Comment}
-		switch {
-		case s.Verdicts:
-			e.VerdictData = &expr.Verdict{Kind: verdictKinds[op.Verdict.Kind], Chain: op.Verdict.Chain}
-		case s.Data != nil:
-			e.Val = []byte(op.Data)
-		}
-		if s.Counter {
-			e.Counter = &expr.Counter{}
-		}
-		isRange := s.Interval && len(s.Key) == 1
-		e.IntervalOpen = isRange && op.End == ""
-		if s.Interval && !isRange {
-			e.KeyEnd = []byte(op.End)
-		}
-		list = append(list, e)
-		if isRange && op.End != "" {
-			list = append(list, nftables.SetElement{Key: []byte(op.End), IntervalEnd: true})
-		}
-	}
-	return list
-}
-
-const longestComment = 127
-
-// randomElements are elements of one set: also the longest ones that there can be.
-func randomElements(r *rand.Rand, f model.Family, s nft.Set, n int) []nft.ElementOp {
-	raw := func(types []nft.Type) string {
-		b := make([]byte, nft.Width(f, types))
-		for i := range b {
-			b[i] = byte(r.Uint32())
-		}
-		return string(b)
-	}
-	text := func(longest int) string {
-		return strings.Repeat("x", []int{0, 1 + r.IntN(longest), longest}[r.IntN(3)])
-	}
-	ops := make([]nft.ElementOp, n)
-	for i := range ops {
-		e := &ops[i].Element
-		e.Key, e.Comment = raw(s.Key), text(longestComment)
-		if s.Interval && r.IntN(2) == 0 {
-			e.End = raw(s.Key)
-		}
-		if s.Verdicts {
-			e.Verdict.Kind = nft.NoVerdict + nft.VerdictKind(r.IntN(int(nft.Goto)+1))
-			if e.Verdict.Kind == nft.Jump || e.Verdict.Kind == nft.Goto {
-				e.Verdict.Chain = "c" + text(nameLength-1)
-			}
-		}
-		if s.Data != nil {
-			e.Data = raw(s.Data)
-		}
-	}
-	return ops
-}
-
-// nameLength is as long as the name of an object may be (linux/netfilter/nf_tables.h:
-// NFT_NAME_MAXLEN, with its final zero).
-const nameLength = 255
-
-func TestElementsAreEncodedAsByTheLibrary(t *testing.T) {
-	sets := append(compile.Options{Counters: true}.LayoutSets(),
-		nft.DeclarationOf("own-endpoints-ns1/svc1/tcp/http"),
-		nft.DeclarationOf("affinity-ns1/svc1/tcp/http"),
-		nft.DeclarationOf("local-affinity-ns1/svc1/tcp/"))
-	for _, f := range model.Families {
-		for i, s := range sets {
-			t.Run(fmt.Sprintf("%v/%s", f, strings.ReplaceAll(s.Name, "/", "_")), func(t *testing.T) {
-				if s.Key == nil {
-					t.Fatal("no set of ours")
-				}
-				r := rand.New(rand.NewPCG(uint64(f), uint64(i)))
-				del, add := randomElements(r, f, s, 300), randomElements(r, f, s, 500)
-				const perMessage = 70
-				set := &nftables.Set{
-					Table: &nftables.Table{Name: nft.TableName, Family: nftables.TableFamily(nfproto(f))}, Name: s.Name,
-					IsMap: s.Verdicts || s.Data != nil, Interval: s.Interval, Concatenation: s.Interval && len(s.Key) > 1,
-				}
-				want := reference(t, func(lib *nftables.Conn) error {
-					var errs []error
-					for ops := range slices.Chunk(del, perMessage) {
-						errs = append(errs, lib.SetDeleteElements(set, libElements(s, ops)))
-					}
-					for ops := range slices.Chunk(add, perMessage) {
-						errs = append(errs, lib.SetAddElements(set, libElements(s, ops)))
-					}
-					return errors.Join(errs...)
-				})
-				tr := testTransaction(f)
-				tr.elements([]batch.SetOps{{Set: s.Name, Ops: del}}, perMessage, false)
-				tr.elements([]batch.SetOps{{Set: s.Name, Ops: add}}, perMessage, true)
-				if got, want := len(tr.steps), (len(del)+perMessage-1)/perMessage+(len(add)+perMessage-1)/perMessage; got != want {
-					t.Errorf("%d steps, want %d", got, want)
-				}
-				tr.msgs.batch(unix.NFNL_MSG_BATCH_END)
-				sameMessages(t, want, split(t, tr.msgs))
-			})
-		}
-	}
+	return slices.Repeat([]nft.ElementOp{{Element: e}}, n)
 }
 
 // testTransaction is one that is not sent.
@@ -202,12 +39,8 @@ func testTransaction(f model.Family) *transaction {
 // A message never is too long with the longest elements that there can be, and it would be
 // noticed.
 func TestMessagesAreShortEnough(t *testing.T) {
-	longest := strings.Repeat("x", len("external-affinity-")+len("///sctp")+2*63+15)
 	for _, s := range (compile.Options{Counters: true}).LayoutSets() {
-		ops := randomElements(rand.New(rand.NewPCG(1, 1)), model.IPv6, s, 4*elementsPerMessage)
-		for i := range ops {
-			ops[i].Verdict, ops[i].Comment = nft.Verdict{Kind: nft.Jump, Chain: longest}, strings.Repeat("x", longestComment)
-		}
+		ops := longestElements(s, 4*elementsPerMessage)
 		tr := testTransaction(model.IPv6)
 		tr.elements([]batch.SetOps{{Set: s.Name, Ops: ops}}, elementsPerMessage, true)
 		if tr.msgs.err != nil {
@@ -221,40 +54,6 @@ func TestMessagesAreShortEnough(t *testing.T) {
 	}
 	if err := (&conn{}).try(&messages{err: errors.New("too long")}); err == nil {
 		t.Error("it is sent")
-	}
-}
-
-func TestChainsAreEncodedAsByTheLibrary(t *testing.T) {
-	for _, f := range model.Families {
-		table := &nftables.Table{Name: nft.TableName, Family: nftables.TableFamily(nfproto(f))}
-		accept := nftables.ChainPolicyAccept
-		want := reference(t, func(lib *nftables.Conn) error {
-			lib.DelChain(&nftables.Chain{Table: table, Name: "postrouting"})
-			lib.AddChain(&nftables.Chain{Table: table, Name: "regular"})
-			lib.AddChain(&nftables.Chain{
-				Table: table, Name: "postrouting", Hooknum: nftables.ChainHookPostrouting,
-				Priority: nftables.ChainPriorityRef(-7), Type: nftables.ChainTypeNAT, Policy: &accept,
-			})
-			lib.AddChain(&nftables.Chain{
-				Table: table, Name: "filter", Hooknum: nftables.ChainHookForward,
-				Priority: nftables.ChainPriorityRef(3), Type: nftables.ChainTypeFilter, Policy: &accept,
-			})
-			lib.FlushChain(&nftables.Chain{Table: table, Name: "gone"})
-			lib.DelChain(&nftables.Chain{Table: table, Name: "gone"})
-			lib.DelSet(&nftables.Set{Table: table, Name: "gone-too"})
-			return nil
-		})
-		got := messages{family: f, table: nft.TableName}
-		got.batch(unix.NFNL_MSG_BATCH_BEGIN)
-		got.deleteChain("postrouting")
-		got.addChain(nft.Chain{Name: "regular"})
-		got.addChain(nft.Chain{Name: "postrouting", Hook: nft.Postrouting, Prio: -7})
-		got.addChain(nft.Chain{Name: "filter", Hook: nft.Forward, Prio: 3, Filter: true})
-		got.flushChain("gone")
-		got.deleteChain("gone")
-		got.deleteSet("gone-too")
-		got.batch(unix.NFNL_MSG_BATCH_END)
-		sameMessages(t, want, split(t, got))
 	}
 }
 

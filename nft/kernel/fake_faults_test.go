@@ -117,39 +117,6 @@ func TestEveryFaultOfEveryMessage(t *testing.T) {
 	}
 }
 
-// Comparisons that fail several times in a row, for want of buffers or memory, replace no table:
-// that is for contents that make no sense, twice.
-func TestFailuresInARowReplaceNothing(t *testing.T) {
-	for _, tt := range []struct {
-		fault nftfake.Fault
-		want  error
-	}{
-		{nftfake.NoBuffers, unix.ENOBUFS},
-		{nftfake.LostAnswers, unix.ENOBUFS},
-		{nftfake.NoMemory, unix.ENOMEM},
-		{nftfake.Busy, unix.EBUSY},
-	} {
-		k := &nftfake.Kernel{}
-		b := openFake(t, k)
-		s := exampleBuilder().Snapshot()
-		apply(t, b, s)
-		before := k.Generation()
-		b.Resync()
-		withoutReplacement(t, k, func(nftfake.Request) nftfake.Fault { return tt.fault })
-		for range 4 {
-			if err := b.Apply(t.Context(), s); !errors.Is(err, tt.want) {
-				t.Fatalf("Apply returned %v, want %v", err, tt.want)
-			}
-		}
-		withoutReplacement(t, k, noFault)
-		apply(t, b, s)
-		if got := k.Generation() - before; got > 2 { // both tables are claimed again, over another connection
-			t.Errorf("%v: %d changes of the tables, want at most those of claiming them", tt.want, got)
-		}
-		mustMatchIn(t, fakeDialer(k), s)
-	}
-}
-
 // The kernel answers to the first message of a batch if the process lacks the capability, and to
 // the one about a table if another process owns that.
 func TestWhichRefusalIsWhich(t *testing.T) {

@@ -133,17 +133,6 @@ func TestAComparisonDuringAPurge(t *testing.T) {
 	})
 }
 
-func TestRunPurgesEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := openFake(t, &nftfake.Kernel{})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { b.RunPurges(ctx); close(ended) }()
-		cancel()
-		<-ended
-	})
-}
-
 func failsToListElements(r nftfake.Request) nftfake.Fault {
 	if r.Type == unix.NFT_MSG_GETSETELEM {
 		return nftfake.Busy

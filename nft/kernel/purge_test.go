@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -222,56 +221,4 @@ func generationOf(t testing.TB, c *conn) uint32 {
 		t.Fatal(err)
 	}
 	return id
-}
-
-func TestObjectsComeAndGoWithAffinity(t *testing.T) {
-	n := newNetNS(t)
-	s := newSticky(0)
-	b := open(t, n)
-	apply(t, b, s.builder.Snapshot())
-	without := n.lists(t)
-	if strings.Contains(without, "default/web/") {
-		t.Fatalf("objects of its own without affinity:\n%s", without)
-	}
-	for range 3 {
-		s.lasts(time.Minute)
-		apply(t, b, s.builder.Snapshot())
-		mustMatch(t, n, s.builder.Snapshot())
-		with := n.lists(t)
-		for _, want := range []string{"map " + clusterClients, "map " + localClients, "set own-endpoints-default/web/tcp/http", "set local-own-endpoints-default/web/tcp/http", "chain remember-default/web/tcp/http"} {
-			if !strings.Contains(with, want) {
-				t.Errorf("no %s in:\n%s", want, with)
-			}
-		}
-		for _, f := range model.Families {
-			n.mustRemember(t, f, clusterClients, time.Now()) // nobody, after it was off
-			note(t, b, f, clusterClients, noted{1, 2, time.Minute, time.Minute})
-		}
-		s.lasts(0)
-		apply(t, b, s.builder.Snapshot())
-		if diff := cmp.Diff(without, n.lists(t)); diff != "" {
-			t.Fatalf("switched on and off (-before +after):\n%s", diff)
-		}
-	}
-	// Nor is anything left of a Service that is deleted.
-	s.lasts(time.Minute)
-	apply(t, b, s.builder.Snapshot())
-	note(t, b, model.IPv4, clusterClients, noted{1, 2, time.Minute, time.Minute})
-	s.builder.DeleteService(s.service.NamespacedName)
-	apply(t, b, s.builder.Snapshot())
-	if rest := n.lists(t); strings.Contains(rest, "default/web") {
-		t.Errorf("left of a deleted Service:\n%s", rest)
-	}
-	// With only one list, there is only one map; clients of that stay.
-	s.lasts(time.Minute)
-	apply(t, b, s.builder.Snapshot())
-	since := time.Now()
-	note(t, b, model.IPv4, clusterClients, noted{1, 2, time.Minute, time.Minute})
-	s.service.ExternalTrafficPolicy = "Cluster"
-	s.builder.SetService(s.service)
-	apply(t, b, s.builder.Snapshot())
-	if rest := n.lists(t); strings.Contains(rest, localClients) || strings.Contains(rest, "local-own-endpoints-default") {
-		t.Errorf("left of the local list:\n%s", rest)
-	}
-	n.mustRemember(t, model.IPv4, clusterClients, since, noted{1, 2, time.Minute, time.Minute})
 }

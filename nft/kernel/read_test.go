@@ -2,9 +2,7 @@ package kernel
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -280,37 +278,6 @@ func firstKey(elements map[string]nft.Element) string {
 		}
 	}
 	return ""
-}
-
-// Ranges are what the kernel says with two elements each, or with one for the last.
-func TestRangesAreJoined(t *testing.T) {
-	var m messages
-	element := func(key string, end bool) {
-		at := m.nest(unix.NFTA_LIST_ELEM)
-		m.value(unix.NFTA_SET_ELEM_KEY, key)
-		if end {
-			m.uint32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
-		}
-		m.close(at)
-	}
-	table := emptyTable()
-	r := newElementReader(table, nft.DeclarationOf(nft.ServiceCIDRs))
-	list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-	element("zzzz", false)
-	element("cccc", true)
-	element("cccc", false)
-	element("aaaa", false)
-	element("ffff", true)
-	m.close(list)
-	if err := r.add(m.b); err != nil {
-		t.Fatal(err)
-	}
-	r.end()
-	got := slices.SortedFunc(maps.Values(elementsIn(table, nft.ServiceCIDRs)), func(a, b nft.Element) int { return strings.Compare(a.Key, b.Key) })
-	want := []nft.Element{{Key: "aaaa", End: "cccc"}, {Key: "cccc", End: "ffff"}, {Key: "zzzz"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ranges (-want +got):\n%s", diff)
-	}
 }
 
 // FuzzElements reads messages that make no sense.

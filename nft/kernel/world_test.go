@@ -58,7 +58,7 @@ func (n netns) ip(t testing.TB, commands ...string) {
 	})
 }
 
-// serve echoes lines and datagrams at port 8080 until the test ends.
+// serve echoes lines at port 8080 until the test ends.
 func (n netns) serve(t testing.TB, addr netip.Addr) {
 	t.Helper()
 	at := netip.AddrPortFrom(addr, 8080)
@@ -67,24 +67,18 @@ func (n netns) serve(t testing.TB, addr netip.Addr) {
 		if err != nil {
 			return err
 		}
-		p, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
-		if err != nil {
-			return err
-		}
-		ended := make(chan struct{}, 2)
+		ended := make(chan struct{})
 		t.Cleanup(func() {
-			_, _ = l.Close(), p.Close()
-			<-ended
+			_ = l.Close()
 			<-ended
 		})
 		go echoStreams(l, ended)
-		go echoDatagrams(p, ended)
 		return nil
 	})
 }
 
 func echoStreams(l net.Listener, ended chan<- struct{}) {
-	defer func() { ended <- struct{}{} }()
+	defer close(ended)
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -94,18 +88,6 @@ func echoStreams(l net.Listener, ended chan<- struct{}) {
 			_, _ = io.Copy(c, c)
 			_ = c.Close()
 		}()
-	}
-}
-
-func echoDatagrams(p *net.UDPConn, ended chan<- struct{}) {
-	defer func() { ended <- struct{}{} }()
-	b := make([]byte, 64)
-	for {
-		n, from, err := p.ReadFromUDPAddrPort(b)
-		if err != nil {
-			return
-		}
-		_, _ = p.WriteToUDPAddrPort(b[:n], from)
 	}
 }
 

@@ -16,8 +16,8 @@ func TestConnect(t *testing.T) {
 		name string
 		conf Config
 	}{
-		{"from a kubeconfig", Config{Kubeconfig: kubeconfig(t, s, t.TempDir(), apitest.Form{})}},
-		{"with another master", Config{Kubeconfig: kubeconfig(t, other, t.TempDir(), apitest.Form{}), Master: s.URL()}},
+		{"from a kubeconfig", Config{Kubeconfig: kubeconfig(t, s, t.TempDir())}},
+		{"with another master", Config{Kubeconfig: kubeconfig(t, other, t.TempDir()), Master: s.URL()}},
 		{"with a master alone", Config{Master: s.URL()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ const crowd = 500
 // An API server that restarts is asked by each node to continue the watches, and for no object that the node has.
 func TestACrowdContinuesAfterARestart(t *testing.T) {
 	s := standardServer(t, secure)
-	kubeconfig := kubeconfig(t, s, t.TempDir(), apitest.Form{Files: true})
+	kubeconfig := kubeconfig(t, s, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	var sources sync.WaitGroup
 	defer sources.Wait()

@@ -3,7 +3,6 @@ package informer
 import (
 	"errors"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,13 +115,4 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	w.want(whole[:2]...)
 	w.until("the end of all failures", func() bool { return len(w.source.Failing()) == 0 })
 
-	token := standardServer(t, apitest.Options{TLS: true, Authenticate: true})
-	w = follow(t, token)
-	w.want(whole...)
-	w.watching()
-	token.Refuse(apitest.Services, http.StatusUnauthorized)
-	token.DropWatches()
-	w.until("an error about credentials", func() bool {
-		return w.logs.count("ERROR", "resource=services", "does not accept our token or client certificate", "changes of Services have no effect") == 1
-	})
 }

@@ -1,13 +1,11 @@
 package informer
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -109,23 +107,6 @@ func TestOnlyListsWork(t *testing.T) {
 	}
 }
 
-func TestBytesThatDribble(t *testing.T) {
-	t.Parallel()
-	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
-		spoil(s, apitest.Dribble)
-		w := follow(t, s)
-		w.want(whole...)
-		for i := range 10 {
-			s.Set(slice("web", fmt.Sprintf("10.180.2.%d", i)))
-		}
-		s.Set(slice("web", "10.180.2.1"))
-		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-		if got := w.logs.count("ERROR"); got > 0 {
-			t.Errorf("errors:\n%s", strings.Join(w.logs.all(), "\n"))
-		}
-	})
-}
-
 // An overloaded server sends Retry-After, and gets no request until then.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
@@ -167,46 +148,6 @@ var needed = []rbacv1.PolicyRule{
 	{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes"}, ResourceNames: []string{"node1"}},
 	{Verbs: []string{"list", "watch"}, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}},
 	{Verbs: []string{"list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}},
-}
-
-func TestPermissions(t *testing.T) {
-	t.Parallel()
-	for _, tt := range servers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			opts := tt.opts
-			opts.Rules = needed
-			s := standardServer(t, opts)
-			w := followWhole(t, s)
-			// The list of a server that can't stream it is needed when there is trouble, too.
-			spoil(s, apitest.CutShort)
-			s.Expire(apitest.GoneStatus)
-			s.DropWatches()
-			w.fails(everything...)
-			w.until("each kind is listed and watched", func() bool { return len(s.Asked()) >= 2*len(everything) })
-			spoil(s, apitest.NoFault)
-			w.recovers(everything...)
-
-			if got := s.Denied(); len(got) > 0 {
-				t.Errorf("denied: %v", got)
-			}
-			var want []apitest.Access
-			for _, r := range []apitest.Access{
-				{Resource: "nodes"},
-				{Resource: "services"},
-				{Group: "discovery.k8s.io", Resource: "endpointslices"},
-				{Group: "networking.k8s.io", Resource: "servicecidrs"},
-			} {
-				for _, verb := range []string{"list", "watch"} {
-					r.Verb = verb
-					want = append(want, r)
-				}
-			}
-			if diff := cmp.Diff(want, s.Asked()); diff != "" {
-				t.Errorf("asked for (-want +got):\n%s", diff)
-			}
-		})
-	}
 }
 
 // A permission that is taken away and given back.

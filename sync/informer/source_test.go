@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -34,8 +33,7 @@ func TestInitialState(t *testing.T) {
 	}{
 		{"without a selector for cluster IPs", apitest.Options{NoClusterIPSelector: true}},
 		{"in JSON over HTTP/1.1", apitest.Options{JSONOnly: true}},
-		{"lists in pages, without a selector", apitest.Options{NoWatchList: true, NoClusterIPSelector: true, MaxPage: 2}},
-		{"lists in pages, which expire", apitest.Options{NoWatchList: true, MaxPage: 2, PagesExpire: true}},
+		{"lists without a selector", apitest.Options{NoWatchList: true, NoClusterIPSelector: true}},
 	}...) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -199,22 +197,6 @@ func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
 			w.want(whole...)
 			w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again", "resource="+string(r)) == 1 })
 		})
-	}
-}
-
-func TestStrippedObjectsAreKept(t *testing.T) {
-	t.Parallel()
-	s := standardServer(t, apitest.Options{})
-	web := service("web", "172.30.0.41")
-	web.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 10_000)}
-	s.Set(web)
-	w := follow(t, s)
-	w.want(whole...)
-}
-
-func TestNodeNameIsNeeded(t *testing.T) {
-	if err := new(Source).Run(t.Context(), nil); err == nil {
-		t.Error("no error")
 	}
 }
 

@@ -153,10 +153,3 @@ func TestOtherKindsAreErrors(t *testing.T) {
 		}
 	}
 }
-
-func TestWhatClientGoAsksOfAnObject(t *testing.T) {
-	o := &object{Object: nothing, name: model.NamespacedName{Namespace: "ns1", Name: "a"}}
-	if key, err := cache.MetaNamespaceKeyFunc(o); key != "ns1/a" || err != nil {
-		t.Errorf("key %q, %v", key, err)
-	}
-}

@@ -104,18 +104,14 @@ func newServer(t *testing.T, o apitest.Options) *apitest.Server {
 	return s
 }
 
-// standard is a small cluster.
-func standard(s *apitest.Server) {
+// standardServer has a small cluster.
+func standardServer(t *testing.T, o apitest.Options) *apitest.Server {
+	t.Helper()
+	s := newServer(t, o)
 	s.Set(service("web", "172.30.0.41"))
 	s.Set(slice("web", "10.180.0.1", "10.180.1.1"))
 	s.Set(node("node1", "192.168.0.2"))
 	s.Set(cidr("kubernetes", "172.30.0.0/16"))
-}
-
-func standardServer(t *testing.T, o apitest.Options) *apitest.Server {
-	t.Helper()
-	s := newServer(t, o)
-	standard(s)
 	return s
 }
 
@@ -144,7 +140,7 @@ var whole = []string{
 
 func follow(t *testing.T, s *apitest.Server) *world {
 	t.Helper()
-	return followBy(t, s, t.TempDir(), apitest.Form{Files: true})
+	return followBy(t, s, t.TempDir())
 }
 
 // followWhole follows the standard cluster, and returns when all of it is watched.
@@ -156,21 +152,21 @@ func followWhole(t *testing.T, s *apitest.Server) *world {
 	return w
 }
 
-// followBy follows with a kubeconfig of some form in a folder.
-func followBy(t *testing.T, s *apitest.Server, dir string, f apitest.Form) *world {
+// followBy follows with a kubeconfig in a folder.
+func followBy(t *testing.T, s *apitest.Server, dir string) *world {
 	t.Helper()
-	return followWith(t, s, dir, f, &Source{})
+	return followWith(t, s, dir, &Source{})
 }
 
 // followAs follows by a source with some fields of the test's own.
 func followAs(t *testing.T, s *apitest.Server, source *Source) *world {
 	t.Helper()
-	return followWith(t, s, t.TempDir(), apitest.Form{Files: true}, source)
+	return followWith(t, s, t.TempDir(), source)
 }
 
-func followWith(t *testing.T, s *apitest.Server, dir string, f apitest.Form, source *Source) *world {
+func followWith(t *testing.T, s *apitest.Server, dir string, source *Source) *world {
 	t.Helper()
-	client, err := Connect(Config{Kubeconfig: kubeconfig(t, s, dir, f), QPS: -1})
+	client, err := Connect(Config{Kubeconfig: kubeconfig(t, s, dir), QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +198,9 @@ func followWith(t *testing.T, s *apitest.Server, dir string, f apitest.Form, sou
 }
 
 // kubeconfig writes the credentials of now.
-func kubeconfig(t *testing.T, s *apitest.Server, dir string, f apitest.Form) string {
+func kubeconfig(t *testing.T, s *apitest.Server, dir string) string {
 	t.Helper()
-	path, err := s.Kubeconfig(dir, f)
+	path, err := s.Kubeconfig(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,19 +313,13 @@ func (w *world) fails(kinds ...apitest.Resource) {
 // like a storm of requests.
 func (w *world) recovers(kinds ...apitest.Resource) {
 	w.t.Helper()
-	w.recoversFrom(1, kinds...)
-}
-
-// recoversFrom is recovers after so many causes at most, of which each is logged once.
-func (w *world) recoversFrom(causes int, kinds ...apitest.Resource) {
-	w.t.Helper()
 	for _, r := range kinds {
 		w.until(string(r)+" recover", func() bool {
 			return w.logs.count("INFO", "from the API server again", "resource="+string(r)) > 0
 		})
 	}
-	if bad, good := w.logs.count("ERROR"), w.logs.count("INFO", "from the API server again"); bad < len(kinds) || bad > causes*len(kinds) || good != len(kinds) {
-		w.t.Errorf("%d errors and %d recoveries, want %d of each, with %d causes:\n%s", bad, good, len(kinds), causes, strings.Join(w.logs.all(), "\n"))
+	if bad, good := w.logs.count("ERROR"), w.logs.count("INFO", "from the API server again"); bad != len(kinds) || good != len(kinds) {
+		w.t.Errorf("%d errors and %d recoveries, want %d of each:\n%s", bad, good, len(kinds), strings.Join(w.logs.all(), "\n"))
 	}
 	w.calm()
 }

@@ -3,17 +3,15 @@ module github.com/vmapd/vmapd/cmd/internal/release
 go 1.26.0
 
 require (
-	github.com/blakesmith/ar v0.0.0-20190502131153-809d4375e1fb
 	github.com/google/go-containerregistry v0.22.1
-	github.com/klauspost/compress v1.20.3
 	github.com/package-url/packageurl-go v0.1.7
 	github.com/spdx/tools-golang v0.5.7
-	github.com/ulikunitz/xz v0.5.17
 )
 
 require (
 	github.com/anchore/go-struct-converter v0.1.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	golang.org/x/sync v0.22.0 // indirect

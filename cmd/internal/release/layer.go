@@ -126,7 +126,7 @@ func packagesLayer(ctx context.Context, l lock, cache, arch string) (v1.Layer, e
 		if err != nil {
 			return nil, err
 		}
-		if err := unpack(file, func(h *tar.Header, content io.Reader) error {
+		if err := unpack(ctx, file, func(h *tar.Header, content io.Reader) error {
 			if useless(h.Name) {
 				return nil
 			}

@@ -15,7 +15,8 @@ import (
 // A tool that copies an index keeps its bytes, and so its digest, if it knows each field: tools from before OCI 1.1 know no others.
 func TestToolsOfAnyAgeKeepTheDigestsOfTheList(t *testing.T) {
 	old := []string{"mediaType", "digest", "size", "urls", "annotations", "platform"}
-	r := example(t, deb(t), deb(t))
+	pkg := deb(t)
+	r := example(t, pkg, pkg)
 	if err := r.write(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}

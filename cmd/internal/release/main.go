@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return unpackImage(i, *out)
+		return unpackImage(ctx, i, *out)
 	}
 	l, err := parseLock(lockFile)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -50,7 +50,9 @@ func (r release) sbom(p program, digest v1.Hash) *spdx.Document {
 	for _, m := range p.info.Deps {
 		used := cmp.Or(m.Replace, m)
 		pkg := modulePackage(used.Path, used.Version)
-		pkg.PackageComment = hashComment(used)
+		if used.Sum != "" { // of the module's files, and no checksum of one file
+			pkg.PackageComment = "go.sum: " + used.Sum
+		}
 		add(pkg, main)
 	}
 	for _, deb := range r.lock.packages[p.arch] {
@@ -66,22 +68,12 @@ func (r release) sbom(p program, digest v1.Hash) *spdx.Document {
 
 // modulePackage is a Go module, or the standard library.
 func modulePackage(path, version string) *spdx.Package {
-	namespace, name := "", path
-	if i := regexp.MustCompile(`^(.*)/([^/]+)$`).FindStringSubmatch(path); i != nil {
-		namespace, name = i[1], i[2]
-	}
+	i := strings.LastIndex(path, "/")
+	namespace, name := path[:max(0, i)], path[i+1:]
 	return &spdx.Package{
 		PackageName: path, PackageVersion: version,
 		PackageExternalReferences: purl(packageurl.TypeGolang, namespace, name, version, nil),
 	}
-}
-
-// hashComment has the checksum of go.sum, which is of the module's files and no checksum of one file.
-func hashComment(m *debug.Module) string {
-	if m.Sum == "" {
-		return ""
-	}
-	return "go.sum: " + m.Sum
 }
 
 // purl is how scanners find the vulnerabilities of a package.

@@ -34,22 +34,16 @@ type Sets interface {
 
 // checkSets checks all rules that look into ipsets.
 func (n Node) checkSets(chains table) error {
-	check := func(m InSet) error {
-		if n.Sets == nil {
-			return fmt.Errorf("no set %s", m.Set)
-		}
-		return n.Sets.Check(m.Set, m.Fields)
-	}
 	for _, c := range chains {
 		for _, rule := range c.rules {
-			var err error
-			for _, m := range rule.Matches {
-				if m, ok := m.(InSet); ok && err == nil {
-					err = check(m)
+			for _, m := range rule.sets {
+				err := fmt.Errorf("no set %s", m.set)
+				if n.Sets != nil {
+					err = n.Sets.Check(m.set, m.fields)
 				}
-			}
-			if err != nil {
-				return fmt.Errorf("chain %s: %s: %w", c.name, rule.Text, err)
+				if err != nil {
+					return fmt.Errorf("chain %s: %s: %w", c.name, rule.text, err)
+				}
 			}
 		}
 	}

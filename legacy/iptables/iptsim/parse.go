@@ -3,6 +3,7 @@ package iptsim
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -54,211 +55,232 @@ func words(line string) ([]string, error) {
 	return list, nil
 }
 
-// parser reads one rule.
+// parser reads one rule. Each match has its options right behind it, in one order.
 type parser struct {
-	family model.Family
-	table  string
-	words  []string
-	rule   Rule
-
-	protocol  model.Protocol
-	modules   map[string]bool
-	recent    *recentOptions
-	statistic *statisticOptions
+	family   model.Family
+	table    string
+	words    []string
+	protocol model.Protocol
+	rule     rule
 }
 
 // parseRule reads the words of a rule, behind the chain's name.
-func parseRule(f model.Family, table, text string) (Rule, error) {
+func parseRule(f model.Family, table, text string) (rule, error) {
 	list, err := words(text)
+	p := &parser{family: f, table: table, words: list, rule: rule{text: text}}
+	for err == nil && len(p.words) > 0 && p.rule.target.does == "" {
+		err = p.option()
+	}
+	if err == nil && len(p.words) > 0 {
+		err = fmt.Errorf("unknown options %q", p.words)
+	}
+	if err == nil {
+		err = p.check()
+	}
 	if err != nil {
-		return Rule{}, err
-	}
-	p := &parser{family: f, table: table, words: list, modules: map[string]bool{}, rule: Rule{Text: text}}
-	for len(p.words) > 0 {
-		if err := p.option(); err != nil {
-			return Rule{}, fmt.Errorf("%s: %w", text, err)
-		}
-	}
-	if err := errors.Join(p.endModule(), p.check()); err != nil {
-		return Rule{}, fmt.Errorf("%s: %w", text, err)
+		return rule{}, fmt.Errorf("%s: %w", text, err)
 	}
 	return p.rule, nil
 }
 
-// next takes a word.
-func (p *parser) next() (string, error) {
+// next takes a word; "" if there is none.
+func (p *parser) next() string {
 	if len(p.words) == 0 {
-		return "", errors.New("something is missing at the end")
+		return ""
 	}
 	w := p.words[0]
 	p.words = p.words[1:]
-	return w, nil
+	return w
 }
 
-func (p *parser) option() error {
-	name, _ := p.next()
-	not := name == "!"
-	if not {
-		var err error
-		if name, err = p.next(); err != nil {
-			return err
+// expect takes words that must be there.
+func (p *parser) expect(list ...string) error {
+	for _, want := range list {
+		if got := p.next(); got != want {
+			return fmt.Errorf("%q in place of %s", got, want)
 		}
 	}
-	invertible := []string{"-s", "-d", "-i", "--mark", "--src-type", "--dst-type", "--match-set", "--ipvs"}
-	if not && !slices.Contains(invertible, name) {
-		return fmt.Errorf("%s can't be negated", name)
-	}
-	if p.rule.Target != nil {
-		return fmt.Errorf("%s behind the target", name)
-	}
-	value := ""
-	if !slices.Contains([]string{"--set", "--rcheck", "--update", "--rsource", "--ipvs"}, name) {
-		var err error
-		if value, err = p.next(); err != nil {
-			return err
-		}
-	}
-	switch name {
-	case "-j", "-g":
-		if err := p.endModule(); err != nil {
-			return err
-		}
-		return p.target(value, name == "-g")
-	case "-m":
-		if err := p.endModule(); err != nil {
-			return err
-		}
-		return p.module(value)
-	}
-	m, err := p.match(name, value, not)
-	if err != nil || m == nil {
-		return err
-	}
-	p.rule.Matches = append(p.rule.Matches, m)
 	return nil
 }
 
-func (p *parser) match(name, value string, not bool) (Match, error) {
+// name takes the name of an option, which may be negated.
+func (p *parser) name() (name string, not bool) {
+	if name = p.next(); name == "!" {
+		return p.next(), true
+	}
+	return name, false
+}
+
+// when adds a match that holds for all packets or for none, or not so.
+func (p *parser) when(not bool, holds func(*run, *state) bool) {
+	p.rule.matches = append(p.rule.matches, func(r *run, s *state) float64 {
+		if holds(r, s) != not {
+			return 1
+		}
+		return 0
+	})
+}
+
+func (p *parser) option() error {
+	name, not := p.name()
+	if not && !slices.Contains([]string{"-s", "-d", "-i"}, name) {
+		return fmt.Errorf("%s can't be negated", name)
+	}
+	value := p.next()
 	switch name {
 	case "-s", "-d":
 		return p.address(value, name == "-d", not)
 	case "-i":
-		return parseInterface(value, not)
+		if value == "" || len(value) > maxInterface || strings.ContainsAny(value, "/ !\"") {
+			return fmt.Errorf("%q is no interface", value)
+		}
+		prefix, wildcard := strings.CutSuffix(value, "+")
+		p.when(not, func(_ *run, s *state) bool {
+			return s.Interface == prefix || wildcard && strings.HasPrefix(s.Interface, prefix)
+		})
+		return nil
 	case "-p":
-		return p.parseProtocol(value)
-	}
-	module := map[string]string{
-		"--dport": p.protocolName(), "--comment": "comment", "--mark": "mark",
-		"--ctstate": "conntrack", "--ctstatus": "conntrack", "--src-type": "addrtype", "--dst-type": "addrtype",
-		"--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic",
-		"--set": "recent", "--rcheck": "recent", "--update": "recent",
-		"--seconds": "recent", "--name": "recent", "--rsource": "recent",
-	}[name]
-	if module == "" || !p.modules[module] {
-		return nil, fmt.Errorf("unknown option %q", name)
-	}
-	switch name {
-	case "--dport":
-		return parsePorts(value)
-	case "--comment":
-		if len(value) > maxComment {
-			return nil, errors.New("the comment is too long")
+		for _, proto := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+			if value == proto.String() {
+				p.protocol = proto
+				p.when(false, func(_ *run, s *state) bool { return s.Protocol == proto })
+				return nil
+			}
 		}
-		return Comment{value}, nil
-	case "--mark":
-		v, m, err := parseMark(value)
-		return Mark{v, m, not}, err
-	case "--ctstate":
-		return parseState(value)
-	case "--ctstatus":
-		if value != "CONFIRMED" {
-			return nil, fmt.Errorf("unknown status %q", value)
-		}
-		return Confirmed{}, nil
-	case "--src-type", "--dst-type":
-		if value != "LOCAL" {
-			return nil, fmt.Errorf("unknown type %q", value)
-		}
-		return AddressType{name == "--dst-type", not}, nil
-	case "--match-set":
-		fields, err := p.next()
-		return InSet{value, fields, not}, err
-	case "--ipvs":
-		return ByIPVS{not}, nil
+		return fmt.Errorf("unknown protocol %q", value)
+	case "-m":
+		return p.module(value)
+	case "-j", "-g":
+		return p.target(value, name == "-g")
 	}
-	if module == "statistic" {
-		return nil, p.statistic.option(name, value)
-	}
-	return nil, p.recent.option(name, value)
+	return fmt.Errorf("unknown option %q", name)
 }
 
-func (p *parser) module(name string) error {
-	switch name {
-	case "tcp", "udp", "sctp":
-		if name != p.protocolName() {
-			return fmt.Errorf("match %s needs -p %s", name, name)
-		}
-	case "recent":
-		p.recent = &recentOptions{}
-	case "statistic":
-		p.statistic = &statisticOptions{}
-	case "comment", "mark", "conntrack", "addrtype", "set", "ipvs":
-	default:
-		return fmt.Errorf("unknown match %q", name)
+// module reads the options of a match.
+func (p *parser) module(module string) error {
+	name, not := p.name()
+	if not && !slices.Contains([]string{"mark", "addrtype", "set", "ipvs"}, module) {
+		return fmt.Errorf("%s can't be negated", name)
 	}
-	p.modules[name] = true
+	switch module + " " + name {
+	case "statistic --mode":
+		return p.statistic()
+	case "recent --set", "recent --update":
+		return p.recent(name)
+	case "ipvs --ipvs":
+		p.when(not, func(_ *run, s *state) bool { return s.ByIPVS })
+		return nil
+	}
+	value := p.next()
+	switch module + " " + name {
+	case "tcp --dport", "udp --dport", "sctp --dport":
+		if p.protocol == 0 || module != p.protocol.String() {
+			return fmt.Errorf("match %s needs -p %s", module, module)
+		}
+		return p.ports(value)
+	case "comment --comment":
+		if len(value) > maxComment {
+			return errors.New("the comment is too long")
+		}
+		return nil
+	case "mark --mark":
+		v, m, err := parseMark(value)
+		p.when(not, func(_ *run, s *state) bool { return s.Mark&m == v })
+		return err
+	case "conntrack --ctstate":
+		return p.state(value)
+	case "conntrack --ctstatus":
+		p.when(false, func(_ *run, s *state) bool { return s.Confirmed || s.Established })
+		if value != "CONFIRMED" {
+			return fmt.Errorf("unknown status %q", value)
+		}
+		return nil
+	case "addrtype --src-type", "addrtype --dst-type":
+		p.when(not, func(r *run, s *state) bool {
+			if name == "--dst-type" {
+				return r.node.IsLocal(s.Dest.Addr())
+			}
+			return s.Node || r.node.IsLocal(s.Source)
+		})
+		if value != "LOCAL" {
+			return fmt.Errorf("unknown type %q", value)
+		}
+		return nil
+	case "set --match-set":
+		fields := p.next()
+		p.rule.sets = append(p.rule.sets, setMatch{value, fields})
+		p.when(not, func(r *run, s *state) bool { return r.node.Sets.Has(value, fields, s.Packet) })
+		return nil
+	}
+	return fmt.Errorf("unknown match %q with option %q", module, name)
+}
+
+func (p *parser) statistic() error {
+	if err := p.expect("random", "--probability"); err != nil {
+		return err
+	}
+	value := p.next()
+	share, err := strconv.ParseFloat(value, 64)
+	if err != nil || share <= 0 || share >= 1 {
+		return fmt.Errorf("%q is no probability", value)
+	}
+	p.rule.matches = append(p.rule.matches, func(*run, *state) float64 { return share })
 	return nil
 }
 
-func (p *parser) protocolName() string {
-	if p.protocol == 0 {
-		return ""
-	}
-	return p.protocol.String()
-}
-
-func (p *parser) parseProtocol(value string) (Match, error) {
-	for _, proto := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		if value == proto.String() {
-			p.protocol = proto
-			return Protocol{proto}, nil
+func (p *parser) recent(how string) error {
+	if how == "--update" {
+		if err := p.expect("--seconds"); err != nil {
+			return err
+		}
+		value := p.next()
+		if n, err := strconv.Atoi(value); err != nil || n < 1 {
+			return fmt.Errorf("%q are no seconds", value)
 		}
 	}
-	return nil, fmt.Errorf("unknown protocol %q", value)
+	err := p.expect("--name")
+	name := p.next()
+	if err != nil || name == "" || len(name) > maxRecent {
+		return errors.Join(err, fmt.Errorf("%q is no name of a list", name))
+	}
+	p.when(false, func(r *run, s *state) bool {
+		holds := how == "--set" || r.recent[name][s.Source]
+		if holds {
+			s.recorded = append(slices.Clip(s.recorded), name) // other states share the rest
+		}
+		return holds
+	})
+	return p.expect("--rsource")
 }
 
-// address reads ADDRESS, ADDRESS/BITS or ADDRESS/MASK.
-func (p *parser) address(value string, dest, not bool) (Match, error) {
-	text, mask, hasMask := strings.Cut(value, "/")
+// address reads ADDRESS, ADDRESS/BITS or ADDRESS/MASK, whose mask need not be contiguous.
+func (p *parser) address(value string, dest, not bool) error {
+	text, bits, hasMask := strings.Cut(value, "/")
 	a, err := netip.ParseAddr(text)
 	if err != nil || model.FamilyOf(a) != p.family || a.Zone() != "" {
-		return nil, fmt.Errorf("%q is no %v address", text, p.family)
+		return fmt.Errorf("%q is no %v address", text, p.family)
 	}
-	m := Address{Dest: dest, Not: not, Addr: a}
-	bits := a.BitLen()
-	if hasMask {
-		if m.Mask, err = netip.ParseAddr(mask); err == nil && model.FamilyOf(m.Mask) == p.family {
-			return m.checked()
+	mask, err := netip.ParseAddr(bits)
+	if err != nil || model.FamilyOf(mask) != p.family {
+		n := a.BitLen()
+		if hasMask {
+			if n, err = strconv.Atoi(bits); err != nil || n < 0 || n > a.BitLen() {
+				return fmt.Errorf("%q is no mask", bits)
+			}
 		}
-		if bits, err = strconv.Atoi(mask); err != nil || bits < 0 || bits > a.BitLen() {
-			return nil, fmt.Errorf("%q is no mask", mask)
+		mask, _ = netip.AddrFromSlice(net.CIDRMask(n, a.BitLen()))
+	}
+	// The programs silently cut off other bits, and list a different rule.
+	if masked(a, mask) != a {
+		return fmt.Errorf("%v has bits outside %v", a, mask)
+	}
+	p.when(not, func(_ *run, s *state) bool {
+		if dest {
+			return masked(s.Dest.Addr(), mask) == a
 		}
-	}
-	all := make([]byte, a.BitLen()/8)
-	for i := range bits {
-		all[i/8] |= 0x80 >> (i % 8)
-	}
-	m.Mask, _ = netip.AddrFromSlice(all)
-	return m.checked()
-}
-
-// checked refuses bits outside the mask: the programs silently cut them off, and list a
-// different rule.
-func (m Address) checked() (Match, error) {
-	if masked(m.Addr, m.Mask) != m.Addr {
-		return nil, fmt.Errorf("%v has bits outside %v", m.Addr, m.Mask)
-	}
-	return m, nil
+		return masked(s.Source, mask) == a
+	})
+	return nil
 }
 
 func masked(a, mask netip.Addr) netip.Addr {
@@ -270,15 +292,7 @@ func masked(a, mask netip.Addr) netip.Addr {
 	return a
 }
 
-func parseInterface(value string, not bool) (Match, error) {
-	if value == "" || len(value) > maxInterface || strings.ContainsAny(value, "/ !\"") {
-		return nil, fmt.Errorf("%q is no interface", value)
-	}
-	name, wildcard := strings.CutSuffix(value, "+")
-	return Interface{name, wildcard, not}, nil
-}
-
-func parsePorts(value string) (Match, error) {
+func (p *parser) ports(value string) error {
 	first, last, isRange := strings.Cut(value, ":")
 	if !isRange {
 		last = first
@@ -286,9 +300,10 @@ func parsePorts(value string) (Match, error) {
 	a, errA := strconv.ParseUint(first, 10, 16)
 	b, errB := strconv.ParseUint(last, 10, 16)
 	if errA != nil || errB != nil || a > b {
-		return nil, fmt.Errorf("%q are no ports", value)
+		return fmt.Errorf("%q are no ports", value)
 	}
-	return Ports{uint16(a), uint16(b)}, nil
+	p.when(false, func(_ *run, s *state) bool { return uint64(s.Dest.Port()) >= a && uint64(s.Dest.Port()) <= b })
+	return nil
 }
 
 // parseMark reads VALUE/MASK.
@@ -302,12 +317,79 @@ func parseMark(value string) (v, m uint32, err error) {
 	return uint32(x), uint32(y), nil
 }
 
-func parseState(value string) (Match, error) {
-	m := State{strings.Split(value, ",")}
-	for _, s := range m.Any {
+func (p *parser) state(value string) error {
+	list := strings.Split(value, ",")
+	for _, s := range list {
 		if !slices.Contains([]string{"INVALID", "NEW", "RELATED", "ESTABLISHED", "DNAT"}, s) {
-			return nil, fmt.Errorf("unknown state %q", s)
+			return fmt.Errorf("unknown state %q", s)
 		}
 	}
-	return m, nil
+	p.when(false, func(_ *run, s *state) bool {
+		is := "NEW"
+		switch {
+		case s.Invalid:
+			is = "INVALID"
+		case s.Established:
+			is = "ESTABLISHED"
+		}
+		return slices.Contains(list, is) || s.dnat && slices.Contains(list, "DNAT")
+	})
+	return nil
+}
+
+// target reads a target with its options.
+func (p *parser) target(name string, isGoto bool) (err error) {
+	t := target{does: name}
+	switch {
+	case isGoto:
+		t = target{does: "goto", chain: name}
+	case slices.Contains([]string{"ACCEPT", "DROP", "RETURN"}, name):
+	case name == "MASQUERADE":
+		if slices.Equal(p.words, []string{"--random-fully"}) {
+			p.words = nil
+		}
+	case name == "DNAT":
+		if err = p.expect("--to-destination"); err == nil {
+			t.to, err = netip.ParseAddrPort(p.next())
+		}
+	case name == "MARK":
+		if err = p.expect("--set-xmark"); err == nil {
+			t.value, t.mask, err = parseMark(p.next())
+		}
+	case name == "REJECT":
+		err = p.expect("--reject-with")
+		t.with = p.next()
+	default:
+		t = target{does: "jump", chain: name}
+	}
+	p.rule.target = t
+	return err
+}
+
+// check refuses targets that the kernel would refuse.
+func (p *parser) check() error {
+	switch t := p.rule.target; t.does {
+	case "", "jump", "goto":
+		if t.chain == "" {
+			return errors.New("no target")
+		}
+	case "DNAT":
+		if p.table != "nat" || p.protocol == 0 || model.FamilyOf(t.to.Addr()) != p.family || t.to.Port() == 0 {
+			return fmt.Errorf("DNAT to %v in table %s, for protocol %d", t.to, p.table, p.protocol)
+		}
+	case "MASQUERADE":
+		if p.table != "nat" {
+			return errors.New("MASQUERADE is for table nat only")
+		}
+	case "DROP":
+		if p.table == "nat" {
+			return errors.New("DROP is not for table nat")
+		}
+	case "REJECT":
+		icmp := map[model.Family]string{model.IPv4: "icmp-port-unreachable", model.IPv6: "icmp6-port-unreachable"}[p.family]
+		if p.table != "filter" || t.with != icmp && (t.with != "tcp-reset" || p.protocol != model.TCP) {
+			return fmt.Errorf("REJECT with %s in table %s, for protocol %d", t.with, p.table, p.protocol)
+		}
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -58,8 +57,8 @@ func (t table) depth(name string, known map[string]int) (int, error) {
 	known[name] = -1
 	deepest := 0
 	for _, r := range t[name].rules {
-		if j, ok := r.Target.(Jump); ok {
-			n, err := t.depth(j.Chain, known)
+		if r.target.chain != "" {
+			n, err := t.depth(r.target.chain, known)
 			if err != nil {
 				return 0, err
 			}
@@ -241,8 +240,8 @@ func (r *run) step(tableName, hook string, s state) ([]state, error) {
 	s.met++
 	hit, miss := s, s
 	miss.share = 0
-	for _, m := range rule.Matches {
-		p := m.holds(r, &hit)
+	for _, m := range rule.matches {
+		p := m(r, &hit)
 		miss.share += hit.share * (1 - p)
 		if hit.share *= p; hit.share == 0 {
 			break
@@ -255,12 +254,12 @@ func (r *run) step(tableName, hook string, s state) ([]state, error) {
 	if hit.share == 0 {
 		return next, nil
 	}
-	if line := tableName + " " + name + ": " + rule.Text; !r.seen[line] {
+	if line := tableName + " " + name + ": " + rule.text; !r.seen[line] {
 		r.seen[line] = true
 		r.trace = append(r.trace, line)
 	}
-	if err := r.apply(tableName, hook, rule.Target, &hit); err != nil {
-		return nil, fmt.Errorf("chain %s: %s: %w", name, rule.Text, err)
+	if err := r.apply(tableName, hook, rule.target, &hit); err != nil {
+		return nil, fmt.Errorf("chain %s: %s: %w", name, rule.text, err)
 	}
 	return append(next, hit), nil
 }
@@ -278,110 +277,37 @@ func (s state) leave() state {
 	return s
 }
 
-func (r *run) apply(tableName, hook string, t Target, s *state) error {
-	switch t := t.(type) {
-	case Verdict:
-		switch t {
-		case "ACCEPT":
-			s.end = accepted
-		case "DROP":
-			s.end = dropped
-		default:
-			*s = s.leave()
-		}
-	case Jump:
+func (r *run) apply(tableName, hook string, t target, s *state) error {
+	switch t.does {
+	case "ACCEPT":
+		s.end = accepted
+	case "DROP":
+		s.end = dropped
+	case "RETURN":
+		*s = s.leave()
+	case "jump", "goto":
 		back := s.at
-		s.at = frame{r.tables[tableName][t.Chain], 0, &back}
-		if t.Goto {
+		s.at = frame{r.tables[tableName][t.chain], 0, &back}
+		if t.does == "goto" {
 			if s.at.up = back.up; back.up == nil {
 				return errors.New("a goto out of a built-in chain")
 			}
 		}
-	case DNAT:
+	case "DNAT":
 		if hook != "PREROUTING" && hook != "OUTPUT" {
 			return fmt.Errorf("the destination can't be replaced in %s", hook)
 		}
 		// The kernel sets the state DNAT only if the destination differs.
-		s.dnat, s.Dest, s.end = t.To != r.asked, t.To, accepted
-	case Masquerade:
+		s.dnat, s.Dest, s.end = t.to != r.asked, t.to, accepted
+	case "MASQUERADE":
 		if hook != "POSTROUTING" {
 			return fmt.Errorf("the source can't be replaced in %s", hook)
 		}
 		s.masq, s.end = true, accepted
-	case SetMark:
-		s.Mark = s.Mark&^t.Mask ^ t.Value
-	case Reject:
-		s.end, s.reset = rejected, t.With == "tcp-reset"
-	default:
-		return fmt.Errorf("unknown target %T", t)
+	case "MARK":
+		s.Mark = s.Mark&^t.mask ^ t.value
+	case "REJECT":
+		s.end, s.reset = rejected, t.with == "tcp-reset"
 	}
 	return nil
-}
-
-// yes is the share of a match that holds for all packets or for none.
-func yes(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func (m Address) holds(_ *run, s *state) float64 {
-	a := s.Source
-	if m.Dest {
-		a = s.Dest.Addr()
-	}
-	return yes((masked(a, m.Mask) == m.Addr) != m.Not)
-}
-
-func (m Interface) holds(_ *run, s *state) float64 {
-	has := s.Interface == m.Name || m.Wildcard && strings.HasPrefix(s.Interface, m.Name)
-	return yes(has != m.Not)
-}
-
-func (m Protocol) holds(_ *run, s *state) float64 { return yes(s.Protocol == m.Protocol) }
-
-func (m Ports) holds(_ *run, s *state) float64 {
-	return yes(s.Dest.Port() >= m.First && s.Dest.Port() <= m.Last)
-}
-
-func (Comment) holds(*run, *state) float64 { return 1 }
-
-func (m Mark) holds(_ *run, s *state) float64 { return yes((s.Mark&m.Mask == m.Value) != m.Not) }
-
-func (m State) holds(_ *run, s *state) float64 {
-	is := "NEW"
-	switch {
-	case s.Invalid:
-		is = "INVALID"
-	case s.Established:
-		is = "ESTABLISHED"
-	}
-	return yes(slices.Contains(m.Any, is) || s.dnat && slices.Contains(m.Any, "DNAT"))
-}
-
-func (Confirmed) holds(_ *run, s *state) float64 { return yes(s.Confirmed || s.Established) }
-
-func (m AddressType) holds(r *run, s *state) float64 {
-	local := s.Node || r.node.IsLocal(s.Source)
-	if m.Dest {
-		local = r.node.IsLocal(s.Dest.Addr())
-	}
-	return yes(local != m.Not)
-}
-
-func (m InSet) holds(r *run, s *state) float64 {
-	return yes(r.node.Sets.Has(m.Set, m.Fields, s.Packet) != m.Not)
-}
-
-func (m ByIPVS) holds(_ *run, s *state) float64 { return yes(s.ByIPVS != m.Not) }
-
-func (m Statistic) holds(*run, *state) float64 { return m.Share }
-
-func (m Recent) holds(r *run, s *state) float64 {
-	if m.Set || r.recent[m.Name][s.Source] {
-		s.recorded = append(slices.Clip(s.recorded), m.Name) // other states share the rest
-		return 1
-	}
-	return 0
 }

@@ -31,7 +31,7 @@ type table map[string]*chain
 type chain struct {
 	name   string
 	policy string // built-in chains only
-	rules  []Rule
+	rules  []rule
 }
 
 // NewTables returns tables without rules, with the policy ACCEPT.
@@ -165,7 +165,7 @@ func (r *restoring) insert(c *chain, at int, text string) error {
 
 // remove deletes a rule by its number, or the first one with this text.
 func (r *restoring) remove(c *chain, which string) error {
-	i := slices.IndexFunc(c.rules, func(rule Rule) bool { return rule.Text == which })
+	i := slices.IndexFunc(c.rules, func(rule rule) bool { return rule.text == which })
 	if n, err := strconv.Atoi(which); err == nil {
 		i = n - 1
 	}
@@ -190,8 +190,9 @@ func (r *restoring) writable(c *chain) *chain {
 func (r *restoring) check() error {
 	for _, c := range r.chains {
 		for _, rule := range c.rules {
-			if j, ok := rule.Target.(Jump); ok && (r.chains[j.Chain] == nil || r.chains[j.Chain].policy != "") {
-				return fmt.Errorf("chain %s: %s: no such chain", c.name, rule.Text)
+			to := r.chains[rule.target.chain]
+			if rule.target.chain != "" && (to == nil || to.policy != "") {
+				return fmt.Errorf("chain %s: %s: no such chain", c.name, rule.text)
 			}
 		}
 	}
@@ -210,7 +211,7 @@ func (t *Tables) Save() string {
 		}
 		for _, c := range names {
 			for _, r := range chains[c].rules {
-				fmt.Fprintf(&b, "-A %s %s\n", c, r.Text)
+				fmt.Fprintf(&b, "-A %s %s\n", c, r.text)
 			}
 		}
 		b.WriteString("COMMIT\n")

@@ -48,29 +48,28 @@ func TestRestoreIsStrict(t *testing.T) {
 		{"a mask too long", table("nat", "-A OUTPUT -d 10.0.0.1/33 -j ACCEPT"), "no mask"},
 		{"an interface too long", table("nat", "-A OUTPUT -i abcdefghijklmnop -j ACCEPT"), "no interface"},
 		{"a comment too long", table("nat", "-A OUTPUT -m comment --comment "+long+" -j ACCEPT"), "too long"},
-		{"a list's name too long", table("nat", "-A OUTPUT -m recent --set --rsource --name "+long+" -j ACCEPT"), "no name"},
-		{"recent without seconds", table("nat", "-A OUTPUT -m recent --update --rsource --name X -j ACCEPT"), "other options"},
-		{"recent, set with seconds", table("nat", "-A OUTPUT -m recent --set --seconds 1 --rsource --name X -j ACCEPT"), "other options"},
+		{"a list's name too long", table("nat", "-A OUTPUT -m recent --set --name "+long+" --rsource -j ACCEPT"), "no name"},
+		{"recent without seconds", table("nat", "-A OUTPUT -m recent --update --name X --rsource -j ACCEPT"), "in place of --seconds"},
+		{"recent, set with seconds", table("nat", "-A OUTPUT -m recent --set --seconds 1 --name X --rsource -j ACCEPT"), "in place of --name"},
 		{"a probability of one", table("nat", "-A OUTPUT -m statistic --mode random --probability 1 -j ACCEPT"), "no probability"},
-		{"another mode", table("nat", "-A OUTPUT -m statistic --mode nth --probability 0.5 -j ACCEPT"), "mode"},
-		{"options of another mode", table("nat", "-A OUTPUT -m statistic --mode nth --every 2 --packet 0 -j ACCEPT"), "--every"},
+		{"another mode", table("nat", "-A OUTPUT -m statistic --mode nth --probability 0.5 -j ACCEPT"), "in place of random"},
 		{"a negation that there is not", table("nat", "-A OUTPUT ! -p tcp -j ACCEPT"), "negated"},
 		{"no target", table("nat", "-A OUTPUT -p tcp"), "no target"},
 		{"something behind the target", table("nat", "-A OUTPUT -j ACCEPT -p tcp"), "unknown options"},
-		{"something missing at the end", table("nat", "-A OUTPUT -j"), "missing"},
+		{"something missing at the end", table("nat", "-A OUTPUT -p tcp -j"), "no target"},
 		{"a drop in nat", table("nat", "-A OUTPUT -j DROP"), "DROP"},
 		{"a reject in nat", table("nat", "-A OUTPUT -j REJECT --reject-with icmp-port-unreachable"), "REJECT"},
 		{"DNAT in filter", table("filter", "-A OUTPUT -p tcp -j DNAT --to-destination 10.0.0.1:80"), "DNAT"},
 		{"DNAT with a port, for all protocols", table("nat", "-A OUTPUT -j DNAT --to-destination 10.0.0.1:80"), "DNAT"},
 		{"DNAT without a port", table("nat", "-A OUTPUT -p tcp -j DNAT --to-destination 10.0.0.1"), "port"},
-		{"DNAT with another option", table("nat", "-A OUTPUT -p tcp -j DNAT --persistent x"), "DNAT with"},
+		{"DNAT with another option", table("nat", "-A OUTPUT -p tcp -j DNAT --persistent x"), "in place of --to-destination"},
 		{"a reset for UDP", table("filter", "-A OUTPUT -p udp -j REJECT --reject-with tcp-reset"), "REJECT"},
 		{"a reject of the other family", table("filter", "-A OUTPUT -j REJECT --reject-with icmp6-port-unreachable"), "REJECT"},
 		{"a chain declared twice", table("nat", ":X - [0:0]", ":X - [0:0]"), "twice"},
 		{"a rule deleted that is not there", table("nat", "-D OUTPUT -j RETURN"), "no such rule"},
 		{"a number without a rule", table("nat", "-D OUTPUT 1"), "no such rule"},
 		{"a set without its match", table("nat", "-A OUTPUT --match-set X dst -j RETURN"), "unknown option"},
-		{"a set without fields", table("nat", "-A OUTPUT -m set --match-set X"), "missing"},
+		{"a set without fields", table("nat", "-A OUTPUT -m set --match-set X"), "no target"},
 		{"a set that is changed", table("mangle", "-A OUTPUT -j SET --add-set X dst"), "unknown options"},
 		{"an unknown type of address", table("nat", "-A OUTPUT -m addrtype --dst-type BROADCAST -j RETURN"), "unknown type"},
 		{"masquerading in filter", table("filter", "-A OUTPUT -j MASQUERADE"), "MASQUERADE"},
@@ -122,25 +121,6 @@ func TestRulesAreDeleted(t *testing.T) {
 	want := "[0:0]\n-A OUTPUT -p tcp -j ACCEPT\nCOMMIT\n"
 	if got := tables.Save(); !strings.HasSuffix(got, want) {
 		t.Errorf("want at the end\n%s, got\n%s", want, got)
-	}
-}
-
-func TestTablesOfACloneAreItsOwn(t *testing.T) {
-	one := iptsim.NewTables(model.IPv4)
-	if err := one.Restore(table("nat", "-A OUTPUT -j RETURN", "-A OUTPUT -j RETURN", "-A OUTPUT -j RETURN")); err != nil {
-		t.Fatal(err)
-	}
-	two := one.Clone()
-	for tables, target := range map[*iptsim.Tables]string{one: "ACCEPT", two: "RETURN"} {
-		if err := tables.Restore(table("nat", "-A OUTPUT -j "+target)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for tables, target := range map[*iptsim.Tables]string{one: "ACCEPT", two: "RETURN"} {
-		want := "[0:0]\n" + strings.Repeat("-A OUTPUT -j RETURN\n", 3) + "-A OUTPUT -j " + target + "\nCOMMIT\n"
-		if got := tables.Save(); !strings.HasSuffix(got, want) {
-			t.Errorf("want at the end\n%s, got\n%s", want, got)
-		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 type Access struct {
 	Verb     string // get, list, watch, create, update, patch, delete
 	Group    string // empty for the core group
-	Resource string // with its subresource, as in pods/log
+	Resource string
 	Name     string // of the only object that is concerned, if there is just one
 }
 
@@ -67,21 +67,10 @@ func (s *Server) authorized(x *exchange) bool {
 
 func (x *exchange) access() Access {
 	a := Access{Group: x.Group, Resource: string(x.resource), Name: x.name}
-	if x.subresource != "" {
-		a.Resource += "/" + x.subresource
-	}
-	switch x.r.Method {
-	case http.MethodPost:
-		a.Verb = "create"
-	case http.MethodPut:
-		a.Verb = "update"
-	case http.MethodPatch:
-		a.Verb = "patch"
-	case http.MethodDelete:
-		a.Verb = "delete"
-	default:
-		a.Verb = "get"
-	}
+	a.Verb = map[string]string{
+		http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update",
+		http.MethodPatch: "patch", http.MethodDelete: "delete",
+	}[x.r.Method]
 	if a.Verb == "get" && a.Name == "" {
 		a.Verb = "list"
 		if x.watch {

@@ -30,7 +30,6 @@ func TestRules(t *testing.T) {
 		{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"services"}},
 		{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"nodes"}, ResourceNames: []string{"node1"}},
 		{Verbs: []string{"create"}, APIGroups: []string{"events.k8s.io"}, Resources: []string{"*"}},
-		{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"pods/log"}},
 	}})
 	s.Set(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}})
 	c := clientset(t, s, runtime.ContentTypeProtobuf)

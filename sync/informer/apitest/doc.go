@@ -1,9 +1,8 @@
 // Package apitest is an API server for tests. client-go can list and watch Services,
-// EndpointSlices, Nodes and ServiceCIDRs over real HTTP, write events, and review tokens and
-// access.
+// EndpointSlices, Nodes and ServiceCIDRs over real HTTP, and write events.
 //
 // client-go's own fake clientset answers from memory, without the failures of a network:
-// watches that end, resource versions that expire, certificates that are replaced, servers
+// watches that end, resource versions that expire, tokens that are replaced, servers
 // that are away or refuse one kind, and proxies that respond in the server's place. This
 // server has these failures on demand.
 //

@@ -3,7 +3,6 @@ package apitest
 import (
 	"io"
 	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -15,7 +14,6 @@ type Fault int
 const (
 	NoFault     Fault = iota
 	CutShort          // each body, list or events, is cut in the middle, with the connection
-	Dribble           // a few bytes at a time
 	EndsEarly         // watches end without an error, before the bookmark of the initial list or after another
 	NoEvents          // watches end at once without an error
 	HTML              // 200 with a web page, like a proxy's login page
@@ -58,23 +56,13 @@ func (x *exchange) send(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	switch x.fault {
-	case CutShort:
-		_, _ = x.w.Write(b[:len(b)/2])
-		flush(x.w)
+	if x.fault == CutShort {
+		b = b[:len(b)/2]
+	}
+	_, _ = x.w.Write(b)
+	flush(x.w)
+	if x.fault == CutShort {
 		panic(http.ErrAbortHandler)
-	case Dribble:
-		const few = 13
-		for len(b) > 0 {
-			n := min(few, len(b))
-			_, _ = x.w.Write(b[:n])
-			flush(x.w)
-			b = b[n:]
-			time.Sleep(time.Millisecond)
-		}
-	default:
-		_, _ = x.w.Write(b)
-		flush(x.w)
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	case Unavailable:
 		x.refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "apiserver is shutting down")
 		return
-	case HangingUp, Refusing, BadHandshake:
+	case HangingUp, Refusing:
 		panic(http.ErrAbortHandler)
 	case Up, Frozen:
 	}
@@ -84,10 +84,7 @@ func (s *Server) willing(x *exchange, st *store) bool {
 	case http.StatusNotFound:
 		x.notFound()
 	case http.StatusTooManyRequests:
-		// As priority and fairness does (KEP-1040).
 		x.w.Header().Set("Retry-After", "1")
-		x.w.Header().Set("X-Kubernetes-PF-FlowSchema-UID", "58f5a1c2-0000-4000-8000-000000000001")
-		x.w.Header().Set("X-Kubernetes-PF-PriorityLevel-UID", "58f5a1c2-0000-4000-8000-000000000002")
 		x.refuse(status, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
 	default:
 		x.refuse(status, metav1.StatusReasonInternalError, "refused")
@@ -100,8 +97,6 @@ func (s *Server) answer(x *exchange, st *store) {
 	switch {
 	case x.r.URL.Path == "/version":
 		x.write(http.StatusOK, runtime.ContentTypeJSON, []byte(`{"gitVersion":"v1.37.0"}`))
-	case x.subresource != "":
-		x.notFound()
 	case !known:
 		x.notFound()
 	case x.resource == events:
@@ -159,10 +154,6 @@ func (s *Server) get(x *exchange, st *store) {
 }
 
 func (s *Server) list(x *exchange, st *store, sel selector) {
-	limit, _ := strconv.Atoi(x.query.Get("limit"))
-	if limit > 0 && s.opts.MaxPage > 0 {
-		limit = min(limit, s.opts.MaxPage)
-	}
 	from, err := parseRV(x.query.Get("resourceVersion"))
 	if err != nil {
 		x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
@@ -175,28 +166,7 @@ func (s *Server) list(x *exchange, st *store, sel selector) {
 		x.tooLarge()
 		return
 	}
-	var entries []*entry
-	if token := x.query.Get("continue"); token != "" {
-		// The rest of a list is as of its beginning, and each token good for once.
-		rest, ok := s.pages[token]
-		delete(s.pages, token)
-		if !ok || s.opts.PagesExpire {
-			s.mu.Unlock()
-			x.refuse(http.StatusGone, metav1.StatusReasonExpired, "The provided continue parameter is too old")
-			return
-		}
-		entries = rest
-	} else {
-		entries = st.list(sel)
-	}
-	var next string
-	// A list "as of any version" is served from a cache, which knows no pages.
-	if limit > 0 && len(entries) > limit && (x.query.Get("resourceVersion") != "0" || s.opts.MaxPage > 0) {
-		s.tokens++
-		next = fmt.Sprintf("%s-%d-%d", x.resource, rv, s.tokens)
-		s.pages[next] = entries[limit:]
-		entries = entries[:limit]
-	}
+	entries := st.list(sel)
 	s.mu.Unlock()
 
 	objects := make([]runtime.Object, 0, len(entries))
@@ -207,9 +177,7 @@ func (s *Server) list(x *exchange, st *store, sel selector) {
 	kind.Kind += "List"
 	list := newObject(kind)
 	must(meta.SetList(list, objects))
-	m := list.(metav1.ListInterface)
-	m.SetResourceVersion(formatRV(rv))
-	m.SetContinue(next)
+	list.(metav1.ListInterface).SetResourceVersion(formatRV(rv))
 	x.object(http.StatusOK, list)
 }
 

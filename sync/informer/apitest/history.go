@@ -15,14 +15,12 @@ const (
 	GoneEvent              // the watch is accepted, and its first event is an error
 )
 
-// Expire makes all resource versions of now too old to watch from, and the rest of lists
-// that are being read in pages too old to read, as when etcd is compacted. Watches that
-// are up to date go on.
+// Expire makes all resource versions of now too old to watch from, as when etcd is compacted. Watches that are up to
+// date go on.
 func (s *Server) Expire(how Gone) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rv++
-	clear(s.pages)
 	for _, st := range s.stores {
 		st.expire(s.rv, how)
 	}
@@ -70,7 +68,6 @@ func (s *Server) Restore(b Backup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rv = max(b.rv, 1)
-	clear(s.pages)
 	for r, st := range s.stores {
 		st.restore(b.objects[r], s.rv)
 	}

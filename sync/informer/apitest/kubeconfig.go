@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,7 +17,7 @@ func (s *Server) Config() *rest.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opts.TLS {
-		conf.CAData = s.identity.authority.certPEM
+		conf.CAData = s.identity.certPEM
 	}
 	if s.opts.Authenticate {
 		conf.BearerToken = s.identity.token
@@ -26,38 +25,17 @@ func (s *Server) Config() *rest.Config {
 	return conf
 }
 
-// Form is how a kubeconfig has the credentials.
-type Form struct {
-	Certificate bool // one of the client, in files; else a token
-	Files       bool // in files next to the kubeconfig, which names them; else in itself
-}
-
-// Kubeconfig writes a kubeconfig for the server into a folder, and the files that it
-// names, with the credentials that are good now. Called again, it replaces them, each
-// in one step.
-func (s *Server) Kubeconfig(dir string, f Form) (path string, err error) {
+// Kubeconfig writes a kubeconfig for the server into a folder, and the files that it names, with the credentials that
+// are good now. Called again, it replaces them, each in one step.
+func (s *Server) Kubeconfig(dir string) (path string, err error) {
 	s.mu.Lock()
 	id := s.identity
 	s.mu.Unlock()
 	cluster := &clientcmdapi.Cluster{Server: s.URL()}
-	user := &clientcmdapi.AuthInfo{}
-	files := make(map[string][]byte)
-	switch {
-	case !s.opts.TLS:
-	case f.Files:
-		cluster.CertificateAuthority, files["ca.crt"] = "ca.crt", id.authority.certPEM
-	default:
-		cluster.CertificateAuthorityData = id.authority.certPEM
-	}
-	switch {
-	case f.Certificate:
-		// Both in one file, as the kubelet keeps its own.
-		user.ClientCertificate, user.ClientKey = "client.pem", "client.pem"
-		files["client.pem"] = slices.Concat(id.client.certPEM, id.client.keyPEM)
-	case f.Files:
-		user.TokenFile, files["token"] = "token", []byte(id.token+"\n")
-	default:
-		user.Token = id.token
+	user := &clientcmdapi.AuthInfo{TokenFile: "token"}
+	files := map[string][]byte{"token": []byte(id.token + "\n")}
+	if s.opts.TLS {
+		cluster.CertificateAuthority, files["ca.crt"] = "ca.crt", id.certPEM
 	}
 	files["kubeconfig"], err = clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"default": cluster},

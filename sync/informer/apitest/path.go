@@ -23,13 +23,12 @@ var kinds = map[Resource]schema.GroupVersionKind{
 // target is what a path is about.
 type target struct {
 	schema.GroupVersion
-	resource    Resource // empty if the path is not about objects
-	subresource string
-	namespace   string
-	name        string // of one object, or empty
+	resource  Resource // empty if the path is not about objects
+	namespace string
+	name      string // of one object, or empty
 }
 
-// parsePath understands /api/v1[/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]] and
+// parsePath understands /api/v1[/namespaces/NS]/RESOURCE[/NAME] and
 // /apis/GROUP/VERSION….
 func parsePath(path string) target {
 	var t target
@@ -46,11 +45,11 @@ func parsePath(path string) target {
 		t.namespace, parts = parts[1], parts[2:]
 	}
 	t.resource = Resource(parts[0])
+	if len(parts) > 2 {
+		return target{} // a subresource
+	}
 	if len(parts) > 1 {
 		t.name = parts[1]
-	}
-	if len(parts) > 2 {
-		t.subresource = strings.Join(parts[2:], "/")
 	}
 	return t
 }

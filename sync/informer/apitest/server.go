@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -41,18 +42,11 @@ type Options struct {
 	// History is how many events of each resource are kept, with their objects; older
 	// resource versions have expired. Default: 65,536.
 	History int
-	// MaxPage is how many objects a list holds at most if the client gives a limit.
-	// Default: as many as the client allows.
-	MaxPage int
-	// PagesExpire refuses the second page of a list with 410, as if etcd had been
-	// compacted.
-	PagesExpire bool
 	// JSONOnly responds in JSON, also if the client prefers another format.
 	JSONOnly bool
-	// TLS serves HTTPS, with a certificate by a CA of its own.
+	// TLS serves HTTPS, and HTTP/2.
 	TLS bool
-	// Authenticate refuses clients with 401 without the token or the client certificate of
-	// [Server.Credentials]. Certificates need TLS.
+	// Authenticate refuses clients with 401 without the token.
 	Authenticate bool
 	// Rules are the clients' permissions (RBAC); other requests are refused with 403.
 	// Default: clients may do everything.
@@ -75,8 +69,6 @@ type Server struct {
 	requests []Request
 	drop     *drop
 	cut      chan struct{} // closed to end them without a word
-	pages    map[string][]*entry
-	tokens   int // given out for pages so far
 
 	identity identity
 	rules    []rbacv1.PolicyRule
@@ -106,7 +98,6 @@ func NewServer(o Options) (*Server, error) {
 		stores: make(map[Resource]*store),
 		drop:   &drop{done: make(chan struct{})},
 		cut:    make(chan struct{}),
-		pages:  make(map[string][]*entry),
 		rules:  o.Rules,
 		asked:  make(map[Access]bool),
 	}
@@ -115,7 +106,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	var err error
 	if s.identity, err = newIdentity(); err != nil {
-		return nil, fmt.Errorf("make certificates for the API: %w", err)
+		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -130,7 +121,7 @@ func NewServer(o Options) (*Server, error) {
 func (s *Server) serve(l net.Listener) {
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: time.Minute,
-		TLSConfig: s.tlsConfig(), ErrorLog: silent(),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.identity.pair}}, ErrorLog: silent(),
 	}
 	l = gatedListener{l, &s.gate}
 	s.listener = l
@@ -193,6 +184,17 @@ func (s *Server) Delete(obj runtime.Object) {
 	s.stores[r].delete(newEntry(obj, s.rv))
 }
 
+// Encode encodes all objects for clients that take protobuf; otherwise that is done when a client first wants one.
+func (s *Server) Encode() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.stores {
+		for _, e := range st.objects {
+			e.encoded[inProtobuf]()
+		}
+	}
+}
+
 // Bookmark tells all watches that allow it of the current resource version, which
 // is also advanced, as by a change of some other object.
 func (s *Server) Bookmark() string {
@@ -229,12 +231,11 @@ type Outage int
 
 // The states of a server.
 const (
-	Up           Outage = iota
-	Unavailable         // answers 503
-	HangingUp           // accepts connections and closes them
-	Refusing            // the port is closed
-	Frozen              // accepts connections, and no byte moves, not even on those that are open
-	BadHandshake        // the TLS handshake of new connections fails
+	Up          Outage = iota
+	Unavailable        // answers 503
+	HangingUp          // accepts connections and closes them
+	Refusing           // the port is closed
+	Frozen             // accepts connections, and no byte moves, not even on those that are open
 )
 
 // Outage makes the server go away, or come back with everything it had. All
@@ -253,8 +254,6 @@ func (s *Server) Outage(how Outage) error {
 	case Refusing:
 		s.hangUp()
 		return nil
-	case BadHandshake:
-		s.gate.disconnect()
 	default:
 		close(s.cut)
 		s.cut = make(chan struct{})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -30,9 +31,7 @@ func daemonFaults() []fault {
 		name: "kill", quick: true,
 		does: "vmapd is killed by SIGKILL, and started again",
 		do: func(ctx context.Context, w *world) error {
-			if err := w.end(unix.SIGKILL); err != nil {
-				return err
-			}
+			_ = w.daemon.End(unix.SIGKILL) // the signal is its result
 			return w.start(ctx)
 		},
 	}, {
@@ -40,10 +39,7 @@ func daemonFaults() []fault {
 		does: "vmapd is ended by SIGTERM, and started again, three times",
 		do: func(ctx context.Context, w *world) error {
 			for range 3 {
-				if err := w.end(unix.SIGTERM); err != nil {
-					return err
-				}
-				if err := w.start(ctx); err != nil {
+				if err := errors.Join(w.daemon.End(unix.SIGTERM), w.start(ctx)); err != nil {
 					return err
 				}
 			}

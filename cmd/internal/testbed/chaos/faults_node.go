@@ -1,11 +1,13 @@
 package main
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 func nodeFaults() []fault {
+	repeat := func(commands string) func(context.Context, *world) error {
+		return func(ctx context.Context, w *world) error {
+			return w.repeat(func() error { return w.shell(ctx, commands) })
+		}
+	}
 	return []fault{{
 		name: "conntrack -F", quick: true,
 		does:  "connection tracking forgets all connections",
@@ -14,43 +16,14 @@ func nodeFaults() []fault {
 	}, {
 		name: "links come and go",
 		does: "the node gets a pair of interfaces, an address on one of them, and loses them, five times a second",
-		do: func(ctx context.Context, w *world) error {
-			return w.repeat(func() error {
-				for _, command := range []string{
-					"link add chaos0 type veth peer name chaos1", "addr add 192.168.77.1/24 dev chaos0", "link set chaos0 up", "link del chaos0",
-				} {
-					if err := w.run(ctx, "sh", "-c", "ip "+command); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
+		do:   repeat("ip link add chaos0 type veth peer name chaos1; ip addr add 192.168.77.1/24 dev chaos0; ip link set chaos0 up; ip link del chaos0"),
 	}, {
 		name: "address changes",
 		does: "the node gets an address on its uplink and loses it, five times a second",
-		do: func(ctx context.Context, w *world) error {
-			return w.repeat(func() error {
-				for _, verb := range []string{"add", "del"} {
-					if err := w.run(ctx, "sh", "-c", fmt.Sprintf("ip addr %s 192.168.0.77/32 dev eth0", verb)); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
+		do:   repeat("ip addr add 192.168.0.77/32 dev eth0; ip addr del 192.168.0.77/32 dev eth0"),
 	}, {
 		name: "pod's link down",
 		does: "the interface of a pod that is no endpoint goes down and up, five times a second",
-		do: func(ctx context.Context, w *world) error {
-			return w.repeat(func() error {
-				for _, state := range []string{"down", "up"} {
-					if err := w.run(ctx, "ip", "link", "set", "veth5", state); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
+		do:   repeat("ip link set veth5 down; ip link set veth5 up"),
 	}}
 }

@@ -19,37 +19,25 @@ func ruleFaults() []fault {
 		name: "nft flush ruleset", backends: nftables, quick: true,
 		does: "another program flushes all tables, five times a second",
 		do: func(ctx context.Context, w *world) error {
-			return w.repeat(func() error { return w.run(ctx, "nft", "flush", "ruleset") })
+			return w.repeat(func() error { return w.shell(ctx, "nft flush ruleset") })
 		},
 	}, {
-		name: "nft delete table", backends: nftables,
-		does: "another program deletes vmapd's tables, five times a second, and the kernel refuses it (flag owner)",
-		do: func(ctx context.Context, w *world) error {
-			return w.repeat(func() error { return w.refused(ctx, "delete table ip vmapd; delete table ip6 vmapd") })
-		},
-	}, {
-		name: "nft flush map", backends: nftables,
-		does: "another program deletes all addresses of Services from vmapd's maps, and the kernel refuses it (flag owner)",
+		name: "nft edits", backends: nftables,
+		does: "another program deletes vmapd's tables, flushes its maps of Services, and inserts a rule that drops everything, five times a second, and the kernel refuses it (flag owner)",
 		do: func(ctx context.Context, w *world) error {
 			return w.repeat(func() error {
-				return w.refused(ctx, "flush map ip vmapd service-ips; flush map ip vmapd service-nodeports")
+				return errors.Join(w.refused(ctx, "delete table ip vmapd; delete table ip6 vmapd"),
+					w.refused(ctx, "flush map ip vmapd service-ips; flush map ip vmapd service-nodeports"),
+					w.refused(ctx, "insert rule ip vmapd services drop"))
 			})
-		},
-	}, {
-		name: "nft insert rule", backends: nftables,
-		does: "another program inserts a rule into vmapd's chains that drops everything, and the kernel refuses it (flag owner)",
-		do: func(ctx context.Context, w *world) error {
-			return w.repeat(func() error { return w.refused(ctx, "insert rule ip vmapd services drop") })
 		},
 	}, {
 		name: "table deleted while vmapd is away", backends: nftables, quick: true,
 		does:  "vmapd is killed, another program deletes its tables, and vmapd is started again",
 		loses: "without a table, and without a program that could repair it, no packet is translated",
 		do: func(ctx context.Context, w *world) error {
-			if err := w.end(unix.SIGKILL); err != nil {
-				return err
-			}
-			if err := w.run(ctx, "nft", "delete table ip vmapd; delete table ip6 vmapd"); err != nil {
+			_ = w.daemon.End(unix.SIGKILL)
+			if err := w.shell(ctx, "nft 'delete table ip vmapd; delete table ip6 vmapd'"); err != nil {
 				return err
 			}
 			return w.start(ctx)
@@ -63,31 +51,13 @@ func ruleFaults() []fault {
 		does:  "another program flushes all chains of the tables nat and filter, of both families",
 		loses: "rules of iptables have no owner, and no packet is translated until vmapd, which notices it within a second, has put them back",
 		do: func(ctx context.Context, w *world) error {
-			for _, program := range []string{"iptables", "ip6tables"} {
-				for _, table := range []string{"nat", "filter"} {
-					if err := w.run(ctx, program, "-t", table, "-F"); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
+			return w.shell(ctx, "for i in iptables ip6tables; do $i -t nat -F && $i -t filter -F || exit 1; done")
 		},
 	}, {
 		name: "iptables -D", backends: iptables,
 		does:  "another program deletes vmapd's jump out of the chain PREROUTING",
 		loses: "rules of iptables have no owner, and no packet is translated until vmapd, which notices it within a second, has put them back",
-		do: func(ctx context.Context, w *world) error {
-			out, err := w.Node.Command(ctx, "iptables", "-t", "nat", "-S", "PREROUTING").Output()
-			if err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(out)) {
-				if rule, ok := strings.CutPrefix(strings.TrimSpace(line), "-A "); ok {
-					return w.run(ctx, "sh", "-c", "iptables -t nat -D "+rule)
-				}
-			}
-			return fmt.Errorf("PREROUTING has no rule:\n%s", out)
-		},
+		do:    func(ctx context.Context, w *world) error { return w.shell(ctx, "iptables -t nat -D PREROUTING 1") },
 	}}
 }
 
@@ -117,9 +87,7 @@ func (w *world) refused(ctx context.Context, command string) error {
 
 // anotherOwner lets an interactive nft own the table: the owner is the socket, which nft keeps open only there.
 func anotherOwner(ctx context.Context, w *world) (err error) {
-	if err := w.end(unix.SIGKILL); err != nil {
-		return err
-	}
+	_ = w.daemon.End(unix.SIGKILL)
 	other := w.Node.Command(ctx, "nft", "-i")
 	in, err := other.StdinPipe()
 	if err != nil {

@@ -6,12 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
@@ -28,23 +25,10 @@ type options struct {
 	rate     int           // of new connections, a second and for each way to the Service
 }
 
-func main() {
-	code, done, err := lab.Reexec()
-	if done {
-		os.Exit(code)
-	}
-	if err == nil {
-		err = run()
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "chaos: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { lab.Main("chaos", run) }
 
-func run() error {
-	o := options{faults: regexp.MustCompile(""), settles: time.Second}
-	flag.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "the program")
+func run(ctx context.Context) error {
+	o := options{vmapd: "bin/vmapd", faults: regexp.MustCompile(""), within: 3 * time.Second, settles: time.Second, rate: 50}
 	flag.Func("faults", "a regular expression of names of faults (default all)", func(s string) (err error) {
 		o.faults, err = regexp.Compile(s)
 		return err
@@ -52,11 +36,7 @@ func run() error {
 	flag.IntVar(&o.rounds, "rounds", 1, "rounds of each fault, which add up")
 	flag.DurationVar(&o.lasts, "lasts", 10*time.Second, "how long the faults last that take a while")
 	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "how long a recovery may take")
-	flag.IntVar(&o.rate, "rate", 50, "new connections a second for each of the four ways to the Service")
-	flag.DurationVar(&o.within, "within", 3*time.Second, "a new connection without an answer within this time is lost")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	defer stop()
 
 	if !slices.ContainsFunc(faults(), func(f fault) bool { return o.faults.MatchString(f.name) }) {
 		return fmt.Errorf("no fault has a name like %q", o.faults)

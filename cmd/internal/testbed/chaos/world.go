@@ -24,8 +24,7 @@ type world struct {
 	server     *apitest.Server
 	folder     string
 	kubeconfig string
-	daemon     *lab.Cmd // nil while none runs
-	log        lab.Log
+	daemon     *lab.Daemon // the last one
 }
 
 func newWorld(ctx context.Context, o *options, backend string) (w *world, err error) {
@@ -44,7 +43,7 @@ func newWorld(ctx context.Context, o *options, backend string) (w *world, err er
 		return w, err
 	}
 	w.setObjects()
-	w.kubeconfig, err = w.server.Kubeconfig(w.folder, apitest.Form{})
+	w.kubeconfig, err = w.server.Kubeconfig(w.folder)
 	return w, err
 }
 
@@ -57,14 +56,9 @@ func (w *world) daemonArgs(socket string) []string {
 }
 
 // launch starts vmapd.
-func (w *world) launch(ctx context.Context) error {
-	d := w.Node.Command(ctx, w.o.vmapd, w.daemonArgs("vmapd.sock")...)
-	d.Stdout, d.Stderr = &w.log, &w.log
-	if err := d.Start(); err != nil {
-		return err
-	}
-	w.daemon = d
-	return nil
+func (w *world) launch(ctx context.Context) (err error) {
+	w.daemon, err = w.Node.Start(ctx, w.o.vmapd, w.daemonArgs("vmapd.sock")...)
+	return err
 }
 
 // start starts vmapd, and waits until it has programmed the Services.
@@ -84,14 +78,6 @@ func (w *world) start(ctx context.Context) error {
 
 // signal sends vmapd a signal.
 func (w *world) signal(s os.Signal) error { return w.daemon.Process.Signal(s) }
-
-// end ends vmapd by a signal.
-func (w *world) end(s os.Signal) error {
-	err := w.signal(s)
-	_ = w.daemon.Wait() // the signal is its result
-	w.daemon = nil
-	return err
-}
 
 // answers waits until an address answers, and it is the pod, if one is named.
 func (w *world) answers(ctx context.Context, to netip.AddrPort, pod string) error {
@@ -141,11 +127,11 @@ func withoutComments(text string) string {
 	return kept.String()
 }
 
-// run runs a program in the node.
-func (w *world) run(ctx context.Context, name string, args ...string) error {
-	out, err := w.Node.Command(ctx, name, args...).CombinedOutput()
+// shell runs commands in the node, until one fails.
+func (w *world) shell(ctx context.Context, commands string) error {
+	out, err := w.Node.Command(ctx, "sh", "-ec", commands).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+		return fmt.Errorf("%s: %w\n%s", commands, err, out)
 	}
 	return nil
 }
@@ -153,8 +139,7 @@ func (w *world) run(ctx context.Context, name string, args ...string) error {
 func (w *world) close() error {
 	var errs []error
 	if w.daemon != nil {
-		_ = w.daemon.Process.Kill()
-		_ = w.daemon.Wait() // it was killed
+		_ = w.daemon.End(os.Kill)
 	}
 	if w.server != nil {
 		w.server.Close()
@@ -168,9 +153,9 @@ func (w *world) close() error {
 	return errors.Join(errs...)
 }
 
-// lastLog returns the last lines of what daemons have written.
+// lastLog returns the last lines of what vmapd has written.
 func (w *world) lastLog() string {
 	const most = 4000
-	text := w.log.String()
+	text := w.daemon.Log.String()
 	return text[max(0, len(text)-most):]
 }

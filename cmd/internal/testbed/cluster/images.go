@@ -29,13 +29,9 @@ func writeImages(ctx context.Context, c *kube.Cluster) error {
 	if err := os.Symlink(kube.Vmapd, filepath.Join(built, "kubectl-vmapd")); err != nil { // the plugin, by its name
 		return err
 	}
-	// Without the tests' program, images that only the tests use are left out.
-	listed := ""
-	if tests := filepath.Join(c.KubeDir, testsProgram); exists(tests) {
-		var err error
-		if listed, err = kube.Output(exec.CommandContext(ctx, tests, "--list-images")); err != nil {
-			return err
-		}
+	listed, err := kube.Output(exec.CommandContext(ctx, filepath.Join(c.KubeDir, testsProgram), "--list-images"))
+	if err != nil {
+		return err
 	}
 	for _, i := range image.Set(c.KubeDir, built, listed) {
 		if lacks := slices.DeleteFunc(slices.Collect(maps.Values(i.Programs)), exists); len(lacks) > 0 {

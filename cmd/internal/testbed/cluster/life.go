@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"regexp"
+	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/life"
 )
 
@@ -26,29 +25,42 @@ connect to Services; those that fail are counted. Run it in the root of the repo
 // lifeResults is the folder of the results, a file for each step and proxy.
 const lifeResults = "bin/life"
 
-// lifeOptions are the values of life's own flags.
-type lifeOptions struct {
-	proxy, before, only string
-	list                bool
-}
-
 func newLifeCommand(o *options) *cobra.Command {
-	var l lifeOptions
+	var proxy, before, only string
+	var list bool
 	c := &cobra.Command{
 		Use:   "life",
 		Short: "Take a running cluster through upgrades and troubles, and count connections",
 		Long:  lifeLong,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return l.run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			wanted, err := regexp.Compile(only)
+			if err != nil {
+				return fmt.Errorf("--steps: %w", err)
+			}
+			steps := slices.DeleteFunc(life.Steps(proxy), func(s life.Step) bool { return !wanted.MatchString(s.Name) })
+			if list {
+				for _, s := range steps {
+					fmt.Fprintln(cmd.OutOrStdout(), s.Name)
+				}
+				return nil
+			}
+			c, err := o.open(logTo(cmd.ErrOrStderr()))
+			if err != nil {
+				return err
+			}
+			r, err := life.New(cmd.Context(), c, proxy, before, lifeResults)
+			if err != nil {
+				return err
+			}
+			return takeSteps(cmd.Context(), r, steps, cmd.OutOrStdout())
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&l.proxy, "proxy", life.VMAPD, "the proxy that the steps are about: vmapd, kube-proxy:nftables or kube-proxy:iptables")
-	flags.StringVar(&l.before, "before", "HEAD^", "commit or tag of the vmapd to upgrade from")
-	flags.StringVar(&l.only, "steps", "", "regular expression of the steps' names (default all)")
-	flags.BoolVar(&l.list, "list", false, "print the steps' names only")
-	o.addProxyFlags(c)
+	flags.StringVar(&proxy, "proxy", life.VMAPD, "the proxy that the steps are about: vmapd, kube-proxy:nftables or kube-proxy:iptables")
+	flags.StringVar(&before, "before", "HEAD^", "commit or tag of the vmapd to upgrade from")
+	flags.StringVar(&only, "steps", "", "regular expression of the steps' names (default all)")
+	flags.BoolVar(&list, "list", false, "print the steps' names only")
 	c.AddCommand(&cobra.Command{
 		Use:   "table",
 		Short: "Print the results as a page",
@@ -65,41 +77,16 @@ func newLifeCommand(o *options) *cobra.Command {
 	return c
 }
 
-func (l *lifeOptions) run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
-	if l.list {
-		for _, s := range life.Steps(l.proxy) {
-			fmt.Fprintln(stdout, s.Name)
-		}
-		return nil
-	}
-	c, err := o.open(logTo(stderr))
-	if err != nil {
-		return err
-	}
-	return l.steps(ctx, c, o.deploy, stdout)
-}
-
-// steps does the steps in a cluster, also after one has failed.
-func (l *lifeOptions) steps(ctx context.Context, c *kube.Cluster, deploy string, stdout io.Writer) error {
-	wanted, err := regexp.Compile(l.only)
-	if err != nil {
-		return fmt.Errorf("--steps: %w", err)
-	}
-	r, err := life.New(c, l.proxy, deploy, lifeResults)
-	if err != nil {
-		return err
-	}
-	if err := r.Prepare(ctx, l.before); err != nil {
-		return err
-	}
+// takeSteps does the steps, also after one has failed.
+func takeSteps(ctx context.Context, r *life.Run, steps []life.Step, stdout io.Writer) error {
 	var errs []error
-	for _, s := range life.Steps(l.proxy) {
-		if !wanted.MatchString(s.Name) || ctx.Err() != nil {
-			continue
+	for _, s := range steps {
+		if ctx.Err() != nil {
+			break
 		}
 		result, err := r.Step(ctx, s)
 		if err != nil {
-			c.Log.Error("no result", slog.String("step", s.Name), slog.Any("err", err))
+			r.Log.Error("no result", slog.String("step", s.Name), slog.Any("err", err))
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 			continue
 		}
@@ -107,24 +94,7 @@ func (l *lifeOptions) steps(ctx context.Context, c *kube.Cluster, deploy string,
 		errs = append(errs, result.Err())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("life of a cluster with %s:\n%w", l.proxy, err)
+		return fmt.Errorf("life of a cluster with %s:\n%w", r.Proxy, err)
 	}
 	return ctx.Err()
-}
-
-// runLifeSuite does the steps with each proxy. Those of vmapd are with the backend nftables; the
-// other one takes part in the steps that come from kube-proxy in mode iptables.
-func runLifeSuite(ctx context.Context, o *options, c *kube.Cluster, proxies []kube.Proxy) error {
-	var errs []error
-	for _, p := range proxies {
-		l := lifeOptions{proxy: p.String(), before: "HEAD^"}
-		if p.Program == kube.Vmapd {
-			if p.Mode == "iptables" {
-				continue
-			}
-			l.proxy = life.VMAPD
-		}
-		errs = append(errs, l.steps(ctx, c, o.deploy, os.Stdout))
-	}
-	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package debian
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,16 +87,11 @@ func (c Cache) lock(ctx context.Context) (unlock func(), err error) {
 		if err == nil {
 			return func() { f.Close() }, nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		if !errors.Is(err, unix.EWOULDBLOCK) || ctx.Err() != nil {
 			f.Close()
-			return nil, err
+			return nil, cmp.Or(ctx.Err(), err)
 		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
@@ -114,7 +110,7 @@ func (c Cache) Packages(ctx context.Context, names []string) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", WithHint(err)
+		return "", fmt.Errorf("%w (was \"apt-get update\" run?)", err)
 	}
 	return dir, nil
 }
@@ -167,9 +163,4 @@ func Unpack(ctx context.Context, dir, root string) error {
 		}
 	}
 	return nil
-}
-
-// WithHint adds the usual cause to an error of apt.
-func WithHint(err error) error {
-	return fmt.Errorf("%w (was \"apt-get update\" run?)", err)
 }

@@ -8,14 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	manifests "github.com/vmapd/vmapd/testdata/demo"
 )
-
-// errFailed indicates that a result was wrong. The output has the details.
-var errFailed = errors.New("a result was wrong")
 
 // port is where the pods of the demo's world serve.
 const port = 8080
@@ -26,14 +24,14 @@ type demo struct {
 	vmapd string // the program
 
 	world   *lab.World
-	proxy   *proxy
+	proxy   *lab.Daemon
 	folder  string // of the manifests that vmapd follows
 	asked   int
 	wrong   int
 	started time.Time
 }
 
-// run builds the world, makes the connections, and removes everything. It returns errFailed if a
+// run builds the world, makes the connections, and removes everything. It returns an error if a
 // result was wrong.
 func (d *demo) run(ctx context.Context) (err error) {
 	d.started = time.Now()
@@ -51,12 +49,19 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.world.Close()) }()
 
-	if d.proxy, err = d.startProxy(ctx); err != nil {
+	start := time.Now()
+	d.proxy, err = d.world.Node.Start(ctx, d.vmapd, "--from", d.folder, "--hostname-override", lab.NodeName,
+		"--socket=", // no file beside its own
+		"--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "-v", "4")
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.proxy.stop()) }()
+	defer func() { err = errors.Join(err, d.proxy.End(syscall.SIGTERM)) }()
+	if err := d.waitFor(ctx, "msg=ready"); err != nil {
+		return err
+	}
 	d.printf("vmapd runs in the node and has programmed two Services, %v after its start.\n\n",
-		d.proxy.readyAfter.Round(time.Millisecond))
+		time.Since(start).Round(time.Millisecond))
 
 	for _, step := range []func(context.Context) error{d.connections, d.refusals, d.rollout} {
 		if err := step(ctx); err != nil {
@@ -66,12 +71,19 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.verdict()
 }
 
+// waitFor waits until vmapd has logged a text once more.
+func (d *demo) waitFor(ctx context.Context, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	return d.proxy.Await(ctx, text)
+}
+
 func (d *demo) verdict() error {
 	took := time.Since(d.started).Round(100 * time.Millisecond)
 	if d.wrong > 0 {
 		d.printf("\nFAILED: %d of %d connections had a wrong result (%v).\nvmapd's log:\n%s",
-			d.wrong, d.asked, took, &d.proxy.log)
-		return errFailed
+			d.wrong, d.asked, took, &d.proxy.Log)
+		return errors.New("a result was wrong")
 	}
 	d.printf("\nOK: all %d connections had the right result (%v).\n", d.asked, took)
 	return nil

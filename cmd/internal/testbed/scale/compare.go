@@ -17,44 +17,38 @@ import (
 	"github.com/vmapd/vmapd/sync/kube"
 )
 
-// compare returns the batch that the kernel still needs for the present cluster. It is empty if
-// the daemon has programmed everything. The daemon must have ended.
-func (w *world) compare(ctx context.Context) (traffic, error) {
+// compare returns how many operations the kernel still needs for the present cluster: none if vmapd has programmed
+// everything. It must have ended.
+func (w *world) compare(ctx context.Context) (operations int, err error) {
 	b := model.NewBuilder(config())
 	feed(b, w.cluster)
 	snapshot := b.Snapshot()
 	if p := snapshot.Problems(); len(p) > 0 {
-		return traffic{}, fmt.Errorf("%d problems of objects, the first: %w", len(p), p[0])
+		return 0, fmt.Errorf("%d problems of objects, the first: %w", len(p), p[0])
 	}
-	var sum traffic
-	err := w.ns.Do(func() error {
+	err = w.ns.Do(func() error {
 		backend, err := kernel.Open(kernel.Options{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}
 		err = backend.Apply(ctx, snapshot)
 		for _, f := range model.Families {
-			s := backend.Stats(f)
-			sum.operations += int(s.Operations)
-			sum.bytes += int(s.Bytes)
-			sum.batches += int(s.Batches)
+			operations += int(backend.Stats(f).Operations)
 		}
 		return errors.Join(err, backend.Close())
 	})
 	if err != nil {
-		return sum, fmt.Errorf("compare with the kernel: %w", err)
+		return operations, fmt.Errorf("compare with the kernel: %w", err)
 	}
-	return sum, nil
+	return operations, nil
 }
 
-// config is the configuration that daemonFlags and the daemon's defaults make. The package of
-// the daemon's flags is internal to vmapd.
+// config is the configuration that the flags and defaults of vmapd make. The package of its flags is internal to vmapd.
 func config() model.Config {
-	c := model.Config{NodeName: cluster.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true}}
-	for _, cidr := range cluster.PodCIDRs {
-		c.LocalPods.ClusterCIDRs = append(c.LocalPods.ClusterCIDRs, netip.MustParsePrefix(cidr))
+	return model.Config{
+		NodeName: cluster.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
+		LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix(cluster.PodCIDR)}},
 	}
-	return c
 }
 
 // feed gives all objects to a builder, as the informers do.
@@ -71,5 +65,5 @@ func feed(b *model.Builder, c *cluster.Cluster) {
 			b.SetServiceCIDR(kube.ServiceCIDR(o))
 		}
 	}
-	b.SetHostAddresses(cluster.NodeAddresses)
+	b.SetHostAddresses([]netip.Addr{cluster.NodeAddress})
 }

@@ -97,10 +97,7 @@ func accept(l net.Listener) {
 
 // connections compares new connections a second to the servers directly, and through their Service, in turns: what
 // else happens on the machine concerns both. The figures are medians.
-func (w *world) connections(ctx context.Context, o *options, proxy string, log io.Writer) error {
-	if o.connections == 0 {
-		return nil
-	}
+func (w *world) connections(ctx context.Context, rounds int, proxy string, log io.Writer) error {
 	if err := w.serve(); err != nil {
 		return err
 	}
@@ -122,7 +119,7 @@ func (w *world) connections(ctx context.Context, o *options, proxy string, log i
 	to := [2][]netip.AddrPort{
 		{netip.AddrPortFrom(servers[0], directPort), netip.AddrPortFrom(servers[1], directPort)}, {serversVIP},
 	}
-	for round := range o.connections {
+	for round := range rounds {
 		for i := range to {
 			which, start := (i+round)%len(to), time.Now()
 			n, lost, err := w.connect(ctx, turn, to[which]...)

@@ -1,24 +1,21 @@
-// Command scale starts the daemon in clusters of several sizes and shows what that costs:
-// how long until it is ready, its memory and processor time, what it sends to the kernel,
-// and how long a change of one endpoint takes to be programmed, when nothing else happens
-// and among a thousand other changes per second.
+// Command scale starts vmapd in clusters of several sizes and shows what that costs: how long until it is ready, its
+// memory and processor time, and how long a change of one endpoint takes to be programmed, when nothing else happens and
+// among a thousand other changes per second.
 //
-//	go run ./cmd/internal/testbed/scale -shapes 5000x50,realistic
-//	go run ./cmd/internal/testbed/scale -shapes none -results results.json -plot results.svg
+//	go run ./cmd/internal/testbed/scale -shapes 5000x50
+//	go run ./cmd/internal/testbed/scale -shapes none -results cmd/internal/testbed/scale/results
 //
 // With -connections, clients on the node connect over TCP as fast as they can, to two servers directly and through a
 // Service of these. What a connection costs includes both ends.
 //
-// The second line draws what earlier runs with -results have measured. With -kube-proxy, the start of
+// With -results, they are kept in a file, which is drawn; the second line only draws it. With -kube-proxy, the start of
 // kube-proxy is measured in the same clusters.
 //
-// The API server and the objects are in this process, the daemon is one of its own, and
-// both are in a network namespace that is made for it. It needs root, or makes itself root
-// of a user namespace.
+// The API server and the objects are in this process, the proxy is one of its own, and both are in a network namespace
+// that is made for it. It needs root, or makes itself root of a user namespace.
 //
-// The time of a change is that from before the object is given to the API server until the
-// kernel has told of the new endpoint to a netlink socket of this process: encoding,
-// sending and the wake-ups of three processes are in it. In the end, the rules of the
-// kernel are compared with ones that are compiled from the last objects alone, and the
-// daemon is killed and started again: both must find nothing to change.
+// The time of a change is that from before the object is given to the API server until the kernel has told of the new
+// endpoint to a netlink socket of this process: encoding, sending and the wake-ups of three processes are in it. In the
+// end, the rules of the kernel are compared with ones that are compiled from the last objects alone, and vmapd is killed
+// and started again: both must find nothing to change.
 package main

@@ -12,244 +12,165 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
-// result has the measurements of one shape.
-type result struct {
-	shape cluster.Shape
-	size  cluster.Size
-	load  string // of the machine, before and after
-
-	cold          start
-	peak, settled int64 // memory, in bytes
-	longestGap    time.Duration
-	idle          latency
-	churn         latency
-	churned       load
-	restart       start
-	differences   traffic // to what was compiled afresh
-	complaints    string  // of the daemon
-}
-
-// start is the cost of starting the daemon.
-type start struct {
-	listed, ready time.Duration // since the start
-	user, system  time.Duration
-	peak          int64 // memory, in bytes
-	traffic       traffic
-	longestBatch  time.Duration
-}
-
-// latency is the time until changes of one endpoint were programmed.
-type latency struct {
-	p50, p99, worst time.Duration
-	changes, missed int
-}
-
-func newLatency(sorted []time.Duration) latency {
-	l := latency{changes: len(sorted)}
-	if len(sorted) > 0 {
-		at := func(percent int) time.Duration { return sorted[(len(sorted)*percent+99)/100-1] }
-		l.p50, l.p99, l.worst = at(50), at(99), sorted[len(sorted)-1]
-	}
-	return l
-}
-
-// load is the other load during the measurement.
-type load struct {
-	writes       int
-	took         time.Duration
-	processor    time.Duration // of the daemon
-	peak, rss    int64
-	traffic      traffic
-	longestBatch time.Duration
-}
-
-// wrong returns an error if a result is wrong; time does not matter.
-func (r *result) wrong() error {
-	var errs []error
-	if n := r.idle.missed + r.churn.missed; n > 0 {
-		errs = append(errs, fmt.Errorf("%d changes were never seen in the kernel", n))
-	}
-	if n := r.restart.traffic.operations; n > 0 {
-		errs = append(errs, fmt.Errorf("the restart wrote %d operations", n))
-	}
-	if n := r.differences.operations; n > 0 {
-		errs = append(errs, fmt.Errorf("the kernel differed from the last objects by %d operations", n))
-	}
-	return errors.Join(errs...)
-}
-
-// measure makes a cluster of a shape and runs the daemon in it.
-func measure(ctx context.Context, o *options, s cluster.Shape, log io.Writer) (r *result, err error) {
+// measure makes a cluster of a shape and runs the proxy in it.
+func measure(ctx context.Context, o *options, s cluster.Shape, log io.Writer) (r record, err error) {
 	// This process holds the cluster's objects. Its garbage collection should take as little
-	// processor time from the daemon as possible.
+	// processor time from the proxy as possible.
 	const percent = 400
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
-	r = &result{shape: s, load: machineLoad()}
-	w, err := newWorld(ctx, s)
+	r = record{Proxy: vmapd, Cluster: s.String(), Services: s.Services, Endpoints: s.Services * s.Endpoints}
+	r.Load = machineLoad()
+	if o.kubeProxy != "" {
+		r.Proxy = "kube-proxy " + o.mode
+	}
+	w, err := newWorld(s)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	debug.FreeOSMemory()
-	r.size = w.cluster.Size()
-	fmt.Fprintf(log, "%v: %d Services, %d EndpointSlices, %d endpoints\n", s, r.size.Services, r.size.Slices, r.size.Endpoints)
 	if err := r.life(ctx, o, w, log); err != nil {
-		return nil, err
+		return r, err
 	}
-	if r.differences, err = w.compare(ctx); err != nil {
-		return nil, err
+	if o.kubeProxy == "" {
+		if err := r.again(ctx, o, w); err != nil {
+			return r, err
+		}
 	}
-	if err := r.again(ctx, o, w); err != nil {
-		return nil, err
-	}
-	r.load += " to " + machineLoad()
+	r.Load += " to " + machineLoad()
 	return r, nil
 }
 
+// machineLoad is the load average of the last minute.
 func machineLoad() string {
+	var minute string
 	text, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &minute)
+	}
 	if err != nil {
 		return "unknown"
 	}
-	var minute string
-	_, _ = fmt.Sscan(string(text), &minute)
 	return minute
 }
 
-// life measures from the first start of the daemon until it is killed.
-func (r *result) life(ctx context.Context, o *options, w *world, log io.Writer) error {
-	generations, err := w.followGenerations(ctx)
+// life measures from the first start of the proxy until it is killed.
+func (r *record) life(ctx context.Context, o *options, w *world, log io.Writer) error {
+	p, err := w.start(ctx, o)
 	if err != nil {
 		return err
 	}
-	d, err := w.start(ctx, o)
+	defer p.kill()
+	u, err := p.usage()
 	if err != nil {
-		_, stopErr := generations.stop()
-		return errors.Join(err, stopErr)
-	}
-	if err = r.begin(ctx, o, d, generations, log); err == nil {
-		err = w.connections(ctx, o, fmt.Sprintf("%v: vmapd", r.shape), log)
-	}
-	if err == nil {
-		err = r.change(ctx, o, d, log)
-	}
-	r.complaints = d.complaints()
-	if err != nil {
-		err = fmt.Errorf("%w; the daemon: %s", err, r.complaints)
-	}
-	return errors.Join(err, d.kill())
-}
-
-// begin measures the start, until the daemon is idle.
-func (r *result) begin(ctx context.Context, o *options, d *daemon, generations *generations, log io.Writer) error {
-	var err, stopErr error
-	r.cold, err = d.begun(ctx)
-	r.longestGap, stopErr = generations.stop()
-	if err := errors.Join(err, stopErr); err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "%v: ready after %v\n", r.shape, r.cold.ready.Round(time.Millisecond))
+	r.Ready, r.Processor = rounded(p.ready), rounded(u.processor)
+	fmt.Fprintf(log, "%s: %s is ready after %v\n", r.Cluster, r.Proxy, p.ready.Round(time.Millisecond))
 	if err := pause(ctx, o.settle); err != nil {
 		return err
 	}
-	u, err := d.usage()
-	if err != nil {
+	if u, err = p.usage(); err != nil {
 		return err
 	}
-	r.peak, r.settled = u.peak, u.rss
+	r.Peak, r.Settled = u.peak, u.settled
+	if o.connections > 0 {
+		if err := w.connections(ctx, o.connections, r.Cluster+": "+r.Proxy, log); err != nil {
+			return err
+		}
+	}
+	if o.kubeProxy != "" {
+		return nil
+	}
+	if err := r.changes(ctx, o, p); err != nil {
+		return fmt.Errorf("%w; the log:\n%s", err, &p.Log)
+	}
 	return nil
 }
 
-// begun waits until the daemon is ready, and returns the cost.
-func (d *daemon) begun(ctx context.Context) (start, error) {
-	if err := d.waitReady(ctx); err != nil {
-		return start{}, err
-	}
-	u, err := d.usage()
-	if err != nil {
-		return start{}, err
-	}
-	t, err := d.traffic(ctx)
-	if err != nil {
-		return start{}, err
-	}
-	longest, _ := d.longestBatch(0)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return start{
-		listed: d.listed, ready: d.readyTook, user: u.user, system: u.system, peak: u.peak, traffic: t, longestBatch: longest,
-	}, nil
-}
-
-// change measures changes, alone and among others.
-func (r *result) change(ctx context.Context, o *options, d *daemon, log io.Writer) error {
-	observer, err := d.world.observe()
+// changes measures changes, alone and among others.
+func (r *record) changes(ctx context.Context, o *options, p *proxy) error {
+	observer, err := p.world.observe()
 	if err != nil {
 		return err
 	}
 	defer observer.close()
-	if err := d.world.oneByOne(ctx, o, observer); err != nil {
+	if err := p.world.oneByOne(ctx, o, observer); err != nil {
 		return err
 	}
-	r.idle = newLatency(observer.take())
-	r.idle.missed = observer.giveUp()
-	fmt.Fprintf(log, "%v: a change takes %v (median)\n", r.shape, r.idle.p50.Round(time.Microsecond))
-	if err := r.churning(ctx, o, d, observer); err != nil {
+	var missed [2]int
+	r.One, r.OneP99, missed[0] = observer.take()
+	if err := p.world.manyAtOnce(ctx, o, observer); err != nil {
 		return err
 	}
-	if observer.overrun() {
+	if err := p.rest(ctx, observer); err != nil {
+		return err
+	}
+	r.Churn, r.ChurnP99, missed[1] = observer.take()
+	if missed != [2]int{} {
+		r.wrong = fmt.Errorf("%s: %d changes were never seen in the kernel", r.Cluster, missed[0]+missed[1])
+	}
+	if observer.lost.Load() {
 		return errors.New("the kernel told more than could be read in time")
 	}
 	return nil
 }
 
-func (r *result) churning(ctx context.Context, o *options, d *daemon, observer *observer) error {
-	before, err := d.usage()
-	if err != nil {
-		return err
+// oneByOne changes an endpoint and waits until it is programmed, again and again.
+func (w *world) oneByOne(ctx context.Context, o *options, observer *observer) error {
+	const patience, between = 10 * time.Second, 5 * time.Millisecond
+	for range o.probes {
+		w.probe(observer)
+		select {
+		case <-observer.seen:
+		case <-time.After(patience): // it is counted as missed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := pause(ctx, between); err != nil {
+			return err
+		}
 	}
-	traffic, err := d.traffic(ctx)
-	if err != nil {
-		return err
-	}
-	if err := d.resetPeak(); err != nil {
-		return err
-	}
-	_, batches := d.longestBatch(0)
-	if r.churned.writes, r.churned.took, err = d.world.manyAtOnce(ctx, o, observer); err != nil {
-		return err
-	}
-	if err := d.rest(ctx, observer); err != nil {
-		return err
-	}
-	r.churn = newLatency(observer.take())
-	r.churn.missed = observer.giveUp()
-	after, err := d.usage()
-	if err != nil {
-		return err
-	}
-	end, err := d.traffic(ctx)
-	if err != nil {
-		return err
-	}
-	r.churned.processor = after.user + after.system - before.user - before.system
-	r.churned.peak, r.churned.rss = after.peak, after.rss
-	r.churned.traffic = end.minus(traffic)
-	r.churned.longestBatch, _ = d.longestBatch(batches)
 	return nil
 }
 
-// rest waits until the daemon is idle.
-func (d *daemon) rest(ctx context.Context, observer *observer) error {
-	const quiet, patience = 2 * time.Second, time.Minute
-	var last traffic
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		now, err := d.traffic(ctx)
-		if err != nil {
+// probe replaces one endpoint, which the observer times.
+func (w *world) probe(observer *observer) {
+	e, addr := w.cluster.Replace(time.Now())
+	// The time to make the object is not part of the proxy's time.
+	observer.expect(addr, time.Now())
+	w.write(e)
+}
+
+// manyAtOnce makes changes at a fixed rate, whether or not earlier ones are programmed; some of them are timed.
+func (w *world) manyAtOnce(ctx context.Context, o *options, observer *observer) error {
+	const each = time.Second / 1000
+	begin := time.Now()
+	// As many as there are changes of other Services, but spread over a short churn.
+	probing := min(time.Second/10, o.churn/time.Duration(o.probes))
+	end := begin.Add(o.churn)
+	for next, nextProbe := begin, begin; next.Before(end) && time.Now().Before(end); next = next.Add(each) {
+		if err := pause(ctx, time.Until(next)); err != nil {
 			return err
 		}
-		if now == last && observer.left() == 0 {
-			return nil
+		if !next.Before(nextProbe) {
+			w.probe(observer)
+			nextProbe = nextProbe.Add(probing)
+			continue
+		}
+		w.write(w.cluster.Churn(time.Now()))
+	}
+	return nil
+}
+
+// rest waits until vmapd is idle.
+func (p *proxy) rest(ctx context.Context, observer *observer) error {
+	const quiet, patience = 2 * time.Second, time.Minute
+	last := -1
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		now, err := p.operations(ctx)
+		if err != nil || now == last && observer.left() == 0 {
+			return err
 		}
 		last = now
 		if err := pause(ctx, quiet); err != nil {
@@ -259,14 +180,28 @@ func (d *daemon) rest(ctx context.Context, observer *observer) error {
 	return nil // what is missing is counted
 }
 
-// again starts the daemon once more, with nothing changed.
-func (r *result) again(ctx context.Context, o *options, w *world) error {
-	d, err := w.start(ctx, o)
+// again compares the rules, and starts vmapd once more, with nothing changed.
+func (r *record) again(ctx context.Context, o *options, w *world) error {
+	differences, err := w.compare(ctx)
 	if err != nil {
 		return err
 	}
-	r.restart, err = d.begun(ctx)
-	return errors.Join(err, d.kill())
+	p, err := w.start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer p.kill()
+	u, err := p.usage()
+	if err != nil {
+		return err
+	}
+	r.Restart, r.RestartPeak = rounded(p.ready), u.peak
+	operations, err := p.operations(ctx)
+	if differences+operations > 0 {
+		r.wrong = errors.Join(r.wrong, fmt.Errorf("%s: %d operations were missing in the kernel, and the restart wrote %d",
+			r.Cluster, differences, operations))
+	}
+	return err
 }
 
 func pause(ctx context.Context, d time.Duration) error {

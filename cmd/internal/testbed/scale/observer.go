@@ -1,13 +1,12 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -23,7 +22,7 @@ type observer struct {
 	mu      sync.Mutex
 	waiting map[netip.Addr]time.Time // endpoints that are to come, since when
 	took    []time.Duration          // of those that came
-	lost    bool                     // messages
+	lost    atomic.Bool              // messages
 }
 
 // The multicast group for changes to nftables, and the size of the receive buffer.
@@ -38,34 +37,18 @@ func (w *world) observe() (*observer, error) {
 	o := &observer{
 		done: make(chan struct{}), waiting: make(map[netip.Addr]time.Time), seen: make(chan struct{}, 1),
 	}
-	var err error
-	if o.socket, err = w.netfilter(); err != nil {
-		return nil, err
-	}
-	raw, err := o.socket.SyscallConn()
-	if err == nil {
-		err = o.socket.SetReadBuffer(observerBuffer)
-	}
-	if err == nil {
-		err = o.socket.JoinGroup(groupNFTables)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("observe the kernel: %w", err), o.socket.Close())
-	}
-	go o.run(raw)
-	return o, nil
-}
-
-// netfilter opens a netlink socket in the namespace.
-func (w *world) netfilter() (socket *netlink.Conn, err error) {
-	err = w.ns.Do(func() (err error) {
-		socket, err = netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	err := w.ns.Do(func() (err error) {
+		o.socket, err = netlink.Dial(unix.NETLINK_NETFILTER, nil)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("observe the kernel: %w", err)
 	}
-	return socket, nil
+	if err := errors.Join(o.socket.SetReadBuffer(observerBuffer), o.socket.JoinGroup(groupNFTables)); err != nil {
+		return nil, errors.Join(fmt.Errorf("observe the kernel: %w", err), o.socket.Close())
+	}
+	go o.run()
+	return o, nil
 }
 
 func (o *observer) close() {
@@ -74,64 +57,36 @@ func (o *observer) close() {
 }
 
 // run listens until the socket is closed.
-func (o *observer) run(raw syscall.RawConn) {
+func (o *observer) run() {
 	defer close(o.done)
-	buffer := make([]byte, 64<<10) // the kernel joins messages to a page or two
 	for {
-		var n int
-		var failed error
-		err := raw.Read(func(fd uintptr) bool {
-			n, _, failed = unix.Recvfrom(int(fd), buffer, 0)
-			return !errors.Is(failed, unix.EAGAIN)
-		})
+		list, err := o.socket.Receive()
 		at := time.Now()
 		switch {
+		case errors.Is(err, unix.ENOBUFS):
+			o.lost.Store(true)
 		case err != nil:
 			return
-		case errors.Is(failed, unix.ENOBUFS):
-			o.mu.Lock()
-			o.lost = true
-			o.mu.Unlock()
-		case failed == nil:
-			o.datagram(buffer[:n], at)
 		}
-	}
-}
-
-func (o *observer) datagram(b []byte, at time.Time) {
-	const header = unix.SizeofNlMsghdr + 4 // and struct nfgenmsg
-	for len(b) >= header {
-		length := int(binary.NativeEndian.Uint32(b))
-		if length < header || length > len(b) {
-			return
-		}
-		kind, attrs := binary.NativeEndian.Uint16(b[4:]), b[header:length]
-		b = b[min(len(b), align(length)):]
-		if kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWSETELEM {
-			path := []uint16{unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE}
-			descend(attrs, path, func(data []byte) { o.element(data, at) })
-		}
-	}
-}
-
-func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }
-
-// descend finds attributes within attributes.
-func descend(attrs []byte, path []uint16, found func([]byte)) {
-	const header = 4 // struct nlattr
-	for len(attrs) >= header {
-		length := int(binary.NativeEndian.Uint16(attrs))
-		if length < header || length > len(attrs) {
-			return
-		}
-		if kind := binary.NativeEndian.Uint16(attrs[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER); kind == path[0] {
-			if len(path) == 1 {
-				found(attrs[header:length])
-			} else {
-				descend(attrs[header:length], path[1:], found)
+		for _, m := range list {
+			if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWSETELEM && len(m.Data) > 4 { // struct nfgenmsg
+				path := []uint16{unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE}
+				descend(m.Data[4:], path, func(data []byte) { o.element(data, at) })
 			}
 		}
-		attrs = attrs[min(len(attrs), align(length)):]
+	}
+}
+
+// descend finds attributes within attributes.
+func descend(b []byte, path []uint16, found func([]byte)) {
+	if len(path) == 0 {
+		found(b)
+		return
+	}
+	for attrs, err := netlink.NewAttributeDecoder(b); err == nil && attrs.Next(); {
+		if attrs.Type() == path[0] {
+			descend(attrs.Bytes(), path[1:], found)
+		}
 	}
 }
 
@@ -162,14 +117,23 @@ func (o *observer) expect(addr netip.Addr, since time.Time) {
 	o.waiting[addr] = since
 }
 
-// take returns the sorted times of the endpoints that were programmed since the last call.
-func (o *observer) take() []time.Duration {
+// take ends a measurement: it returns the median and the 99th percentile of the times, in seconds, and how many
+// endpoints were programmed too late, or never.
+func (o *observer) take() (p50, p99 float64, missed int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	took := o.took
+	slices.Sort(o.took)
+	p50, p99, missed = percentile(o.took, 50), percentile(o.took, 99), len(o.waiting)
 	o.took = nil
-	slices.Sort(took)
-	return took
+	clear(o.waiting)
+	return p50, p99, missed
+}
+
+func percentile(sorted []time.Duration, percent int) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return rounded(sorted[(len(sorted)*percent+99)/100-1])
 }
 
 // left returns the number of expected endpoints.
@@ -177,19 +141,4 @@ func (o *observer) left() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.waiting)
-}
-
-// giveUp returns the number of endpoints that were programmed too late, or never.
-func (o *observer) giveUp() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	defer clear(o.waiting)
-	return len(o.waiting)
-}
-
-// overrun reports whether notifications were lost.
-func (o *observer) overrun() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.lost
 }

@@ -10,12 +10,12 @@ import (
 )
 
 // savePlot draws the file of results.
-func savePlot(path, results string) error {
-	all, err := readRecords(results)
+func savePlot(path string) error {
+	all, err := readRecords(path + ".json")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, []byte(plot(all)), 0o644); err != nil { //nolint:gosec // for everybody
+	if err := os.WriteFile(path+".svg", []byte(plot(all)), 0o644); err != nil { //nolint:gosec // for everybody
 		return fmt.Errorf("write the plot: %w", err)
 	}
 	return nil
@@ -62,10 +62,10 @@ func curves(all []record) []curve {
 	colours := []string{"#0072b2", "#009e73", "#d55e00", "#cc79a7", "#e69f00", "#56b4e9"} // told apart by everybody
 	var list []curve
 	for _, r := range all {
-		n := r.perService()
-		if n == 0 || r.Endpoints < 1000 {
+		if r.Endpoints < 1000 {
 			continue
 		}
+		n := r.Endpoints / r.Services
 		name := fmt.Sprintf("%s, %d endpoints for each Service", r.Proxy, n)
 		if n == 1 {
 			name = r.Proxy + ", 1 endpoint for each Service"

@@ -5,22 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
+	"text/tabwriter"
 	"time"
-
-	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
-// A record is a result as it stands in the file of results: seconds, and bytes of memory.
+// A record is what was measured of one shape, as it stands in the file of results: seconds, and bytes of memory.
 type record struct {
 	Proxy     string  `json:"proxy"`
 	Cluster   string  `json:"cluster"`
 	Services  int     `json:"services"`
 	Endpoints int     `json:"endpoints"`
 	Load      string  `json:"load"` // of the machine, before and after
-	Listed    float64 `json:"listed,omitempty"`
 	Ready     float64 `json:"ready"`
 	Processor float64 `json:"processor,omitempty"` // until ready
 	Peak      int64   `json:"peak"`
@@ -32,18 +31,23 @@ type record struct {
 	Restart   float64 `json:"restart,omitempty"`
 
 	RestartPeak int64 `json:"restartPeak,omitempty"`
+
+	wrong error // whatever the times are
 }
 
 const vmapd = "vmapd"
 
-func (r *result) record() record {
-	return record{
-		Proxy: vmapd, Cluster: r.shape.String(), Services: r.size.Services, Endpoints: r.size.Endpoints, Load: r.load,
-		Listed: rounded(r.cold.listed), Ready: rounded(r.cold.ready), Processor: rounded(r.cold.user + r.cold.system),
-		Peak: r.peak, Settled: r.settled,
-		One: rounded(r.idle.p50), OneP99: rounded(r.idle.p99), Churn: rounded(r.churn.p50), ChurnP99: rounded(r.churn.p99),
-		Restart: rounded(r.restart.ready), RestartPeak: r.restart.peak,
+// writeTable writes a row for each record.
+func writeTable(w io.Writer, all []record) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "cluster\tload\tready s\tprocessor s\tpeak MB\tsettled MB\tone ms p50\tp99\tof many p50\tp99\trestart s\tpeak MB\t")
+	const ms, mb = 1e3, 1e6
+	for _, r := range all {
+		fmt.Fprintf(t, "%s\t%s\t%.2f\t%.2f\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n",
+			r.Cluster, r.Load, r.Ready, r.Processor, float64(r.Peak)/mb, float64(r.Settled)/mb,
+			r.One*ms, r.OneP99*ms, r.Churn*ms, r.ChurnP99*ms, r.Restart, float64(r.RestartPeak)/mb)
 	}
+	_ = t.Flush() // as with Fprintf
 }
 
 func rounded(d time.Duration) float64 { return d.Round(10 * time.Microsecond).Seconds() }
@@ -73,7 +77,7 @@ func saveRecord(path string, r record) error {
 	all = slices.DeleteFunc(all, func(o record) bool { return o.Proxy == r.Proxy && o.Cluster == r.Cluster })
 	all = append(all, r)
 	slices.SortFunc(all, func(a, b record) int {
-		return cmp.Or(cmp.Compare(b.Proxy, a.Proxy), cmp.Compare(a.Endpoints, b.Endpoints), cmp.Compare(a.Services, b.Services), cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(cmp.Compare(b.Proxy, a.Proxy), cmp.Compare(a.Endpoints, b.Endpoints), cmp.Compare(a.Services, b.Services))
 	})
 	text := []byte("[\n")
 	for i, r := range all {
@@ -90,13 +94,4 @@ func saveRecord(path string, r record) error {
 		return fmt.Errorf("write the results: %w", err)
 	}
 	return nil
-}
-
-// perService returns the number of endpoints of each Service, 0 if they differ.
-func (r record) perService() int {
-	s, err := cluster.ParseShape(r.Cluster)
-	if err != nil {
-		return 0
-	}
-	return s.Endpoints
 }

@@ -1,18 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
-
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
@@ -33,7 +26,7 @@ type world struct {
 // fill this process's memory in a long run.
 const history = 8192
 
-func newWorld(ctx context.Context, s cluster.Shape) (w *world, err error) {
+func newWorld(s cluster.Shape) (w *world, err error) {
 	w = &world{}
 	defer func() {
 		if err != nil {
@@ -43,10 +36,8 @@ func newWorld(ctx context.Context, s cluster.Shape) (w *world, err error) {
 	if w.ns, err = lab.NewNamespace("node"); err != nil {
 		return w, err
 	}
-	for _, a := range cluster.NodeAddresses {
-		if err := w.ns.AddAddr("lo", netip.PrefixFrom(a, a.BitLen())); err != nil {
-			return w, err
-		}
+	if err := w.ns.AddAddr("lo", netip.PrefixFrom(cluster.NodeAddress, cluster.NodeAddress.BitLen())); err != nil {
+		return w, err
 	}
 	if w.folder, err = os.MkdirTemp("", "vmapd-scale-"); err != nil {
 		return w, fmt.Errorf("make a folder for the kubeconfig: %w", err)
@@ -58,14 +49,15 @@ func newWorld(ctx context.Context, s cluster.Shape) (w *world, err error) {
 	if err != nil {
 		return w, err
 	}
-	if w.kubeconfig, err = w.server.Kubeconfig(w.folder, apitest.Form{}); err != nil {
+	if w.kubeconfig, err = w.server.Kubeconfig(w.folder); err != nil {
 		return w, err
 	}
-	w.cluster = cluster.New(s, 1)
+	w.cluster = cluster.New(s)
 	for obj := range w.cluster.Objects() {
 		w.server.Set(obj)
 	}
-	return w, w.encode(ctx)
+	w.server.Encode() // a real server has already done that for another node
+	return w, nil
 }
 
 func (w *world) close() error {
@@ -85,52 +77,11 @@ func (w *world) close() error {
 	return errors.Join(errs...)
 }
 
-// encode has the server encode all objects, which it does once, at the first watch. A real server
-// has already done that for another node.
-func (w *world) encode(ctx context.Context) error {
-	conf := w.server.Config()
-	conf.Dial = w.dial
-	client, err := rest.HTTPClientFor(conf)
-	if err != nil {
-		return fmt.Errorf("make a client of the API server: %w", err)
-	}
-	defer client.CloseIdleConnections()
-	for _, path := range []string{"/api/v1/services", "/apis/" + discoveryv1.SchemeGroupVersion.String() + "/endpointslices"} {
-		const query = "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.server.URL()+path+query, nil)
-		if err != nil {
-			return err
-		}
-		r.Header.Set("Accept", runtime.ContentTypeProtobuf)
-		answer, err := client.Do(r)
-		if err != nil {
-			return fmt.Errorf("read the API server once: %w", err)
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		if err := errors.Join(err, answer.Body.Close()); err != nil {
-			return fmt.Errorf("read the API server once: %w", err)
-		}
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("read the API server once: %s", answer.Status)
-		}
-	}
-	return nil
-}
-
-// dial connects to a port in the namespace.
-func (w *world) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-	doErr := w.ns.Do(func() error {
-		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
-		return err
-	})
-	return conn, doErr
-}
-
-// write writes changed objects to the API server.
+// write writes a changed slice to the API server.
 func (w *world) write(e cluster.Event) {
 	if e.Deleted {
-		w.server.Delete(e.Object)
+		w.server.Delete(e.Slice)
 	} else {
-		w.server.Set(e.Object)
+		w.server.Set(e.Slice)
 	}
 }

@@ -2,14 +2,11 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,8 +18,8 @@ import (
 	"github.com/vmapd/vmapd/sync/kube"
 )
 
-// The tests below walk all fields of the model's inputs by reflection. A field that is new must be set by sync/kube, by
-// modeltest.Random (with values that are valid and others that are not, unless each value is valid), and by apiObject.
+// The tests below walk all fields of the model's inputs by reflection. A field that is new must be set by sync/kube, and by
+// modeltest.Random (with values that are valid and others that are not, unless each value is valid).
 
 // inputs are one valid object of each type. Each list has an element.
 func inputs() []any {
@@ -119,24 +116,20 @@ func set(names map[string]bool, object any) {
 	})
 }
 
-// generated are objects that modeltest.Random makes, with what the server of the simulation sends for them.
-func generated(visit func(object any, sent runtime.Object)) {
+// generated are objects that modeltest.Random makes.
+func generated(visit func(object any)) {
 	r := modeltest.NewRandom(modeltest.Seed(1))
 	for range 3000 {
 		c := r.Step()
-		if c.Object == nil {
-			continue
-		}
-		sent := apiObject(c.Object, 1)
 		switch o := c.Object.(type) {
 		case modeltest.Service:
-			visit(&o.Service, sent)
+			visit(&o.Service)
 		case modeltest.Slice:
-			visit(&o.EndpointSlice, sent)
+			visit(&o.EndpointSlice)
 		case modeltest.Node:
-			visit(&o.Node, sent)
+			visit(&o.Node)
 		case modeltest.ServiceCIDR:
-			visit(&o.ServiceCIDR, sent)
+			visit(&o.ServiceCIDR)
 		}
 	}
 }
@@ -222,7 +215,7 @@ func TestEachFieldOfTheModelIsGenerated(t *testing.T) {
 			t.Fatalf("the valid %T has problems: %v", o, problems)
 		}
 	}
-	generated(func(object any, _ runtime.Object) {
+	generated(func(object any) {
 		set(names, object)
 		o := good[reflect.TypeOf(object)]
 		from, to := reflect.ValueOf(object).Elem(), reflect.ValueOf(o).Elem()
@@ -275,18 +268,6 @@ func problems(o any) []model.Problem {
 		b.SetServiceCIDR(*o)
 	}
 	return b.Snapshot().Problems()
-}
-
-func TestEachFieldOfTheModelIsSent(t *testing.T) {
-	generated(func(object any, sent runtime.Object) {
-		if s, ok := object.(*model.Service); ok { // sync/kube takes the label that the model reads
-			s.Labels = maps.Clone(s.Labels)
-			maps.DeleteFunc(s.Labels, func(key, _ string) bool { return key != model.LabelServiceProxyName })
-		}
-		if diff := cmp.Diff(object, converted(sent), cmpopts.EquateEmpty()); diff != "" && !t.Failed() {
-			t.Errorf("the simulation's server does not send %T as it is (-want +got):\n%s", object, diff)
-		}
-	})
 }
 
 func TestEachFieldOfTheConfigurationIsSet(t *testing.T) {

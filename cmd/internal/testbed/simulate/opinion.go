@@ -20,7 +20,7 @@ func (s *server) offers(f model.Family, name model.ServicePortName, node string)
 	list := map[netip.AddrPort]offer{}
 	is := func(field *bool, otherwise bool) bool { return field == nil && otherwise || field != nil && *field }
 	for _, o := range s.all("endpointslices") {
-		slice := o.Object.(modeltest.Slice).EndpointSlice
+		slice := o.(modeltest.Slice).EndpointSlice
 		_, headless := slice.Labels[model.LabelHeadless]
 		port := numberOf(slice.Ports, name)
 		if slice.Namespace != name.Namespace || slice.Labels[model.LabelServiceName] != name.NamespacedName.Name ||

@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/watch"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -18,25 +16,20 @@ var kinds = map[string]string{"Service": "services", "EndpointSlice": "endpoints
 // server has the objects of a cluster and their history, and the addresses of the node.
 type server struct {
 	version uint64
-	objects map[model.ObjectRef]stored
+	objects map[model.ObjectRef]modeltest.Object
 	events  map[string][]event // by kind, the oldest first
 	host    []netip.Addr
-}
-
-type stored struct {
-	modeltest.Object
-	version uint64
 }
 
 // event is one change of an object.
 type event struct {
 	version uint64
-	what    watch.EventType
+	deleted bool
 	object  modeltest.Object
 }
 
 func newServer() *server {
-	return &server{version: 1000, objects: map[model.ObjectRef]stored{}, events: map[string][]event{}}
+	return &server{version: 1000, objects: map[model.ObjectRef]modeltest.Object{}, events: map[string][]event{}}
 }
 
 // change makes a change.
@@ -48,26 +41,23 @@ func (s *server) change(c modeltest.Change) {
 	ref := c.Object.Ref()
 	was, found := s.objects[ref]
 	s.version++
-	e := event{s.version, watch.Added, c.Object}
+	e := event{s.version, c.Delete, c.Object}
 	switch {
 	case c.Delete && !found:
 		return
 	case c.Delete:
-		e.what, e.object = watch.Deleted, was.Object
+		e.object = was
 		delete(s.objects, ref)
 	default:
-		if found {
-			e.what = watch.Modified
-		}
-		s.objects[ref] = stored{c.Object, s.version}
+		s.objects[ref] = c.Object
 	}
 	s.events[kinds[ref.Kind]] = append(s.events[kinds[ref.Kind]], e)
 }
 
 // all returns the objects of a kind, sorted; of all kinds if it is "".
-func (s *server) all(kind string) []stored {
+func (s *server) all(kind string) []modeltest.Object {
 	refs := slices.SortedFunc(maps.Keys(s.objects), func(a, b model.ObjectRef) int { return cmp.Compare(a.String(), b.String()) })
-	var list []stored
+	var list []modeltest.Object
 	for _, ref := range refs {
 		if kind == "" || kinds[ref.Kind] == kind {
 			list = append(list, s.objects[ref])

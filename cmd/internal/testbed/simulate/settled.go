@@ -34,10 +34,7 @@ func (w *world) settle() {
 		return
 	}
 	for _, f := range d.feeds {
-		if f.lossy {
-			d.list(f)
-		}
-		for f.Version() == 0 || len(w.server.after(f.Name, f.at)) > 0 {
+		for f.at == 0 || len(w.server.after(f.Name, f.at)) > 0 {
 			d.deliver(f, 1)
 		}
 	}

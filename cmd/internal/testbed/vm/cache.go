@@ -25,9 +25,8 @@ func (c cache) scratch() (*os.File, error) {
 
 // kernel is an unpacked kernel package.
 type kernel struct {
-	image   string
-	dir     string // of modules
-	modules catalog
+	image string
+	dir   string // of modules
 }
 
 func getKernel(ctx context.Context, a debian.Archive, name string) (kernel, error) {
@@ -35,16 +34,10 @@ func getKernel(ctx context.Context, a debian.Archive, name string) (kernel, erro
 	if err != nil {
 		return kernel{}, fmt.Errorf("get kernel %s of %s: %w", name, a, err)
 	}
-	k := kernel{image: filepath.Join(dir, "vmlinuz"), dir: filepath.Join(dir, "modules")}
-	text, err := os.ReadFile(filepath.Join(dir, "catalog"))
-	if err != nil {
-		return kernel{}, err
-	}
-	k.modules, err = parseCatalog(string(text))
-	return k, err
+	return kernel{image: filepath.Join(dir, "vmlinuz"), dir: filepath.Join(dir, "modules")}, nil
 }
 
-// unpackKernel leaves vmlinuz, modules and their catalog in a folder.
+// unpackKernel leaves vmlinuz and modules in a folder.
 func unpackKernel(ctx context.Context, a debian.Archive, dir, name string) error {
 	if err := a.Update(ctx); err != nil {
 		return err
@@ -69,14 +62,8 @@ func unpackKernel(ctx context.Context, a debian.Archive, dir, name string) error
 		return err
 	}
 	// From 6.12 on they are packed; the kernel could unpack them itself, but slowly.
-	if _, err := debian.Output(ctx, modules, "find", ".", "-name", "*.ko.xz", "-exec", "xz", "--decompress", "{}", "+"); err != nil {
-		return err
-	}
-	found, err := scanModules(modules)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "catalog"), []byte(found.text()), 0o644)
+	_, err = debian.Output(ctx, modules, "find", ".", "-name", "*.ko.xz", "-exec", "xz", "--decompress", "{}", "+")
+	return err
 }
 
 // kernelPackages finds the parts of a kernel among all packages that one needs. Some have no files

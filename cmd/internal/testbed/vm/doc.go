@@ -13,8 +13,8 @@
 // Each run writes an initramfs:
 //
 //	/init       this program; it mounts, loads modules, runs COMMAND, powers off
-//	/sbin/modprobe  this program, too, for modules that the kernel requests
-//	/vm         modules with their catalog, and the job
+//	/sbin/modprobe  busybox, also for modules that the kernel requests
+//	/vm         the job
 //	the rest    packages, and the files given by --file
 //
 // and starts QEMU with the kernel's console and two virtio consoles: COMMAND's output, and one
@@ -24,15 +24,6 @@
 //
 // With --here, COMMAND runs on this machine instead, and one program is that of the packages: so
 // can another nft be tried without an emulated machine.
-//
-// Existing tools leave the main work to the caller. vimto and virtme-ng boot a guest on the
-// host's root file system, with a kernel that supports sharing it and that vimto takes from a
-// file or a container image, and virtme-ng mostly builds. hugelgupf/vmtest expects a kernel in
-// VMTEST_KERNEL and fills its initramfs with Go commands. None of them fetches a distribution's
-// unchanged kernel with its modules, provides tools for it that the host lacks (ipvsadm, another
-// nft), loads modules on request, or leaves some out on purpose (--without); and sharing a host's
-// files makes a test depend on that host. Debian's mirror has kernels and tools, and apt fetches
-// both without root.
 //
 // The program must be static, because the guest has nothing else at first. It is, as long as
 // nothing here imports the packages net or os/user.

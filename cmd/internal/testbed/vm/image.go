@@ -2,31 +2,32 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
+	"regexp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
-// Paths of the job and of the modules in the guest.
 const (
-	jobFile     = "/vm/job"
-	catalogFile = "/vm/catalog"
-	modulesDir  = "/vm/modules"
+	jobFile     = "/vm/job" // in the guest
+	modulesName = "0.0.0"   // of the folder of modules there, a version as depmod wants it; a link has the version of the kernel
+	busyBox     = "busybox-static"
 )
 
 // writeImage writes the initramfs: what packages have, then the user's files, then the runner's own, which replace others.
-func (o *options) writeImage(ctx context.Context, c cache, to *os.File, k kernel, modules catalog, packages string) error {
+// The folder loader has busybox for the guest, which loads modules, also for the kernel.
+func (o *options) writeImage(ctx context.Context, c cache, to *os.File, k kernel, loader, packages string) error {
 	dir, err := os.MkdirTemp(c.Dir, "guest-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	root := debian.Root(dir)
-	if err := root.Add(ctx, packages); err != nil {
+	if err := errors.Join(root.Add(ctx, packages), root.Add(ctx, loader)); err != nil {
 		return err
 	}
 	if _, err := os.Stat(root.Path("usr/sbin/xtables-" + o.iptables + "-multi")); err == nil {
@@ -39,15 +40,14 @@ func (o *options) writeImage(ctx context.Context, c cache, to *os.File, k kernel
 			return fmt.Errorf("--file: %w", err)
 		}
 	}
-	job, err := o.job()
+	task, err := json.Marshal(job{o.dir, o.command})
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(
 		root.Copy(ctx, "init", o.init),
-		root.Link("usr/sbin/modprobe", "/init"),
-		root.File(jobFile, string(job)),
-		root.File(catalogFile, modules.text()),
+		root.Link("usr/sbin/modprobe", "../bin/busybox"),
+		root.File(jobFile, string(task)),
 		root.File("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
 	); err != nil {
 		return err
@@ -57,21 +57,27 @@ func (o *options) writeImage(ctx context.Context, c cache, to *os.File, k kernel
 			return err
 		}
 	}
-	for _, m := range modules {
-		if m.path == "" {
-			continue
-		}
-		name := root.Path(path.Join(modulesDir, m.path))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.Link(filepath.Join(k.dir, m.path), name)); err != nil {
-			return err
-		}
-	}
-	// The format is "newc" (the kernel's Documentation/driver-api/early-userspace/buffer-format.rst). All belongs to root.
-	busybox, err := c.Packages(ctx, []string{"busybox-static"})
+	busybox, err := c.Packages(ctx, []string{busyBox})
 	if err != nil {
 		return err
 	}
-	pack := debian.Command(ctx, "sh", "-c", `cd "$1" && find . | "$2" cpio -o -H newc -R 0:0`, "sh", dir, filepath.Join(busybox, "bin/busybox"))
+	busybox = filepath.Join(busybox, "bin/busybox")
+	modules := root.Path(filepath.Join("usr/lib/modules", modulesName))
+	if _, err := debian.Output(ctx, ".", "cp", "-rl", k.dir, modules); err != nil {
+		return err
+	}
+	for _, name := range o.without {
+		// The name of a module's file may have hyphens. What needs the module can't be loaded.
+		pattern := regexp.MustCompile(`[-_]`).ReplaceAllString(name, "[-_]") + ".ko"
+		if out, err := debian.Output(ctx, modules, "find", ".", "-name", pattern, "-print", "-delete"); err != nil || out == "" {
+			return fmt.Errorf("leave out module %s: this kernel does not have it, or can't do without: %v", name, err) //nolint:errorlint // it may be nil
+		}
+	}
+	if _, err := debian.Output(ctx, ".", busybox, "depmod", "-b", dir, modulesName); err != nil {
+		return err
+	}
+	// The format is "newc" (the kernel's Documentation/driver-api/early-userspace/buffer-format.rst). All belongs to root.
+	pack := debian.Command(ctx, "sh", "-c", `cd "$1" && find . | "$2" cpio -o -H newc -R 0:0`, "sh", dir, busybox)
 	pack.Stdout = to
 	return pack.Run()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,11 +24,8 @@ const (
 )
 
 func main() {
-	switch {
-	case os.Getpid() == 1 && os.Args[0] == "/init":
+	if os.Getpid() == 1 && os.Args[0] == "/init" {
 		guest()
-	case filepath.Base(os.Args[0]) == "modprobe":
-		os.Exit(modprobe(os.Args[1:], os.Stderr))
 	}
 	// A child is killed when the *thread* that started it ends (see debian.Command).
 	runtime.LockOSThread()
@@ -41,7 +37,6 @@ type options struct {
 	init     string   // this program, for the machine's processor
 	suites   []string // of the kernel
 	tools    []string // suites of packages
-	modules  []string // to load, in this order
 	without  []string // those that can't
 	packages []string
 	iptables string
@@ -73,7 +68,6 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.StringVar(&o.init, "init", "", "this program, built for the machine's processor (`file`; default this program)")
 	list(&o.suites, "suites", "`list` of Debian's suites that the kernel is from; the last goes before (default bookworm)")
 	list(&o.tools, "packages-suites", "`list` of Debian's suites that the packages are from (default those of the kernel)")
-	list(&o.modules, "modules", "kernel modules to load before COMMAND (`list`, with commas)")
 	list(&o.without, "without", "`list` of modules that are left out, with those that need them")
 	list(&o.packages, "packages", "`list` of Debian packages to unpack, with what they depend on")
 	flags.StringVar(&o.iptables, "iptables", "nft", "what the commands of package iptables are: nft or legacy")
@@ -170,7 +164,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 	if err != nil {
 		return 0, err
 	}
-	modules, err := kernel.modules.choose(append(consoleModules(kernel.modules), o.modules...), o.without)
+	loader, err := archive.Packages(ctx, []string{busyBox})
 	if err != nil {
 		return 0, err
 	}
@@ -179,7 +173,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 		return 0, err
 	}
 	defer initrd.Close()
-	if err := o.writeImage(ctx, c, initrd, kernel, modules, packages); err != nil {
+	if err := o.writeImage(ctx, c, initrd, kernel, loader, packages); err != nil {
 		return 0, fmt.Errorf("write the initramfs: %w", err)
 	}
 	m := machine{processor: processor, image: kernel.image, initrd: initrd, cpus: o.cpus, timeout: o.timeout}
@@ -194,11 +188,6 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 
 // job is the task of the guest.
 type job struct {
-	Modules []string
 	Dir     string
 	Command []string
-}
-
-func (o *options) job() ([]byte, error) {
-	return json.Marshal(job{o.modules, o.dir, o.command})
 }

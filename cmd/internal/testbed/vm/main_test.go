@@ -15,12 +15,12 @@ import (
 )
 
 func TestOptions(t *testing.T) {
-	o, err := parseOptions(strings.Fields("--modules ip_vs,dummy --modules veth --without nf_tables "+
+	o, err := parseOptions(strings.Fields("--without ip_vs,dummy --without nf_tables "+
 		"--file a/b.test --file c:/d -- ./b.test -test.v"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"ip_vs", "dummy", "veth"}, o.modules); diff != "" {
+	if diff := cmp.Diff([]string{"ip_vs", "dummy", "nf_tables"}, o.without); diff != "" {
 		t.Error(diff)
 	}
 	if want := []hostFile{{"a/b.test", "/b.test"}, {"c", "/d"}}; o.files[0] != want[0] || o.files[1] != want[1] {
@@ -34,7 +34,7 @@ func TestOptions(t *testing.T) {
 func TestWrongOptions(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                       "no COMMAND",
-		"--modules ip_vs":        "no COMMAND",
+		"--without ip_vs":        "no COMMAND",
 		"--iptables new -- true": "--iptables new",
 		"--file a:b -- true":     "b is not an absolute path",
 		"--teleport -- true":     "teleport",
@@ -108,9 +108,9 @@ func TestBoot(t *testing.T) {
 	}{
 		{"output and exit code", []string{"--packages", "dash", "--", "sh", "-c", "echo out; exit 7"}, 7, "out\n", ""},
 		{"a signal", []string{"--packages", "dash", "--", "sh", "-c", "kill -TERM $$"}, 143, "", ""},
-		{"a module and what it needs", []string{"--modules", "ip_vs_rr,dummy", "--", "modprobe", "ip_vs_wlc"}, 0, "", ""},
-		{"a module that is left out", []string{"--without", "ip_vs", "--", "modprobe", "ip_vs_rr"}, 1, "modprobe: load module ip_vs_rr: ", ""},
-		{"a module that is not there", []string{"--modules", "teleport", "--", "modprobe", "dummy"}, exitFailed, "", "module teleport: "},
+		{"a module and what it needs", []string{"--", "modprobe", "ip_vs_wlc"}, 0, "", ""},
+		{"a module that is left out", []string{"--without", "ip_vs", "--", "modprobe", "ip_vs_rr"}, 1, "modprobe: ", ""},
+		{"a module that is not there", []string{"--", "modprobe", "teleport"}, 1, "modprobe: ", ""},
 		{"no such command", []string{"--", "teleport"}, exitFailed, "", "find the command: "},
 		{"time limit", []string{"--timeout", "1s", "--", "modprobe", "dummy"}, exitTimeLimit, "", "time limit reached"},
 	} {

@@ -54,13 +54,3 @@ func processorOf(file string) (processor, error) {
 	}
 	return p, nil
 }
-
-// consoleModules are the modules that the guest's ports need.
-func consoleModules(c catalog) (needed []string) {
-	for _, name := range []string{"virtio_pci", "virtio_console"} {
-		if _, ok := c[name]; ok {
-			needed = append(needed, name)
-		}
-	}
-	return needed
-}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
@@ -30,7 +30,7 @@ func (b *flatBackend) Resync() {}
 // Leftovers that can't be removed are logged once and tried again, and no round fails for them.
 func TestLeftoversFailNoRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log labtest.Log
+		var log lab.Log
 		var calls []string
 		stuck := errors.New("the lock is held")
 		remove := func(name string, err *error) func() error {

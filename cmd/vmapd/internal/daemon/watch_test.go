@@ -24,13 +24,13 @@ import (
 // tables: in this process, because no flag makes it so.
 type unowned struct {
 	node *lab.Namespace
-	log  *labtest.Log
+	log  *lab.Log
 }
 
 // startUnowned runs it until the test ends, and returns once it is ready.
 func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 	t.Helper()
-	u := &unowned{node: node, log: &labtest.Log{}}
+	u := &unowned{node: node, log: &lab.Log{}}
 	log := slog.New(slog.NewTextHandler(u.log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	loop := &reconcile.Loop{

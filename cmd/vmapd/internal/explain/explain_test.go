@@ -237,6 +237,8 @@ func TestTheEndpointOfALookupTableIsNamed(t *testing.T) {
 
 func TestLessCommonSituations(t *testing.T) {
 	none := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080)
+	unlabelled := none.Ready("10.0.0.2")
+	unlabelled.Labels = nil
 	loopback := func(in *Input) {
 		in.Source = netip.MustParseAddr("127.0.0.1")
 		in.Config.NodePortAddresses.Localhost = [2]bool{true, true}
@@ -275,6 +277,10 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"a bad addressType", "172.30.0.41:80", web(none.Typed("IPX").Ready("10.0.0.2")), nil,
 			[]string{"   EndpointSlice ns1/web-1 (1 endpoint) has the addressType IPX: no proxy uses it", "problem: EndpointSlice ns1/web-1: addressType:"},
+		},
+		{
+			"a slice without its label", "172.30.0.41:80", web(unlabelled), nil,
+			[]string{"next: EndpointSlice ns1/web-1 lacks the label kubernetes.io/service-name=web: it belongs to no Service."},
 		},
 		{
 			"two ports of one Service on one number", "172.30.0.41:80", twoPorts, nil,

@@ -184,18 +184,6 @@ func TestObjectsOverTheirBudgets(t *testing.T) {
 	expect(t, "one with fewer ports", m, want(2, 1))
 }
 
-// The cost follows changes: with the same problems, nothing is counted.
-func BenchmarkDone(b *testing.B) {
-	builder := modeltest.Builder(modeltest.Config(), objects()...)
-	modeltest.Feed(builder, modeltest.Cluster(10_000, 5))
-	m := New(bare(config.NFTables))
-	s := builder.Snapshot()
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Done(round(s, nil))
-	}
-}
-
 func TestServicesThatAreDeletedVanish(t *testing.T) {
 	list := connections()
 	o := bare(config.NFTables)

@@ -12,10 +12,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -31,23 +27,6 @@ func TestNothingIsThereTwice(t *testing.T) {
 		m := fed(all(backend))
 		if _, err := (prometheus.Gatherers{m.registry, legacyregistry.DefaultGatherer}).Gather(); err != nil {
 			t.Errorf("%s: %v", backend, err)
-		}
-		own, err := m.registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		libraries, err := legacyregistry.DefaultGatherer.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		names := map[string]bool{}
-		for _, f := range own {
-			names[f.GetName()] = true
-		}
-		for _, f := range libraries {
-			if names[f.GetName()] {
-				t.Errorf("%s: both registries have %s", backend, f.GetName())
-			}
 		}
 	}
 }
@@ -159,32 +138,6 @@ func TestSLIs(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %s, got\n%s", want, got)
 		}
-	}
-}
-
-// A client made by client-go counts its requests without being told to.
-func TestRequestsToTheAPIServerAreCounted(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"node-2"}}`)
-	}))
-	defer server.Close()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var node *corev1.Node
-	if node, err = client.CoreV1().Nodes().Get(t.Context(), "node-2", metav1.GetOptions{}); err != nil || node.Name != "node-2" {
-		t.Fatal(node, err)
-	}
-	host := strings.TrimPrefix(server.URL, "http://")
-	families := scrape(t, New(bare(config.IPVS)))
-	want := `{code="200",host="` + host + `",method="GET"} 1`
-	if got := series(families["rest_client_requests_total"]); len(got) != 1 || got[0] != want {
-		t.Errorf("rest_client_requests_total is %q, want %s", got, want)
-	}
-	if f := families["rest_client_request_duration_seconds"]; len(f.GetMetric()) != 1 {
-		t.Errorf("rest_client_request_duration_seconds: %v", series(f))
 	}
 }
 

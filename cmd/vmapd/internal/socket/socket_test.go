@@ -1,7 +1,6 @@
 package socket
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,30 +15,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// logBuffer may be read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // start runs a server, and returns a function that ends it.
-func start(t *testing.T, path string, routes map[string]Route) (log *logBuffer, stop func()) {
+func start(t *testing.T, path string, routes map[string]Route) (log *lab.Log, stop func()) {
 	t.Helper()
-	log = &logBuffer{}
+	log = &lab.Log{}
 	s := &Server{Path: path, Routes: routes, Log: slog.New(slog.NewTextHandler(log, nil))}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

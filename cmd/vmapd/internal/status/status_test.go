@@ -372,20 +372,6 @@ Started              100s ago
 	}
 }
 
-// Without an API server, names may have any characters.
-func TestTextOfObjectsBreaksNoLine(t *testing.T) {
-	w := newWorld(modeltest.NewService("ns1/a\nb\x1b[31m").On("172.30.0.41").TCP("\u202e\tx", 80), modeltest.NewService("ns1/\x9b2J").On("no\nne").TCP("", 80))
-	text := services(t, w.round(1), status.Filter{}, true)
-	if got := strings.Count(text, "\n"); got != 4 {
-		t.Errorf("%d lines, want 4:\n%q", got, text)
-	}
-	for _, c := range []string{"\x1b", "\u202e", "\x9b", "\u009b"} {
-		if strings.Contains(text, c) {
-			t.Errorf("%q is printed:\n%q", c, text)
-		}
-	}
-}
-
 func TestOnlyChangesAreShown(t *testing.T) {
 	other := modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80)
 	w := newWorld(web(), webSlice(), other)
@@ -415,12 +401,4 @@ func TestOnlyChangesAreShown(t *testing.T) {
 other  80/tcp  172.30.0.42  0  60s  deleted
 1 service port: 1 forwarded
 `, shows(62))
-}
-
-// 10,000 Services, each with an endpoint.
-func bigView(b testing.TB) *status.View {
-	b.Helper()
-	w := newWorld()
-	modeltest.Feed(w.Builder, modeltest.Cluster(10_000, 10))
-	return w.round(1)
 }

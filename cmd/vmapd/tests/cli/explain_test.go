@@ -155,7 +155,7 @@ func TestExplainLive(t *testing.T) {
 
 func kubeconfigOf(t *testing.T, s *apitest.Server) string {
 	t.Helper()
-	path, err := s.Kubeconfig(t.TempDir(), apitest.Form{Files: true})
+	path, err := s.Kubeconfig(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

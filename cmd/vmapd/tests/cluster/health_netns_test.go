@@ -78,7 +78,7 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 		t.Helper()
 		body := fmt.Sprintf("{\n\t\"service\": {\n\t\t\"namespace\": \"default\",\n\t\t\"name\": \"web\"\n\t},\n\t\"localEndpoints\": %d,\n\t\"serviceProxyHealthy\": true\n}", weight)
 		vmapdtest.Eventually(t, func() string {
-			got := vmapdtest.Get(c.Client, nil, url(port))
+			got := vmapdtest.Get(c.Client, url(port))
 			if got.Status == status && got.Body == body && got.Header.Get("X-Load-Balancing-Endpoint-Weight") == fmt.Sprint(weight) {
 				return ""
 			}
@@ -109,7 +109,7 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 
 	local(32001)
 	expect(32001, http.StatusOK, 3)
-	if got := vmapdtest.Get(c.Client, nil, url(32000)); got.Err == nil {
+	if got := vmapdtest.Get(c.Client, url(32000)); got.Err == nil {
 		t.Errorf("the port of before answers: %v", got)
 	}
 
@@ -156,13 +156,13 @@ func TestHealthChecksOfAFamilyWhileTheOtherHasAnotherOwner(t *testing.T) {
 	c.API.Set(vmapdtest.WebSlice(2, 3))
 	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
 	vmapdtest.Eventually(t, func() string {
-		got := vmapdtest.Get(c.Client, nil, "http://"+lab.NodeIP4+":32000/")
+		got := vmapdtest.Get(c.Client, "http://"+lab.NodeIP4+":32000/")
 		if got.Status != http.StatusOK || got.Header.Get("X-Load-Balancing-Endpoint-Weight") != "2" {
 			return fmt.Sprintf("over IPv4: %v %v, want 200 with 2 endpoints", got, got.Header)
 		}
 		return ""
 	})
-	if got := vmapdtest.Get(c.Client, nil, "http://["+lab.NodeIP6+"]:32000/"); got.Err == nil {
+	if got := vmapdtest.Get(c.Client, "http://["+lab.NodeIP6+"]:32000/"); got.Err == nil {
 		t.Errorf("over IPv6, where nothing is programmed: %v", got)
 	}
 	p.MustStay(t)

@@ -20,7 +20,7 @@ func TestAWrongNodeName(t *testing.T) {
 	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", wrong, "--socket", socket)
 	p.WaitFor(t, "msg=ready")
 	vmapdtest.Eventually(t, func() string {
-		if got := vmapdtest.Get(c.Client, nil, vmapdtest.HealthURL+"/readyz"); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, `no Node "`+wrong+`"`) {
+		if got := vmapdtest.Get(c.Client, vmapdtest.HealthURL+"/readyz"); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, `no Node "`+wrong+`"`) {
 			return "/readyz says " + got.String()
 		}
 		return ""

@@ -129,7 +129,7 @@ func TestPagesOfTheDaemon(t *testing.T) {
 		t.Errorf("/readyz before the first sync: %v", got)
 	}
 	vmapdtest.Eventually(t, func() string {
-		if got := vmapdtest.Get(c.Client, nil, vmapdtest.HealthURL+"/readyz"); !strings.Contains(got.Body, "\nservices can't be read from the API server; the log has the reason\n") {
+		if got := vmapdtest.Get(c.Client, vmapdtest.HealthURL+"/readyz"); !strings.Contains(got.Body, "\nservices can't be read from the API server; the log has the reason\n") {
 			return "/readyz does not say why: " + got.String()
 		}
 		return ""
@@ -165,7 +165,7 @@ func TestPagesOfTheDaemon(t *testing.T) {
 		t.Errorf("/configz: %v", page)
 	}
 	vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+"/debug/pprof/", http.StatusNotFound)
-	if got := vmapdtest.Get(c.Client, nil, "http://"+lab.NodeIP4+":10249/metrics"); got.Err == nil {
+	if got := vmapdtest.Get(c.Client, "http://"+lab.NodeIP4+":10249/metrics"); got.Err == nil {
 		t.Errorf("metrics can be read from elsewhere: %v", got)
 	}
 }

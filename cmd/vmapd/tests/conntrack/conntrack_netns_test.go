@@ -3,19 +3,14 @@ package conntrack
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -99,82 +94,6 @@ func TestUDPFlowsFollowTheEndpoints(t *testing.T) {
 		tr.set(vmapdtest.Web())
 		tr.mustArrive(t, "pod-1", streams)
 	})
-}
-
-// An endpoint that ends, but serves, keeps what it has, and so does everybody who has
-// nothing to do with the change.
-func TestOtherFlowsStay(t *testing.T) {
-	forEachTracker(t, func(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend) {
-		tr := newTracked(t, open, 3)
-		other := modeltest.NewService("default/other").On("172.30.0.99", "fd00:172:30::99").UDP("udp", 80)
-		var pods, ending []modeltest.Object // of the other Service: pod-3, and then pod-2 in its place
-		for _, f := range model.Families {
-			s := modeltest.NewSlice("default/other-"+f.String(), "other").Typed(f.String()).UDP("udp", 8080)
-			pods = append(pods, s.Endpoint(modeltest.Pod(f, 2).String()))
-			ending = append(ending, s.Endpoint(modeltest.Pod(f, 2).String(), modeltest.Conditions(false, true, true)).Endpoint(modeltest.Pod(f, 1).String()))
-		}
-		tr.set(append(append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web(), other), pods...)...)
-		changing := tr.client(t, everywhere()...)
-		tr.mustArrive(t, "pod-1", changing)
-
-		addrs := func(list ...string) (addrs []netip.AddrPort) {
-			for _, a := range list {
-				addrs = append(addrs, netip.MustParseAddrPort(a))
-			}
-			return addrs
-		}
-		// By another Service, and straight to a pod.
-		kept := tr.client(t, addrs("172.30.0.99:80", "[fd00:172:30::99]:80", "10.0.0.4:8080", "[fd00:10::4]:8080")...)
-		direct := tr.client(t, addrs("10.0.0.2:8080", "[fd00:10::2]:8080")...)
-		// To a server elsewhere, also on the port of a Service, and a node port's number.
-		pod := tr.Pods()[2]
-		out := map[uint16][]string{}
-		sinks := map[uint16]*lab.Sink{}
-		for _, port := range []uint16{53, 80, 30080} {
-			sinks[port] = tr.sink(t, tr.Client, port)
-			out[port] = tr.send(t, pod.Namespace, [2]string{pod.IP4.String(), pod.IP6.String()},
-				netip.AddrPortFrom(netip.MustParseAddr(lab.ClientIP4), port), netip.AddrPortFrom(netip.MustParseAddr(lab.ClientIP6), port))
-		}
-		tr.mustHear(t, tr.sinks["pod-3"], kept)
-		tr.mustHear(t, tr.sinks["pod-1"], direct)
-		for port, streams := range out {
-			tr.mustHear(t, sinks[port], streams)
-		}
-		// Their ports say which they are.
-		others := func() map[string]uint32 {
-			ids := tr.entries(t)
-			maps.DeleteFunc(ids, func(entry string, _ uint32) bool {
-				for i := range changing {
-					if containsPort(entry, 20000+i) {
-						return true
-					}
-				}
-				return false
-			})
-			return ids
-		}
-		before := others()
-		if want := len(kept) + len(direct) + 6; len(before) != want {
-			t.Fatalf("%d flows of others, want %d: %v", len(before), want, before)
-		}
-		tr.set(append(vmapdtest.WebSlices([]int{2}), ending...)...)
-		tr.mustArrive(t, "pod-2", changing)
-		tr.set(vmapdtest.WebSlices(nil)...)
-		tr.mustCease(t, changing)
-		tr.delete(vmapdtest.Web())
-		tr.set(append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web())...)
-		tr.mustArrive(t, "pod-1", changing)
-		if diff := cmp.Diff(before, others()); diff != "" {
-			t.Errorf("flows of others (-before +after):\n%s", diff)
-		}
-		tr.mustHear(t, tr.sinks["pod-3"], kept)
-		tr.mustHear(t, tr.sinks["pod-1"], direct)
-	})
-}
-
-// containsPort reports whether an entry is from a port.
-func containsPort(entry string, port int) bool {
-	return strings.Contains(entry, fmt.Sprintf(":%d, Dst", port))
 }
 
 // A connection over TCP ends by itself; it is ended only where the Service says so, and

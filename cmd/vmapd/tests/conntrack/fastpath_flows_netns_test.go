@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	timo "github.com/ti-mo/conntrack"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -201,37 +199,6 @@ func TestFastPathFollowsTheDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	vmapdtest.WaitUntil(t, "the device is removed", func() bool { return len(f.nft(t, "list", "flowtables")) < len(before) })
-}
-
-// The devices of pods are told as they come and go, also one that takes the name of another.
-func TestDevicesOfTheFastPathAreFollowed(t *testing.T) {
-	w := labtest.With(t, lab.Config{Pods: 1})
-	told := make(chan []string, 100)
-	vmapdtest.FollowDevices(t, w.Node, func(names []string) { told <- names })
-	next := func(want int) (names []string) {
-		t.Helper()
-		for len(names) != want {
-			select {
-			case names = <-told:
-			case <-time.After(vmapdtest.Patience):
-				t.Fatalf("got the devices %v, want %d", names, want)
-			}
-		}
-		return names
-	}
-	if names := next(2); !slices.Contains(names, lab.UplinkName) {
-		t.Errorf("got the devices %v, want %s among them", names, lab.UplinkName)
-	}
-	for range 2 {
-		if _, err := w.AddPod(t.Context(), "late"); err != nil {
-			t.Fatal(err)
-		}
-		next(3)
-		if err := w.RemovePod("late"); err != nil {
-			t.Fatal(err)
-		}
-		next(2)
-	}
 }
 
 // A flow on the fast path ends with its endpoint: a UDP client that never pauses reaches another

@@ -78,7 +78,7 @@ func clusterBreakages() []breakage {
 			symptom: func(t *testing.T, p *patient) {
 				p.daemon.WaitFor(t, "no bookmark")
 				vmapdtest.Eventually(t, func() string {
-					body := vmapdtest.Get(p.Client, nil, vmapdtest.HealthURL+"/readyz").Body
+					body := vmapdtest.Get(p.Client, vmapdtest.HealthURL+"/readyz").Body
 					if line := "endpointslices can't be read from the API server: the API server has sent no bookmark, which ends the initial list\n"; !strings.Contains(body, line) {
 						return "/readyz: " + body
 					}
@@ -187,7 +187,7 @@ func processBreakages() []breakage {
 				// As a kube-proxy that writes all its rules again at each period.
 				for range 2 {
 					vmapdtest.LeaveRules(t, p.Node, "nft")
-					vmapdtest.WaitLong(t, "the rules go", p.daemon, func() bool { return vmapdtest.KubeProxyServices(t, p.Node, "nft") == 0 })
+					vmapdtest.WaitUntil(t, "the rules go", func() bool { return vmapdtest.KubeProxyServices(t, p.Node, "nft") == 0 })
 				}
 				vmapdtest.LeaveRules(t, p.Node, "nft")
 			},
@@ -260,7 +260,7 @@ func processBreakages() []breakage {
 				_, _ = p.Node.Command(t.Context(), "nft", "delete", "table", "ip", "vmapd").CombinedOutput()
 			},
 			symptom: func(t *testing.T, p *patient) {
-				vmapdtest.WaitLong(t, "connections work", p.daemon, func() bool {
+				vmapdtest.WaitUntil(t, "connections work", func() bool {
 					_, err := p.Client.Ask(t.Context(), "tcp", vmapdtest.WebVIP)
 					return err == nil
 				})

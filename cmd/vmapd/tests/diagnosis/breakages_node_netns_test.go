@@ -83,7 +83,7 @@ func nodeBreakages() []breakage {
 				bridgePods(t, p.World, "0")
 			},
 			symptom: func(t *testing.T, p *patient) {
-				vmapdtest.WaitLong(t, "the other pods leave the Service", p.daemon, func() bool {
+				vmapdtest.WaitUntil(t, "the other pods leave the Service", func() bool {
 					_, err := p.Pods()[1].Ask(t.Context(), "tcp", vmapdtest.WebVIP)
 					return err != nil
 				})

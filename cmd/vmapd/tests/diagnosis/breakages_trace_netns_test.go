@@ -26,7 +26,7 @@ func traceBreakages() []breakage {
 	onePod := func(more func(t *testing.T, p *patient)) func(*testing.T, *patient) {
 		return func(t *testing.T, p *patient) {
 			p.API.Set(vmapdtest.WebSlice(2))
-			vmapdtest.WaitLong(t, "the other pods leave the Service", p.daemon, func() bool {
+			vmapdtest.WaitUntil(t, "the other pods leave the Service", func() bool {
 				for range 20 {
 					if a, err := p.Client.Ask(t.Context(), "tcp", vmapdtest.WebVIP); err != nil || a.Pod != "pod-1" {
 						return false

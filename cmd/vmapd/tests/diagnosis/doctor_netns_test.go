@@ -138,7 +138,7 @@ func TestFindingsAreOnThePages(t *testing.T) {
 	}
 	vmapdtest.Eventually(t, func() string {
 		const want = `vmapd_doctor_findings{check="forwarding",level="fail"} 1`
-		if all := vmapdtest.Get(p.Node, nil, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(all, want) {
+		if all := vmapdtest.Get(p.Node, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(all, want) {
 			return "no " + want
 		}
 		return ""
@@ -149,7 +149,7 @@ func TestFindingsAreOnThePages(t *testing.T) {
 	unready.startUp(t, "--hostname-override", "elsewhere")
 	unready.daemon.WaitFor(t, "msg=ready")
 	vmapdtest.Eventually(t, func() string {
-		page := vmapdtest.Get(unready.Client, nil, vmapdtest.HealthURL+"/readyz")
+		page := vmapdtest.Get(unready.Client, vmapdtest.HealthURL+"/readyz")
 		if page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Body, "vmapd doctor has a finding: fail node\n") {
 			return "/readyz says " + page.String()
 		}

@@ -143,7 +143,7 @@ func startTrace(t *testing.T, ns *lab.Namespace, args ...string) *traced {
 	if !slices.Contains(args, "--from") {
 		args = append([]string{"--from", "any"}, args...)
 	}
-	p := &traced{Process: &vmapdtest.Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), Log: &labtest.Log{}}}
+	p := &traced{Process: &vmapdtest.Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), Log: &lab.Log{}}}
 	p.Cmd.Args[0] = "vmapd"
 	p.Cmd.Stderr, p.Cmd.Stdout = p.Log, &p.stdout
 	if err := p.Cmd.Start(); err != nil {

@@ -24,15 +24,13 @@ func TestREADMECommandsWork(t *testing.T) {
 func TestCommandsOfPagesWork(t *testing.T) {
 	t.Parallel()
 	for page, atLeast := range map[string]int{
-		"CONTRIBUTING.md": 1, "cmd/vmapd/commands.md": 15, "cmd/vmapd/deploy/BACKENDS.md": 4,
+		"CONTRIBUTING.md": 1, "cmd/vmapd/commands.md": 15, "cmd/vmapd/deploy/BACKENDS.md": 4, "cmd/vmapd/deploy/FROM-KUBE-PROXY.md": 4,
 	} {
-		t.Run(filepath.Base(page), func(t *testing.T) { checkCommands(t, page, atLeast) })
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			t.Parallel()
+			checkCommands(t, page, atLeast)
+		})
 	}
-}
-
-func TestCommandsOfFromKubeProxyWork(t *testing.T) {
-	t.Parallel()
-	checkCommands(t, "cmd/vmapd/deploy/FROM-KUBE-PROXY.md", 4)
 }
 
 // checkCommands runs every command of a page in the repository's root and compares its

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
@@ -189,7 +188,7 @@ func forward(t *testing.T, s *scenario, w *world, ordinary bool) {
 	c := w.Node.Command(t.Context(), "/proc/self/exe")
 	c.Args = args
 	c.Stdin = strings.NewReader(s.manifests())
-	log := &labtest.Log{}
+	log := &lab.Log{}
 	c.Stderr = log
 	out, err := c.StdoutPipe()
 	if err != nil {

@@ -60,9 +60,8 @@ func killVmapd(t *testing.T, p *vmapdtest.Process) {
 	_ = p.Cmd.Wait() // killed, of course
 }
 
-// With the iptables backend, too, a restart changes nothing and loses nothing, and what
-// others flush is mended.
-func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
+// With the iptables backend, too, a restart changes nothing and loses nothing.
+func TestTheIPTablesBackendRestarts(t *testing.T) {
 	t.Parallel()
 	w := labtest.New(t)
 	args := []string{
@@ -71,11 +70,6 @@ func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
 	}
 	first := vmapdtest.Start(t, w.Node, args...)
 	first.WaitFor(t, "msg=ready")
-	metrics, err := w.Node.Command(t.Context(), "curl", "-s", "http://127.0.0.1:10249/metrics").Output()
-	want := `vmapd_backend_info{backend="iptables",reason="--backend=iptables"} 1`
-	if err != nil || !strings.Contains(string(metrics), want) {
-		t.Errorf("metrics (%v) do not say %s:\n%.500s", err, want, metrics)
-	}
 	before := vmapdtest.RulesOf(t, w.Node)
 	var second *vmapdtest.Process
 	r := askAlong(t, w, func() {
@@ -91,18 +85,6 @@ func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
 	}
 	if strings.Contains(second.Log.String(), "msg=applied") {
 		t.Errorf("the restart wrote rules:\n%s", second.Log)
-	}
-	for _, harm := range [][]string{
-		{"iptables", "-t", "nat", "-F", "PREROUTING"},
-		{"ip6tables", "-F", "FORWARD"},
-	} {
-		if out, err := w.Node.Command(t.Context(), harm[0], harm[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", harm, err, out)
-		}
-		vmapdtest.WaitUntil(t, strings.Join(harm, " "), func() bool { return vmapdtest.RulesOf(t, w.Node) == before })
-	}
-	if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil {
-		t.Errorf("after all was mended: %+v, %v", a, err)
 	}
 	vmapdtest.Stop(t, second)
 }
@@ -137,7 +119,7 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 		}
 		// One that goes on sending from the same port is heard by the new backend, too.
 		vmapdtest.WaitUntil(t, "the UDP flow is answered after the switch to "+next, answered)
-		has := vmapdtest.LeftByBackends(t, w)
+		has := leftByBackends(t, w)
 		if _, ok := has[next]; !ok || len(has) != 1 {
 			t.Errorf("after the switch to %s, these have something left: %v", next, has)
 		}
@@ -147,7 +129,7 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 	if err := clean.Cmd.Wait(); err != nil {
 		t.Errorf("cleanup: %v\n%s", err, clean.Log)
 	}
-	if has := vmapdtest.LeftByBackends(t, w); len(has) != 0 {
+	if has := leftByBackends(t, w); len(has) != 0 {
 		t.Errorf("after cleanup, these have something left: %v", has)
 	}
 }

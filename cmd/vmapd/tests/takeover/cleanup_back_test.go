@@ -163,7 +163,7 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 			if err := clean.Cmd.Wait(); err != nil {
 				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 			}
-			if has := vmapdtest.LeftByBackends(t, w); len(has) > 0 {
+			if has := leftByBackends(t, w); len(has) > 0 {
 				t.Errorf("still there: %v", has)
 			}
 			served("after the clean-up")
@@ -187,7 +187,7 @@ func TestCleanupWhereKubeProxyHasOneFamily(t *testing.T) {
 			if err := clean.Cmd.Wait(); err != nil {
 				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 			}
-			if has := vmapdtest.LeftByBackends(t, w); len(has) > 0 {
+			if has := leftByBackends(t, w); len(has) > 0 {
 				t.Errorf("still there: %v", has)
 			}
 		})

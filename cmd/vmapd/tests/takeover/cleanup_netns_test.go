@@ -2,12 +2,9 @@ package takeover
 
 import (
 	"bytes"
-	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
@@ -51,37 +48,6 @@ func rulesets(t *testing.T, node *lab.Namespace) string {
 	return all.String()
 }
 
-// When kube-proxy is back on a node, vmapd's rules can be removed from under it, and
-// nothing else is touched.
-func TestCleanupKeepsKubeProxy(t *testing.T) {
-	for _, backend := range []string{"nftables", "iptables"} {
-		t.Run(backend, func(t *testing.T) {
-			w := labtest.New(t)
-			p := vmapdtest.StartDemo(t, w.Node, "--backend="+backend)
-			if err := p.Cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = p.Cmd.Wait() // killed, of course
-			kubeProxyIsBack(t, w.Node)
-			vip := netip.MustParseAddrPort("172.30.0.10:80")
-			if _, err := w.Client.Ask(t.Context(), "tcp", vip); err != nil {
-				t.Fatalf("the rules that vmapd left don't work: %v", err)
-			}
-
-			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.Cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
-			}
-			if has := vmapdtest.LeftByBackends(t, w); len(has) > 0 {
-				t.Errorf("still there: %v", has)
-			}
-			if diff := cmp.Diff(withoutVmapd(t), rulesets(t, w.Node)); diff != "" {
-				t.Errorf("other than on a node that never had vmapd (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // withoutVmapd lists what is on a node that has kube-proxy and never had vmapd.
 func withoutVmapd(t *testing.T) string {
 	t.Helper()
@@ -118,7 +84,7 @@ func TestCleanupWhileTheDaemonRuns(t *testing.T) {
 	if err := clean.Cmd.Wait(); err == nil || !strings.Contains(clean.Log.String(), "stop the daemon first") {
 		t.Errorf("got %v and:\n%s", err, clean.Log)
 	}
-	if has := vmapdtest.LeftByBackends(t, w); len(has["nftables"]) == 0 {
+	if has := leftByBackends(t, w); len(has["nftables"]) == 0 {
 		t.Error("the tables are gone from under the daemon")
 	}
 	vmapdtest.Stop(t, p)
@@ -126,7 +92,7 @@ func TestCleanupWhileTheDaemonRuns(t *testing.T) {
 	for _, family := range []string{"ip", "ip6"} {
 		vmapdtest.Feed(t, w.Node, "", "nft", "delete", "table", family, "vmapd")
 	}
-	if has := vmapdtest.LeftByBackends(t, w); len(has) > 0 {
+	if has := leftByBackends(t, w); len(has) > 0 {
 		t.Errorf("still there: %v", has)
 	}
 }

@@ -134,7 +134,7 @@ func TestTheClusterRoleIsWhatIsAskedFor(t *testing.T) {
 // With the image alone exchanged, the daemon has kube-proxy's own ClusterRole. It is enough.
 // Before Kubernetes 1.31 it has no ServiceCIDRs; that is enough, too.
 func TestKubeProxysOwnClusterRoleIsEnough(t *testing.T) {
-	rules := vmapdtest.ProxierRules()
+	rules := proxierRules()
 	for name, rules := range map[string][]rbacv1.PolicyRule{"now": rules, "without ServiceCIDRs": rules[:len(rules)-1]} {
 		t.Run(name, func(t *testing.T) {
 			c := vmapdtest.ClusterOf(t, apitest.Options{Rules: rules})

@@ -149,6 +149,17 @@ func TestTheContainerHasAllItNeeds(t *testing.T) {
 		c.Ask(t, netip.MustParseAddrPort(to))
 	}
 	followsUDP(t, c)
+	vmapdtest.Eventually(t, func() string {
+		if n, _ := vmapdtest.Value(c.Scrape(t), "kubeproxy_conntrack_reconciler_deleted_entries_total", "ip_family=IPv4"); n < 1 {
+			return "no entry counts as deleted"
+		}
+		return ""
+	})
+	for _, name := range []string{"vmapd_conntrack_entries", "vmapd_conntrack_limit"} {
+		if n, _ := vmapdtest.Value(c.Scrape(t), name); n < 1 {
+			t.Errorf("%s is %v", name, n)
+		}
+	}
 	// On the node, the folder is mounted: root asks the daemon there, too.
 	var status struct{ Backend string }
 	if err := (socket.Client{Path: filepath.Join(root, socket.DefaultPath)}).Get(t.Context(), "/v1/status", nil, &status); err != nil || status.Backend != "nftables" {
@@ -246,7 +257,7 @@ func TestTheContainerThatCleansUp(t *testing.T) {
 	}
 	vmapdtest.Feed(t, w.Node, rendered(t), "nft", "-f", "-")
 	in := func(args []string) *vmapdtest.Process {
-		p := &vmapdtest.Process{Cmd: w.Node.Command(t.Context(), "/proc/self/exe"), Log: &labtest.Log{}}
+		p := &vmapdtest.Process{Cmd: w.Node.Command(t.Context(), "/proc/self/exe"), Log: &lab.Log{}}
 		p.Cmd.Args, p.Cmd.Stderr = confined(root).Args(t, args...), p.Log
 		if err := p.Cmd.Start(); err != nil {
 			t.Fatal(err)

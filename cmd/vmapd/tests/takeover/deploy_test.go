@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
@@ -234,7 +233,6 @@ func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
 		if flags.InitOnly != (c.Name == "node-setup") || conf.Model().NodeName != lab.NodeName || conf.Backend != config.Auto {
 			t.Errorf("%s: --init-only %v, node %q, backend %s", c.Name, flags.InitOnly, conf.Model().NodeName, conf.Backend)
 		}
-		checkKubeconfig(t, files, mounted, conf.Client().Kubeconfig)
 		if !flags.InitOnly {
 			checkProbes(t, &c, conf.HealthzBindAddress)
 		}
@@ -291,27 +289,6 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// checkKubeconfig checks that a pod can find and read all that its kubeconfig names.
-func checkKubeconfig(t *testing.T, files *corev1.ConfigMap, mounted, file string) {
-	t.Helper()
-	text, ok := files.Data[path.Base(file)]
-	if !ok || path.Dir(file) != mounted {
-		t.Fatalf("the configuration names %s, which nothing mounts", file)
-	}
-	k, err := clientcmd.Load([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, ok := k.Contexts[k.CurrentContext]
-	if !ok || k.Clusters[in.Cluster] == nil || k.AuthInfos[in.AuthInfo] == nil {
-		t.Fatalf("kubeconfig: context %q, and what it names", k.CurrentContext)
-	}
-	cluster, user := k.Clusters[in.Cluster], k.AuthInfos[in.AuthInfo]
-	if user.TokenFile != credentialsPath+"token" || cluster.CertificateAuthority != credentialsPath+"ca.crt" || !strings.HasPrefix(cluster.Server, "https://") {
-		t.Errorf("token %s, authority %s, server %s", user.TokenFile, cluster.CertificateAuthority, cluster.Server)
 	}
 }
 

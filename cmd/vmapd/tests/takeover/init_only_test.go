@@ -62,53 +62,6 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	}
 }
 
-// A limit that only the host may change does not keep the daemon from starting: where nodes are
-// containers, nothing in the cluster can set it. The log says what is wanted.
-func TestInitOnlyWhereTheNodeIsAContainer(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	p := c.Start(t, "--init-only", "--conntrack-min=12345678", "--conntrack-udp-timeout=41s")
-	if code := p.Exit(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-	const want = "/proc/sys/net/netfilter/nf_conntrack_max should be 12345678 and is "
-	if said := p.Log.String(); !strings.Contains(said, want) || !strings.Contains(said, "only the initial network namespace may change this") {
-		t.Errorf("the log says\n%s", said)
-	}
-	// The daemon has the same configuration, and says it once for both.
-	if said := p.Log.String(); strings.Contains(said, "msg=configuration") {
-		t.Errorf("the log has notes on the configuration:\n%s", said)
-	}
-	if got := c.Read(t, "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"); got != "41" {
-		t.Errorf("what it can do is not done: the UDP timeout is %s", got)
-	}
-}
-
-// What an init container could set, and this one can't, is an error that says what to do.
-func TestInitOnlySaysWhatItCannot(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	vmapd := t.TempDir() + "/vmapd"
-	if err := os.Symlink(program, vmapd); err != nil {
-		t.Fatal(err)
-	}
-	const readOnly = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec \"$@\""
-	p := c.Launch(t, "unshare", "unshare", "--mount", "sh", "-c", readOnly, "sh", vmapd,
-		"--init-only", "--conntrack-max-per-core=0", "--conntrack-udp-timeout=42s")
-	if code := p.Exit(t); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
-	}
-	for _, want := range []string{"nf_conntrack_udp_timeout should be 42 and is ", "mounted read-only: use a privileged container"} {
-		if !strings.Contains(p.Log.String(), want) {
-			t.Errorf("the log does not say %q:\n%s", want, p.Log)
-		}
-	}
-}
-
 // The flag of kube-proxy does as the command does.
 func TestCleanUpByFlag(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ import (
 func TestTheDemoByIPVS(t *testing.T) {
 	vmapdtest.NeedIPVS(t)
 	w := labtest.New(t)
-	log := &labtest.Log{}
+	log := &lab.Log{}
 	b := vmapdtest.OpenIPVS(t, w.Node, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	apply := func(folders ...string) {
 		t.Helper()
@@ -85,7 +85,7 @@ func TestTheDemoByIPVS(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if has := vmapdtest.LeftByBackends(t, w); len(has) != 0 {
+	if has := leftByBackends(t, w); len(has) != 0 {
 		t.Errorf("left: %v", has)
 	}
 	t.Log(log)

@@ -42,18 +42,18 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			rules := vmapdtest.KubeProxyServices(t, c.Node, variant)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
 			p := c.StartReady(t, "--socket", socket)
-			metrics := func() string { return vmapdtest.Get(c.Node, nil, vmapdtest.MetricsURL+"/metrics").Body }
+			metrics := func() string { return vmapdtest.Get(c.Node, vmapdtest.MetricsURL+"/metrics").Body }
 			if n := vmapdtest.KubeProxyServices(t, c.Node, variant); n != 0 || rules == 0 {
 				t.Fatalf("%d rules of %d are left", n, rules)
 			}
-			vmapdtest.WaitLong(t, "no sign, and the metrics that say so", p, func() bool {
+			vmapdtest.WaitUntil(t, "no sign, and the metrics that say so", func() bool {
 				m := metrics()
 				return strings.Contains(m, `vmapd_other_proxy{kind="iptables"} 0`) && strings.Contains(m, `vmapd_leftovers{kind="iptables-`+variant+` chain",owner="kube-proxy"} 0`) &&
 					strings.Contains(m, "vmapd_foreign_changes_total 0")
 			})
 
 			vmapdtest.LeaveRules(t, c.Node, variant)
-			vmapdtest.WaitLong(t, "the rules go again", p, func() bool {
+			vmapdtest.WaitUntil(t, "the rules go again", func() bool {
 				// Not before vmapd has looked whether they are gone: otherwise, they are still there for it.
 				return strings.Count(p.Log.String(), "removed the rules of another backend or proxy") == 2
 			})
@@ -68,12 +68,12 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			if n := vmapdtest.KubeProxyServices(t, c.Node, variant); n != rules {
 				t.Errorf("%d rules of %d are left, and vmapd says that it leaves them alone", n, rules)
 			}
-			vmapdtest.WaitLong(t, "the metrics count them", p, func() bool {
+			vmapdtest.WaitUntil(t, "the metrics count them", func() bool {
 				m := metrics()
 				return strings.Contains(m, `vmapd_other_proxy{kind="iptables"} 1`) && !strings.Contains(m, `vmapd_leftovers{kind="iptables-`+variant+` chain",owner="kube-proxy"} 0`)
 			})
 			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "address already in use")
-			vmapdtest.WaitLong(t, "the port is a sign, too", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 1`) })
+			vmapdtest.WaitUntil(t, "the port is a sign, too", func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 1`) })
 			text := vmapdtest.Problems(vmapdtest.Overview(t, socket))
 			for _, want := range []string{"objects of kube-proxy came back", "healthz server: ", "of kube-proxy: "} {
 				if !strings.Contains(text, want) {
@@ -83,7 +83,7 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			c.Ask(t, netip.MustParseAddrPort("172.30.0.10:80"))
 
 			_ = port.Close()
-			vmapdtest.WaitLong(t, "the port is free again", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 0`) })
+			vmapdtest.WaitUntil(t, "the port is free again", func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 0`) })
 			vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
 		})
 	}
@@ -110,7 +110,7 @@ func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
 	for _, page := range []string{"/readyz", "/livez"} {
 		vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+page, http.StatusOK)
 	}
-	if got := vmapdtest.Get(c.Node, nil, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(got, `vmapd_leftovers{kind="ipset",owner="kube-proxy"} 1`) || !strings.Contains(got, `vmapd_sync_failures_total{ip_family="IPv4"} 0`) {
+	if got := vmapdtest.Get(c.Node, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(got, `vmapd_leftovers{kind="ipset",owner="kube-proxy"} 1`) || !strings.Contains(got, `vmapd_sync_failures_total{ip_family="IPv4"} 0`) {
 		t.Errorf("metrics:\n%s", got)
 	}
 	if got := strings.Fields(vmapdtest.Feed(t, c.Node, "", "ipset", "list", "-n")); fmt.Sprint(slices.Sorted(slices.Values(got))) != "[KUBE-CLUSTER-IP KUBE-SRC-2FAIIK2E4RIPMTGF OTHERS]" {

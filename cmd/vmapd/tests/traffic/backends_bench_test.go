@@ -146,16 +146,11 @@ func BenchmarkFirstPacket(b *testing.B) {
 		if err := n.Node.AddRoute(r); err != nil {
 			b.Fatal(err)
 		}
-		open := func(to netip.Addr, port uint16, count int) *lab.SYNs {
-			s, err := n.Client.OpenSYNs(client, netip.AddrPortFrom(to, port), count)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(s.Close)
-			return s
+		open := func(to netip.Addr, port uint16, count int) *syns {
+			return newSYNs(b, n.Client, client, netip.AddrPortFrom(to, port), count)
 		}
 		const count = 100
-		ways := [2]*lab.SYNs{open(service, 80, count), open(pod, 8080, count)}
+		ways := [2]*syns{open(service, 80, count), open(pod, 8080, count)}
 		n.checkTranslated(b, open(service, 80, 10*count), 10*count, service)
 		var took [2][]time.Duration
 		for round := 0; b.Loop(); round++ {
@@ -177,12 +172,12 @@ func BenchmarkFirstPacket(b *testing.B) {
 }
 
 // send sends segments through a node that tracks no connection yet.
-func (n *benchNode) send(b *testing.B, s *lab.SYNs) time.Duration {
+func (n *benchNode) send(b *testing.B, s *syns) time.Duration {
 	b.Helper()
 	if err := n.Node.FlushConntrack(); err != nil {
 		b.Fatal(err)
 	}
-	took, err := s.Send()
+	took, err := s.send()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -191,7 +186,7 @@ func (n *benchNode) send(b *testing.B, s *lab.SYNs) time.Duration {
 
 // checkTranslated checks that so many packets become as many connections, and that each
 // endpoint gets some.
-func (n *benchNode) checkTranslated(b *testing.B, s *lab.SYNs, count int, service netip.Addr) {
+func (n *benchNode) checkTranslated(b *testing.B, s *syns, count int, service netip.Addr) {
 	b.Helper()
 	n.send(b, s)
 	var flows []*netlink.ConntrackFlow

@@ -3,8 +3,6 @@ package traffic
 import (
 	"context"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,39 +74,5 @@ func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
 	}
 	if got := vmapdtest.ListRuleset(t, w.Node); got != "" {
 		t.Errorf("cleanup left:\n%s", got)
-	}
-}
-
-// One bad file must not take away what is programmed, and what is wrong with it is said
-// once, with its line.
-func TestABrokenManifestKeepsWhatIsProgrammed(t *testing.T) {
-	w := labtest.New(t)
-	dir := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name+".new"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, name+".new"), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	service := func(port string) string {
-		return "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  clusterIP: 172.30.0.10\n  ports:\n  - port: " + port + "\n"
-	}
-	write("web.yaml", service("80"))
-	p := vmapdtest.Start(t, w.Node, "--from", dir, "-v", "4")
-	p.WaitFor(t, "msg=ready")
-	before := vmapdtest.ListRuleset(t, w.Node)
-	write("web.yaml", service("eighty"))
-	p.WaitFor(t, "web.yaml:1: Service default/web: json: cannot unmarshal string into Go struct field ServicePort.spec.ports.port of type int32")
-	if diff := cmp.Diff(before, vmapdtest.ListRuleset(t, w.Node)); diff != "" {
-		t.Errorf("a broken file changed the rules (-before +after):\n%s", diff)
-	}
-	write("web.yaml", service("81"))
-	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(vmapdtest.ListRuleset(t, w.Node), "172.30.0.10 . tcp . 81"); {
-		if time.Now().After(deadline) {
-			t.Fatalf("the mended file was not programmed:\n%s", p.Log)
-		}
 	}
 }

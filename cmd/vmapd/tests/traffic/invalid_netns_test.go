@@ -19,38 +19,28 @@ const strayCount = 8
 // of the window, so they are all around the circle of sequence numbers: one is behind.
 func strays(t *testing.T, p *vmapdtest.Plane, pod *lab.Pod, from, client netip.AddrPort) map[netip.AddrPort]int {
 	t.Helper()
-	sniffer, err := p.Client.Sniff(client.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sniffer.Close()
+	sniffer, raw := sniff(t, p.Client, client.Addr()), dialRaw(t, pod.Namespace, from.Addr(), client.Addr())
 	const ack, end = 0x18, "the last"
+	var all []segment
 	for i := range strayCount {
-		s := lab.Segment{From: from, To: client, Flags: ack, Payload: fmt.Sprintf("stray %d", i)}
-		s.Seq, s.Ack = uint32(i)<<29+12345, uint32(i)<<29+54321
-		if err := pod.Send(s); err != nil {
-			t.Fatal(err)
-		}
+		all = append(all, segment{from, client, uint32(i)<<29 + 12345, uint32(i)<<29 + 54321, ack, fmt.Sprintf("stray %d", i)})
 	}
 	// To a port of nobody's, by the same way: when it is there, all others are, too.
-	last := lab.Segment{From: netip.AddrPortFrom(from.Addr(), 7), To: netip.AddrPortFrom(client.Addr(), 7), Flags: 2, Payload: end}
-	if err := pod.Send(last); err != nil {
-		t.Fatal(err)
+	all = append(all, segment{from: netip.AddrPortFrom(from.Addr(), 7), to: netip.AddrPortFrom(client.Addr(), 7), flags: 2, payload: end})
+	for _, s := range all {
+		if _, err := raw.Write(s.marshal()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	heard := map[netip.AddrPort]int{}
 	for {
-		segment, err := sniffer.Next(vmapdtest.Patience)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if segment.Payload == end {
-			break
-		}
-		if strings.HasPrefix(segment.Payload, "stray") {
-			heard[segment.From]++
+		switch from, payload := next(t, sniffer); {
+		case payload == end:
+			return heard
+		case strings.HasPrefix(payload, "stray"):
+			heard[from]++
 		}
 	}
-	return heard
 }
 
 func TestStraysOfServicesAreDropped(t *testing.T) {

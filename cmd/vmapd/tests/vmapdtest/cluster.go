@@ -81,21 +81,10 @@ func ClusterOf(t *testing.T, o apitest.Options) *Cluster {
 		}
 	}
 	c.API.Set(OurNode())
-	if _, err := c.API.Kubeconfig(c.Dir, apitest.Form{Files: true}); err != nil {
+	if _, err := c.API.Kubeconfig(c.Dir); err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// ProxierRules are the permissions of system:node-proxier, which clusters give kube-proxy.
-func ProxierRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"services", "endpoints"}},
-		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
-		{Verbs: []string{"create", "patch", "update"}, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}},
-		{Verbs: []string{"list", "watch"}, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}},
-		{Verbs: []string{"list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}},
-	}
 }
 
 // DeployedRules are the permissions that the manifest for clusters gives vmapd.
@@ -185,7 +174,7 @@ func (c *Cluster) StartReady(t *testing.T, args ...string) *Process {
 // Launch starts a program that becomes vmapd. Args[0] is its name.
 func (c *Cluster) Launch(t *testing.T, path string, args ...string) *Process {
 	t.Helper()
-	p := &Process{Cmd: c.Node.Command(context.WithoutCancel(t.Context()), path), Log: &labtest.Log{}}
+	p := &Process{Cmd: c.Node.Command(context.WithoutCancel(t.Context()), path), Log: &lab.Log{}}
 	p.Cmd.Args, p.Cmd.Stderr = args, p.Log
 	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 )
 
@@ -41,7 +40,7 @@ func (c Container) Args(t *testing.T, args ...string) []string {
 // In starts the container in a network namespace.
 func (c Container) In(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	t.Helper()
-	p := &Process{Cmd: ns.Command(t.Context(), "/proc/self/exe"), Log: &labtest.Log{}}
+	p := &Process{Cmd: ns.Command(t.Context(), "/proc/self/exe"), Log: &lab.Log{}}
 	p.Cmd.Args, p.Cmd.Stderr = c.Args(t, args...), p.Log
 	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -2,11 +2,8 @@ package vmapdtest
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,17 +42,8 @@ func (p Page) String() string {
 }
 
 // Get asks for a URL from a namespace. Headers are names and values in turn.
-func Get(ns *lab.Namespace, trust *tls.Config, url string, headers ...string) Page {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: trust,
-		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-			err = ns.Do(func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
-				return err
-			})
-			return conn, err
-		},
-	}}
+func Get(ns *lab.Namespace, url string, headers ...string) Page {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: ns.DialContext}}
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return Page{Err: err}
@@ -77,7 +65,7 @@ func WantStatus(t *testing.T, ns *lab.Namespace, url string, want int) Page {
 	t.Helper()
 	var p Page
 	Eventually(t, func() string {
-		if p = Get(ns, nil, url); p.Status == want {
+		if p = Get(ns, url); p.Status == want {
 			return ""
 		}
 		return fmt.Sprintf("GET %s: %v; want %d", url, p, want)

@@ -5,6 +5,7 @@ package vmapdtest
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 )
 
 // Testdata is the repository's folder of that name.
@@ -61,13 +61,13 @@ var Update = flag.Bool("update", false, "rewrite the golden texts in testdata")
 // Process is vmapd, running in a namespace.
 type Process struct {
 	Cmd *lab.Cmd
-	Log *labtest.Log
+	Log *lab.Log
 }
 
 // Start starts vmapd in a namespace, with these arguments.
 func Start(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	t.Helper()
-	p := &Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", args...), Log: &labtest.Log{}}
+	p := &Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", args...), Log: &lab.Log{}}
 	p.Cmd.Args[0] = "vmapd"
 	p.Cmd.Stderr = p.Log
 	if err := p.Cmd.Start(); err != nil {
@@ -88,12 +88,12 @@ func StartDemo(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 // WaitFor waits until the log has a text.
 func (p *Process) WaitFor(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.Log.String(), text); {
-		if time.Now().After(deadline) {
-			t.Fatalf("the log does not say %q:\n%s", text, p.Log)
+	Eventually(t, func() string {
+		if log := p.Log.String(); !strings.Contains(log, text) {
+			return fmt.Sprintf("the log does not say %q:\n%s", text, log)
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return ""
+	})
 }
 
 // Exit waits for a process that ends by itself, and returns its exit code.
@@ -179,7 +179,7 @@ func ReplaceFile(t *testing.T, path, text string) {
 // Eventually waits until problem returns "", for a minute at most.
 func Eventually(t *testing.T, problem func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		p := problem()
 		if p == "" {
 			return
@@ -190,24 +190,15 @@ func Eventually(t *testing.T, problem func() string) {
 	}
 }
 
-// WaitUntil waits for something that takes the daemon a moment.
+// WaitUntil waits for something that the daemon does, for a minute at most.
 func WaitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within ten seconds: %s", what)
+	Eventually(t, func() string {
+		if holds() {
+			return ""
 		}
-	}
-}
-
-// WaitLong waits for something that the daemon does after some looks.
-func WaitLong(t *testing.T, what string, p *Process, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s\n%s", what, p.Log)
-		}
-	}
+		return "not within a minute: " + what
+	})
 }
 
 // UnprivilegedName is the name by which a test binary gives up all privileges, and becomes the program of the arguments.

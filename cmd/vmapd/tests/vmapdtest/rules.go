@@ -2,7 +2,6 @@ package vmapdtest
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,41 +28,6 @@ func RulesOf(t *testing.T, ns *lab.Namespace) string {
 		}
 	}
 	return strings.Join(kept, "\n")
-}
-
-// LeftByBackends returns what backends have on a node, by backend.
-func LeftByBackends(t *testing.T, w *lab.World) map[string]string {
-	t.Helper()
-	has := map[string]string{}
-	note := func(backend, what string) {
-		if what != "" {
-			has[backend] += what + "\n"
-		}
-	}
-	for rule := range strings.Lines(RulesOf(t, w.Node)) {
-		backend := "iptables"
-		if strings.Contains(rule, "VMAPD-IPVS-") {
-			backend = "ipvs"
-		}
-		note(backend, rule)
-	}
-	for _, table := range []string{"table ip vmapd", "table ip6 vmapd"} {
-		if strings.Contains(ListRuleset(t, w.Node), table) {
-			note("nftables", table)
-		}
-	}
-	for _, program := range [][]string{{"ipset", "list", "-n"}, {"ip", "-br", "link"}, {"ipvsadm", "-Sn"}} {
-		if _, err := exec.LookPath(program[0]); err != nil {
-			continue
-		}
-		out, _ := w.Node.Command(t.Context(), program[0], program[1:]...).Output() // where the kernel has none, it fails
-		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, "VMAPD") || strings.Contains(line, "vmapd") || strings.HasPrefix(line, "-") {
-				note("ipvs", line)
-			}
-		}
-	}
-	return has
 }
 
 // Structure is what nft lists of a node without counters and elements that clients add. The chains of each table are

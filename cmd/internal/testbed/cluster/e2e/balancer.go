@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,29 +67,26 @@ func (b *Balancer) round(ctx context.Context) error {
 		return err
 	}
 	var all []netip.Addr
-	for i := range nodes.Items {
-		all = append(all, internal(&nodes.Items[i])...)
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP && ip.Is4() {
+				all = append(all, ip)
+			}
+		}
 	}
 	used := map[netip.Addr]bool{}
 	for i := range services.Items {
-		if a := address(&services.Items[i]); a.IsValid() {
-			used[a] = true
-		}
+		used[address(&services.Items[i])] = true
 	}
 	for i := range services.Items {
 		s := &services.Items[i]
-		if wants(s) {
+		if s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil {
 			err = errors.Join(err, b.serve(ctx, s, all, used))
 		} else if slices.Contains(s.Finalizers, cleanUp) {
 			err = errors.Join(err, b.release(ctx, s))
 		}
 	}
 	return err
-}
-
-// wants says whether a Service is to have a load balancer.
-func wants(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil
 }
 
 // address is the one in the status of a Service, if it is from the range.
@@ -101,17 +97,6 @@ func address(s *corev1.Service) netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-// internal are the IPv4 addresses of a node.
-func internal(n *corev1.Node) []netip.Addr {
-	var found []netip.Addr
-	for _, a := range n.Status.Addresses {
-		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP && ip.Is4() {
-			found = append(found, ip)
-		}
-	}
-	return found
 }
 
 // free returns an address that no Service has.
@@ -126,36 +111,29 @@ func free(used map[netip.Addr]bool) (netip.Addr, error) {
 }
 
 // serve takes the steps that a Service lacks.
-func (b *Balancer) serve(ctx context.Context, s *corev1.Service, nodes []netip.Addr, used map[netip.Addr]bool) error {
+func (b *Balancer) serve(ctx context.Context, s *corev1.Service, nodes []netip.Addr, used map[netip.Addr]bool) (err error) {
 	of := b.Client.CoreV1().Services(s.Namespace)
 	if !slices.Contains(s.Finalizers, cleanUp) {
-		s = s.DeepCopy()
 		s.Finalizers = append(s.Finalizers, cleanUp)
-		var err error
 		if s, err = of.Update(ctx, s, metav1.UpdateOptions{}); err != nil {
 			return ignorable(err)
 		}
 	}
 	a := address(s)
-	if !a.IsValid() && len(s.Status.LoadBalancer.Ingress) > 0 {
-		return nil // another one has it, such as a test that writes the status itself
-	}
 	isNew := !a.IsValid()
 	if isNew {
-		var err error
+		if len(s.Status.LoadBalancer.Ingress) > 0 {
+			return nil // another one has it, such as a test that writes the status itself
+		}
 		if a, err = free(used); err != nil {
 			return err
 		}
 	}
-	if err := b.lead(ctx, s, a, nodes); err != nil {
-		return fmt.Errorf("lead %v of Service %s/%s to nodes: %w", a, s.Namespace, s.Name, err)
+	if err := b.lead(ctx, s, a, nodes); err != nil || !isNew {
+		return err
 	}
-	if !isNew {
-		return nil
-	}
-	s = s.DeepCopy()
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: a.String()}}
-	_, err := of.UpdateStatus(ctx, s, metav1.UpdateOptions{})
+	_, err = of.UpdateStatus(ctx, s, metav1.UpdateOptions{})
 	return ignorable(err)
 }
 
@@ -181,21 +159,17 @@ func (b *Balancer) healthy(ctx context.Context, node netip.Addr, port int32) boo
 	const limit = time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	url := "http://" + net.JoinHostPort(node.String(), strconv.Itoa(int(port))) + "/"
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%v:%d/", node, port), nil)
 	if err != nil {
 		return false
 	}
 	client := http.Client{Transport: &http.Transport{DialContext: b.Dial, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
-	if err != nil {
-		return false
-	}
-	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
 // release takes the address from a Service that is to have none any more.
-func (b *Balancer) release(ctx context.Context, s *corev1.Service) error {
+func (b *Balancer) release(ctx context.Context, s *corev1.Service) (err error) {
 	of := b.Client.CoreV1().Services(s.Namespace)
 	if a := address(s); a.IsValid() {
 		if err := b.Route(ctx, a, nil); err != nil {
@@ -203,16 +177,14 @@ func (b *Balancer) release(ctx context.Context, s *corev1.Service) error {
 		}
 		delete(b.routes, a)
 	}
-	s = s.DeepCopy()
 	if len(s.Status.LoadBalancer.Ingress) > 0 {
 		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
-		var err error
 		if s, err = of.UpdateStatus(ctx, s, metav1.UpdateOptions{}); err != nil {
 			return ignorable(err)
 		}
 	}
 	s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == cleanUp })
-	_, err := of.Update(ctx, s, metav1.UpdateOptions{})
+	_, err = of.Update(ctx, s, metav1.UpdateOptions{})
 	return ignorable(err)
 }
 

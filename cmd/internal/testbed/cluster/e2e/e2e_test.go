@@ -92,16 +92,6 @@ func TestReadReportWithoutTheTest(t *testing.T) {
 	}
 }
 
-func TestGroups(t *testing.T) {
-	together, alone := groups([]Test{{Name: "a"}, {Name: "b", Alone: true}, {Name: "c"}, {Name: "d"}}, 2)
-	if diff := cmp.Diff([][]string{{"a", "c"}, {"d"}}, together); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([][]string{{"b"}}, alone); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestTable(t *testing.T) {
 	all := []Test{{Name: "[sig-network] Services work"}, {Name: "[sig-network] DNS <works> | [Conformance]"}, {Name: "[sig-network] unknown"}}
 	page := Table(all, []*Run{
@@ -117,7 +107,7 @@ func TestTable(t *testing.T) {
 		"| vmapd nftables | 1 | 1 | 0 | 0 | abc | v1.36.2 | 6.18 | 3 | 2026-01-02 |\n",
 		"| kube-proxy nftables | 0 | 0 | 1 | 1 |",
 		"\nNo run has results of 1 more tests of the list.\n",
-		"| Services work | pass 12 s, 2nd try | skipped: needs 3 nodes |\n",
+		"| Services work | pass 12 s, try 2 | skipped: needs 3 nodes |\n",
 		`| DNS &lt;works> \| [Conformance] | **FAIL**: a \| b | not run |` + "\n",
 	} {
 		if !strings.Contains(page, want) {

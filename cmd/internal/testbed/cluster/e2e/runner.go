@@ -17,20 +17,20 @@ import (
 
 // Runner runs tests.
 type Runner struct {
-	Program   string   // e2e.test
-	Flags     []string // that say which cluster
-	Dir       string   // of logs and reports
-	File      string   // of the run
-	Processes int      // how many run at the same time
-	Group     int      // number of tests of a process
+	Dir       string // of logs and reports
+	Processes int    // how many run at the same time
+	Group     int    // number of tests of a process
 	Limit     time.Duration
 	Budget    time.Duration // after which no test is started
 	Again     bool          // runs tests again that failed or were skipped
 	Log       *slog.Logger
 
-	// Command prepares a program where the API server can be reached.
+	// Command prepares e2e.test where the API server can be reached.
 	Command func(ctx context.Context, args ...string) *exec.Cmd
 }
+
+// File is the file of the run.
+func (r *Runner) File() string { return r.Dir + ".json" }
 
 // Run runs tests that have no result yet, and returns how many still have none. Results are saved
 // after each group.
@@ -58,25 +58,21 @@ func (r *Runner) Run(ctx context.Context, run *Run, all []Test) (left int, err e
 				slog.Float64("seconds", got[t].Seconds), slog.String("reason", got[t].Reason))
 		}
 		run.Date = time.Now().UTC().Format(time.DateOnly)
-		if err := run.Save(r.File); err != nil {
+		if err := run.Save(r.File()); err != nil {
 			cancel(err)
 		}
 	}
-	queue := make(chan []string)
 	var workers sync.WaitGroup
-	for range r.Processes {
+	slots := make(chan struct{}, r.Processes)
+	for _, tests := range together {
+		slots <- struct{}{}
 		workers.Go(func() {
-			for tests := range queue {
-				if goOn() {
-					runGroup(tests)
-				}
+			defer func() { <-slots }()
+			if goOn() {
+				runGroup(tests)
 			}
 		})
 	}
-	for _, tests := range together {
-		queue <- tests
-	}
-	close(queue)
 	workers.Wait()
 	for _, tests := range alone {
 		if goOn() {
@@ -117,12 +113,9 @@ func (r *Runner) group(ctx context.Context, tests []string) (map[string]Result, 
 	limit := r.Limit * time.Duration(len(tests))
 	limited, cancel := context.WithTimeout(ctx, limit+2*cleanUp)
 	defer cancel()
-	cmd := r.Command(limited, append([]string{
-		r.Program,
-		"--ginkgo.focus=(" + strings.Join(focus, "|") + ")$", "--ginkgo.json-report=" + report,
-		"--ginkgo.timeout=" + limit.String(), "--ginkgo.grace-period=" + cleanUp.String(),
-		"--ginkgo.no-color",
-	}, r.Flags...)...)
+	cmd := r.Command(limited,
+		"--ginkgo.focus=("+strings.Join(focus, "|")+")$", "--ginkgo.json-report="+report,
+		"--ginkgo.timeout="+limit.String(), "--ginkgo.grace-period="+cleanUp.String(), "--ginkgo.no-color")
 	cmd.Stdout, cmd.Stderr = log, log
 	err = cmd.Run()
 	var exit *exec.ExitError

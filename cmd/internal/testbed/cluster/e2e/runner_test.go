@@ -24,7 +24,7 @@ func newTestRunner(t *testing.T, script string) (r *Runner, started func() []str
 	)
 	dir := t.TempDir()
 	r = &Runner{
-		Dir: filepath.Join(dir, "logs"), File: filepath.Join(dir, "run.json"),
+		Dir:       filepath.Join(dir, "logs"),
 		Processes: 2, Group: 2, Limit: time.Minute, Budget: time.Hour, Log: slog.New(slog.DiscardHandler),
 		Command: func(ctx context.Context, args ...string) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, "sh", "-c", script)
@@ -59,7 +59,7 @@ exit 1`
 
 func TestRunner(t *testing.T) {
 	r, started := newTestRunner(t, reporting)
-	run, err := LoadRun(r.File)
+	run, err := LoadRun(r.File())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestRunner(t *testing.T) {
 	if diff := cmp.Diff([]string{"(a|b)$", "(c)$", "(d)$"}, started()); diff != "" {
 		t.Error(diff)
 	}
-	saved, err := LoadRun(r.File)
+	saved, err := LoadRun(r.File())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ one of them fails with every proxy.
 	}
 	b.WriteString(`
 A time is that of the whole test, with the start of its pods, on a machine of few processors with
-several tests at a time; it says nothing about the proxy. "2nd try": the test failed at first.
+several tests at a time; it says nothing about the proxy. "try 2": the test failed at first.
 
 | Test |`)
 	for _, r := range runs {
@@ -92,16 +92,10 @@ func (r Result) String() string {
 	default:
 		s = cell("**FAIL**: " + r.Reason)
 	}
-	switch r.Attempts {
-	case 0, 1:
-		return s
-	case 2:
-		return s + ", 2nd try"
-	case 3:
-		return s + ", 3rd try"
-	default:
-		return fmt.Sprintf("%s, %dth try", s, r.Attempts)
+	if r.Attempts > 1 {
+		s += fmt.Sprintf(", try %d", r.Attempts)
 	}
+	return s
 }
 
 // cell escapes a text for the cell of a table.

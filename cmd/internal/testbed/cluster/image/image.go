@@ -2,11 +2,13 @@ package image
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -32,9 +34,6 @@ type Image struct {
 	Command    []string // the arguments of a container that names none
 }
 
-// busyBox is the package whose one program is linked to nothing.
-const busyBox = "busybox-static"
-
 // Save writes the archive of an image into a folder and returns its path. It downloads packages that are not in the cache.
 func (i Image) Save(ctx context.Context, dir string) (string, error) {
 	cache, err := debian.UserCache()
@@ -43,7 +42,7 @@ func (i Image) Save(ctx context.Context, dir string) (string, error) {
 	}
 	names := i.Packages
 	if i.BusyBox {
-		names = append(slices.Clone(names), busyBox)
+		names = append(slices.Clone(names), "busybox-static")
 	}
 	packages, err := cache.Packages(ctx, names)
 	if err != nil {
@@ -56,72 +55,89 @@ func (i Image) Save(ctx context.Context, dir string) (string, error) {
 	return target, nil
 }
 
-// write writes the archive, by way of folders that it removes.
+// write writes the archive, by way of a folder that it removes.
 func (i Image) write(ctx context.Context, packages, dir, target string) error {
-	root, err := os.MkdirTemp(dir, "root-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(root) }()
-	work, err := os.MkdirTemp(dir, "archive-")
+	work, err := os.MkdirTemp(dir, "image-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if err := i.fill(ctx, debian.Root(root), packages); err != nil {
+	if err := i.fill(ctx, debian.Root(filepath.Join(work, "root")), packages); err != nil {
 		return err
 	}
-	return i.archive(ctx, debian.Root(root), work, target)
+	return i.archive(ctx, work, target)
 }
 
-func (i Image) fill(ctx context.Context, root debian.Root, packages string) error {
+// fill makes the root folder.
+func (i Image) fill(ctx context.Context, root debian.Root, packages string) (err error) {
+	if err := os.Mkdir(string(root), 0o755); err != nil {
+		return err
+	}
 	if packages != "" {
-		if err := root.Add(ctx, packages); err != nil {
-			return err
-		}
+		err = root.Add(ctx, packages)
 	}
 	if slices.Contains(i.Packages, "iptables") {
-		if err := root.IPTables("nft"); err != nil {
-			return err
-		}
+		err = errors.Join(err, root.IPTables("nft"))
 	}
 	for name, target := range i.Links {
-		if err := root.Link(name, target); err != nil {
-			return err
-		}
+		err = errors.Join(err, root.Link(name, target))
 	}
 	for name, source := range i.Programs {
-		if err := root.Copy(ctx, name, source); err != nil {
-			return err
-		}
+		err = errors.Join(err, root.Copy(ctx, name, source))
 	}
 	for name, text := range i.Texts {
-		if err := root.File(name, text); err != nil {
-			return err
-		}
+		err = errors.Join(err, root.File(name, text))
 	}
 	if i.KeyPair != "" {
-		cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-		if err := errors.Join(err, root.File(i.KeyPair+".crt", string(cert)), root.File(i.KeyPair+".key", string(key))); err != nil {
-			return err
-		}
+		cert, key, certErr := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+		err = errors.Join(err, certErr, root.File(i.KeyPair+".crt", string(cert)), root.File(i.KeyPair+".key", string(key)))
 	}
-	if !i.BusyBox {
-		return nil
+	if !i.BusyBox || err != nil {
+		return err
 	}
 	list, err := debian.Output(ctx, packages, filepath.Join(packages, "bin/busybox"), "--list")
+	for applet := range strings.FieldsSeq(list) {
+		if !exists(root.Path("usr/bin/"+applet)) && !exists(root.Path("usr/sbin/"+applet)) {
+			err = errors.Join(err, root.Link("usr/bin/"+applet, "busybox"))
+		}
+	}
+	return err
+}
+
+// archive writes an image of one layer in the format of "docker save", which
+// https://github.com/moby/docker-image-spec describes and containerd imports. All files belong to root there.
+func (i Image) archive(ctx context.Context, work, target string) error {
+	const tar = "tar --owner=0 --group=0 --numeric-owner -cf "
+	if _, err := debian.Output(ctx, filepath.Join(work, "root"), "sh", "-c", tar+"../layer.tar -- *"); err != nil {
+		return err
+	}
+	sum, err := debian.Output(ctx, work, "sha256sum", "layer.tar")
 	if err != nil {
 		return err
 	}
-	for applet := range strings.FieldsSeq(list) {
-		if exists(root.Path("usr/bin/"+applet)) || exists(root.Path("usr/sbin/"+applet)) {
-			continue
+	for name, value := range map[string]any{
+		"config.json": map[string]any{
+			"architecture": runtime.GOARCH,
+			"os":           "linux",
+			"config": map[string]any{
+				"Entrypoint": i.Entrypoint,
+				"Cmd":        i.Command,
+				"Env":        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			},
+			"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + strings.Fields(sum)[0]}},
+		},
+		"manifest.json": []any{map[string]any{"Config": "config.json", "RepoTags": i.Tags, "Layers": []string{"layer.tar"}}},
+	} {
+		data, err := json.Marshal(value)
+		if err != nil {
+			return err
 		}
-		if err := root.Link("usr/bin/"+applet, "busybox"); err != nil {
+		if err := os.WriteFile(filepath.Join(work, name), data, 0o644); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err = debian.Output(ctx, work, "sh", "-c", tar+`"$1" *.json layer.tar`, "sh", target)
+	return err
 }
 
 // Build compiles commands of a module, whose folder is source, into a folder.

@@ -4,14 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -156,30 +154,6 @@ func TestFilesTakeThePlaceOfThoseOfPackages(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
-	}
-}
-
-// TestAContainerOfAgnhostWaits is of two facts that tests rely on: a container without arguments runs
-// until it is ended, and "agnhost porter" can serve TLS.
-func TestAContainerOfAgnhostWaits(t *testing.T) {
-	set := Set("/kube", "/built", "")
-	agnhost := set[slices.IndexFunc(set, func(i Image) bool { return i.Name == "agnhost" })]
-	i := Image{KeyPair: agnhost.KeyPair, Command: agnhost.Command}
-	archive := saved(t, i)
-	var config struct{ Config struct{ Cmd []string } }
-	if err := json.Unmarshal([]byte(archive["config.json"]), &config); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"pause"}, config.Config.Cmd); diff != "" {
-		t.Error(diff)
-	}
-	layer := contents(t, []byte(archive["layer.tar"]))
-	pair, err := tls.X509KeyPair([]byte(layer["localhost.crt"]), []byte(layer["localhost.key"]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pair.Leaf.VerifyHostname("localhost"); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -3,16 +3,14 @@ package kube
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -20,22 +18,9 @@ import (
 )
 
 // Kubeconfig is the file with which the administrator uses the API server, from any space.
-func (c *Cluster) Kubeconfig() string { return c.path("pki", admin+".conf") }
+func (c *Cluster) Kubeconfig() string { return c.path("pki/admin.conf") }
 
-// Client returns a new client with all rights, which trusts the authorities of now. Each request
-// fails if the cluster does not run.
-func (c *Cluster) Client() kubernetes.Interface {
-	client, err := c.rest()
-	if err != nil {
-		// Only a folder without a cluster has no kubeconfig.
-		return kubernetes.NewForConfigOrDie(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
-			return nil, err
-		}})
-	}
-	return client
-}
-
-// RESTConfig returns the configuration of Client, whose connections begin in the space of the
+// RESTConfig returns the administrator's configuration for a client in Go, whose connections begin in the space of the
 // control plane.
 func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	conf, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
@@ -62,50 +47,29 @@ func (c *Cluster) Dial(ctx context.Context, space, network, address string) (net
 	return conn, err
 }
 
-func (c *Cluster) rest() (kubernetes.Interface, error) {
-	conf, err := c.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(conf)
-	if err != nil {
-		return nil, fmt.Errorf("make a client of the API server: %w", err)
-	}
-	return client, nil
-}
-
 // Kubectl runs kubectl as administrator and returns its standard output. Standard error is in the
 // error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return c.kubectl(ctx, "", args)
+	return Output(c.KubectlCommand(ctx, args...))
 }
 
 // Apply creates or changes the objects of a manifest.
 func (c *Cluster) Apply(ctx context.Context, manifest string) error {
-	_, err := c.kubectl(ctx, manifest, []string{"apply", "-f", "-"})
-	return err
-}
-
-func (c *Cluster) kubectl(ctx context.Context, stdin string, args []string) (string, error) {
-	cmd := c.KubectlCommand(ctx, args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	return Output(cmd)
+	cmd := c.KubectlCommand(ctx, "apply", "-f", "-")
+	cmd.Stdin = strings.NewReader(manifest)
+	return Run(cmd)
 }
 
 // RolledOut waits until a DaemonSet or Deployment, such as daemonset/vmapd, is as it should be.
 func (c *Cluster) RolledOut(ctx context.Context, namespace, object string) error {
 	_, err := c.Kubectl(ctx, "--namespace="+namespace, "rollout", "status", object, "--timeout=10m")
-	if err != nil {
-		pods, podsErr := c.Kubectl(ctx, "--namespace="+namespace, "describe", "pods", "--selector=k8s-app="+path.Base(object))
-		return errors.Join(fmt.Errorf("%w; the pods:\n%s", err, pods), podsErr)
-	}
-	return nil
+	return err
 }
 
 // KubectlCommand prepares kubectl, which finds plugins in the folder Plugins first. It runs none if a flag comes before the
 // plugin's name, and a plugin runs kubectl itself: so the environment says where both are, and the configuration.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := c.In(ctx, Control, append([]string{c.program("kubectl")}, args...)...)
+	cmd := c.In(ctx, Control, append([]string{filepath.Join(c.KubeDir, "kubectl")}, args...)...)
 	path := strings.Join([]string{c.Plugins(), c.KubeDir, os.Getenv("PATH")}, string(os.PathListSeparator))
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+path)
 	return cmd

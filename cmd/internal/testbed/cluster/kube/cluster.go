@@ -5,24 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Config says which cluster New makes.
 type Config struct {
-	// Name tells clusters of one machine apart; letters and digits, ten at most.
+	// Name is part of the name of the control groups.
 	Name string
 
-	// Dir is the folder of the cluster; the default is below the user's cache folder. Images and logs stay in it.
+	// Dir is the folder of the cluster; the default is DefaultDir. Images and logs stay in it.
 	Dir string
 
-	// KubeDir is the folder with the released programs; Missing lists those that it lacks.
+	// KubeDir is the folder with the released programs.
 	KubeDir string
 
 	// Nodes is how many nodes there are.
@@ -33,80 +34,58 @@ type Config struct {
 }
 
 // Cluster is a Kubernetes cluster on this machine.
-type Cluster struct {
-	Config
+type Cluster struct{ Config }
 
-	groups groups
-}
-
-// DefaultDir returns the folder of a cluster with that name.
-func DefaultDir(name string) (string, error) {
+// DefaultDir returns the folder of a cluster.
+func DefaultDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("find a folder for the cluster (--dir): %w", err)
 	}
-	return filepath.Join(cache, "vmapd-cluster", name), nil
+	return filepath.Join(cache, "vmapd-cluster/c"), nil
 }
 
 // New returns a cluster that does not run yet.
 func New(conf Config) (*Cluster, error) {
-	if !regexp.MustCompile(`^[a-z][a-z0-9]{0,9}$`).MatchString(conf.Name) {
-		return nil, fmt.Errorf("name of the cluster %q: want up to ten small letters and digits", conf.Name)
-	}
 	if conf.Nodes < 1 || conf.Nodes > maxNodes {
 		return nil, fmt.Errorf("%d nodes: want 1 to %d", conf.Nodes, maxNodes)
 	}
-	var err error
-	if conf.Dir == "" {
-		if conf.Dir, err = DefaultDir(conf.Name); err != nil {
-			return nil, err
-		}
-	}
 	for _, dir := range []*string{&conf.Dir, &conf.KubeDir} {
+		var err error
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return nil, fmt.Errorf("find the folder %s: %w", *dir, err)
 		}
-		for _, own := range ownFolders {
-			if strings.HasPrefix(*dir+"/", "/"+own+"/") {
-				return nil, fmt.Errorf("the folder %s can't be below /%s, of which each node has its own", *dir, own)
-			}
+		if strings.HasPrefix(*dir+"/", "/run/") || strings.HasPrefix(*dir+"/", "/var/") {
+			return nil, fmt.Errorf("the folder %s can't be below /run or /var, of which each node has its own", *dir)
 		}
 	}
-	return connect(conf)
+	return connect(conf), nil
 }
 
 // Open returns the cluster of a folder, which says its steps to log, if that is not nil. The error is
 // fs.ErrNotExist if there is none.
 func Open(dir string, log *slog.Logger) (*Cluster, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fmt.Errorf("find the folder %s: %w", dir, err)
-	}
 	data, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
 	if err != nil {
 		return nil, fmt.Errorf("no cluster is in %s: %w", dir, err)
 	}
-	var conf Config
+	conf := Config{Log: log}
 	if err := json.Unmarshal(data, &conf); err != nil {
 		return nil, fmt.Errorf("read %s/cluster.json: %w", dir, err)
 	}
-	conf.Dir, conf.Log = dir, log
-	return connect(conf)
+	return connect(conf), nil
 }
 
-func connect(conf Config) (*Cluster, error) {
+func connect(conf Config) *Cluster {
 	if conf.Log == nil {
 		conf.Log = slog.New(slog.DiscardHandler)
 	}
-	groups, err := findGroups("vmapd-" + conf.Name)
-	return &Cluster{Config: conf, groups: groups}, err
+	return &Cluster{conf}
 }
 
 func (c *Cluster) path(parts ...string) string {
 	return filepath.Join(append([]string{c.Dir}, parts...)...)
 }
-
-func (c *Cluster) program(name string) string { return filepath.Join(c.KubeDir, name) }
 
 // Nodes returns the names of the nodes.
 func (c *Cluster) Nodes() []string {
@@ -119,34 +98,27 @@ func (c *Cluster) Nodes() []string {
 
 // Up starts the cluster, with all nodes ready. If it fails, nothing runs, and the logs are kept.
 func (c *Cluster) Up(ctx context.Context) (err error) {
-	if err := c.Check(); err != nil {
-		return err
-	}
-	if err := c.Down(); err != nil { // what is in the folder, without processes
+	if err := errors.Join(c.Down(), os.RemoveAll(c.path("log"))); err != nil { // what is in the folder, without processes
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("start the cluster %s: %w", c.Name, err), c.Down())
+			err = errors.Join(fmt.Errorf("start the cluster: %w", err), c.Down())
 		}
 	}()
-	if err := os.RemoveAll(c.path("log")); err != nil {
-		return fmt.Errorf("remove the logs of an earlier cluster: %w", err)
-	}
 	if err := c.makeFolder(); err != nil {
 		return err
 	}
-	if err := c.groups.make(system); err != nil {
-		return err
-	}
 	c.Log.Info("making the network")
-	if err := c.buildNetwork(); err != nil {
+	if err := c.buildNetwork(ctx); err != nil {
 		return err
 	}
+	c.Log.Info("starting the control plane")
 	if err := c.startControlPlane(ctx); err != nil {
 		return err
 	}
 	for _, node := range c.Nodes() {
+		c.Log.Info("starting a node", slog.String("node", node))
 		if err := c.startNode(ctx, node); err != nil {
 			return fmt.Errorf("start node %s: %w", node, err)
 		}
@@ -154,7 +126,7 @@ func (c *Cluster) Up(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeFolder makes the cluster's folder, with the file that Open reads.
+// makeFolder makes the cluster's folder, with the file that Open reads, and its control group.
 func (c *Cluster) makeFolder() error {
 	for _, dir := range []string{"process", "log", "pki", "nodes", "images"} {
 		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
@@ -165,28 +137,13 @@ func (c *Cluster) makeFolder() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(c.path("cluster.json"), data, 0o600)
-}
-
-// Check returns an error that names everything that this machine and the folder of programs lack for
-// Up, which calls it, and for other uses: the programs given. It is an error, too, if a cluster of this name runs.
-func (c *Cluster) Check(programs ...string) error {
-	if missing := Missing(c.KubeDir, programs...); len(missing) > 0 {
-		return &MissingError{c.KubeDir, missing}
-	}
-	if err := c.checkMachine(); err != nil {
-		return err
-	}
-	pids, err := c.groups.processes()
-	if err == nil && len(pids) > 0 {
-		err = fmt.Errorf("a cluster %s runs already; 'cluster down --name %[1]s' ends it", c.Name)
-	}
-	return err
+	_, groupErr := c.inGroups("make_group system")
+	return errors.Join(groupErr, os.WriteFile(c.path("cluster.json"), data, 0o600))
 }
 
 // Down ends the cluster, and removes all but logs and images. It is no error if none runs.
 func (c *Cluster) Down() error {
-	if err := c.groups.kill(); err != nil {
+	if _, err := c.inGroups("kill_all"); err != nil {
 		return err
 	}
 	for _, sub := range []string{"nodes", "etcd", "pki", "process", "audit.yaml", "cluster.json"} {
@@ -197,23 +154,21 @@ func (c *Cluster) Down() error {
 	return nil
 }
 
-// Programs are those that a cluster is made of, in Config.KubeDir.
-func Programs() []string {
-	return []string{etcd, apiserver, controllerManager, scheduler, "kubelet", "kubectl"}
+// group is the name of the cluster's control groups.
+func (c *Cluster) group() string { return "vmapd-" + c.Name }
+
+// groupsCommand prepares the shell of groups.sh, which runs further commands.
+func (c *Cluster) groupsCommand(commands string, args ...string) []string {
+	return append([]string{"bash", "-c", "name=" + c.group() + "\n" + text("groups.sh") + commands, "bash"}, args...)
 }
 
-// Missing returns the programs that a folder lacks: of Programs and of those given.
-func Missing(dir string, more ...string) []string {
-	return slices.DeleteFunc(append(Programs(), more...), func(name string) bool {
-		info, err := os.Stat(filepath.Join(dir, name))
-		return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-	})
-}
-
-// MissingError says which released programs are missing, and where they come from.
-type MissingError struct {
-	Dir      string // of --kube; if empty, there is none
-	Programs []string
+func (c *Cluster) inGroups(commands string) (string, error) {
+	args := c.groupsCommand(commands)
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("control groups %s: %s: %w: %s", c.group(), commands, err, out)
+	}
+	return string(out), nil
 }
 
 const sources = "they are in kubernetes-server-linux-ARCH.tar.gz and kubernetes-test-linux-ARCH.tar.gz of " +
@@ -221,12 +176,44 @@ const sources = "they are in kubernetes-server-linux-ARCH.tar.gz and kubernetes-
 	"https://github.com/coredns/coredns/releases, and agnhost in the image registry.k8s.io/e2e-test-images/agnhost " +
 	"and as test/images/agnhost in Kubernetes' source"
 
-func (e *MissingError) Error() string {
-	if e.Dir == "" {
-		return "the folder of Kubernetes' released programs is missing (make -C cmd/internal/testbed test-cluster KUBE=DIR, or --kube DIR): " + sources
+// Check returns an error that names what this machine and the folder of programs lack for a cluster, or that one runs.
+func (c *Cluster) Check() error {
+	missing := slices.DeleteFunc([]string{
+		"etcd", apiserver, controllerManager, "kube-scheduler", "kubelet", "kubectl", "kube-proxy", "coredns", "agnhost", "e2e.test",
+	}, func(name string) bool {
+		_, err := exec.LookPath(filepath.Join(c.KubeDir, name))
+		return err == nil
+	})
+	if len(missing) > 0 {
+		return fmt.Errorf("--kube %s: the folder lacks %s: %s", c.KubeDir, strings.Join(missing, ", "), sources)
 	}
-	return fmt.Sprintf("%s lacks %s: %s", e.Dir, strings.Join(e.Programs, ", "), sources)
+	if os.Geteuid() != 0 {
+		return errors.New("a cluster needs root: kubelet and containerd mount file systems and make control groups")
+	}
+	for _, need := range [][2]string{
+		{"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"},
+		{filepath.Join(cniPrograms, "ptp"), "containernetworking-plugins"},
+		{"nsenter", "util-linux"}, {"mount", "mount"}, {"hostname", "hostname"}, {"ip", "iproute2"}, {"openssl", "openssl"},
+		{"nft", "nftables"}, {"iptables-restore", "iptables"}, // of kubelet and the plugin portmap, too
+		{"etcdctl", "etcd-client"},
+	} {
+		if _, err := exec.LookPath(need[0]); err != nil && !slices.Contains(missing, need[1]) {
+			missing = append(missing, need[1])
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing, install with apt: %s", strings.Join(missing, " "))
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(c.Dir, &stat); err == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return fmt.Errorf("%s is on an overlay file system, where containerd can't make others (--dir chooses another folder)", c.Dir)
+	}
+	pids, err := c.inGroups("processes")
+	if err == nil && pids != "" {
+		err = errors.New("a cluster runs already; 'cluster down' ends it")
+	}
+	return err
 }
-
-// Is makes a MissingError a fs.ErrNotExist.
-func (e *MissingError) Is(target error) bool { return target == fs.ErrNotExist }

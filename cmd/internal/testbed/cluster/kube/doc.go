@@ -10,7 +10,7 @@
 //	 manager       10.244.x.0/24   10.244.y.0/24   default route
 //	-scheduler
 //
-// and the same again in IPv6; addresses.go has the ranges. Each of them, called a space, is a
+// and the same again in IPv6; network.go has the ranges. Each of them, called a space, is a
 // network namespace; a node has mounts and a host name of its own, too, so that it has its own
 // /run and /var, as a machine has. No name of a namespace is in /run/netns and nothing is
 // mounted on the host: a space lives as long as its processes.
@@ -26,13 +26,12 @@
 //	images/         *.tar, loaded by each node that joins; package image writes them
 //	etcd/, nodes/   data
 //
-// All its processes, those in containers included, are in the control groups vmapd-NAME. Down
+// All its processes, those in containers included, are in control groups of its own (templates/groups.sh). Down
 // kills whatever is in there, so that also a cluster whose command was killed can be removed.
 //
 // Use by other packages:
 //
 //	c, err := kube.Open(dir, log)            // or kube.New(kube.Config{…}) and c.Up(ctx)
-//	c.Client()                            // client-go's interface to the API server
 //	c.Kubectl(ctx, "get", "nodes")        // standard output; standard error is in the error
 //	c.Apply(ctx, manifest)                // kubectl apply -f -
 //	c.In(ctx, "n1", "nft", "list", …)     // an exec.Cmd in a space: a node's name, Control, Outside
@@ -42,5 +41,6 @@
 //	   names: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, containerd-n1, kubelet-n1
 //	c.LoadImages(ctx, "n1", "images/agnhost.tar")
 //	c.InstallProxy(ctx, kube.Proxy{Program: kube.Vmapd, Mode: "nftables"})
-//	c.AddAuthority(), c.UseAuthority(), c.AddTokenKey(), c.DropTokenKeys(): rotate.go has the order
+//	c.PKI(ctx, "token_key sa-new")         // commands of templates/pki.sh
+//	c.SetFlag("kube-apiserver", "--v=", "4") // from the process' next start on
 package kube

@@ -1,136 +1,130 @@
 package kube
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/netip"
 	"slices"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"strconv"
+	"strings"
 )
 
+// The address plan.
 const (
-	switchLink = "br0"
-	uplink     = "eth0"
+	ServiceRanges = "10.96.0.0/16,fd00:96::/112"
+	PodRanges     = "10.244.0.0/16,fd00:244::/48"
+	DNSAddress    = "10.96.0.10"
+	ClusterDomain = "cluster.local"
+
+	// The first addresses of the Service ranges, which the Service kubernetes has.
+	kubernetes4, kubernetes6 = "10.96.0.1", "fd00:96::1"
+
+	apiPort = "6443"
 )
+
+// Names of spaces that are no nodes.
+const (
+	Control = "control"
+	Outside = "outside"
+	bridge  = "switch"
+)
+
+const maxNodes = 239
+
+// nodeName returns the name of the node with that number, from 1 on.
+func nodeName(number int) string { return fmt.Sprintf("n%d", number) }
+
+// nodeNumber is the reverse of nodeName; it returns 0 for any other name.
+func nodeNumber(name string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "n"))
+	if err != nil || n < 1 || n > maxNodes || nodeName(n) != name {
+		return 0
+	}
+	return n
+}
+
+// Addresses returns the IPv4 and the IPv6 address of a space. They are invalid if the name is
+// that of no space.
+func Addresses(space string) (netip.Addr, netip.Addr) {
+	number := 10 + nodeNumber(space)
+	switch {
+	case space == Outside:
+		number = 250
+	case number == 10 && space != Control:
+		return netip.Addr{}, netip.Addr{}
+	}
+	return netip.AddrFrom4([4]byte{192, 168, 77, byte(number)}), netip.MustParseAddr(fmt.Sprintf("fd77::%d", number))
+}
+
+// APIServer is the URL of the API server, which works without Services.
+func APIServer() string {
+	v4, _ := Addresses(Control)
+	return fmt.Sprintf("https://%v:%s", v4, apiPort)
+}
 
 // buildNetwork makes the switch, and the spaces of the control plane and of the outside client.
-func (c *Cluster) buildNetwork() error {
-	if err := c.makeSpace(bridge); err != nil {
+func (c *Cluster) buildNetwork(ctx context.Context) error {
+	if err := c.makeSpace(ctx, bridge); err != nil {
 		return err
 	}
-	err := c.inside(bridge, func(ns *lab.Namespace) error {
-		// Where the module br_netfilter is loaded, frames would pass iptables of the switch.
-		for _, s := range []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"} {
-			if err := ns.Sysctl(s, "0"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		return ns.AddBridge(switchLink)
-	})
-	if err != nil {
+	// Where the module br_netfilter is loaded, frames would pass iptables of the switch.
+	if err := c.script(ctx, bridge, `for f in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do if [ -e "$f" ]; then echo 0 >"$f"; fi; done
+ip link add br0 type bridge
+ip link set br0 up`); err != nil {
 		return err
 	}
 	for _, space := range []string{Outside, Control} {
-		if err := c.makeSpace(space); err != nil {
-			return err
-		}
-		if err := c.plugIn(space); err != nil {
+		if err := c.plugIn(ctx, space); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plugIn gives a space a link to the switch, addresses and a default route.
-func (c *Cluster) plugIn(space string) error {
+// plugIn makes a space with a link to the switch, addresses and a default route.
+func (c *Cluster) plugIn(ctx context.Context, space string) error {
+	if err := c.makeSpace(ctx, space); err != nil {
+		return err
+	}
+	const link = `ip link add %[1]s type veth peer name eth0 netns %[2]d
+ip link set %[1]s master br0 up`
+	if err := c.script(ctx, bridge, fmt.Sprintf(link, space, c.holder(space).PID())); err != nil {
+		return err
+	}
 	v4, v6 := Addresses(space)
-	return c.inside(space, func(ns *lab.Namespace) error {
-		if err := setUp(ns, nodeNumber(space) > 0); err != nil {
-			return err
-		}
-		err := c.inside(bridge, func(sw *lab.Namespace) error {
-			if err := lab.Connect(sw, space, ns, uplink); err != nil {
-				return err
-			}
-			return sw.AddPort(switchLink, space)
-		})
-		if err != nil {
-			return err
-		}
-		for _, a := range []netip.Prefix{netip.PrefixFrom(v4, bits4), netip.PrefixFrom(v6, bits6)} {
-			if err := ns.AddAddr(uplink, a); err != nil {
-				return err
-			}
-		}
-		if space == Outside {
-			return nil
-		}
-		// The outside client forwards nothing: packets to an address that nothing serves are lost there.
-		return addRoutes(ns, []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, Outside)
-	})
+	script := fmt.Sprintf("ip link set eth0 up\nip address add %v/24 dev eth0\nip address add %v/64 dev eth0 nodad\n", v4, v6)
+	// The outside client forwards nothing: packets to an address that nothing serves are lost there.
+	if v4, v6 := Addresses(Outside); space != Outside {
+		script += fmt.Sprintf("ip route add default via %v\nip -6 route add default via %v\n", v4, v6)
+	}
+	return c.script(ctx, space, script)
 }
 
-// setUp sets a space up as a router or as a mere host. "default" is the value of links that are
-// added later.
-func setUp(ns *lab.Namespace, router bool) error {
-	forward := "0"
-	if router {
-		forward = "1"
-	}
-	for _, which := range []string{"all", "default"} {
-		for _, s := range [][2]string{
-			{"net/ipv4/conf/" + which + "/rp_filter", "0"},
-			{"net/ipv4/conf/" + which + "/send_redirects", "0"},
-			{"net/ipv4/conf/" + which + "/accept_redirects", "0"},
-			{"net/ipv6/conf/" + which + "/accept_redirects", "0"},
-			{"net/ipv6/conf/" + which + "/disable_ipv6", "0"},
-			{"net/ipv6/conf/" + which + "/accept_ra", "0"},
-			{"net/ipv6/conf/" + which + "/accept_dad", "0"},
-			{"net/ipv4/conf/" + which + "/forwarding", forward},
-			{"net/ipv6/conf/" + which + "/forwarding", forward},
-		} {
-			if err := ns.Sysctl(s[0], s[1]); err != nil {
-				return err
+// routePods gives all machines routes to the pods of the nodes, whose ranges are by node.
+func (c *Cluster) routePods(ctx context.Context, ranges map[string][]string) error {
+	for _, space := range slices.AppendSeq([]string{Control, Outside}, maps.Keys(ranges)) {
+		script := ""
+		for node, prefixes := range ranges {
+			v4, v6 := Addresses(node)
+			for _, p := range prefixes {
+				via := v4
+				if strings.Contains(p, ":") {
+					via = v6
+				}
+				if node != space {
+					script += fmt.Sprintf("ip route replace %s via %v\n", p, via)
+				}
 			}
 		}
-	}
-	return ns.Sysctl("net/ipv4/ip_forward", forward)
-}
-
-// addRoutes adds routes to prefixes through a space.
-func addRoutes(ns *lab.Namespace, to []netip.Prefix, through string) error {
-	v4, v6 := Addresses(through)
-	for _, p := range to {
-		via := v6
-		if p.Addr().Is4() {
-			via = v4
-		}
-		if err := ns.AddRoute(lab.Route{Dst: p, Link: uplink, Via: via}); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
+		if err := c.script(ctx, space, script); err != nil {
+			return fmt.Errorf("route pods: %w", err)
 		}
 	}
 	return nil
 }
 
-// routePods gives all other machines routes to the pods of a node, and the node those to the pods of
-// the other nodes.
-func (c *Cluster) routePods(node string, ranges []netip.Prefix, others map[string][]netip.Prefix) error {
-	for _, space := range slices.AppendSeq([]string{Control, Outside}, maps.Keys(others)) {
-		if err := c.inside(space, func(ns *lab.Namespace) error { return addRoutes(ns, ranges, node) }); err != nil {
-			return fmt.Errorf("route the pods of %s: %w", node, err)
-		}
-	}
-	return c.inside(node, func(ns *lab.Namespace) error {
-		for other, ranges := range others {
-			if err := addRoutes(ns, ranges, other); err != nil {
-				return fmt.Errorf("route the pods of %s: %w", other, err)
-			}
-		}
-		return nil
-	})
+// script runs commands of the shell in a space, until one fails.
+func (c *Cluster) script(ctx context.Context, space, commands string) error {
+	return Run(c.In(ctx, space, "bash", "-euo", "pipefail", "-c", commands))
 }

@@ -2,175 +2,131 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	certutil "k8s.io/client-go/util/cert"
+	"strings"
 )
 
+// Names of images in the archives below images/. Nothing is pulled.
+const (
+	PauseImage     = "registry.k8s.io/pause:test"
+	AgnhostImage   = "registry.k8s.io/e2e-test-images/agnhost:test"
+	CoreDNSImage   = "registry.k8s.io/coredns/coredns:test"
+	KubeProxyImage = "registry.k8s.io/kube-proxy:test"
+	PodserverImage = "example.org/podserver:test"
+	VmapdImage     = "example.org/vmapd:test"
+)
+
+// cniPrograms is the folder of the CNI plugins of Debian.
+const cniPrograms = "/usr/lib/cni"
+
+// startNode makes a node, and waits until it is ready.
 func (c *Cluster) startNode(ctx context.Context, node string) error {
-	c.Log.Info("starting a node", slog.String("node", node))
-	if err := c.groups.make(node); err != nil {
+	if _, err := c.inGroups("make_group " + node); err != nil {
 		return err
 	}
-	if err := c.makeSpace(node); err != nil {
+	if err := c.plugIn(ctx, node); err != nil {
 		return err
 	}
-	if err := c.plugIn(node); err != nil {
+	values, err := c.configureNode(ctx, node)
+	if err != nil {
 		return err
 	}
-	if err := c.configureNode(node); err != nil {
+	p := c.Process("containerd-" + node)
+	p.Space, p.Args = node, []string{"containerd", "--config", filepath.Join(values["Folder"], "containerd.toml")}
+	if err := p.Start(ctx); err != nil {
 		return err
 	}
-	for _, start := range []func(context.Context, string) error{c.startContainerd, c.loadAllImages, c.startKubelet} {
-		if err := start(ctx, node); err != nil {
-			return err
-		}
+	if err := Until(ctx, startLimit, "wait for containerd", func() error { return Run(c.In(ctx, node, "ctr", "version")) }, p); err != nil {
+		return err
 	}
-	if err := c.connectPods(ctx, node); err != nil {
+	archives, err := filepath.Glob(c.path("images", "*.tar"))
+	if err != nil {
+		return err
+	}
+	if err := c.LoadImages(ctx, node, archives...); err != nil {
+		return err
+	}
+	if err := c.startProgram(ctx, "kubelet", "kubelet-"+node, node, values); err != nil {
+		return err
+	}
+	if err := c.connectPods(ctx, node, values); err != nil {
 		return err
 	}
 	return c.AwaitNode(ctx, node)
 }
 
-func containerd(node string) string { return "containerd-" + node }
-func kubelet(node string) string    { return "kubelet-" + node }
-
-// The CNI plugins of Debian.
-const cniPrograms = "/usr/lib/cni"
-
-// configureNode writes the files of a node.
-func (c *Cluster) configureNode(node string) error {
-	dir := c.path("nodes", node)
-	if err := os.MkdirAll(filepath.Join(dir, "cni"), 0o755); err != nil {
-		return err
-	}
-	// Names outside of the cluster have no address.
-	if err := os.WriteFile(filepath.Join(dir, "resolv.conf"), []byte("nameserver 127.0.0.1\n"), 0o644); err != nil {
-		return err
-	}
-	err := writeFilled("containerd.toml", filepath.Join(dir, "containerd.toml"), map[string]string{
-		"PauseImage": PauseImage, "CNIPrograms": cniPrograms, "CNIConf": filepath.Join(dir, "cni"),
-	})
-	if err != nil {
-		return err
-	}
-	ca, err := readAuthority(c.path("pki"), "ca")
-	if err != nil {
-		return err
-	}
+// configureNode writes the files of a node, and returns the values that its templates have.
+func (c *Cluster) configureNode(ctx context.Context, node string) (map[string]string, error) {
 	v4, v6 := Addresses(node)
-	err = ca.issue(c.path("pki"), node, certutil.Config{
-		CommonName: "system:node:" + node, Organization: []string{"system:nodes"},
-		AltNames: certutil.AltNames{DNSNames: []string{node}, IPs: []net.IP{v4.AsSlice(), v6.AsSlice()}},
-	})
-	if err != nil {
-		return err
+	values := map[string]string{
+		"Node": node, "NodeAddresses": fmt.Sprintf("%v,%v", v4, v6), "Folder": c.path("nodes", node),
+		"Group": "/" + c.group() + "/" + node, "PauseImage": PauseImage, "CNIPrograms": cniPrograms,
 	}
-	values := kubeletValues(c.path("pki"), dir, "/"+c.groups.name+"/"+node, node)
-	return writeFilled("kubelet.yaml", filepath.Join(dir, "kubelet.yaml"), values)
+	if err := os.MkdirAll(c.path("nodes", node, "cni"), 0o755); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"containerd.toml", "kubelet.yaml", "resolv.conf"} {
+		if err := c.writeFilled(name, c.path("nodes", node, name), values); err != nil {
+			return nil, err
+		}
+	}
+	return values, c.PKI(ctx, fmt.Sprintf("issue ca %[1]s /O=system:nodes/CN=system:node:%[1]s DNS:%[1]s,IP:%v,IP:%v", node, v4, v6))
 }
 
-// kubeletValues are for the template kubelet.yaml.
-func kubeletValues(pki, dir, group, node string) map[string]string {
-	return map[string]string{
-		"PKI": pki, "Folder": dir, "Group": group, "Node": node, "DNS": DNSAddress, "Domain": ClusterDomain,
-	}
-}
+// Source is the file that says from which commit vmapd's image is.
+func (c *Cluster) Source() string { return c.path("images", "source") }
 
-func (c *Cluster) startContainerd(ctx context.Context, node string) error {
-	p := c.Process(containerd(node))
-	p.Space, p.Args = node, []string{"containerd", "--config", c.path("nodes", node, "containerd.toml")}
-	if err := p.Start(ctx); err != nil {
-		return err
+// LoadImages imports archives of images to a node.
+func (c *Cluster) LoadImages(ctx context.Context, node string, archives ...string) error {
+	for _, archive := range archives {
+		if err := Run(c.In(ctx, node, "ctr", "--namespace", "k8s.io", "images", "import", archive)); err != nil {
+			return fmt.Errorf("load image %s to node %s: %w", archive, node, err)
+		}
 	}
-	return Until(ctx, startLimit, "wait for containerd", func() error { return Run(c.ctr(ctx, node, "version")) }, p)
-}
-
-func (c *Cluster) startKubelet(ctx context.Context, node string) error {
-	v4, v6 := Addresses(node)
-	dir := c.path("nodes", node)
-	p := c.Process(kubelet(node))
-	p.Space, p.Args = node, []string{
-		c.program("kubelet"),
-		"--config=" + filepath.Join(dir, "kubelet.yaml"),
-		"--bootstrap-kubeconfig=" + c.path("pki", bootstrap+".conf"),
-		"--kubeconfig=/var/lib/kubelet/kubeconfig",
-		"--cert-dir=/var/lib/kubelet/pki",
-		"--hostname-override=" + node,
-		"--node-ip=" + v4.String() + "," + v6.String(),
-		"--v=1",
-	}
-	return p.Start(ctx)
+	return nil
 }
 
 // connectPods waits until the controller manager has given the node ranges for its pods, and makes
 // the network of these.
-func (c *Cluster) connectPods(ctx context.Context, node string) error {
-	ranges := map[string][]netip.Prefix{}
-	client := c.Client()
+func (c *Cluster) connectPods(ctx context.Context, node string, values map[string]string) error {
+	ranges := map[string][]string{}
 	err := Until(ctx, startLimit, "wait for the pod ranges of "+node, func() error {
-		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, n := range nodes.Items {
-			if ranges[n.Name], err = podRanges(&n); err != nil {
-				return err
+		out, err := c.Kubectl(ctx, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.podCIDRs[*]}{"\n"}{end}`)
+		for line := range strings.Lines(out) {
+			if words := strings.Fields(line); len(words) > 1 {
+				ranges[words[0]] = words[1:]
 			}
 		}
-		if len(ranges[node]) == 0 {
-			return fmt.Errorf("there is no node %s with podCIDRs", node)
+		if err == nil && len(ranges[node]) == 0 {
+			err = fmt.Errorf("there is no node %s with podCIDRs", node)
 		}
-		return nil
-	}, c.Process(kubelet(node)), c.Process(apiserver), c.Process(controllerManager))
+		return err
+	}, c.Process("kubelet-"+node), c.Process(apiserver), c.Process(controllerManager))
 	if err != nil {
 		return err
 	}
-	own := ranges[node]
-	delete(ranges, node)
-	if err := c.routePods(node, own, ranges); err != nil {
+	if err := c.routePods(ctx, ranges); err != nil {
 		return err
 	}
+	values["PodRanges"] = podRanges(ranges[node])
 	// kubelet reports the network as ready once this file is there.
-	return writeFilled("cni.conflist", c.path("nodes", node, "cni", "10-testbed.conflist"), map[string]any{"PodRanges": own})
+	return c.writeFilled("cni.conflist", c.path("nodes", node, "cni", "10-testbed.conflist"), values)
 }
 
-func podRanges(n *corev1.Node) ([]netip.Prefix, error) {
-	var all []netip.Prefix
-	for _, s := range n.Spec.PodCIDRs {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			return nil, fmt.Errorf("node %s, podCIDRs: %w", n.Name, err)
-		}
-		all = append(all, p)
-	}
-	return all, nil
+// podRanges is a list in JSON for the CNI plugin: it takes an address of each range.
+func podRanges(prefixes []string) string {
+	return `[{"subnet": "` + strings.Join(prefixes, `"}], [{"subnet": "`) + `"}]`
 }
 
 // AwaitNode waits until a node is ready.
 func (c *Cluster) AwaitNode(ctx context.Context, node string) error {
-	client := c.Client()
 	return Until(ctx, startLimit, "wait for node "+node+" to be ready", func() error {
-		n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return err
+		out, err := c.Kubectl(ctx, "get", "node", node, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}{.spec.taints[*].key}`)
+		if err == nil && out != "True" {
+			err = fmt.Errorf("ready, and its taints: %s", out)
 		}
-		for _, cond := range n.Status.Conditions {
-			if cond.Type == corev1.NodeReady && cond.Status != corev1.ConditionTrue {
-				return errors.New(cond.Message)
-			}
-		}
-		if len(n.Spec.Taints) > 0 {
-			return fmt.Errorf("it has the taint %s", n.Spec.Taints[0].Key)
-		}
-		return nil
-	}, c.Process(kubelet(node)), c.Process(containerd(node)), c.Process(apiserver))
+		return err
+	}, c.Process("kubelet-"+node), c.Process("containerd-"+node), c.Process(apiserver))
 }

@@ -3,13 +3,10 @@ package kube
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"k8s.io/client-go/tools/clientcmd"
-	certutil "k8s.io/client-go/util/cert"
 )
 
 // load returns a certificate that fits its key.
@@ -22,19 +19,26 @@ func load(t *testing.T, dir, name string) *x509.Certificate {
 	return pair.Leaf
 }
 
+// newPKI makes keys and certificates of a cluster without processes.
+func newPKI(t *testing.T) (c *Cluster, dir string) {
+	t.Helper()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip(err)
+	}
+	c = connect(Config{Dir: t.TempDir()})
+	dir = c.path("pki")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.PKI(t.Context(), "make_all"); err != nil {
+		t.Fatal(err)
+	}
+	return c, dir
+}
+
 func TestCertificatesAreAcceptedByTheirPeers(t *testing.T) {
-	dir := t.TempDir()
-	if err := makePKI(dir); err != nil {
-		t.Fatal(err)
-	}
-	ca, err := readAuthority(dir, "ca")
-	if err != nil {
-		t.Fatal(err)
-	}
-	v4, v6 := Addresses("n1")
-	if err := ca.issue(dir, "n1", certutil.Config{
-		CommonName: "system:node:n1", AltNames: certutil.AltNames{DNSNames: []string{"n1"}, IPs: []net.IP{v4.AsSlice(), v6.AsSlice()}},
-	}); err != nil {
+	c, dir := newPKI(t)
+	if err := c.PKI(t.Context(), "issue ca n1 /O=system:nodes/CN=system:node:n1 DNS:n1,IP:192.168.77.11,IP:fd77::11"); err != nil {
 		t.Fatal(err)
 	}
 	pools := map[string]*x509.CertPool{}
@@ -66,58 +70,6 @@ func TestCertificatesAreAcceptedByTheirPeers(t *testing.T) {
 		})
 		if (err == nil) != test.want {
 			t.Errorf("%s by %s as %q: want accepted %v, got %v", test.name, test.ca, test.server, test.want, err)
-		}
-	}
-}
-
-func TestKubeconfigsAreOfUsersWithTheirRights(t *testing.T) {
-	dir := t.TempDir()
-	if err := makePKI(dir); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]struct{ user, group string }{
-		"admin":                   {"admin", "system:masters"},
-		"bootstrap":               {"system:bootstrap:testbed", "system:bootstrappers"},
-		"kube-controller-manager": {"system:kube-controller-manager", ""},
-		"kube-scheduler":          {"system:kube-scheduler", ""},
-	} {
-		conf, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, name+".conf"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := "https://192.168.77.10:6443"; conf.Host != want {
-			t.Errorf("%s: want server %s, got %s", name, want, conf.Host)
-		}
-		if want := filepath.Join(dir, name+".crt"); conf.CertFile != want {
-			t.Errorf("%s: want certificate %s, got %s", name, want, conf.CertFile)
-		}
-		cert := load(t, dir, name)
-		group := ""
-		if len(cert.Subject.Organization) > 0 {
-			group = cert.Subject.Organization[0]
-		}
-		if cert.Subject.CommonName != want.user || group != want.group {
-			t.Errorf("%s: want user %q of %q, got %q of %q", name, want.user, want.group, cert.Subject.CommonName, group)
-		}
-	}
-}
-
-func TestKeysAreReadByTheirOwnerOnly(t *testing.T) {
-	dir := t.TempDir()
-	if err := makePKI(dir); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := filepath.Glob(filepath.Join(dir, "*.key"))
-	if err != nil || len(keys) < 6 {
-		t.Fatalf("want keys, got %v, %v", keys, err)
-	}
-	for _, key := range keys {
-		info, err := os.Stat(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want, got := os.FileMode(0o600), info.Mode().Perm(); want != got {
-			t.Errorf("%s: want mode %v, got %v", filepath.Base(key), want, got)
 		}
 	}
 }

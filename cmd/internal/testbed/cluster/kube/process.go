@@ -17,48 +17,39 @@ import (
 // Process is a program of the cluster that runs until it is stopped. Its description is a file,
 // so that another command can stop it and start it again.
 type Process struct {
-	Name  string
+	Name  string `json:"-"`
 	Space string
 	Args  []string // the program first; a change counts from the next Start on
+	ID    int      `json:"PID"` // of the last one; PID says whether it runs
+	Born  uint64   // in ticks since the machine started: tells it from a later process with the same ID
 
 	cluster *Cluster
-	id      identity
-}
-
-// identity tells a process from a later one with the same ID.
-type identity struct {
-	PID  int
-	Born uint64 // in ticks since the machine started
-}
-
-// record is the file of a process.
-type record struct {
-	Space string
-	Args  []string
-	identity
 }
 
 // Process returns the process with that name. If there is none, it has no Args, and Start fails.
 func (c *Cluster) Process(name string) *Process {
-	p := &Process{Name: name, cluster: c}
-	var r record
-	if data, err := os.ReadFile(p.file()); err == nil && json.Unmarshal(data, &r) == nil {
-		p.Space, p.Args, p.id = r.Space, r.Args, r.identity
+	p := &Process{}
+	if data, err := os.ReadFile(c.path("process", name+".json")); err != nil || json.Unmarshal(data, p) != nil {
+		p = &Process{}
 	}
+	p.Name, p.cluster = name, c
 	return p
 }
 
-func (p *Process) file() string { return p.cluster.path("process", p.Name+".json") }
-
-// Log returns the file with everything that the process wrote, in all its lives.
-func (p *Process) Log() string { return p.cluster.path("log", p.Name+".log") }
-
 // PID returns the process ID, or 0 if the process does not run.
 func (p *Process) PID() int {
-	if !p.id.alive() {
+	if stat, err := statOf(p.ID); err != nil || stat.Starttime != p.Born || stat.State == "Z" || stat.State == "X" {
 		return 0
 	}
-	return p.id.PID
+	return p.ID
+}
+
+func statOf(pid int) (procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err
+	}
+	return p.Stat()
 }
 
 // Start starts the process. It is no error if it runs already.
@@ -69,42 +60,34 @@ func (p *Process) Start(ctx context.Context) error {
 	if len(p.Args) == 0 {
 		return fmt.Errorf("start %s: the cluster has no such process", p.Name)
 	}
-	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	// The process outlives the context, which is for the start alone.
+	return p.launch(p.cluster.In(context.WithoutCancel(ctx), p.Space, p.Args...))
+}
+
+// launch starts a command as this process, in the cluster's control group.
+func (p *Process) launch(cmd *exec.Cmd) error {
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	defer log.Close()
-	// The process outlives the context, which is for the start alone.
-	cmd := p.cluster.In(context.WithoutCancel(ctx), p.Space, p.Args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	return p.launch(cmd, nil)
-}
-
-// launch starts a command as this process, in the cluster's control group. prepare, if not nil, is
-// called before on the thread that forks.
-func (p *Process) launch(cmd *exec.Cmd, prepare func() error) error {
+	args := p.cluster.groupsCommand(`echo $$ >"$leading/$name/system/cgroup.procs"; exec "$@"`, cmd.Args...)
+	inGroup := exec.Command(args[0], args[1:]...)
+	inGroup.Stdout, inGroup.Stderr = log, log
 	// A session of its own: signals of the terminal are for this command.
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	err := onThread(func() error {
-		if prepare != nil {
-			if err := prepare(); err != nil {
-				return err
-			}
-		}
-		leave, err := p.cluster.groups.start(cmd)
-		if err != nil {
-			return err
-		}
-		defer leave()
-		return cmd.Start()
-	})
-	if err != nil {
+	inGroup.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	if err := errors.Join(cmd.Err, inGroup.Err); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	go func() { _ = cmd.Wait() }() // only to have no zombies; Ended asks the kernel
-	if p.id, err = identify(cmd.Process.Pid); err != nil {
+	if err := inGroup.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	go func() { _ = inGroup.Wait() }() // only to have no zombies; PID asks the kernel
+	stat, err := statOf(inGroup.Process.Pid)
+	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, errors.Join(err, p.tail()))
 	}
+	p.ID, p.Born = inGroup.Process.Pid, stat.Starttime
 	if err := p.remember(); err != nil {
 		return errors.Join(err, p.Stop(context.Background(), unix.SIGKILL))
 	}
@@ -113,47 +96,27 @@ func (p *Process) launch(cmd *exec.Cmd, prepare func() error) error {
 
 // remember writes the file of the process.
 func (p *Process) remember() error {
-	data, err := json.MarshalIndent(record{p.Space, p.Args, p.id}, "", "  ")
-	if err == nil {
-		err = os.WriteFile(p.file(), data, 0o600)
-	}
+	data, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
-		return fmt.Errorf("remember %s: %w", p.Name, err)
+		return err
 	}
-	return nil
+	return os.WriteFile(p.cluster.path("process", p.Name+".json"), data, 0o600)
 }
 
 // Stop sends a signal and waits until the process has ended. It is no error if it does not run.
 func (p *Process) Stop(ctx context.Context, signal unix.Signal) error {
-	if p.PID() == 0 {
-		return nil
-	}
-	fd, err := unix.PidfdOpen(p.id.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("stop %s: %w", p.Name, err)
-	}
-	defer unix.Close(fd)
-	if !p.id.alive() { // what the descriptor stands for may be another process by now
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("stop %s: %w", p.Name, err)
-	}
-	const once = 100 // milliseconds
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, once)
-		switch {
-		case n > 0:
-			return nil
-		case err != nil && !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("wait for the end of %s: %w", p.Name, err)
-		case ctx.Err() != nil:
-			return fmt.Errorf("wait for the end of %s after %v: %w", p.Name, signal, ctx.Err())
+	if pid := p.PID(); pid != 0 {
+		if err := unix.Kill(pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("stop %s: %w", p.Name, err)
 		}
 	}
+	for p.PID() != 0 {
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for the end of %s after %v: %w", p.Name, signal, ctx.Err())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
 }
 
 // Restart stops the process by a signal, and starts it again.
@@ -164,46 +127,18 @@ func (p *Process) Restart(ctx context.Context, signal unix.Signal) error {
 	return p.Start(ctx)
 }
 
-// ended returns an error with the last lines of the log if the process does not run.
-func (p *Process) ended() error {
-	if p.PID() != 0 {
-		return nil
-	}
-	return fmt.Errorf("%s has ended: %w", p.Name, p.tail())
-}
+// log is the file with everything that the process wrote, in all its lives.
+func (p *Process) log() string { return p.cluster.path("log", p.Name+".log") }
 
 // tail returns the last lines of the log as an error.
 func (p *Process) tail() error {
-	data, err := os.ReadFile(p.Log())
+	data, err := os.ReadFile(p.log())
 	if err != nil {
 		return err
 	}
 	const lines = 5
 	all := strings.Split(strings.TrimSpace(string(data)), "\n")
-	return fmt.Errorf("%s ends with:\n%s", p.Log(), strings.Join(all[max(0, len(all)-lines):], "\n"))
-}
-
-// identify returns the identity of a running process.
-func identify(pid int) (identity, error) {
-	stat, err := statOf(pid)
-	return identity{pid, stat.Starttime}, err
-}
-
-// alive says whether that process runs.
-func (id identity) alive() bool {
-	if id.PID == 0 {
-		return false
-	}
-	stat, err := statOf(id.PID)
-	return err == nil && stat.Starttime == id.Born && stat.State != "Z" && stat.State != "X"
-}
-
-func statOf(pid int) (procfs.ProcStat, error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return procfs.ProcStat{}, err
-	}
-	return p.Stat()
+	return fmt.Errorf("%s ends with:\n%s", p.log(), strings.Join(all[max(0, len(all)-lines):], "\n"))
 }
 
 // Until calls ok every moment until it returns nil. After the limit, the error is the last one
@@ -220,8 +155,8 @@ func Until(ctx context.Context, limit time.Duration, step string, ok func() erro
 			return nil
 		}
 		for _, p := range needs {
-			if err := p.ended(); err != nil {
-				return fmt.Errorf("%s: %w", step, err)
+			if p.PID() == 0 {
+				return fmt.Errorf("%s: %s has ended: %w", step, p.Name, p.tail())
 			}
 		}
 		select {

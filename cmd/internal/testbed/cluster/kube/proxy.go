@@ -1,14 +1,13 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // Programs that can be the Service proxy of a cluster; each is the name of its DaemonSet, too.
@@ -16,6 +15,9 @@ const (
 	Vmapd     = "vmapd"
 	KubeProxy = "kube-proxy"
 )
+
+// Deploy is the folder of vmapd's manifests, from the root of the repository.
+const Deploy = "cmd/vmapd/deploy"
 
 // Proxy is a Service proxy.
 type Proxy struct {
@@ -25,7 +27,7 @@ type Proxy struct {
 	// Image is the proxy's image; the default is one of images/.
 	Image string
 
-	// Deploy is the folder with vmapd's manifests; the default is cmd/vmapd/deploy.
+	// Deploy is the folder with vmapd's manifests; the default is the one of that name.
 	Deploy string
 }
 
@@ -44,46 +46,23 @@ func ParseProxy(s string) (Proxy, error) {
 // String returns the form that ParseProxy reads.
 func (p Proxy) String() string { return p.Program + ":" + p.Mode }
 
-// image returns the image's name.
-func (p Proxy) image() string {
-	switch {
-	case p.Image != "":
-		return p.Image
-	case p.Program == KubeProxy:
-		return KubeProxyImage
-	default:
-		return VmapdImage
-	}
-}
-
 // Manifest returns the proxy's manifest with everything filled in. Of legacy.yaml, which is a
 // patch, it has nothing.
-func (p Proxy) Manifest() (string, error) {
+func (c *Cluster) Manifest(p Proxy) (string, error) {
 	if p.Program == KubeProxy {
-		return fill("kube-proxy.yaml", map[string]string{
-			"Mode": p.Mode, "Image": p.image(), "Server": APIServer(), "PodRanges": PodRanges,
-		})
+		return c.fill("kube-proxy.yaml", map[string]string{"Mode": p.Mode, "Image": cmp.Or(p.Image, KubeProxyImage)})
 	}
-	data, err := os.ReadFile(filepath.Join(p.deploy(), "vmapd.yaml"))
+	data, err := os.ReadFile(filepath.Join(cmp.Or(p.Deploy, Deploy), "vmapd.yaml"))
 	if err != nil {
-		return "", fmt.Errorf("read vmapd's manifest (--deploy): %w", err)
+		return "", fmt.Errorf("read vmapd's manifest: %w", err)
 	}
-	return fillVmapd(string(data), p)
-}
-
-func (p Proxy) deploy() string {
-	if p.Deploy == "" {
-		return "cmd/vmapd/deploy"
-	}
-	return p.Deploy
-}
-
-// fillVmapd fills in what the head of vmapd.yaml says is to be filled in, and the backend.
-func fillVmapd(manifest string, p Proxy) (string, error) {
+	// What the head of vmapd.yaml says is to be filled in, and the backend. The nodes share a kernel, whose limit of
+	// connections none of them may set.
+	manifest := string(data)
 	for _, r := range [][2]string{
-		{"image: example.org/vmapd:latest", "image: " + p.image()},
+		{"image: example.org/vmapd:latest", "image: " + cmp.Or(p.Image, VmapdImage)},
 		{"server: https://control-plane.example:6443", "server: " + APIServer()},
-		{"clusterCIDR: 10.244.0.0/16", "clusterCIDR: " + PodRanges},
+		{"clusterCIDR: 10.244.0.0/16\n", "clusterCIDR: " + PodRanges + "\n    conntrack: {maxPerCore: 0}\n"},
 		{"    kind: VmapdConfiguration\n", "    kind: VmapdConfiguration\n    backend: " + p.Mode + "\n"},
 	} {
 		if !strings.Contains(manifest, r[0]) {
@@ -102,7 +81,7 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 	if err := c.RemoveProxies(ctx); err != nil {
 		return err
 	}
-	manifest, err := p.Manifest()
+	manifest, err := c.Manifest(p)
 	if err != nil {
 		return err
 	}
@@ -110,7 +89,7 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 		return fmt.Errorf("install %v: %w", p, err)
 	}
 	if p.Program == Vmapd && p.Mode == "iptables" {
-		legacy := filepath.Join(p.deploy(), "legacy.yaml")
+		legacy := filepath.Join(cmp.Or(p.Deploy, Deploy), "legacy.yaml")
 		if _, err := c.Kubectl(ctx, "--namespace=kube-system", "patch", "daemonset", Vmapd, "--patch-file="+legacy); err != nil {
 			return fmt.Errorf("install %v: %w", p, err)
 		}
@@ -120,23 +99,14 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 	}
 	// The DaemonSet of kube-proxy has no readiness probe, so its pods are ready before they have programmed anything.
 	for _, node := range c.Nodes() {
-		err := Until(ctx, startLimit, "wait for Services on "+node, func() error { return c.tryService(ctx, node) })
+		err := Until(ctx, startLimit, "wait for Services on "+node, func() error {
+			return Run(c.In(ctx, node, "timeout", "1", "bash", "-c", "exec 3<>/dev/tcp/"+kubernetes4+"/443"))
+		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// tryService connects from a node to the Service kubernetes, and gives up after a second.
-func (c *Cluster) tryService(ctx context.Context, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	conn, err := c.Dial(ctx, node, "tcp", net.JoinHostPort(kubernetes4, "443"))
-	if err == nil {
-		err = conn.Close()
-	}
-	return err
 }
 
 // RemoveProxies deletes what Service proxies have in the cluster, and by vmapd's cleanup the rules that they leave on the nodes.

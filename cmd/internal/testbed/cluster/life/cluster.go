@@ -1,7 +1,6 @@
 package life
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,19 +14,14 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-const (
-	// BeforeImage is that of vmapd before; the others are kube's.
-	BeforeImage = "example.org/vmapd:before"
-	// againSuffix makes a second name of an image, for an upgrade that changes nothing.
-	againSuffix = "-again"
-)
+// BeforeImage is that of vmapd before; the others are kube's.
+const BeforeImage = "example.org/vmapd:before"
 
 // Kubernetes' names of what Up starts.
 const (
 	apiserver         = "kube-apiserver"
 	etcd              = "etcd"
 	controllerManager = "kube-controller-manager"
-	scheduler         = "kube-scheduler"
 )
 
 // An Action is a part of a step.
@@ -57,15 +51,20 @@ func eachNode(do func(node string) Action) Action {
 	}
 }
 
-func kubectl(args ...string) Action {
+// sh runs commands as Shell does where the cluster is administered.
+func sh(commands ...string) Action { return on(kube.Control, commands...) }
+
+// on runs commands as Shell does.
+func on(space string, commands ...string) Action {
 	return func(ctx context.Context, r *Run) error {
-		_, err := r.Kubectl(ctx, args...)
+		_, err := r.Shell(ctx, space, strings.Join(commands, "\n"))
 		return err
 	}
 }
 
-func rolledOut(namespace, object string) Action {
-	return func(ctx context.Context, r *Run) error { return r.RolledOut(ctx, namespace, object) }
+// rolledOut is a command that waits for a DaemonSet or Deployment.
+func rolledOut(namespace, object string) string {
+	return "kubectl -n " + namespace + " rollout status " + object + " --timeout=10m"
 }
 
 func ready(node string) Action {
@@ -87,21 +86,6 @@ func restartedControl(process string, signal unix.Signal) Action {
 	return func(ctx context.Context, r *Run) error { return r.RestartControlPlane(ctx, process, signal) }
 }
 
-// ip runs ip(8) in a space.
-func ip(space string, args ...string) Action {
-	return func(ctx context.Context, r *Run) error {
-		return kube.Run(r.In(ctx, space, append([]string{"ip"}, args...)...))
-	}
-}
-
-// script runs commands as Shell does.
-func script(space, text string) Action {
-	return func(ctx context.Context, r *Run) error {
-		_, err := r.Shell(ctx, space, text)
-		return err
-	}
-}
-
 func pause(d time.Duration) Action {
 	return func(ctx context.Context, _ *Run) error {
 		wait(ctx, d)
@@ -116,12 +100,10 @@ func (r *Run) Shell(ctx context.Context, space, script string) (string, error) {
 	cmd := r.In(ctx, space, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = r.Work
 	cmd.Env = append(os.Environ(), "HOME="+r.Work, "PATH="+strings.Join([]string{r.KubeDir, filepath.Join(r.Work, "bin"), os.Getenv("PATH")}, ":"))
-	var out, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaints
-	err := cmd.Run()
-	r.Log.Info("output", slog.String("text", out.String()))
+	out, err := kube.Output(cmd)
+	r.Log.Info("output", slog.String("text", out))
 	if err != nil {
-		err = fmt.Errorf("%q: %w: %s%s", script, err, out.String(), complaints.String())
+		err = fmt.Errorf("%w %s", err, out)
 	}
-	return out.String(), err
+	return out, err
 }

@@ -2,7 +2,6 @@ package life
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -73,20 +72,20 @@ func (r *Run) follow(ctx context.Context, section, contains, node, begins string
 	return all.String(), nil
 }
 
-// page runs all commands of a block, for the first node.
-func page(section, contains string) Action {
+// followed runs the commands of a block that begin with a text, for a node.
+func followed(section, contains, node, begins string) Action {
 	return func(ctx context.Context, r *Run) error {
-		_, err := r.follow(ctx, section, contains, first, "")
+		_, err := r.follow(ctx, section, contains, node, begins)
 		return err
 	}
 }
 
+// page runs all commands of a block, for the first node.
+func page(section, contains string) Action { return followed(section, contains, first, "") }
+
 // labelled runs the command of a block that labels a node.
 func labelled(section, contains, node string) Action {
-	return func(ctx context.Context, r *Run) error {
-		_, err := r.follow(ctx, section, contains, node, "kubectl label")
-		return err
-	}
+	return followed(section, contains, node, "kubectl label")
 }
 
 // before is the section of that name.
@@ -166,8 +165,8 @@ func (c conversion) wayB() Action {
 // kubeProxyRuns waits for a pod of kube-proxy on a node. The rollout of a DaemonSet with the strategy
 // OnDelete has no status.
 func kubeProxyRuns(node string) Action {
-	wait := kubectl("-n", "kube-system", "wait", "pods", "--for=condition=Ready", "--timeout=20s",
-		"--selector=k8s-app=kube-proxy", "--field-selector=spec.nodeName="+node)
+	wait := sh("kubectl -n kube-system wait pods --for=condition=Ready --timeout=20s " +
+		"--selector=k8s-app=kube-proxy --field-selector=spec.nodeName=" + node)
 	return func(ctx context.Context, r *Run) error {
 		return kube.Until(ctx, time.Minute, "wait for kube-proxy", func() error { return wait(ctx, r) })
 	}
@@ -177,7 +176,7 @@ func (c conversion) wayBWithout() Action {
 	return inTurn(
 		c.toVMAPD(),
 		page("Way B", "delete daemonset kube-proxy"),
-		rolledOut("kube-system", "daemonset/vmapd"),
+		sh(rolledOut("kube-system", "daemonset/vmapd")),
 		c.checkAll(),
 		page("Back", "delete daemonset vmapd"),
 		cleanUp,
@@ -187,7 +186,7 @@ func (c conversion) wayBWithout() Action {
 
 // cleanUp removes what vmapd left, by a manifest whose image is filled in.
 func cleanUp(ctx context.Context, r *Run) error {
-	file := filepath.Join(r.Work, deploy, "cleanup.yaml")
+	file := filepath.Join(r.Work, kube.Deploy, "cleanup.yaml")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -204,7 +203,7 @@ func (c conversion) checkAll() Action {
 	return inTurn(eachNode(c.check), page("Check", "explain --kubeconfig"), func(ctx context.Context, r *Run) error {
 		_, err := r.Same(ctx, Rendering{
 			Program:      "bin/vmapd",
-			Args:         []string{"--config", filepath.Join(r.Work, "config.conf"), "--backend", c.backend},
+			Args:         "--config " + filepath.Join(r.Work, "config.conf") + " --backend " + c.backend,
 			IPTables:     c.backend == "iptables",
 			AllAddresses: c.mode == "iptables",
 		})
@@ -219,30 +218,23 @@ func (c conversion) check(node string) Action {
 		if err != nil {
 			return err
 		}
-		return kube.Until(ctx, time.Minute, "check "+node, func() error { return c.checkOnce(ctx, r, node, script) })
-	}
-}
-
-func (c conversion) checkOnce(ctx context.Context, r *Run, node, script string) error {
-	said := map[string]string{}
-	for _, line := range Lines(script) {
-		// At a prompt, nothing ends because grep counts 0.
-		out, err := r.Shell(ctx, node, "("+strings.TrimSpace(strings.Split(line, " #")[0])+") || true")
-		if err != nil {
-			return err
+		commands := "set +eo pipefail\n" // at a prompt, nothing ends because grep counts 0
+		for _, line := range Lines(script) {
+			commands += strings.Split(line, " #")[0] + "\necho\n"
 		}
-		for _, about := range []string{"readyz", "proxyMode", "list tables"} {
-			if strings.Contains(line, about) {
-				said[about] = strings.TrimSpace(out)
+		return kube.Until(ctx, time.Minute, "check "+node, func() error {
+			out, err := r.Shell(ctx, node, commands)
+			if err != nil {
+				return err
 			}
-		}
+			words := strings.Fields(out) // /readyz, the mode, …, the number of rules of kube-proxy
+			switch {
+			case len(words) < 2 || words[0] != "ok" || words[1] != c.backend:
+				return fmt.Errorf("not ready, or another mode than %s: %.100s", c.backend, out)
+			case c.backend == "nftables" && (strings.Contains(out, "table ip kube-proxy") || words[len(words)-1] != "0"):
+				return fmt.Errorf("rules of kube-proxy are left: %s", out)
+			}
+			return nil
+		})
 	}
-	var errs []error
-	if said["readyz"] != "ok" || said["proxyMode"] != c.backend {
-		errs = append(errs, fmt.Errorf("readyz %q, mode %q", said["readyz"], said["proxyMode"]))
-	}
-	if t := said["list tables"]; c.backend == "nftables" && (strings.Contains(t, "kube-proxy") || !strings.HasSuffix(t, "\n0")) {
-		errs = append(errs, fmt.Errorf("rules of kube-proxy are left: %s", t))
-	}
-	return errors.Join(errs...)
 }

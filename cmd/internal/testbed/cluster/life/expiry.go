@@ -3,9 +3,11 @@ package life
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,46 +22,36 @@ const (
 	tokenLife       = 10 * time.Minute
 )
 
+// tokenPatch mounts a token with a short life where pods have one by default.
+//
+//go:embed short-lived.json
+var tokenPatch string
+
 // shorten gives kubelets certificates, and the Service proxy's pods tokens, that expire soon. The
 // pods are replaced, so it comes before the traffic.
 func shorten(ctx context.Context, r *Run) error {
 	object := program(r.Proxy)
-	patch, err := json.Marshal(tokenPatch(object))
-	if err != nil {
-		return fmt.Errorf("make a patch of %s: %w", object, err)
-	}
+	patch := strings.NewReplacer("SECONDS", strconv.Itoa(int(tokenLife.Seconds())), "PROGRAM", object).Replace(tokenPatch)
 	return inTurn(
-		signFor(certificateLife),
+		signFor(certificateLife.String()),
 		eachNode(func(n string) Action {
 			return inTurn(
-				stopped("kubelet-"+n), script(n, "rm -r /var/lib/kubelet/pki /var/lib/kubelet/kubeconfig"),
+				stopped("kubelet-"+n), on(n, "rm -r /var/lib/kubelet/pki /var/lib/kubelet/kubeconfig"),
 				restarted("kubelet-"+n), ready(n),
 			)
 		}),
-		kubectl("-n", "kube-system", "patch", "daemonset", object, "-p", string(patch)),
-		rolledOut("kube-system", "daemonset/"+object),
+		sh("kubectl -n kube-system patch daemonset "+object+" -p '"+patch+"'", rolledOut("kube-system", "daemonset/"+object)),
 	)(ctx, r)
 }
 
-// signFor changes the life of the certificates that the cluster signs; 0 is the default.
-func signFor(d time.Duration) Action {
+// signFor changes the life of the certificates that the controller manager signs; without a value, it is the default.
+func signFor(life ...string) Action {
 	return inTurn(
-		func(_ context.Context, r *Run) error { return r.SignFor(d) },
+		func(_ context.Context, r *Run) error {
+			return r.SetFlag(controllerManager, "--cluster-signing-duration=", life...)
+		},
 		restartedControl(controllerManager, unix.SIGTERM),
 	)
-}
-
-// tokenPatch mounts a token with a short life where pods have one by default.
-func tokenPatch(program string) any {
-	type m = map[string]any
-	return m{"spec": m{"template": m{"spec": m{
-		"automountServiceAccountToken": false,
-		"volumes": []m{{"name": "short-lived", "projected": m{"sources": []m{
-			{"serviceAccountToken": m{"path": "token", "expirationSeconds": int(tokenLife.Seconds())}},
-			{"configMap": m{"name": "kube-root-ca.crt", "items": []m{{"key": "ca.crt", "path": "ca.crt"}}}},
-		}}}},
-		"containers": []m{{"name": program, "volumeMounts": []m{{"name": "short-lived", "mountPath": "/" + secrets, "readOnly": true}}}},
-	}}}}
 }
 
 // expire waits until kubelets have replaced the certificates and tokens by themselves, and the former
@@ -85,7 +77,7 @@ func expire(ctx context.Context, r *Run) error {
 			return err
 		},
 		pause(tokenLife/5), // kubelet replaces a token after four fifths of its life
-		signFor(0),
+		signFor(),
 		change("after-the-expiry"),
 	)(ctx, r)
 }

@@ -23,29 +23,43 @@ const secrets = "var/run/secrets/kubernetes.io/serviceaccount"
 // no longer accepted. Kubelets keep tokens in memory until shortly before their end, so they are
 // restarted.
 func newTokens(ctx context.Context, r *Run) error {
+	const signs, accepts = "--service-account-signing-key-file=", "--service-account-key-file="
 	before, err := r.secrets(ctx, "token")
 	if err != nil {
 		return err
 	}
+	name := fmt.Sprintf("sa-%d", time.Now().Unix())
+	key := filepath.Join(r.Dir, "pki", name)
 	return inTurn(
-		func(context.Context, *Run) error { return r.AddTokenKey() },
+		func(ctx context.Context, r *Run) error {
+			return errors.Join(
+				r.PKI(ctx, "token_key "+name),
+				r.SetFlag(apiserver, signs, key+".key"),
+				r.SetFlag(apiserver, accepts, append(r.Flags(apiserver, accepts), key+".pub")...),
+			)
+		},
 		restartedControl(apiserver, unix.SIGKILL),
 		restartClients,
 		// kubelet looks after volumes every minute or so.
 		secretsAre(4*time.Minute, "token", func(pod string, now []byte) bool { return !bytes.Equal(now, before[pod]) }),
-		func(context.Context, *Run) error { return r.DropTokenKeys() },
+		func(_ context.Context, r *Run) error { return r.SetFlag(apiserver, accepts, key+".pub") },
 		restartedControl(apiserver, unix.SIGKILL),
 		change("after-the-new-key"),
 	)(ctx, r)
 }
 
 // newAuthority replaces the certificate authority of the API server's certificate, in the order
-// that keeps all valid: both authorities are trusted, by pods, too; then the new one's certificate is used.
+// that keeps all valid: both authorities are trusted, by pods, too; then the new one's certificate is used. The
+// certificates of kubelets are still signed by the first: the controller manager refuses a file of several certificates.
 func newAuthority(ctx context.Context, r *Run) error {
-	if err := r.AddAuthority(); err != nil {
+	pki := filepath.Join(r.Dir, "pki")
+	if err := errors.Join(
+		r.PKI(ctx, "authority ca-new; [ -e ca-first.crt ] || cp ca.crt ca-first.crt; cat ca-new.crt >>ca.crt"),
+		r.SetFlag(controllerManager, "--cluster-signing-cert-file=", filepath.Join(pki, "ca-first.crt")),
+	); err != nil {
 		return err
 	}
-	want, err := os.ReadFile(filepath.Join(r.Dir, "pki/ca.crt"))
+	want, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
 	if err != nil {
 		return err
 	}
@@ -54,7 +68,7 @@ func newAuthority(ctx context.Context, r *Run) error {
 		secretsAre(4*time.Minute, "ca.crt", func(_ string, now []byte) bool {
 			return bytes.Equal(bytes.TrimSpace(now), bytes.TrimSpace(want))
 		}),
-		func(context.Context, *Run) error { return r.UseAuthority() },
+		func(ctx context.Context, r *Run) error { return r.PKI(ctx, "issue_server ca-new") },
 		restartedControl(apiserver, unix.SIGKILL),
 		change("after-the-new-authority"),
 	)(ctx, r)
@@ -64,7 +78,7 @@ func newAuthority(ctx context.Context, r *Run) error {
 // when they start.
 func restartClients(ctx context.Context, r *Run) error {
 	return inTurn(
-		restarted(controllerManager), restarted(scheduler),
+		restarted(controllerManager), restarted("kube-scheduler"),
 		eachNode(func(n string) Action { return restarted("kubelet-" + n) }),
 	)(ctx, r)
 }

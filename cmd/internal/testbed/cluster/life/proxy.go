@@ -5,14 +5,61 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/image"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// deploy is the folder of vmapd's manifests, from the root of the repository.
-const deploy = "cmd/vmapd/deploy"
+// New returns the steps' run in a cluster. proxy is the one that the run is about, before the commit of the version before,
+// whose image it brings to the nodes, and results the folder for results. It must be called in the root of the repository.
+func New(ctx context.Context, c *kube.Cluster, proxy, before, results string) (*Run, error) {
+	r := &Run{Cluster: c, Proxy: proxy, Results: results, Work: filepath.Join(c.Dir, "life")}
+	text, err := os.ReadFile(filepath.Join(kube.Deploy, "FROM-KUBE-PROXY.md"))
+	if err != nil {
+		return nil, fmt.Errorf("read the page that steps follow: %w", err)
+	}
+	r.Page = ParsePage(string(text))
+	if err := r.prepareFolder(); err != nil {
+		return nil, err
+	}
+	if _, err := r.Shell(ctx, kube.Control, "command -v etcdctl; command -v etcdutl"); err != nil {
+		return nil, fmt.Errorf("find etcd's programs for its snapshot: %w", err)
+	}
+	folder := filepath.Join(r.Work, "before")
+	source := filepath.Join(folder, "source")
+	const unpack = `rm -rf "$2"; mkdir -p "$3"; git archive "$1" | tar -x -C "$3"; cp "$3/$4/vmapd.yaml" "$2"
+git rev-parse --short=10 "$1^{commit}" > "$2/commit"`
+	if err := kube.Run(exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", unpack, "bash", before, folder, source, kube.Deploy)); err != nil {
+		return nil, err
+	}
+	if err := image.Build(ctx, source, folder, "./cmd/vmapd"); err != nil {
+		return nil, err
+	}
+	archive, err := image.VmapdImage("vmapd-before", BeforeImage, filepath.Join(folder, "vmapd")).Save(ctx, r.Work)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range r.Nodes() {
+		if err := r.LoadImages(ctx, n, archive); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// commits names the commits of vmapd that take part in a step.
+func (r *Run) commits(s Step) string {
+	now, _ := os.ReadFile(r.Source()) // without it, the commit is unknown
+	name := strings.TrimSpace(string(now))
+	if s.From == Before {
+		before, _ := os.ReadFile(filepath.Join(r.Work, "before/commit"))
+		return strings.TrimSpace(string(before)) + " to " + name
+	}
+	return name
+}
 
 // Install makes one proxy serve on all nodes, in the place of the others. It changes nothing if
 // that is so already.
@@ -41,23 +88,14 @@ func program(proxy string) string {
 
 // manifest returns the objects of a proxy, with everything filled in.
 func (r *Run) manifest(proxy string) (string, error) {
-	p := kube.Proxy{Program: kube.Vmapd, Mode: "nftables", Deploy: filepath.Join(r.Work, deploy)}
+	p := kube.Proxy{Program: kube.Vmapd, Mode: "nftables", Deploy: filepath.Join(r.Work, kube.Deploy)}
 	switch mode, isKubeProxy := strings.CutPrefix(proxy, KubeProxy); {
 	case isKubeProxy:
 		p.Program, p.Mode = kube.KubeProxy, mode
 	case proxy == Before:
 		p.Image, p.Deploy = BeforeImage, filepath.Join(r.Work, "before")
 	}
-	m, err := p.Manifest()
-	if err != nil {
-		return "", fmt.Errorf("manifest of %s: %w", proxy, err)
-	}
-	if p.Program == kube.Vmapd {
-		// The nodes share a kernel, whose limit of connections none of them may set.
-		const ranges = "clusterCIDR: " + kube.PodRanges + "\n"
-		m = strings.Replace(m, ranges, ranges+"    conntrack: {maxPerCore: 0}\n", 1)
-	}
-	return m, nil
+	return r.Cluster.Manifest(p)
 }
 
 // present returns the proxy whose DaemonSet is the only one, as Install made it.
@@ -87,11 +125,15 @@ func (r *Run) present(ctx context.Context) (string, error) {
 // prepareFolder copies vmapd's manifests, which the reader of a page is to edit, to the folder Work,
 // without the edits of a former step.
 func (r *Run) prepareFolder() error {
-	if err := os.RemoveAll(filepath.Join(r.Work, deploy)); err != nil {
+	if err := os.RemoveAll(filepath.Join(r.Work, kube.Deploy)); err != nil {
 		return err
 	}
-	if err := os.CopyFS(filepath.Join(r.Work, deploy), os.DirFS(r.Deploy)); err != nil {
+	if err := os.CopyFS(filepath.Join(r.Work, kube.Deploy), os.DirFS(kube.Deploy)); err != nil {
 		return fmt.Errorf("copy the manifests: %w", err)
+	}
+	const conf = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: " + kube.PodRanges + "\n"
+	if err := os.WriteFile(filepath.Join(r.Work, "render.conf"), []byte(conf), 0o600); err != nil {
+		return err
 	}
 	for name, target := range map[string]string{"bin": r.Plugins(), ".kube/config": r.Kubeconfig()} {
 		name = filepath.Join(r.Work, name)

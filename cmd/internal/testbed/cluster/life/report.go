@@ -1,11 +1,11 @@
 package life
 
 import (
-	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,12 +21,12 @@ func Results(dir string) ([]Result, error) {
 	}
 	var all []Result
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			return nil, err
-		}
 		var r Result
-		if err := json.Unmarshal(text, &r); err != nil {
+		text, err := os.ReadFile(f)
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read the result %s: %w", f, err)
 		}
 		all = append(all, r)
@@ -35,83 +35,76 @@ func Results(dir string) ([]Result, error) {
 }
 
 // sums are the counts of all routes together.
-type sums struct{ made, lost, slow, lasted, broken, ended int }
-
-func (r *Result) sums() sums {
-	var s sums
+func (r *Result) sums() (s Count) {
 	for _, c := range r.Counts {
-		s.made += c.New
-		s.lost += c.Lost
-		s.slow += c.Slow
-		s.lasted += lasting
-		s.broken += c.Broken
-		s.ended += c.Ended
+		s.New += c.New
+		s.Lost += c.Lost
+		s.Slow += c.Slow
+		s.Broken += c.Broken
+		s.Ended += c.Ended
 	}
 	return s
 }
 
-// Lost returns the number of connections that failed.
-func (r *Result) Lost() int { s := r.sums(); return s.lost + s.broken }
+// pageHead says what the table is about.
+//
+//go:embed page.txt
+var pageHead string
 
-// WriteTable writes the results of all proxies, a row for each step.
-func WriteTable(w io.Writer, results []Result) {
-	proxies := []string{}
-	by := map[[2]string]Result{}
-	for _, r := range results {
-		by[[2]string{r.Step, r.Proxy}] = r
-		if !slices.Contains(proxies, r.Proxy) {
-			proxies = append(proxies, r.Proxy)
+// WritePage writes the results of all proxies as a page in Markdown, a row for each step.
+func WritePage(w io.Writer, results []Result) {
+	by := map[string]map[string]*Result{} // proxy, step
+	for i, r := range results {
+		if by[r.Proxy] == nil {
+			by[r.Proxy] = map[string]*Result{}
 		}
+		by[r.Proxy][r.Step] = &results[i]
 	}
-	// vmapd first.
-	slices.SortFunc(proxies, func(a, b string) int {
-		return cmp.Or(strings.Compare(fmt.Sprint(a != VMAPD), fmt.Sprint(b != VMAPD)), strings.Compare(a, b))
-	})
-	fmt.Fprintf(w, "| Step |")
+	proxies := slices.Sorted(maps.Keys(by))
+	slices.Reverse(proxies) // vmapd first
+	head, line := "| Step |", "|---|"
 	for _, p := range proxies {
-		fmt.Fprintf(w, " %s: connections | lost | delayed | lasting | broken | ended with their pod |", p)
+		head += fmt.Sprintf(" %s: connections | lost | delayed | lasting | broken | ended with their pod |", p)
+		line += strings.Repeat("--:|", 6)
 		if p == VMAPD {
-			fmt.Fprintf(w, " tables equal | commit |")
+			head += " tables equal | commit |"
+			line += "---|---|"
 		}
 	}
-	fmt.Fprintf(w, "\n|---|")
-	for _, p := range proxies {
-		fmt.Fprintf(w, "%s", strings.Repeat("--:|", 6))
-		if p == VMAPD {
-			fmt.Fprintf(w, "---|---|")
-		}
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "%s%s\n%s\n", pageHead, head, line)
 	for _, s := range Steps(VMAPD) {
 		fmt.Fprintf(w, "| %s |", s.Name)
 		for _, p := range proxies {
-			r, ok := by[[2]string{s.Name, p}]
-			if !ok {
-				fmt.Fprintf(w, " %s", missing(s, p)+" |"+strings.Repeat(" |", 5))
-			} else {
-				n := r.sums()
-				fmt.Fprintf(w, " %d | %d | %d | %d | %d | %d |", n.made, n.lost, n.slow, n.lasted, n.broken, n.ended)
-			}
-			if p == VMAPD {
-				fmt.Fprintf(w, " %s | %s |", r.verdict(ok), r.Commit)
-			}
+			fmt.Fprint(w, by[p][s.Name].cells(s.Name, p))
 		}
 		fmt.Fprintln(w)
 	}
 }
 
-// missing says why there is no result.
-func missing(s Step, proxy string) string {
-	if !slices.ContainsFunc(Steps(proxy), func(o Step) bool { return o.Name == s.Name }) {
-		return "–"
+// cells are those of a row, also if there is no result.
+func (r *Result) cells(step, proxy string) (cells string) {
+	switch {
+	case r != nil:
+		n := r.sums()
+		cells = fmt.Sprintf(" %d | %d | %d | %d | %d | %d |", n.New, n.Lost, n.Slow, lasting*len(r.Counts), n.Broken, n.Ended)
+		if proxy == VMAPD {
+			cells += fmt.Sprintf(" %s | %s |", r.verdict(), r.Commit)
+		}
+		return cells
+	case slices.ContainsFunc(Steps(proxy), func(s Step) bool { return s.Name == step }):
+		cells = " not run |"
+	default:
+		cells = " – |"
 	}
-	return "not run"
+	cells += strings.Repeat(" |", 5)
+	if proxy == VMAPD {
+		cells += " | |"
+	}
+	return cells
 }
 
-func (r *Result) verdict(ok bool) string {
+func (r *Result) verdict() string {
 	switch {
-	case !ok:
-		return ""
 	case r.Error != "":
 		return "the step failed"
 	case r.Different != "":
@@ -125,39 +118,27 @@ func (r *Result) verdict(ok bool) string {
 
 // Err returns the reason why the step is not as it should be, or nil.
 func (r *Result) Err() error {
+	lost := r.sums().Lost + r.sums().Broken
 	switch {
 	case r.Error != "":
 		return fmt.Errorf("%s: %s", r.Step, r.Error)
 	case r.Different != "":
 		return fmt.Errorf("%s: %s", r.Step, r.Different)
-	case r.Proxy == VMAPD && r.Lost() > 0:
-		return fmt.Errorf("%s: %d connections lost", r.Step, r.Lost())
+	case r.Proxy == VMAPD && lost > 0:
+		return fmt.Errorf("%s: %d connections lost", r.Step, lost)
 	}
 	return nil
 }
 
 // String is some lines for people.
 func (r *Result) String() string {
-	var s strings.Builder
 	n := r.sums()
-	fmt.Fprintf(&s, "%s, %s: %v; %d connections, %d lost, %d delayed; %d lasting, %d broken, %d ended with their pod; tables: %s\n",
-		r.Proxy, r.Step, r.Took.Round(time.Second), n.made, n.lost, n.slow, n.lasted, n.broken, n.ended, r.verdict(true))
+	s := fmt.Sprintf("%s, %s: %v; %d connections, %d lost, %d delayed; %d broken, %d ended with their pod; tables: %s\n",
+		r.Proxy, r.Step, r.Took.Round(time.Second), n.New, n.Lost, n.Slow, n.Broken, n.Ended, r.verdict())
 	for _, c := range r.Counts {
 		for _, e := range c.Errors {
-			fmt.Fprintf(&s, "  %s: %d of %d lost, %d broken, after %.1f to %.1f s: %s\n",
-				c.Route, c.Lost, c.New, c.Broken, c.From.Seconds(), c.Until.Seconds(), e)
+			s += fmt.Sprintf("  %s: %d of %d lost, %d broken: %s\n", c.Route, c.Lost, c.New, c.Broken, e)
 		}
 	}
-	return s.String()
+	return s
 }
-
-// WritePage writes the results as a page in Markdown.
-func WritePage(w io.Writer, results []Result) {
-	fmt.Fprintf(w, "%s", pageHead)
-	WriteTable(w, results)
-}
-
-// pageHead says what the table is about.
-//
-//go:embed page.txt
-var pageHead string

@@ -1,6 +1,7 @@
 package life
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,8 +51,6 @@ type Run struct {
 	// Work is the folder where commands of pages run: it has a copy of cmd/vmapd/deploy, bin/vmapd, and the
 	// program and the manifest of the version before in the folder before.
 	Work string
-
-	Deploy string // the folder of vmapd's manifests in the checkout
 }
 
 // Result is the outcome of a step with a proxy.
@@ -70,10 +69,7 @@ const settle = 3 * time.Second // of traffic before and after a step
 
 // Step does one step under traffic, and writes the result.
 func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
-	from := s.From
-	if from == "" {
-		from = r.Proxy
-	}
+	from := cmp.Or(s.From, r.Proxy)
 	if err := r.Install(ctx, from); err != nil {
 		return nil, fmt.Errorf("install %s: %w", from, err)
 	}
@@ -86,7 +82,11 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make pods and Services: %w", err)
 	}
-	defer closeAll(routes)
+	defer func() {
+		for _, route := range routes {
+			_ = route.From.Close() // several routes may begin in one namespace
+		}
+	}()
 	if err := r.served(ctx, routes); err != nil {
 		return nil, fmt.Errorf("connect before the step: %w", err)
 	}
@@ -99,12 +99,13 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 		result.Error = err.Error()
 	}
 	result.Took = time.Since(start)
-	until := s.Until
-	if until == "" {
-		until = from
-	}
+	until := cmp.Or(s.Until, from)
 	if result.Compared = !strings.HasPrefix(until, KubeProxy); result.Compared {
-		if result.Same, err = r.Same(ctx, renderingOf(until)); err != nil {
+		how := Rendering{Program: "bin/vmapd", Args: "--config " + filepath.Join(r.Work, "render.conf")}
+		if until == Before {
+			how.Program = "before/vmapd"
+		}
+		if result.Same, err = r.Same(ctx, how); err != nil {
 			result.Different = err.Error()
 		}
 	} else if err := r.NoTables(ctx); err != nil && s.Until != "" {
@@ -122,22 +123,14 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	return result, s.After(ctx, r)
 }
 
-func closeAll(routes []Route) {
-	for _, route := range routes {
-		_ = route.From.Close() // several routes may begin in one namespace
-	}
-}
-
 // served waits until each route works.
 func (r *Run) served(ctx context.Context, routes []Route) error {
 	return kube.Until(ctx, time.Minute, "connect", func() error {
 		var errs []error
 		for _, route := range routes {
-			_, err := route.From.Ask(ctx, route.Network, route.To)
-			if err != nil {
-				err = fmt.Errorf("%s: %w", route.Name, err)
+			if _, err := route.From.Ask(ctx, route.Network, route.To); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", route.Name, err))
 			}
-			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
@@ -170,19 +163,12 @@ func (r *Run) NoTables(ctx context.Context) error {
 	return nil
 }
 
+// write writes a result to its file.
 func (r *Run) write(result *Result) error {
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
-		return fmt.Errorf("write the result of %q: %w", result.Step, err)
-	}
-	if err := os.MkdirAll(r.Results, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(r.file(result.Step), append(text, '\n'), 0o644)
-}
-
-// file is where the result of a step is.
-func (r *Run) file(step string) string {
-	safe := strings.NewReplacer(" ", "-", ":", "-", "/", "-", ",", "", "(", "", ")", "", "'", "")
-	return filepath.Join(r.Results, safe.Replace(r.Proxy+"--"+step)+".json")
+	safe := strings.NewReplacer(" ", "-", ":", "-", "/", "-", ",", "", "(", "", ")", "", "'", "").Replace(r.Proxy + "--" + result.Step)
+	return errors.Join(os.MkdirAll(r.Results, 0o755), os.WriteFile(filepath.Join(r.Results, safe+".json"), append(text, '\n'), 0o644))
 }

@@ -2,52 +2,32 @@ package life
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // settles is how long the kernel's table may differ after a step.
 const settles = 60 * time.Second
 
-// differenceError is a table that is not the rendered one.
-type differenceError struct {
-	node  string
-	lines []string
-}
-
-func (e *differenceError) Error() string {
-	const shown = 10
-	lines := e.lines[:min(len(e.lines), shown)]
-	return fmt.Sprintf("table of %s: %d differences:\n%s", e.node, len(e.lines), strings.Join(lines, "\n"))
-}
-
 // Rendering says how vmapd renders the rules to compare with.
 type Rendering struct {
-	Program  string   // in the folder Work
-	Args     []string // configuration; nil: that the pods are in kube.PodRanges
-	IPTables bool     // the backend
+	Program  string // in the folder Work
+	Args     string // configuration
+	IPTables bool   // the backend
 
 	// AllAddresses: node ports answer on all addresses of the node, as with kube-proxy's mode
 	// iptables. Objects don't have those of bridges to pods, so they are added to the Node.
 	AllAddresses bool
-}
-
-// renderingOf returns the one of a proxy that Install installed.
-func renderingOf(proxy string) Rendering {
-	program := "bin/vmapd"
-	if proxy == Before {
-		program = "before/vmapd"
-	}
-	return Rendering{Program: program}
 }
 
 // Same waits until the table of each node is the one that a version of vmapd renders of the
@@ -79,114 +59,65 @@ func (r *Run) same(ctx context.Context, how Rendering, node, objects string) err
 	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
 		return err
 	}
-	scratch, err := lab.NewNamespace("scratch")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = scratch.Close() }() // it ends with this process at the latest
-	var want, have Table
-	for _, p := range how.parts() {
-		rules, err := r.render(ctx, how, node, file, p.family)
-		if err != nil {
-			return err
-		}
-		err = scratch.Do(func() error {
-			load := exec.CommandContext(ctx, p.load[0], p.load[1:]...)
-			load.Stdin = strings.NewReader(rules)
-			if err := kube.Run(load); err != nil {
-				return err
+	for _, family := range []string{"ipv4", "ipv6"} {
+		load, list, parse := how.commands(family)
+		render := fmt.Sprintf("%s render -f %s --node-name %s --ip-family %s %s | %s\n%s",
+			filepath.Join(r.Work, how.Program), file, node, family, how.Args, load, list)
+		var tables [2]Table // rendered, in the kernel
+		for i, cmd := range []*exec.Cmd{
+			r.In(ctx, kube.Control, "unshare", "--net", "bash", "-euo", "pipefail", "-c", render),
+			r.In(ctx, node, "bash", "-c", list),
+		} {
+			out, err := kube.Output(cmd)
+			if err == nil {
+				tables[i], err = parse(family, out)
 			}
-			return p.read(&want, exec.CommandContext(ctx, p.list[0], p.list[1:]...))
-		})
-		if err := errors.Join(err, p.read(&have, r.In(ctx, node, p.list...))); err != nil {
-			return fmt.Errorf("rules of %s: %w", node, err)
+			if err != nil {
+				return fmt.Errorf("rules of %s: %w", node, err)
+			}
 		}
-	}
-	if d := Compare(want, have); len(d) > 0 {
-		return &differenceError{node, d}
+		if d := Compare(tables[0], tables[1]); len(d) > 0 {
+			const shown = 10
+			return fmt.Errorf("%s rules of %s: %d differences:\n%s", family, node, len(d), strings.Join(d[:min(len(d), shown)], "\n"))
+		}
 	}
 	return nil
 }
 
-// part is the rules of one IP family: how they are loaded and listed.
-type part struct {
-	family     string
-	load, list []string
-	parse      func(family, listing string) (Table, error)
-}
-
-func (how Rendering) parts() []part {
+// commands are those that load and list the rules of a family, and the function that reads the list.
+func (how Rendering) commands(family string) (load, list string, parse func(family, listing string) (Table, error)) {
+	six := map[string]string{"ipv4": "", "ipv6": "6"}[family]
 	if how.IPTables {
-		return []part{
-			{"ipv4", []string{"iptables-restore", "--noflush"}, []string{"iptables-save"}, ParseIPTables},
-			{"ipv6", []string{"ip6tables-restore", "--noflush"}, []string{"ip6tables-save"}, ParseIPTables},
-		}
+		return "ip" + six + "tables-restore --noflush", "ip" + six + "tables-save", ParseIPTables
 	}
-	load := []string{"nft", "-f", "-"}
-	return []part{
-		{"ipv4", load, []string{"nft", "-j", "list", "table", "ip", "vmapd"}, ParseTable},
-		{"ipv6", load, []string{"nft", "-j", "list", "table", "ip6", "vmapd"}, ParseTable},
-	}
-}
-
-// read adds what a command lists to a table.
-func (p part) read(t *Table, list *exec.Cmd) error {
-	out, err := kube.Output(list)
-	if err != nil {
-		return err
-	}
-	lines, err := p.parse(p.family, out)
-	*t = append(*t, lines...)
-	return err
-}
-
-// render runs vmapd render.
-func (r *Run) render(ctx context.Context, how Rendering, node, objects, family string) (string, error) {
-	conf := how.Args
-	if conf == nil {
-		file := filepath.Join(r.Work, "render.conf")
-		const text = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: " + kube.PodRanges + "\n"
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return "", err
-		}
-		conf = []string{"--config", file}
-	}
-	args := []string{filepath.Join(r.Work, how.Program), "render", "-f", objects, "--node-name", node, "--ip-family", family}
-	return kube.Output(r.In(ctx, kube.Control, append(args, conf...)...))
+	return "nft -f -", "nft -j list table ip" + six + " vmapd", ParseTable
 }
 
 // withAddresses adds all addresses of a node to its Node in a list of objects.
 func (r *Run) withAddresses(ctx context.Context, node, objects string) (string, error) {
-	out, err := kube.Output(r.In(ctx, node, "ip", "-json", "address", "show", "scope", "global"))
+	out, err := kube.Output(r.In(ctx, node, "ip", "-o", "address", "show", "scope", "global"))
 	if err != nil {
 		return "", err
 	}
-	var links []struct {
-		AddrInfo []struct{ Local string } `json:"addr_info"`
-	}
-	var all struct {
-		Items []map[string]any `json:"items"`
-	}
-	if err := errors.Join(json.Unmarshal([]byte(out), &links), json.Unmarshal([]byte(objects), &all)); err != nil {
+	var all unstructured.UnstructuredList
+	if err := all.UnmarshalJSON([]byte(objects)); err != nil {
 		return "", err
 	}
 	for _, o := range all.Items {
-		meta, _ := o["metadata"].(map[string]any)
-		status, _ := o["status"].(map[string]any)
-		if o["kind"] != "Node" || meta["name"] != node {
+		if o.GetKind() != "Node" || o.GetName() != node {
 			continue
 		}
-		addresses, _ := status["addresses"].([]any)
-		for _, l := range links {
-			for _, a := range l.AddrInfo {
-				if a.Local == "" { // of a link without such addresses
-					continue
-				}
-				addresses = append(addresses, map[string]any{"type": "InternalIP", "address": a.Local})
-			}
+		addresses, _, err := unstructured.NestedSlice(o.Object, "status", "addresses")
+		if err != nil {
+			return "", err
 		}
-		status["addresses"] = addresses
+		for _, m := range regexp.MustCompile(`inet6? (\S+)/`).FindAllStringSubmatch(out, -1) {
+			addresses = append(addresses, map[string]any{"type": "InternalIP", "address": m[1]})
+		}
+		if err := unstructured.SetNestedSlice(o.Object, addresses, "status", "addresses"); err != nil {
+			return "", err
+		}
 	}
-	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": all.Items})
+	text, err := all.MarshalJSON()
 	return string(text), err
 }

@@ -2,6 +2,7 @@ package life
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,10 +17,9 @@ import (
 // Steps returns all steps for a proxy, in the order of the table.
 func Steps(proxy string) []Step {
 	if strings.HasPrefix(proxy, KubeProxy) {
-		again := setImage(kube.KubeProxyImage + againSuffix)
 		return append([]Step{
-			{Name: "upgrade", Do: again},
-			{Name: "upgrade and roll-back", Do: inTurn(again, undo("kube-proxy"))},
+			{Name: "upgrade", Do: sameImage()},
+			{Name: "upgrade and roll-back", Do: inTurn(sameImage(), undo("kube-proxy"))},
 		}, troubles()...)
 	}
 	all := []Step{
@@ -41,83 +41,62 @@ func upgrade(ctx context.Context, r *Run) error {
 	return r.RolledOut(ctx, "kube-system", "daemonset/vmapd")
 }
 
-// setImage changes the image of kube-proxy's DaemonSet and waits until it is everywhere.
-func setImage(image string) Action {
+// sameImage gives kube-proxy's DaemonSet a second name of its image: an upgrade that changes nothing.
+func sameImage() Action {
+	const again = kube.KubeProxyImage + "-again"
 	return inTurn(
 		eachNode(func(n string) Action {
-			return func(ctx context.Context, r *Run) error { return r.TagImage(ctx, n, kube.KubeProxyImage, image) }
+			return on(n, "ctr --namespace k8s.io images tag --force "+kube.KubeProxyImage+" "+again)
 		}),
-		kubectl("-n", "kube-system", "set", "image", "daemonset/kube-proxy", "kube-proxy="+image),
-		rolledOut("kube-system", "daemonset/kube-proxy"),
+		sh("kubectl -n kube-system set image daemonset/kube-proxy kube-proxy="+again, rolledOut("kube-system", "daemonset/kube-proxy")),
 	)
 }
 
 // undo brings back the former template of a DaemonSet.
 func undo(daemonSet string) Action {
-	return inTurn(
-		kubectl("-n", "kube-system", "rollout", "undo", "daemonset/"+daemonSet),
-		rolledOut("kube-system", "daemonset/"+daemonSet),
-	)
+	return sh("kubectl -n kube-system rollout undo daemonset/"+daemonSet, rolledOut("kube-system", "daemonset/"+daemonSet))
 }
 
-// troubles are the steps that have nothing to do with which proxy there is.
+// troubles are the steps that have nothing to do with which proxy there is. Steps that need one node take the second.
 func troubles() []Step {
+	pods := rolledOut("life", "deployment/web")
+	restartPods := "kubectl -n life rollout restart deployment/web\n" + pods
 	return []Step{
-		{Name: "rolling update of the pods", Do: restartPods()},
-		{Name: "drain and uncordon a node", Do: drain()},
-		{Name: "deletion of a Node, which kubelet registers again", Do: deleteNode()},
-		{Name: "API server away for a minute", Do: withoutAPIServer()},
+		{Name: "rolling update of the pods", Do: sh(restartPods)},
+		{Name: "drain and uncordon a node", Do: sh(
+			"kubectl drain n2 --ignore-daemonsets --delete-emptydir-data --timeout=2m", pods,
+			"kubectl uncordon n2", restartPods,
+		)},
+		// kubelet registers its Node when it starts.
+		{Name: "deletion of a Node, which kubelet registers again", Do: inTurn(
+			sh("kubectl delete node n2"), pause(15*time.Second), restarted("kubelet-n2"), ready(second), workloadReady,
+		)},
+		{Name: "API server away for a minute", Do: inTurn(
+			stopped(apiserver), pause(time.Minute), restartedControl(apiserver, unix.SIGTERM), change("after-the-api-server"),
+		)},
 		{Name: "compaction of etcd while a node is cut off", Prepare: settleNodes(), Do: compact()},
 		{Name: "restore of etcd from a snapshot", Do: restore, After: restartProxy},
 		{Name: "new key of ServiceAccounts' tokens", Do: newTokens},
 		{Name: "new authority of the API server's certificate", Do: newAuthority},
 		{Name: "2,000 Services applied at once", Do: manyServices},
-		{Name: "deletion of their namespace", Do: kubectl("delete", "namespace", "many", "--wait", "--timeout=5m")},
+		{Name: "deletion of their namespace", Do: sh("kubectl delete namespace many --wait --timeout=5m")},
 		// The last one: tokens stay short-lived.
 		{Name: "certificates of kubelets and tokens of pods expire", Prepare: shorten, Do: expire},
 	}
 }
 
-func restartPods() Action {
-	return inTurn(kubectl("-n", "life", "rollout", "restart", "deployment/web"), rolledOut("life", "deployment/web"))
-}
-
-func workloadReady() Action {
-	return inTurn(rolledOut("life", "deployment/web"), rolledOut("life", "daemonset/client"))
-}
-
-// drain moves the pods from the second node, and lets them come back.
-func drain() Action {
-	return inTurn(
-		kubectl("drain", second, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=2m"),
-		rolledOut("life", "deployment/web"),
-		kubectl("uncordon", second),
-		restartPods(),
-	)
-}
-
-// deleteNode deletes the second node's Node. kubelet registers it when it starts.
-func deleteNode() Action {
-	return inTurn(
-		kubectl("delete", "node", second), pause(15*time.Second),
-		restarted("kubelet-"+second), ready(second), workloadReady(),
-	)
-}
-
-// withoutAPIServer ends the API server without notice, and starts it a minute later.
-func withoutAPIServer() Action {
-	return inTurn(
-		stopped(apiserver), pause(time.Minute), restartedControl(apiserver, unix.SIGTERM), change("after-the-api-server"),
-	)
+func workloadReady(ctx context.Context, r *Run) error {
+	return sh(rolledOut("life", "deployment/web"), rolledOut("life", "daemonset/client"))(ctx, r)
 }
 
 // change makes a Service, so that there is a change that all nodes must hear of. The name is
 // also that of the former one, which is deleted.
 func change(name string) Action {
-	const manifest = `{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: life}, spec: {selector: {app: web}, ports: [{port: 81, targetPort: 8080}]}}`
-	return inTurn(
-		kubectl("-n", "life", "delete", "service", name, "--ignore-not-found"),
-		func(ctx context.Context, r *Run) error { return r.Apply(ctx, fmt.Sprintf(manifest, name)) },
+	const service = `{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: life},
+spec: {selector: {app: web}, ports: [{port: 81, targetPort: 8080}]}}`
+	return sh(
+		"kubectl -n life delete service "+name+" --ignore-not-found",
+		"kubectl apply -f - <<< '"+fmt.Sprintf(service, name)+"'",
 	)
 }
 
@@ -135,18 +114,18 @@ func compact() Action {
 	control4, _ := kube.Addresses(kube.Control)
 	cut := func(verb string) Action {
 		return inTurn(
-			ip(kube.Control, "route", verb, "blackhole", node4.String()+"/32"),
-			ip(first, "route", verb, "blackhole", control4.String()+"/32"),
+			sh(fmt.Sprintf("ip route %s blackhole %v/32", verb, node4)),
+			on(first, fmt.Sprintf("ip route %s blackhole %v/32", verb, control4)),
 		)
 	}
-	const forget = `revision=$(etcdctl endpoint status --write-out=fields | sed -n 's/^"Revision" : //p'); etcdctl compact --physical "$revision"`
 	return inTurn(
 		cut("add"),
 		change("while-cut-off"),
-		kubectl("-n", "life", "scale", "deployment/web", "--replicas=5"),
+		sh("kubectl -n life scale deployment/web --replicas=5"),
 		pause(10*time.Second),
 		stopped(apiserver),
-		script(kube.Control, forget),
+		sh(`revision=$(etcdctl endpoint status --write-out=fields | sed -n 's/^"Revision" : //p')`,
+			`etcdctl compact --physical "$revision"`),
 		restartedControl(apiserver, unix.SIGKILL),
 		cut("del"),
 	)
@@ -156,20 +135,18 @@ func compact() Action {
 // kubelets end the pods, which no object shows any more. As Kubernetes' documentation has it, its
 // other components are restarted; the Service proxies are not.
 func restore(ctx context.Context, r *Run) error {
-	const snapshot, folder = "etcd.snapshot", "etcd.restored"
-	const back = "etcdutl snapshot restore %s --data-dir %s; rm -rf %s; mv %[2]s %[3]s"
+	folder := filepath.Join(r.Dir, "etcd")
 	return inTurn(
-		script(kube.Control, "rm -rf "+snapshot+" "+folder+"; etcdctl snapshot save "+snapshot),
+		sh("rm -rf etcd.snapshot etcd.restored; etcdctl snapshot save etcd.snapshot"),
 		change("forgotten"),
-		kubectl("-n", "life", "scale", "deployment/web", "--replicas=6"),
-		rolledOut("life", "deployment/web"),
+		sh("kubectl -n life scale deployment/web --replicas=6", rolledOut("life", "deployment/web")),
 		stopped(apiserver),
 		stopped(etcd),
-		script(kube.Control, fmt.Sprintf(back, snapshot, folder, filepath.Join(r.Dir, "etcd"))),
+		sh("etcdutl snapshot restore etcd.snapshot --data-dir etcd.restored", "rm -rf "+folder, "mv etcd.restored "+folder),
 		restarted(etcd),
 		restartedControl(apiserver, unix.SIGKILL),
 		restartClients,
-		workloadReady(),
+		workloadReady,
 	)(ctx, r)
 }
 
@@ -177,5 +154,38 @@ func restore(ctx context.Context, r *Run) error {
 // watch from a version that is the server's future, and keeps former endpoints.
 func restartProxy(ctx context.Context, r *Run) error {
 	object := "daemonset/" + program(r.Proxy)
-	return inTurn(kubectl("-n", "kube-system", "rollout", "restart", object), rolledOut("kube-system", object))(ctx, r)
+	return sh("kubectl -n kube-system rollout restart "+object, rolledOut("kube-system", object))(ctx, r)
+}
+
+//go:embed many.yaml
+var many string
+
+// manyServices applies many Services at once, and waits for their EndpointSlices.
+func manyServices(ctx context.Context, r *Run) error {
+	const services = 2000
+	const service = `---
+{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: many},
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}
+`
+	var m strings.Builder
+	m.WriteString(strings.ReplaceAll(many, "IMAGE", kube.PodserverImage))
+	for i := range services {
+		fmt.Fprintf(&m, service, i)
+	}
+	apply := r.KubectlCommand(ctx, "apply", "--server-side", "-f", "-")
+	apply.Stdin = strings.NewReader(m.String())
+	if err := kube.Run(apply); err != nil {
+		return err
+	}
+	if err := r.RolledOut(ctx, "many", "deployment/web"); err != nil {
+		return err
+	}
+	return kube.Until(ctx, 5*time.Minute, "wait for EndpointSlices", func() error {
+		const ready = `{range .items[*]}{.endpoints[1].conditions.ready}{"\n"}{end}`
+		out, err := r.Kubectl(ctx, "-n", "many", "get", "endpointslices", "-o", "jsonpath="+ready)
+		if n := strings.Count(out, "true"); err == nil && n < services {
+			err = fmt.Errorf("%d of %d EndpointSlices have two ready endpoints", n, services)
+		}
+		return err
+	})
 }

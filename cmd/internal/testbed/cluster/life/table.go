@@ -19,6 +19,14 @@ type object struct {
 	attr map[string]any
 }
 
+// chain names the chain that an object is or is in.
+func (o object) chain() string {
+	if o.kind == "chain" {
+		return fmt.Sprint(o.attr["family"], " ", o.attr["name"])
+	}
+	return fmt.Sprint(o.attr["family"], " ", o.attr["chain"])
+}
+
 // ParseTable reads the output of `nft -j list table`, which has the family.
 func ParseTable(_, listing string) (Table, error) {
 	var doc struct {
@@ -34,21 +42,22 @@ func ParseTable(_, listing string) (Table, error) {
 			objects = append(objects, object{kind, attr})
 		}
 	}
-	objects = withoutDeadChains(objects)
+	used := usedChains(objects)
 	var t Table
 	place := map[string]int{} // of the next rule of a chain
 	for _, o := range objects {
-		family, table := o.attr["family"], o.attr["table"]
+		if (o.kind == "chain" || o.kind == "rule") && !used[o.chain()] {
+			continue
+		}
 		switch o.kind {
 		case "metainfo":
 		case "table":
-			t = append(t, fmt.Sprintf("%v table %v", family, o.attr["name"]))
+			t = append(t, fmt.Sprintf("%v table %v", o.attr["family"], o.attr["name"]))
 		case "rule":
-			chain := fmt.Sprintf("%v %v chain %v", family, table, o.attr["chain"])
-			place[chain]++
-			t = append(t, fmt.Sprintf("%s rule %02d %s", chain, place[chain], text(withoutCounts(o.attr["expr"]))))
+			place[o.chain()]++
+			t = append(t, fmt.Sprintf("%s rule %02d %s", o.chain(), place[o.chain()], text(withoutCounts(o.attr["expr"]))))
 		default:
-			name := fmt.Sprintf("%v %v %s %v", family, table, o.kind, o.attr["name"])
+			name := fmt.Sprintf("%v %s %v", o.attr["family"], o.kind, o.attr["name"])
 			elements, _ := o.attr["elem"].([]any)
 			delete(o.attr, "elem")
 			t = append(t, name+" "+text(o.attr))
@@ -63,7 +72,6 @@ func ParseTable(_, listing string) (Table, error) {
 
 // Compare returns the lines that only one of two tables has, as a text for people.
 func Compare(want, have Table) []string {
-	var diff []string
 	counts := map[string]int{}
 	for _, l := range want {
 		counts[l]++
@@ -71,6 +79,7 @@ func Compare(want, have Table) []string {
 	for _, l := range have {
 		counts[l]--
 	}
+	var diff []string
 	for _, l := range slices.Sorted(maps.Keys(counts)) {
 		switch n := counts[l]; {
 		case n > 0:
@@ -82,51 +91,23 @@ func Compare(want, have Table) []string {
 	return diff
 }
 
-// withoutDeadChains leaves out chains that have no hook and that nothing leads to: they stay
+// usedChains are the chains with a hook, those that maps lead to, and those that the rules of used ones lead to. Others stay
 // for a while, so that a batch needs not to wait for packets that are in them.
-func withoutDeadChains(objects []object) []object {
-	for {
-		used := map[string]bool{}
+func usedChains(objects []object) map[string]bool {
+	used := map[string]bool{}
+	for n := -1; n != len(used); {
+		n = len(used)
 		for _, o := range objects {
-			from := ""
-			if o.kind == "rule" {
-				from, _ = o.attr["chain"].(string)
+			if o.kind == "chain" && o.attr["hook"] != nil {
+				used[o.chain()] = true
 			}
-			targets(o.attr, func(to string) { used[key(o, to)] = used[key(o, to)] || to != from })
-		}
-		dead := func(o object) bool {
-			name, _ := o.attr["chain"].(string)
-			switch o.kind {
-			case "chain":
-				name, _ = o.attr["name"].(string)
-				if o.attr["hook"] != nil {
-					return false
-				}
-			case "rule":
-				if hooked(objects, key(o, name)) {
-					return false
-				}
-			default:
-				return false
+			if o.kind != "rule" || used[o.chain()] {
+				targets(o.attr, func(to string) { used[fmt.Sprint(o.attr["family"], " ", to)] = true })
 			}
-			return !used[key(o, name)]
 		}
-		living := slices.DeleteFunc(slices.Clone(objects), dead)
-		if len(living) == len(objects) {
-			return objects
-		}
-		objects = living
 	}
+	return used
 }
-
-func hooked(objects []object, chain string) bool {
-	return slices.ContainsFunc(objects, func(o object) bool {
-		name, _ := o.attr["name"].(string)
-		return o.kind == "chain" && o.attr["hook"] != nil && key(o, name) == chain
-	})
-}
-
-func key(o object, chain string) string { return fmt.Sprint(o.attr["family"], " ", chain) }
 
 // targets calls f for each chain that a jump or goto in v leads to.
 func targets(v any, f func(string)) {
@@ -156,81 +137,60 @@ func withoutCounts(v any) any {
 		}
 	case map[string]any:
 		for k := range v {
+			v[k] = withoutCounts(v[k])
 			if k == "counter" {
 				v[k] = nil
-				continue
 			}
-			v[k] = withoutCounts(v[k])
 		}
 	}
 	return v
 }
 
-// elementsOf returns a line for each element that is not a remembered client.
-func elementsOf(attr map[string]any, elements []any) []string {
+// elementsOf returns a line for each element that is not a remembered client, which goes away by itself. Where the last part
+// of the key is a number, it is the slot of an endpoint: those of a Service are in the order of their values.
+func elementsOf(attr map[string]any, elements []any) (lines []string) {
 	types, _ := attr["type"].([]any)
 	slotted := len(types) > 1 && types[len(types)-1] == "integer"
-	slots := map[string]map[int]string{}
-	var lines []string
+	values, slots := map[string][]string{}, map[string][]float64{}
 	for _, e := range elements {
 		k, value := e, ""
 		if pair, ok := e.([]any); ok && len(pair) == 2 {
 			k, value = pair[0], text(withoutCounts(pair[1]))
 		}
-		if remembered(k) {
-			continue
-		}
-		if slotted {
-			if prefix, slot, ok := slotOf(k); ok {
-				if slots[prefix] == nil {
-					slots[prefix] = map[int]string{}
-				}
-				slots[prefix][slot] = value
+		m, _ := k.(map[string]any)
+		if inner, ok := m["elem"].(map[string]any); ok {
+			if inner["expires"] != nil {
 				continue
 			}
-		}
-		lines = append(lines, text(withoutCounts(k))+" : "+value)
-	}
-	for prefix, by := range slots {
-		for i, v := range slices.Sorted(maps.Values(by)) {
-			if _, ok := by[i]; !ok {
-				v += " (another slot is missing)"
+			if slotted {
+				m, _ = inner["val"].(map[string]any)
 			}
-			lines = append(lines, fmt.Sprintf("%s slot %d : %s", prefix, i, v))
 		}
+		parts, _ := m["concat"].([]any)
+		slot, ok := 0.0, false
+		if len(parts) > 0 {
+			slot, ok = parts[len(parts)-1].(float64)
+		}
+		if !slotted || !ok {
+			lines = append(lines, text(withoutCounts(k))+" : "+value)
+			continue
+		}
+		service := text(parts[:len(parts)-1])
+		values[service], slots[service] = append(values[service], value), append(slots[service], slot)
+	}
+	for service, all := range values {
+		slices.Sort(all)
+		slices.Sort(slots[service])
+		lines = append(lines, fmt.Sprintf("%s slots %v : %s", service, slots[service], strings.Join(all, " ")))
 	}
 	return lines
 }
 
-// remembered reports whether an element goes away by itself.
-func remembered(k any) bool {
-	m, _ := k.(map[string]any)
-	e, _ := m["elem"].(map[string]any)
-	return e["expires"] != nil
-}
-
-// slotOf divides an element's key into the Service and the slot of one of its endpoints.
-func slotOf(k any) (prefix string, slot int, ok bool) {
-	if m, _ := k.(map[string]any); m["elem"] != nil {
-		e, _ := m["elem"].(map[string]any)
-		k = e["val"]
-	}
-	m, _ := k.(map[string]any)
-	parts, _ := m["concat"].([]any)
-	if len(parts) == 0 {
-		return "", 0, false
-	}
-	n, ok := parts[len(parts)-1].(float64)
-	return text(parts[:len(parts)-1]), int(n), ok
-}
-
 // text is v in JSON, whose objects are sorted by their keys.
 func text(v any) string {
-	var s strings.Builder
-	e := json.NewEncoder(&s)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	data, err := json.Marshal(v)
+	if err != nil {
 		return err.Error() // impossible: v came from JSON
 	}
-	return strings.TrimSuffix(s.String(), "\n")
+	return string(data)
 }

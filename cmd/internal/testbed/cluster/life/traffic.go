@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,8 +16,6 @@ const (
 	rate      = 20                     // new connections per second of each route
 	lasting   = 5                      // connections of each route that last
 	every     = 300 * time.Millisecond // a question on each lasting connection
-	patience  = 10 * time.Second       // of a TCP connection: a lost SYN is sent again after 1, 3 and 7 s
-	patient   = 3 * time.Second        // of a UDP client, whose packets nobody repeats
 	noticed   = 900 * time.Millisecond // a connection that takes longer has lost its first packet
 	mostUnder = 300                    // connections under way at once, of each route
 )
@@ -27,6 +26,14 @@ type Route struct {
 	From    *lab.Namespace
 	Network string // tcp or udp
 	To      netip.AddrPort
+}
+
+// patience is how long a client waits for an answer.
+func (r Route) patience() time.Duration {
+	if r.Network == "udp" {
+		return 3 * time.Second // nobody repeats its packets
+	}
+	return 10 * time.Second // a lost SYN is sent again after 1, 3 and 7 s
 }
 
 // Count is what happened to the connections of one route.
@@ -41,10 +48,6 @@ type Count struct {
 	Ended  int // lasting connections whose pod ended, which are not in Broken
 
 	Errors []string // the first of each kind
-
-	// From and Until are when the first and the last of those lost and broken began, after the
-	// start of the traffic.
-	From, Until time.Duration
 }
 
 // Traffic is clients that connect until they are stopped.
@@ -52,22 +55,20 @@ type Traffic struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	mu     sync.Mutex
-	start  time.Time
 	counts []Count
 	breaks [][]lost // by route
 }
 
 // lost is the end of a lasting connection.
 type lost struct {
-	pod  string
-	err  error
-	when time.Duration
+	pod string
+	err error
 }
 
 // StartTraffic starts the clients of all routes.
 func StartTraffic(ctx context.Context, routes []Route) *Traffic {
 	ctx, cancel := context.WithCancel(ctx)
-	t := &Traffic{cancel: cancel, start: time.Now(), counts: make([]Count, len(routes)), breaks: make([][]lost, len(routes))}
+	t := &Traffic{cancel: cancel, counts: make([]Count, len(routes)), breaks: make([][]lost, len(routes))}
 	for i, r := range routes {
 		t.counts[i].Route = r.Name
 		t.done.Go(func() { t.connect(ctx, i, r) })
@@ -91,7 +92,7 @@ func (t *Traffic) Stop(alive func(pod string) bool) []Count {
 				continue
 			}
 			c.Broken++
-			c.note(b.err, b.when)
+			c.note(b.err)
 		}
 	}
 	return t.counts
@@ -99,20 +100,16 @@ func (t *Traffic) Stop(alive func(pod string) bool) []Count {
 
 // connect makes new connections.
 func (t *Traffic) connect(ctx context.Context, i int, r Route) {
-	from := newPorts(t.start)
-	load := lab.Load{Rate: rate, Timeout: patience, Limit: mostUnder, Ask: func(ctx context.Context) (lab.Answer, error) {
-		when := time.Since(t.start)
+	from := newPorts(time.Now())
+	load := lab.Load{Rate: rate, Timeout: r.patience(), Limit: mostUnder, Ask: func(ctx context.Context) (lab.Answer, error) {
 		answer, err := ask(ctx, r, from)
 		if err != nil {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.counts[i].note(err, when)
+			t.counts[i].note(err)
 		}
 		return answer, err
 	}}
-	if r.Network == "udp" {
-		load.Timeout = patient
-	}
 	report := load.Run(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +136,7 @@ func ask(ctx context.Context, r Route, from *ports) (lab.Answer, error) {
 // last keeps one connection at a time.
 func (t *Traffic) last(ctx context.Context, i int, r Route) {
 	for ctx.Err() == nil {
-		dialCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		dialCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.patience())
 		c, err := r.From.Dial(dialCtx, r.Network, r.To)
 		cancel()
 		if err == nil {
@@ -154,20 +151,15 @@ func (t *Traffic) last(ctx context.Context, i int, r Route) {
 
 // talk asks on one connection until it breaks.
 func (t *Traffic) talk(ctx context.Context, i int, r Route, c *lab.Conn) error {
-	limit := patience
-	if r.Network == "udp" {
-		limit = patient
-	}
 	pod := ""
 	for ctx.Err() == nil {
-		when := time.Since(t.start)
-		askCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		askCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.patience())
 		answer, err := c.Ask(askCtx)
 		cancel()
 		t.mu.Lock()
 		t.counts[i].Asked++
 		if err != nil && (pod != "" || r.Network == "udp") {
-			t.breaks[i] = append(t.breaks[i], lost{pod, err, when})
+			t.breaks[i] = append(t.breaks[i], lost{pod, err})
 		}
 		t.mu.Unlock()
 		if err != nil {
@@ -179,19 +171,12 @@ func (t *Traffic) talk(ctx context.Context, i int, r Route, c *lab.Conn) error {
 	return nil
 }
 
-// note keeps the error if it is the first of its kind, and the time.
-func (c *Count) note(err error, when time.Duration) {
-	if len(c.Errors) == 0 {
-		c.From, c.Until = when, when
-	}
-	c.From, c.Until = min(c.From, when), max(c.Until, when)
+// note keeps the error if it is the first of its kind.
+func (c *Count) note(err error) {
 	kind := fmt.Sprintf("%s: ", lab.FailureOf(err))
-	for _, e := range c.Errors {
-		if strings.HasPrefix(e, kind) {
-			return
-		}
+	if !slices.ContainsFunc(c.Errors, func(e string) bool { return strings.HasPrefix(e, kind) }) {
+		c.Errors = append(c.Errors, kind+err.Error())
 	}
-	c.Errors = append(c.Errors, kind+err.Error())
 }
 
 func wait(ctx context.Context, d time.Duration) {

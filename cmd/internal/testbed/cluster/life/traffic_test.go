@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -16,7 +17,12 @@ func TestMain(m *testing.M) { nettest.Main(m) }
 // counts.
 func traffic(t *testing.T, network string, ends bool, alive func(string) bool) Count {
 	t.Helper()
-	world := newWorld(t)
+	nettest.Need(t)
+	world, err := lab.New(t.Context(), lab.Config{Pods: 1, Ports: []uint16{8080}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = world.Close() })
 	pod := world.Pods()[0]
 	clients := StartTraffic(t.Context(), []Route{{"direct", world.Client, network, netip.AddrPortFrom(pod.IP4, 8080)}})
 	await := func(what string, ok func() bool) {

@@ -42,13 +42,13 @@ func (r *Run) startWorkload(ctx context.Context) ([]Route, error) {
 			return nil, err
 		}
 	}
-	if err := workloadReady()(ctx, r); err != nil {
+	if err := workloadReady(ctx, r); err != nil {
 		return nil, err
 	}
 	first4, _ := kube.Addresses(first)
 	_, second6 := kube.Addresses(second)
 	for to, via := range map[string]netip.Addr{webBalancer4: first4, localBalancer: first4, webBalancer6: second6} {
-		if err := ip(kube.Outside, "route", "replace", to, "via", via.String())(ctx, r); err != nil {
+		if err := on(kube.Outside, fmt.Sprintf("ip route replace %s via %v", to, via))(ctx, r); err != nil {
 			return nil, err
 		}
 	}
@@ -62,11 +62,11 @@ func (r *Run) routes(ctx context.Context) ([]Route, error) {
 	}
 	var clusterIP [2]netip.Addr // IPv4, IPv6
 	for ip := range strings.FieldsSeq(out) {
-		a, err := netip.ParseAddr(ip)
-		if err != nil {
-			return nil, fmt.Errorf("read cluster IPs of Service life/web: %w", err)
+		if a := netip.MustParseAddr(ip); a.Is4() {
+			clusterIP[0] = a
+		} else {
+			clusterIP[1] = a
 		}
-		clusterIP[map[bool]int{true: 0, false: 1}[a.Is4()]] = a
 	}
 	from, err := r.clients(ctx)
 	if err != nil {
@@ -129,12 +129,10 @@ func processes(uid string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The driver systemd writes underscores.
-	other := strings.ReplaceAll(uid, "-", "_")
 	var pids []string
 	for _, g := range groups {
 		text, err := os.ReadFile(g)
-		if err == nil && (strings.Contains(string(text), uid) || strings.Contains(string(text), other)) {
+		if err == nil && strings.Contains(string(text), uid) {
 			pids = append(pids, filepath.Base(filepath.Dir(g)))
 		}
 	}

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
 // Event is one write to the API server.
 type Event struct {
-	Object  runtime.Object // a whole new version; of what is deleted, the last one
+	Slice   *discoveryv1.EndpointSlice // a whole new version; of what is deleted, the last one
 	Deleted bool
 }
 
@@ -18,23 +18,21 @@ type Event struct {
 // write. It returns the write and the new endpoint's address, which no endpoint had before.
 // The Services take turns; Churn never changes them.
 func (c *Cluster) Replace(at time.Time) (Event, netip.Addr) {
-	s := c.probes[c.probed%len(c.probes)]
+	s := c.services[c.probed%c.probes]
 	c.probed++
 	old, p := s.pods[0], c.newPod()
 	p.condition(true, false)
-	sl := old.slices[0]
-	p.slices = old.slices
+	p.slice = old.slice
 	s.pods = append(slices.Delete(s.pods, 0, 1), p)
-	i := slices.Index(sl.pods, old)
-	sl.pods = append(slices.Delete(sl.pods, i, i+1), p)
-	return c.write(s, 0, sl, at), p.address(0)
+	i := slices.Index(p.slice.pods, old)
+	p.slice.pods = append(slices.Delete(p.slice.pods, i, i+1), p)
+	return c.write(s, p.slice, at), p.address()
 }
 
 // rollout is a rolling update of a Service.
 type rollout struct {
 	*service
-	left     int  // pods that are to be replaced, with the one under way
-	recreate bool // the old one goes first, as with maxSurge 0
+	left     int // pods that are to be replaced, with the one under way
 	step     int
 	old, new *pod
 }
@@ -42,79 +40,60 @@ type rollout struct {
 // parallel is the number of Services that are updated at a time.
 const parallel = 50
 
-// Churn takes the next step of a rolling update: a pod comes, is ready later, another one is
-// terminating, and is gone later. It returns the writes of one step, one for each family that
-// the Service is in; there are none if no Service has endpoints.
-func (c *Cluster) Churn(at time.Time) []Event {
-	for len(c.rollouts) < min(parallel, len(c.restless)) {
-		c.rollouts = append(c.rollouts, c.newRollout())
-	}
-	if len(c.rollouts) == 0 {
-		return nil
+// Churn takes the next step of a rolling update: a pod comes, is ready later, another one is terminating, and is gone
+// later.
+func (c *Cluster) Churn(at time.Time) Event {
+	restless := c.services[min(c.probes, len(c.services)-1):]
+	for len(c.rollouts) < min(parallel, len(restless)) {
+		c.rollouts = append(c.rollouts, c.newRollout(restless))
 	}
 	i := c.rng.IntN(len(c.rollouts))
 	r := c.rollouts[i]
-	events := c.advance(r, at)
+	e := c.advance(r, at)
 	if r.left == 0 {
-		c.rollouts[i] = c.newRollout()
+		c.rollouts[i] = c.newRollout(restless)
 	}
-	return events
+	return e
 }
 
 // newRollout picks a Service that is not being updated.
-func (c *Cluster) newRollout() *rollout {
+func (c *Cluster) newRollout(from []*service) *rollout {
 	for {
-		s := c.restless[c.rng.IntN(len(c.restless))]
+		s := from[c.rng.IntN(len(from))]
 		if !slices.ContainsFunc(c.rollouts, func(r *rollout) bool { return r.service == s && r.left > 0 }) {
-			return &rollout{service: s, left: len(s.pods), recreate: c.rng.IntN(5) == 0}
+			return &rollout{service: s, left: len(s.pods)}
 		}
 	}
 }
 
 // advance takes one step with a Service: of four for each pod.
-func (c *Cluster) advance(r *rollout, at time.Time) []Event {
-	steps := [...]func(*rollout) (*pod, [len(families)]*slice){c.comes, ready, terminates, goes}
-	const back = 2
-	step := r.step
-	if r.recreate {
-		step = (step + back) % len(steps)
-	}
-	p, gone := steps[step](r)
-	if r.step++; r.step == len(steps) {
-		r.step = 0
+func (c *Cluster) advance(r *rollout, at time.Time) Event {
+	p, gone := r.new, false
+	switch r.step {
+	case 0:
+		p = c.newPod()
+		r.new = p
+		c.add(r.service, p)
+	case 1:
+		p.condition(true, false)
+	case 2:
+		p = r.pods[0]
+		r.old = p
+		p.condition(false, true)
+	case 3:
+		p = r.old
+		gone = r.remove(p)
 		r.left--
 	}
-	var events []Event
-	for f := range r.families() {
-		e := c.write(r.service, f, p.slices[f], at)
-		e.Deleted = gone[f] != nil
-		events = append(events, e)
-	}
-	return events
+	r.step = (r.step + 1) % 4
+	e := c.write(r.service, p.slice, at)
+	e.Deleted = gone
+	return e
 }
-
-func (c *Cluster) comes(r *rollout) (*pod, [len(families)]*slice) {
-	r.new = c.newPod()
-	c.add(r.service, r.new)
-	return r.new, [len(families)]*slice{}
-}
-
-func ready(r *rollout) (*pod, [len(families)]*slice) {
-	r.new.condition(true, false)
-	return r.new, [len(families)]*slice{}
-}
-
-func terminates(r *rollout) (*pod, [len(families)]*slice) {
-	r.old = r.pods[0]
-	r.old.condition(false, true)
-	return r.old, [len(families)]*slice{}
-}
-
-func goes(r *rollout) (*pod, [len(families)]*slice) { return r.old, r.remove(r.old) }
 
 // write makes a new version of a slice.
-func (c *Cluster) write(s *service, f int, sl *slice, at time.Time) Event {
+func (c *Cluster) write(s *service, sl *slice, at time.Time) Event {
 	sl.version++
 	sl.triggered = at
-	return Event{Object: c.slice(s, f, sl)}
+	return Event{Slice: c.slice(s, sl)}
 }

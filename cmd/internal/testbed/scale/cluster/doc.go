@@ -1,7 +1,5 @@
-// Package cluster makes the API objects of clusters that exist nowhere: as many Services
-// and EndpointSlices as are wanted, as fat as real ones, and what rolling updates do to
-// them.
+// Package cluster makes the API objects of clusters that exist nowhere: as many Services and EndpointSlices as are wanted,
+// as fat as real ones, and what rolling updates do to them. All Services have a cluster IP of IPv4 and one TCP port.
 //
-// All of it follows from a [Shape] and a seed: the same ones give the same objects and the
-// same changes. Resource versions are for the API server to give.
+// The same [Shape] gives the same objects and the same changes. Resource versions are for the API server to give.
 package cluster

@@ -11,8 +11,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// NodeAddresses are the addresses of the Node NodeName.
-var NodeAddresses = []netip.Addr{netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("fd00:192:168::2")}
+// NodeAddress is the address of the Node NodeName.
+var NodeAddress = netip.MustParseAddr("192.168.0.2")
 
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 
@@ -27,13 +27,12 @@ func (c *Cluster) node() *corev1.Node {
 				model.LabelZone: zone(0), corev1.LabelHostname: NodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 			},
 			Annotations:   map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-			ManagedFields: managedFields("kubelet", nodeFields, metav1.NewTime(c.epoch)),
+			ManagedFields: managedFields("kubelet", 300, metav1.NewTime(c.epoch)),
 		},
-		Spec: corev1.NodeSpec{PodCIDR: PodCIDRs[0], PodCIDRs: PodCIDRs},
+		Spec: corev1.NodeSpec{PodCIDR: PodCIDR, PodCIDRs: []string{PodCIDR}},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: NodeAddresses[0].String()},
-				{Type: corev1.NodeInternalIP, Address: NodeAddresses[1].String()},
+				{Type: corev1.NodeInternalIP, Address: NodeAddress.String()},
 				{Type: corev1.NodeHostName, Address: NodeName},
 			},
 			Conditions: []corev1.NodeCondition{{
@@ -56,12 +55,9 @@ func (c *Cluster) node() *corev1.Node {
 }
 
 func serviceCIDR() *networkingv1.ServiceCIDR {
-	// As wide as the API server allows: there are up to a million Services.
-	const width4, width6 = 12, 108
+	const width = 12 // as wide as the API server allows: there are up to a million Services
 	return &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", UID: uid("c1", 0)},
-		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{
-			netip.PrefixFrom(serviceRanges[0], width4).String(), netip.PrefixFrom(serviceRanges[1], width6).String(),
-		}},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{netip.PrefixFrom(serviceRange, width).String()}},
 	}
 }

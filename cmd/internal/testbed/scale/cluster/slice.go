@@ -23,13 +23,13 @@ type slice struct {
 	pods      []*pod
 }
 
-// pod is an endpoint, in one slice of each family that its Service is in.
+// pod is an endpoint.
 type pod struct {
 	number             int // of all pods that ever were
 	node               int
 	ready, terminating bool
-	slices             [len(families)]*slice
-	written            [len(families)]*discoveryv1.Endpoint // as it is in objects; nil: to be written
+	slice              *slice
+	written            *discoveryv1.Endpoint // as it is in objects; nil: to be written
 }
 
 func (c *Cluster) newPod() *pod {
@@ -40,34 +40,21 @@ func (c *Cluster) newPod() *pod {
 
 // condition changes the conditions of a pod.
 func (p *pod) condition(ready, terminating bool) {
-	p.ready, p.terminating, p.written = ready, terminating, [len(families)]*discoveryv1.Endpoint{}
+	p.ready, p.terminating, p.written = ready, terminating, nil
 }
 
-// podRanges are where pods' addresses begin, by family.
-var podRanges = [len(families)]netip.Addr{netip.MustParseAddr("10.128.0.1"), netip.MustParseAddr("fd00:10:128::1")}
-
-func (p *pod) address(f int) netip.Addr { return nth(podRanges[f], p.number) }
+func (p *pod) address() netip.Addr { return nth(podRange, p.number) }
 
 // add puts a pod where there is room, or into a new slice.
 func (c *Cluster) add(s *service, p *pod) {
 	s.pods = append(s.pods, p)
-	for f := range s.families() {
-		i := slices.IndexFunc(s.slices[f], func(sl *slice) bool { return len(sl.pods) < maxPerSlice })
-		if i < 0 {
-			i = len(s.slices[f])
-			s.slices[f] = append(s.slices[f], c.newSlice(s))
-		}
-		sl := s.slices[f][i]
-		sl.pods = append(sl.pods, p)
-		p.slices[f] = sl
+	i := slices.IndexFunc(s.slices, func(sl *slice) bool { return len(sl.pods) < maxPerSlice })
+	if i < 0 {
+		i = len(s.slices)
+		s.slices = append(s.slices, c.newSlice(s))
 	}
-}
-
-// empty gives a Service the slices that the controller writes without pods.
-func (c *Cluster) empty(s *service) {
-	for f := range s.families() {
-		s.slices[f] = append(s.slices[f], c.newSlice(s))
-	}
+	p.slice = s.slices[i]
+	p.slice.pods = append(p.slice.pods, p)
 }
 
 func (c *Cluster) newSlice(s *service) *slice {
@@ -83,24 +70,18 @@ func (c *Cluster) newSlice(s *service) *slice {
 	}
 }
 
-// remove removes a pod. It returns the deleted slices: the controller leaves a Service at least
-// one slice of each family.
-func (s *service) remove(p *pod) (gone [len(families)]*slice) {
+// remove removes a pod, and reports whether its slice is gone, too: the controller leaves a Service at least one.
+func (s *service) remove(p *pod) (gone bool) {
 	same := func(o *pod) bool { return o == p }
-	s.pods = slices.DeleteFunc(s.pods, same)
-	for f := range s.families() {
-		sl := p.slices[f]
-		sl.pods = slices.DeleteFunc(sl.pods, same)
-		if len(sl.pods) == 0 && len(s.slices[f]) > 1 {
-			s.slices[f] = slices.DeleteFunc(s.slices[f], func(o *slice) bool { return o == sl })
-			gone[f] = sl
-		}
+	s.pods, p.slice.pods = slices.DeleteFunc(s.pods, same), slices.DeleteFunc(p.slice.pods, same)
+	if gone = len(p.slice.pods) == 0 && len(s.slices) > 1; gone {
+		s.slices = slices.DeleteFunc(s.slices, func(o *slice) bool { return o == p.slice })
 	}
 	return gone
 }
 
 // slice writes sl as the EndpointSlice controller does.
-func (c *Cluster) slice(s *service, f int, sl *slice) *discoveryv1.EndpointSlice {
+func (c *Cluster) slice(s *service, sl *slice) *discoveryv1.EndpointSlice {
 	created := metav1.NewTime(c.epoch.Add(time.Duration(s.index-most) * time.Second))
 	o := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -112,31 +93,26 @@ func (c *Cluster) slice(s *service, f int, sl *slice) *discoveryv1.EndpointSlice
 				APIVersion: "v1", Kind: "Service", Name: s.name, UID: uid("5e", s.index),
 				Controller: new(true), BlockOwnerDeletion: new(true),
 			}},
-			ManagedFields: managedFields("kube-controller-manager", sliceFields, metav1.NewTime(sl.triggered)),
+			ManagedFields: managedFields("kube-controller-manager", 650, metav1.NewTime(sl.triggered)),
 		},
-		AddressType: discoveryv1.AddressType(families[f]),
+		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   make([]discoveryv1.Endpoint, 0, len(sl.pods)),
 	}
 	o.Labels[discoveryv1.LabelServiceName] = s.name
 	o.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
-	if s.headless {
-		o.Labels[corev1.IsHeadlessService] = ""
-	}
-	for _, p := range s.ports {
-		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &p.TargetPort.IntVal})
-	}
+	o.Ports = []discoveryv1.EndpointPort{{Name: new(portName), Protocol: new(corev1.ProtocolTCP), Port: new(int32(targetPort))}}
 	for _, p := range sl.pods {
-		if p.written[f] == nil {
-			p.written[f] = s.endpoint(f, p)
+		if p.written == nil {
+			p.written = s.endpoint(p)
 		}
-		o.Endpoints = append(o.Endpoints, *p.written[f])
+		o.Endpoints = append(o.Endpoints, *p.written)
 	}
 	return o
 }
 
-func (s *service) endpoint(f int, p *pod) *discoveryv1.Endpoint {
-	e := &discoveryv1.Endpoint{
-		Addresses: []string{p.address(f).String()},
+func (s *service) endpoint(p *pod) *discoveryv1.Endpoint {
+	return &discoveryv1.Endpoint{
+		Addresses: []string{p.address().String()},
 		Conditions: discoveryv1.EndpointConditions{
 			Ready: new(p.ready), Serving: new(p.ready || p.terminating), Terminating: new(p.terminating),
 		},
@@ -146,8 +122,4 @@ func (s *service) endpoint(f int, p *pod) *discoveryv1.Endpoint {
 			Kind: "Pod", Namespace: s.namespace, Name: fmt.Sprintf("%s-7d4b9c6f8-%05x", s.name, p.number), UID: uid("b0", p.number),
 		},
 	}
-	if s.hints && p.ready {
-		e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone(p.node)}}}
-	}
-	return e
 }

@@ -1,0 +1,135 @@
+package traffic
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+)
+
+// segment is a TCP segment that no connection made.
+type segment struct {
+	from, to netip.AddrPort
+	seq, ack uint32
+	flags    byte // as in the header: FIN 1, SYN 2, RST 4, PSH 8, ACK 16
+	payload  string
+}
+
+const tcpHeaderLen = 20
+
+// marshal returns the segment with its checksum (RFC 9293, 3.1).
+func (s segment) marshal() []byte {
+	b := make([]byte, tcpHeaderLen, tcpHeaderLen+len(s.payload))
+	binary.BigEndian.PutUint16(b[0:], s.from.Port())
+	binary.BigEndian.PutUint16(b[2:], s.to.Port())
+	binary.BigEndian.PutUint32(b[4:], s.seq)
+	binary.BigEndian.PutUint32(b[8:], s.ack)
+	b[12], b[13] = tcpHeaderLen/4<<4, s.flags
+	const window = 0xffff
+	binary.BigEndian.PutUint16(b[14:], window)
+	b = append(b, s.payload...)
+
+	const protocol = 6
+	sum := uint32(protocol) + uint32(len(b))
+	add := func(data []byte) {
+		for i, c := range data {
+			sum += uint32(c) << (8 * (1 - i%2))
+		}
+	}
+	add(s.from.Addr().AsSlice())
+	add(s.to.Addr().AsSlice())
+	add(b)
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(b[16:], ^uint16(sum))
+	return b
+}
+
+func rawNetwork(a netip.Addr) string {
+	if a.Is4() {
+		return "ip4:tcp"
+	}
+	return "ip6:tcp"
+}
+
+// dialRaw opens a socket in a namespace that sends segments past its own TCP, from one of its addresses.
+func dialRaw(tb testing.TB, ns *lab.Namespace, from, to netip.Addr) (c *net.IPConn) {
+	tb.Helper()
+	err := ns.Do(func() (err error) {
+		c, err = net.DialIP(rawNetwork(to), &net.IPAddr{IP: from.AsSlice()}, &net.IPAddr{IP: to.AsSlice()})
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// sniff opens a socket that receives all TCP segments to an address.
+func sniff(t *testing.T, ns *lab.Namespace, a netip.Addr) (c *net.IPConn) {
+	t.Helper()
+	err := ns.Do(func() (err error) {
+		c, err = net.ListenIP(rawNetwork(a), &net.IPAddr{IP: a.AsSlice()})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// next waits for the next segment with data, and returns from where it is.
+func next(t *testing.T, c *net.IPConn) (from netip.AddrPort, payload string) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(vmapdtest.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1<<16)
+	for {
+		n, at, err := c.ReadFromIP(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := netip.AddrFromSlice(at.IP)
+		if data := int(b[12]>>4) * 4; n > tcpHeaderLen && data < n {
+			return netip.AddrPortFrom(a.Unmap(), binary.BigEndian.Uint16(b)), string(b[data:n])
+		}
+	}
+}
+
+// syns are the first segments of connections, without the client's TCP: their cost is that of
+// the path through the kernel, without sockets.
+type syns struct {
+	conn     *net.IPConn
+	segments [][]byte
+}
+
+// newSYNs prepares one SYN from each of so many ports.
+func newSYNs(b *testing.B, ns *lab.Namespace, from netip.Addr, to netip.AddrPort, count int) *syns {
+	b.Helper()
+	const firstPort, syn = 1024, 2
+	s := &syns{conn: dialRaw(b, ns, from, to.Addr())}
+	for i := range count {
+		s.segments = append(s.segments, segment{from: netip.AddrPortFrom(from, uint16(firstPort+i)), to: to, seq: 1, flags: syn}.marshal())
+	}
+	return s
+}
+
+// send sends all of them and returns the time for one, up to the end of its path: between
+// namespaces of one kernel, the sending thread does the work of the whole path.
+func (s *syns) send() (time.Duration, error) {
+	start := time.Now()
+	for _, b := range s.segments {
+		if _, err := s.conn.Write(b); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start) / time.Duration(len(s.segments)), nil
+}
