@@ -154,12 +154,3 @@ func TestFollowALink(t *testing.T) {
 	write(t, elsewhere, header+"hostnameOverride: two\n")
 	wantNode(t, said, "two")
 }
-
-// Without a file there is nothing to follow.
-func TestFollowNothing(t *testing.T) {
-	c, err := config.Load(flags(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Follow(t.Context(), func(*config.Config, error) { t.Error("something is said") })
-}

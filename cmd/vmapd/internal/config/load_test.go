@@ -310,13 +310,6 @@ func inForce(c *config.Config) string {
 	return b.String()
 }
 
-func TestHostNodeName(t *testing.T) {
-	name, err := config.HostNodeName()
-	if err != nil || name == "" || name != strings.ToLower(name) {
-		t.Errorf("got %q, %v", name, err)
-	}
-}
-
 func TestFeatureGates(t *testing.T) {
 	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nfeatureGates: {NFTablesNetlink: true, AllowServiceExternalIPs: false, ContextualLogging: true, New: true}\n"}.mustLoad(t)
 	want := `INFO proxy.yaml: featureGates.AllowServiceExternalIPs: false: external IPs of Services are served unless it is false

@@ -220,18 +220,3 @@ func gateTable() string {
 	}
 	return b.String() + "\n"
 }
-
-func TestParseLocalMode(t *testing.T) {
-	for name, want := range map[string]model.LocalPodsMode{
-		"": model.ByClusterCIDR, "ClusterCIDR": model.ByClusterCIDR, "NodeCIDR": model.ByNodeCIDR,
-		"BridgeInterface": model.ByBridge, "InterfaceNamePrefix": model.ByInterfacePrefix,
-	} {
-		got, err := parseLocalMode(name)
-		if err != nil || got != want {
-			t.Errorf("%q: want %v, got %v, %v", name, want, got, err)
-		}
-	}
-	if _, err := parseLocalMode("clusterCIDR"); err == nil {
-		t.Error("a name in another spelling was accepted")
-	}
-}
