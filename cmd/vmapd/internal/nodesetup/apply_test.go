@@ -213,20 +213,6 @@ func TestInitOnlySetsBridges(t *testing.T) {
 	}
 }
 
-func TestCPUsThatAreNotKnown(t *testing.T) {
-	n := newNode(t)
-	n.put(fileOnlineCPUs, "0-63")
-	if got := n.cpus(); got != 64 {
-		t.Errorf("%d CPUs, want 64", got)
-	}
-	for _, list := range []string{"", "many"} {
-		n.put(fileOnlineCPUs, list)
-		if got := n.cpus(); got < 1 || got == 64 {
-			t.Errorf("%d CPUs for %q, want those of Go's runtime", got, list)
-		}
-	}
-}
-
 func TestOOM(t *testing.T) {
 	n := newNode(t)
 	OOM(t.Context(), n.Options, 0)
