@@ -6,8 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 func printed(t *testing.T, text func(*Text)) string {
@@ -136,20 +134,5 @@ func TestFormat(t *testing.T) {
 	var b strings.Builder
 	if err := Print(&b, JSON, map[string]string{"to": "=> a"}, nil); err != nil || b.String() != "{\n  \"to\": \"=> a\"\n}\n" {
 		t.Errorf("%q, %v", b.String(), err)
-	}
-}
-
-func TestWordsOfOutcomes(t *testing.T) {
-	for v, want := range map[model.Verdict]Outcome{
-		model.NotOurs: "not a Service", model.Forwarded: "forwarded", model.Rejected: "rejected", model.Dropped: "dropped",
-	} {
-		if got := OutcomeOf(v); got != want {
-			t.Errorf("%v: %q, want %q", v, got, want)
-		}
-	}
-	for a, want := range map[model.Action]Outcome{model.Forward: Forwarded, model.Reject: Rejected, model.Drop: Dropped} {
-		if got := OfAction(a); got != want {
-			t.Errorf("%v: %q, want %q", a, got, want)
-		}
 	}
 }
