@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -248,37 +246,6 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 			t.Errorf("nothing says that it is mended:\n%s", log)
 		}
 	})
-}
-
-// The number of objects that a round changes is logged for debugging, not that of the first round, which are all.
-func TestChangesAreLoggedForDebugging(t *testing.T) {
-	for level, want := range map[slog.Level]string{
-		slog.LevelInfo: "",
-		slog.LevelDebug: `level=DEBUG msg="changes applied" services=1 endpointslices=0 took=0s
-level=DEBUG msg="changes applied" services=0 endpointslices=1 took=0s
-`,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var log bytes.Buffer
-			s, _ := start(t, 0, &fakeBackend{}, withoutFaults, func(l *Loop) {
-				l.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
-			})
-			synctest.Wait() // the first round has nothing, and is not a change
-			for _, change := range []Change{{Services: 1}, {EndpointSlices: 1}, {}} {
-				s.Update(change, func(*model.Builder) {})
-				synctest.Wait()
-			}
-			var got strings.Builder
-			for line := range strings.Lines(log.String()) {
-				if _, rest, _ := strings.Cut(line, " "); strings.HasPrefix(rest, "level=DEBUG") {
-					got.WriteString(rest)
-				}
-			}
-			if diff := cmp.Diff(want, got.String()); diff != "" {
-				t.Errorf("at level %v (-want +got):\n%s", level, diff)
-			}
-		})
-	}
 }
 
 func TestMinIntervalSpacesRounds(t *testing.T) {
