@@ -172,27 +172,6 @@ func TestSeries(t *testing.T) {
 	})
 }
 
-// client-go combines events that differ in their text alone, and limits those about one object.
-func TestManyEventsOfOneObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := inMemory(t)
-		w.start(t)
-		for i := range 100 {
-			w.Service(web, Warning, ReasonServiceHealthFailed, fmt.Sprint(i))
-		}
-		synctest.Wait()
-		lines := w.server.lines()
-		if len(lines) != 25 || lines[9] != "POST web: FailedToStartServiceHealthcheck (combined from similar events): 9" || lines[24] != "PATCH web x16" {
-			t.Errorf("%d requests, want 25, from the tenth on combined: %q", len(lines), lines)
-		}
-		w.Node(Normal, ReasonStarting, "")
-		synctest.Wait()
-		if n := len(w.server.seen()); n != 26 {
-			t.Errorf("another object: %d requests, want 26", n)
-		}
-	})
-}
-
 func TestTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := inMemory(t)
@@ -254,22 +233,6 @@ func TestAnswersOfTheServer(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestTheLogTellsOfLostEventsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := inMemory(t)
-		w.server.answer = func(int) int { return http.StatusForbidden }
-		w.start(t)
-		for i := range 20 {
-			w.Node(Warning, ReasonHealthzFailed, fmt.Sprint(i))
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if got := strings.Count(w.log.String(), "level=WARN"); got != 1 {
-			t.Errorf("%d warnings, want 1", got)
-		}
-	})
 }
 
 func TestTheEndWritesWhatIsLeft(t *testing.T) {
