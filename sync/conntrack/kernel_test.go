@@ -195,27 +195,6 @@ func TestWhatIsRefusedKeepsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestASweepEndsWithItsContext(t *testing.T) {
-	n := newNamespace(t)
-	n.create(t, 1000, func(i int) flow {
-		f := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
-		f.source = netip.AddrPortFrom(f.source.Addr(), uint16(i+1))
-		f.replyDest = f.source
-		return f
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	k := &table{dial: thisKernel(n.fd())}
-	defer k.close()
-	p := servingPass(model.IPv4)
-	if _, _, err := k.sweep(ctx, model.IPv4, 0, p.stale); err == nil {
-		t.Error("no error, want one")
-	}
-	if _, deleted, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); deleted == 0 || err != nil {
-		t.Errorf("%d deleted by the next, %v", deleted, err)
-	}
-}
-
 // A connection lasts from sweep to sweep, because its end makes others' batches wait.
 func TestSweepsShareTheirConnections(t *testing.T) {
 	n := newNamespace(t)

@@ -2,7 +2,6 @@ package conntrack
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"os"
 	"runtime"
@@ -113,53 +112,5 @@ func TestMemoryDoesNotFollowTheTable(t *testing.T) {
 		if peak > most {
 			t.Errorf("%s: %d bytes at most, want no more than %d", tt.name, peak, most)
 		}
-	}
-}
-
-// BenchmarkPassBesideTCP is a pass for UDP over a table with 200,000 connections.
-func BenchmarkPassBesideTCP(b *testing.B) {
-	const flows = 200_000
-	n := newNamespace(b)
-	allow(b, flows+100_000)
-	n.fill(b, "tcp 172.30.0.10:80 from 10.0.0.3:8080", flows)
-	p := passOf(model.UDP, "172.30.0.10", "10.0.0.3:8053")
-	b.ReportAllocs()
-	table := n.open(b)
-	for b.Loop() {
-		if _, deleted, err := table.sweepFor(model.IPv4, p); err != nil || deleted != 0 {
-			b.Fatalf("%d deleted, %v", deleted, err)
-		}
-	}
-}
-
-// BenchmarkPass is a pass over a table with 200,000 UDP flows, beside 10,000 frontends.
-func BenchmarkPass(b *testing.B) {
-	const flows, frontends = 200_000, 10_000
-	n := newNamespace(b)
-	allow(b, flows+100_000)
-	n.fill(b, datagrams, flows)
-	for _, deletes := range []bool{false, true} {
-		b.Run(fmt.Sprintf("deletes=%t", deletes), func(b *testing.B) {
-			p, want := passOf(model.UDP, "172.30.0.10", "10.0.0.3:8053"), 0
-			if deletes {
-				p, want = servingPass(model.IPv4), flows
-			}
-			for i := range frontends {
-				a := netip.AddrFrom4([4]byte{172, 29, byte(i >> 8), byte(i)}).String()
-				maps.Copy(p.have.ports, passOf(model.UDP, a, "10.0.0.2:8053").have.ports)
-			}
-			b.ReportAllocs()
-			table := n.open(b)
-			for b.Loop() {
-				b.StopTimer()
-				if deletes && len(n.list(b)) == 0 {
-					n.fill(b, datagrams, flows)
-				}
-				b.StartTimer()
-				if _, deleted, err := table.sweepFor(model.IPv4, p); err != nil || deleted != want {
-					b.Fatalf("%d deleted, %v", deleted, err)
-				}
-			}
-		})
 	}
 }
