@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 // texts are the errors as a user sees them.
@@ -290,106 +288,6 @@ metadata: {name: 123}
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestParseReadsValues(t *testing.T) {
-	o, errs := Parse("in.yaml", []byte(`apiVersion: v1
-kind: Service
-metadata:
-  name: web
-  creationTimestamp: 2026-01-02T03:04:05Z
-  labels: {service.kubernetes.io/service-proxy-name: ""}
-  annotations: {vmapd.io/lb-algorithm: maglev}
-  managedFields: [{fieldsV1: {"f:spec": {}}}]
-spec:
-  type: LoadBalancer
-  clusterIP: 172.30.0.41
-  externalTrafficPolicy: Local
-  internalTrafficPolicy: Local
-  sessionAffinity: ClientIP
-  sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}
-  loadBalancerSourceRanges: [203.0.113.0/25, " 10.0.0.0/8"]
-  ports:
-  - {name: http, port: 80, nodePort: 30_080, targetPort: http}
-  - {name: dns, port: 0x35, protocol: UDP, targetPort: 53}
-  externalIPs: null
-status:
-  loadBalancer:
-    ingress:
-    - {ip: 192.168.99.7, ipMode: Proxy}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata:
-  name: web-1
-  labels:
-    kubernetes.io/service-name: web
-addressType: IPv4
-ports:
-- {name: http, port: 8080, protocol: TCP}
-- {}
-endpoints:
-- addresses: [10.180.0.1]
-  nodeName: node1
-  conditions: {ready: true, serving: yes, terminating: False}
-  hints: {forZones: [{name: zone-a}, {name: zone-b}], forNodes: [{name: node1}]}
-- addresses:
-  - 10.180.0.2
-  conditions: {ready: off}
--
----
-apiVersion: v1
-kind: Node
-metadata:
-  name: node1
-  labels: {topology.kubernetes.io/zone: zone-a}
-spec: {podCIDR: 10.180.0.0/24, podCIDRs: [10.180.0.0/24, "fd00:10:180::/64"]}
-`))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	wantSvc := []model.Service{{
-		NamespacedName:        model.NamespacedName{Namespace: "default", Name: "web"},
-		Created:               Of[model.Service](o)[0].Created,
-		Labels:                map[string]string{model.LabelServiceProxyName: ""},
-		Annotations:           map[string]string{model.AnnotationAlgorithm: "maglev"},
-		Type:                  "LoadBalancer",
-		ClusterIPs:            []string{"172.30.0.41"},
-		Ingress:               []model.Ingress{{IP: "192.168.99.7", IPMode: "Proxy"}},
-		Ports:                 []model.Port{{Name: "http", Port: 80, NodePort: 30080}, {Name: "dns", Port: 53, Protocol: "UDP"}},
-		InternalTrafficPolicy: "Local",
-		ExternalTrafficPolicy: "Local",
-		SessionAffinity:       "ClientIP",
-		AffinityTimeout:       new(int32(60)),
-		SourceRanges:          []string{"203.0.113.0/25", " 10.0.0.0/8"},
-	}}
-	if diff := cmp.Diff(wantSvc, Of[model.Service](o)); diff != "" {
-		t.Errorf("Services (-want +got):\n%s", diff)
-	}
-	if got, want := Of[model.Service](o)[0].Created.Unix(), int64(1767323045); got != want {
-		t.Errorf("created: want %d, got %d", want, got)
-	}
-	wantSlice := []model.EndpointSlice{{
-		NamespacedName: model.NamespacedName{Namespace: "default", Name: "web-1"},
-		Labels:         map[string]string{model.LabelServiceName: "web"},
-		AddressType:    "IPv4",
-		Ports:          []model.SlicePort{{Name: new("http"), Protocol: new("TCP"), Port: new(int32(8080))}, {}},
-		Endpoints: []model.SliceEndpoint{
-			{
-				Addresses: []string{"10.180.0.1"}, Ready: new(true), Serving: new(true), Terminating: new(false),
-				NodeName: "node1", HintNodes: []string{"node1"}, HintZones: []string{"zone-a", "zone-b"},
-			},
-			{Addresses: []string{"10.180.0.2"}, Ready: new(false)},
-			{},
-		},
-	}}
-	if diff := cmp.Diff(wantSlice, Of[model.EndpointSlice](o)); diff != "" {
-		t.Errorf("EndpointSlices (-want +got):\n%s", diff)
-	}
-	wantNode := []model.Node{{Name: "node1", Zone: "zone-a", PodCIDRs: []string{"10.180.0.0/24", "fd00:10:180::/64"}}}
-	if diff := cmp.Diff(wantNode, Of[model.Node](o)); diff != "" {
-		t.Errorf("Nodes (-want +got):\n%s", diff)
 	}
 }
 
