@@ -30,7 +30,7 @@ func TestMeasure(t *testing.T) {
 	nettest.Need(t)
 	var log bytes.Buffer
 	o, err := parseOptions([]string{
-		"-vmapd", daemonBinary(t), "-shapes", "60x3", "-churn", "1s", "-probes", "20", "-settle", "0s", "-connections", "1",
+		"-vmapd", daemonBinary(t), "-shapes", "60x1", "-churn", "1s", "-probes", "20", "-settle", "0s", "-connections", "1",
 	}, &log)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("connections are missing:\n%s", &log)
 	}
 	if r.wrong != nil || r.Ready == 0 || r.Restart == 0 || r.Peak < r.Settled || r.Settled == 0 || r.One == 0 || r.ChurnP99 < r.Churn {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v: %v", r, r.wrong)
 	}
 }
 
