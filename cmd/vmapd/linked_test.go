@@ -26,6 +26,7 @@ var tooMuch = []string{
 	module + "legacy/iptables/iptsim",
 	module + "legacy/ipvs/ipvssim",
 	module + "model/modeltest",
+	module + "model/nettest",
 	module + "nft/nftsim",
 	"github.com/chromedp",
 }

@@ -15,7 +15,7 @@ import (
 const setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
 
 // Elements are nearly all that there is to write, a quarter of a million at a time. So they
-// are encoded here, to the same bytes that google/nftables makes of them, which allocates
+// are encoded here, as google/nftables would encode them, which allocates
 // memory for each attribute.
 
 // elements appends a message that adds or deletes elements of one set.
