@@ -133,11 +133,3 @@ func TestReadyOnceTheClusterHasTheNode(t *testing.T) {
 		mustAnswer(t, h, "/readyz", asText(200, "ok\n"))
 	})
 }
-
-func TestNobodyHasToCount(t *testing.T) {
-	w := httptest.NewRecorder()
-	NewTracker(Options{}).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/livez", nil))
-	if w.Code != http.StatusOK {
-		t.Errorf("%d, want 200", w.Code)
-	}
-}

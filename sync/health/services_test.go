@@ -163,23 +163,6 @@ func TestAFamilyThatFailsDoesNotStopTheOther(t *testing.T) {
 	w.mustSay("127.0.0.1", p[0], "refused")
 }
 
-func TestAFailedRoundChangesNothing(t *testing.T) {
-	needIPv6(t)
-	w := newWorld(t)
-	p := freePorts(t, 2)
-	w.set(service("ns1/web", p[0]), local("ns1/web", "10.0.0.2"))
-	w.mustSay("127.0.0.1", p[0], "200 web")
-	local("ns1/web").Set(w.builder)
-	dual("ns1/more", p[1]).Set(w.builder)
-	w.round(model.IPv4)
-	w.mustSay("::1", p[1], "503 more") // Run has looked at what there is
-	w.mustSay("127.0.0.1", p[0], "200 web")
-	w.mustSay("127.0.0.1", p[1], "refused")
-	w.round()
-	w.mustSay("127.0.0.1", p[0], "503 web")
-	w.mustSay("127.0.0.1", p[1], "503 more")
-}
-
 func restricted(w *world) { w.restricted = true }
 
 func TestListenersMoveWithTheAddresses(t *testing.T) {
@@ -231,32 +214,6 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%v, on all (-want +got):\n%s", f, diff)
 		}
 	}
-}
-
-func TestTheCostFollowsTheChange(t *testing.T) {
-	w := newWorld(t)
-	p := freePorts(t, 200)
-	for i, port := range p {
-		service(fmt.Sprintf("ns1/s%d", i), port).Set(w.builder)
-	}
-	w.round()
-	w.mustSay("127.0.0.1", p[199], "503 s199")
-	w.eventually("200 listeners", func() bool { return say("127.0.0.1", p[0]) == "503 s0" && w.count() == 200 })
-	w.opened()
-	w.set(local("ns1/s7", "10.0.0.2"))
-	w.mustSay("127.0.0.1", p[7], "200 s7")
-	w.set(service("ns1/s7", freePorts(t, 1)[0]))
-	w.mustSay("127.0.0.1", p[7], "refused")
-	w.stop()
-	if got := w.opened(); got != 1 {
-		t.Errorf("listened %d times for one port that changed", got)
-	}
-}
-
-func (w *world) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.listens
 }
 
 // stuck is a listener without clients.

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -92,9 +91,7 @@ func newWorld(t *testing.T, with ...func(*world)) *world {
 	t.Cleanup(func() {
 		w.stop()
 		http.DefaultClient.CloseIdleConnections()
-		if !w.eventually("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before }) {
-			t.Logf("goroutines, %d before: %s", before, goroutines())
-		}
+		w.eventually("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return w
 }
@@ -102,12 +99,6 @@ func newWorld(t *testing.T, with ...func(*world)) *world {
 func (w *world) stop() {
 	w.cancel()
 	<-w.done
-}
-
-func goroutines() string {
-	var all strings.Builder
-	_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
-	return all.String()
 }
 
 // service is a Service with a healthCheckNodePort.
