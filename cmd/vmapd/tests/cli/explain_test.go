@@ -123,12 +123,6 @@ func TestExplainLive(t *testing.T) {
 			"--node-name node-1 --from node 172.30.0.41:80/tcp", 1, "",
 			"vmapd: list services: services is forbidden: no permission\n",
 		},
-		{
-			"no right to read EndpointSlices",
-			map[apitest.Resource]int{apitest.EndpointSlices: http.StatusForbidden},
-			"--node-name node-1 --from node 172.30.0.41:80/tcp", 1, "",
-			"vmapd: list endpointslices: endpointslices is forbidden: no permission\n",
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newCluster(t)

@@ -46,12 +46,3 @@ func TestTheDaemonTellsTheFastPath(t *testing.T) {
 	const devices = `on, with \d+ devices \([a-z0-9-]+, .*\)`
 	want(`IPv4 and IPv6: ` + devices)
 }
-
-// With another backend there is no fast path, and status says so.
-func TestTheFastPathOfAnotherBackendIsTold(t *testing.T) {
-	w := labtest.New(t)
-	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	vmapdtest.Start(t, w.Node, append([]string{"--from", vmapdtest.Demo(t), "--socket", socket, "--fast-path=auto"}, vmapdtest.UserspaceArgs...)...).
-		WaitFor(t, "msg=ready")
-	wantLine(t, vmapdtest.AskDaemon(t, socket, "status"), " *warn", "fast-path: not possible: the backend userspace has none")
-}

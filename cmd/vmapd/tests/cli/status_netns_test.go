@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"regexp"
@@ -78,6 +79,10 @@ func TestTheRunningDaemonTells(t *testing.T) {
 					t.Errorf("rules: %+v", p.Rules)
 				}
 			}
+			wantListed(t, w, backend, got)
+			if backend == "nftables" {
+				wantRefused(t, w)
+			}
 			text = vmapdtest.AskDaemon(t, socket, "status", "default/web", "--rules")
 			wantLine(t, text, "IPv4 80/tcp", "forwarded .*")
 			wantLine(t, text, "cluster IP", `172\.30\.0\.10:80/tcp`, "Cluster", "forwarded")
@@ -86,58 +91,60 @@ func TestTheRunningDaemonTells(t *testing.T) {
 	}
 }
 
-// The rules of a Service are what the programs list.
-func TestTheRulesOfAServiceAreTheKernels(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		backend string
-		lists   []string // commands
-		has     []string // names
-	}{
-		{"nftables", []string{"nft list ruleset"}, []string{"map service-ips", "chain endpoints-3-to-4", "map endpoints"}},
-		{
-			"iptables",
-			[]string{"iptables-save", "ip6tables-save"},
-			[]string{"chain nat VMAPD-SERVICES", "chain nat VMAPD-C-[A-Z2-7]{16}", "chain filter VMAPD-FILTER", "chain nat VMAPD-POSTROUTING"},
-		},
-	} {
-		t.Run(tt.backend, func(t *testing.T) {
-			w := labtest.New(t)
-			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			vmapdtest.StartDemo(t, w.Node, "--backend="+tt.backend, "--service-counters", "--socket", socket)
-			var listed, names strings.Builder
-			for _, command := range tt.lists {
-				words := strings.Fields(command)
-				out, err := w.Node.Command(t.Context(), words[0], words[1:]...).Output()
-				if err != nil {
-					t.Fatalf("%s: %v", command, err)
-				}
-				listed.Write(out)
+// wantRefused checks that connections to a Service without endpoints are counted by themselves.
+func wantRefused(t *testing.T, w *lab.World) {
+	t.Helper()
+	for range 3 {
+		if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.11:80")); lab.FailureOf(err) != lab.Refused {
+			t.Fatalf("want it refused, got %v", err)
+		}
+	}
+	vmapdtest.Eventually(t, func() string {
+		all := (&vmapdtest.Cluster{World: w}).Scrape(t)
+		refused, _ := vmapdtest.Value(all, "vmapd_service_connections_total", "service=empty", "ip_family=IPv4", "outcome=refused")
+		forwarded, _ := vmapdtest.Value(all, "vmapd_service_connections_total", "service=empty", "ip_family=IPv4", "outcome=forwarded")
+		if refused != 3 || forwarded != 0 {
+			return fmt.Sprintf("%v refused and %v forwarded, want 3 and 0", refused, forwarded)
+		}
+		return ""
+	})
+}
+
+// listings are the commands that list a backend's rules, and names that status has, too.
+var listings = map[string]struct{ commands, names []string }{
+	"nftables": {[]string{"nft list ruleset"}, []string{"map service-ips", "chain endpoints-3-to-4", "map endpoints"}},
+	"iptables": {
+		[]string{"iptables-save", "ip6tables-save"},
+		[]string{"chain nat VMAPD-SERVICES", "chain nat VMAPD-C-[A-Z2-7]{16}", "chain filter VMAPD-FILTER", "chain nat VMAPD-POSTROUTING"},
+	},
+}
+
+// wantListed checks that the rules of a Service are what the programs list.
+func wantListed(t *testing.T, w *lab.World, backend string, one status.One) {
+	t.Helper()
+	var listed, names strings.Builder
+	for _, command := range listings[backend].commands {
+		words := strings.Fields(command)
+		listed.WriteString(vmapdtest.Feed(t, w.Node, "", words[0], words[1:]...))
+	}
+	for _, p := range one.Ports {
+		name := ""
+		for _, line := range p.Rules {
+			line, indented := strings.CutPrefix(line, "    ")
+			if !indented {
+				name = strings.TrimSpace(line)
+				names.WriteString(name + "\n")
+				continue
 			}
-			var one status.One
-			if err := json.Unmarshal([]byte(vmapdtest.AskDaemon(t, socket, "status", "web", "--rules", "-o", "json")), &one); err != nil {
-				t.Fatal(err)
+			if want := asListed(name, line); !strings.Contains(listed.String(), want) {
+				t.Errorf("%s: the programs do not list %q", name, want)
 			}
-			for _, p := range one.Ports {
-				name := ""
-				for _, line := range p.Rules {
-					line, indented := strings.CutPrefix(line, "    ")
-					if !indented {
-						name = strings.TrimSpace(line)
-						names.WriteString(name + "\n")
-						continue
-					}
-					if want := asListed(name, line); !strings.Contains(listed.String(), want) {
-						t.Errorf("%s: the programs do not list %q", name, want)
-					}
-				}
-			}
-			for _, want := range tt.has {
-				if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(names.String()) {
-					t.Errorf("the rules have no %s:\n%s", want, &names)
-				}
-			}
-		})
+		}
+	}
+	for _, want := range listings[backend].names {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(names.String()) {
+			t.Errorf("the rules have no %s:\n%s", want, &names)
+		}
 	}
 }
 
