@@ -3,6 +3,7 @@ package informer
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,4 +46,13 @@ func TestATokenIsReadAgain(t *testing.T) {
 	}
 	kubeconfig(t, s, dir)
 	await(t, func() bool { return list() == nil })
+}
+
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("did not happen")
+		}
+	}
 }

@@ -140,7 +140,7 @@ var whole = []string{
 
 func follow(t *testing.T, s *apitest.Server) *world {
 	t.Helper()
-	return followBy(t, s, t.TempDir())
+	return followAs(t, s, &Source{})
 }
 
 // followWhole follows the standard cluster, and returns when all of it is watched.
@@ -152,21 +152,10 @@ func followWhole(t *testing.T, s *apitest.Server) *world {
 	return w
 }
 
-// followBy follows with a kubeconfig in a folder.
-func followBy(t *testing.T, s *apitest.Server, dir string) *world {
-	t.Helper()
-	return followWith(t, s, dir, &Source{})
-}
-
 // followAs follows by a source with some fields of the test's own.
 func followAs(t *testing.T, s *apitest.Server, source *Source) *world {
 	t.Helper()
-	return followWith(t, s, t.TempDir(), source)
-}
-
-func followWith(t *testing.T, s *apitest.Server, dir string, source *Source) *world {
-	t.Helper()
-	client, err := Connect(Config{Kubeconfig: kubeconfig(t, s, dir), QPS: -1})
+	client, err := Connect(Config{Kubeconfig: kubeconfig(t, s, t.TempDir()), QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

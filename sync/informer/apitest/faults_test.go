@@ -14,63 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// accepting returns the answer to a request for a content type.
-func accepting(t *testing.T, s *Server, accept, path string) *http.Response {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Accept", accept)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
-}
-
-func TestContentTypes(t *testing.T) {
-	const both = "application/vnd.kubernetes.protobuf,application/json"
-	for _, tt := range []struct {
-		name, accept, path, want string
-		opts                     Options
-	}{
-		{"a list", both, "/api/v1/services", "application/vnd.kubernetes.protobuf", Options{}},
-		{"a watch", both, "/api/v1/services?watch=1", "application/vnd.kubernetes.protobuf;stream=watch", Options{}},
-		{"an error", both, "/api/v1/pods", "application/vnd.kubernetes.protobuf", Options{}},
-		{"a server without protobuf", both, "/api/v1/services", "application/json", Options{JSONOnly: true}},
-		{"a client without protobuf", "application/json", "/api/v1/services?watch=1", "application/json", Options{}},
-		{"a client that takes anything", "*/*", "/api/v1/services", "application/json", Options{}},
-	} {
-		if got := accepting(t, start(t, tt.opts), tt.accept, tt.path).Header.Get("Content-Type"); got != tt.want {
-			t.Errorf("%s: want %s, got %s", tt.name, tt.want, got)
-		}
-	}
-}
-
-func TestProtobuf(t *testing.T) {
-	s := start(t, Options{})
-	s.Set(service("a", map[string]string{"x": "y"}))
-	services := clientset(t, s, runtime.ContentTypeProtobuf).CoreV1().Services("")
-	list, err := services.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if list.ResourceVersion != "1001" || len(list.Items) != 1 || list.Items[0].Labels["x"] != "y" {
-		t.Errorf("list: %v", list)
-	}
-	w, err := services.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	s.Set(service("b", nil))
-	if e := <-w.ResultChan(); e.Type != watch.Added || e.Object.(*corev1.Service).Name != "b" {
-		t.Errorf("event: %v", e)
-	}
-}
-
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
