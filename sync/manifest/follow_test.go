@@ -106,15 +106,6 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestLoadNeedsItsPaths(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir+"/a.yaml", service("a", 1))
-	o, _, err := Load([]string{dir, dir + "/none"})
-	if want := "cannot read " + dir + "/none: no such file or directory"; o != nil || err == nil || err.Error() != want {
-		t.Errorf("want the error %q and no objects, got %v and %v", want, err, o)
-	}
-}
-
 func TestLoadReadsTheStandardInput(t *testing.T) {
 	tr := newTree([]string{"-"}, false)
 	tr.stdin = strings.NewReader(service("a", 1) + "---\n- x\n")

@@ -73,11 +73,6 @@ metadata: {name: more}
 			refs: []string{"Node a", "Node 😀/b"},
 		},
 		{
-			name: "YAML that looks like JSON",
-			in:   "{apiVersion: v1, kind: Node,\n metadata: {name: a}}",
-			refs: []string{"Node a"},
-		},
-		{
 			name: "lists, also in lists, and items of typed lists without a kind",
 			in: `apiVersion: v1
 kind: List
@@ -252,11 +247,6 @@ metadata: {name: 123}
 			},
 		},
 		{
-			name: "the metadata's fields are in the metadata only",
-			in:   "apiVersion: v1\nkind: Service\nname: web\n",
-			errs: []string{`in.yaml:1: Service: unknown field "name"`},
-		},
-		{
 			name: "the second of two objects of one name is refused",
 			in:   "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n",
 			refs: []string{"Node a"},
@@ -267,11 +257,6 @@ metadata: {name: 123}
 			in: "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nkind: Service\n---\n" +
 				`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {}, "spec": {}}`,
 			errs: []string{`in.yaml:1: yaml: unmarshal errors: line 4: key "kind" already set in map`, `in.yaml:6: Node a: duplicate field "spec"`},
-		},
-		{
-			name: "keys that are no text",
-			in:   "? [a]\n: b\n---\n~: b\n",
-			errs: []string{`in.yaml:1: yaml: invalid map key: []interface {}{"a"}`, `in.yaml:4: unsupported map key of type: %!s(<nil>), key: <nil>, value: "b"`},
 		},
 		{
 			name: "names that break lines",
