@@ -43,14 +43,6 @@ func TestConnectionsFromWhileTheRulesWereGone(t *testing.T) {
 	c.wantPass(t, "after a repair", now, gone, slices.Concat(gone, stay))
 }
 
-// An endpoint is at the very address and port of its Service, so that no rule translates what goes there.
-func TestAnEndpointAtItsServicesAddressKeepsItsConnections(t *testing.T) {
-	c := newCluster(modeltest.NewService("default/self").On("172.30.0.30").External("192.168.99.20").TCP("p", 53),
-		modeltest.NewSlice("default/self-4", "self").TCP("p", 53).Ready("192.168.99.20"))
-	c.apply(modeltest.Moment(0))
-	c.wantPass(t, "the first pass", modeltest.Moment(0), nil, []string{"tcp 192.168.99.20:53 unanswered"})
-}
-
 // What a failed pass has not deleted, the next one does.
 func TestAFailedPassAfterARepairIsDoneAgain(t *testing.T) {
 	now := modeltest.Moment(0)

@@ -3,11 +3,8 @@ package conntrack
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 	"github.com/mdlayher/netlink"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // servingPass is a pass with a cluster IP's port 53, which has the endpoint 10.0.0.2:8053, and its IPv6 twin.
@@ -97,37 +93,6 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, n.list(t)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
-	}
-}
-
-// What is neither translated nor answered goes, if it is to a frontend.
-func TestSweepOfConnectionsFromBeforeTheRules(t *testing.T) {
-	n := newNamespace(t)
-	flows := []string{
-		"tcp 172.30.0.10:53 unanswered",
-		"tcp 172.30.0.10:54 unanswered",
-		"tcp 172.30.0.11:53",
-		"tcp 172.30.0.12:53 from 10.0.0.3:8053 unanswered",
-		"udp 172.30.0.10:53 unanswered",
-		"udp 172.30.0.11:53 unanswered",
-	}
-	n.create(t, len(flows), func(i int) flow { return parse(t, flows[i]) })
-	before := n.list(t)
-	p := passOf(model.TCP, "172.30.0.10", "10.0.0.2:8053")
-	p.work = work{early: true}
-	for _, to := range []struct {
-		vip      string
-		protocol model.Protocol
-	}{{"172.30.0.11", model.TCP}, {"172.30.0.12", model.TCP}, {"172.30.0.10", model.UDP}} {
-		maps.Copy(p.have.ports, passOf(to.protocol, to.vip, "10.0.0.2:8053").have.ports)
-	}
-	seen, deleted, err := n.open(t).sweepFor(model.IPv4, p)
-	if err != nil || deleted != 2 || seen != len(flows) {
-		t.Fatalf("%d of %d deleted, %v; want 2 of %d", deleted, seen, err, len(flows))
-	}
-	want := slices.DeleteFunc(before, func(f string) bool { return strings.Contains(f, " 172.30.0.10:53 ") })
-	if diff := cmp.Diff(want, n.list(t)); diff != "" {
-		t.Errorf("what stays (-want +got):\n%s", diff)
 	}
 }
 
@@ -226,33 +191,6 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	}
 	if _, _, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); err != nil {
 		t.Errorf("after a sweep that failed: %v", err)
-	}
-}
-
-// A Reconciler as it is used, against a kernel.
-func TestAReconcilerReachesTheKernel(t *testing.T) {
-	n := newNamespace(t)
-	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053") })
-	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053") })
-	passes := make(chan Pass, 10)
-	r := New(Options{Log: slog.New(slog.DiscardHandler), NetNS: n.fd(), Report: func(p Pass) { passes <- p }})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); r.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
-	r.Done(reconcile.Round{Snapshot: newCluster(append(dnsSlices(nil, 2), dns())...).Snapshot()})
-	for range model.Families {
-		select {
-		case p := <-passes:
-			if p.Err != nil {
-				t.Error(p.Err)
-			}
-		case <-time.After(2 * patience):
-			t.Fatal("no pass")
-		}
-	}
-	if got := n.list(t); len(got) != 0 {
-		t.Errorf("left: %q", got) // the other one was in the ServiceCIDR, and nobody's
 	}
 }
 

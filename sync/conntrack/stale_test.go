@@ -18,8 +18,6 @@ import (
 
 func TestWhichFlowsAreStale(t *testing.T) {
 	serving := []func(*model.SliceEndpoint){modeltest.Conditions(false, true, true)}
-	ended := []func(*model.SliceEndpoint){modeltest.Conditions(false, false, true)}
-	notReady := []func(*model.SliceEndpoint){modeltest.Conditions(false, false, false)}
 	local := dns().Policies("Local", "Local")
 	tests := []struct {
 		name   string
@@ -34,28 +32,10 @@ func TestWhichFlowsAreStale(t *testing.T) {
 			slices.Concat(to("udp", 0), to("udp", 2)),
 		},
 		{
-			"one of two goes",
-			append(dnsSlices(nil, 2, 3), dns()),
-			func(c *cluster) { set(c, dnsSlices(nil, 3)...) },
-			slices.Concat(to("udp", 0), to("udp", 2)),
-		},
-		{
 			"it terminates, and serves",
 			append(dnsSlices(nil, 2, 3), dns()),
 			func(c *cluster) { set(c, dnsSlices(serving, 2, 3)...) },
 			nil,
-		},
-		{
-			"it terminates, and does not serve",
-			append(dnsSlices(nil, 2, 3), dns()),
-			func(c *cluster) { set(c, dnsSlices(ended, 2, 3)...) },
-			slices.Concat(to("udp", 0), to("udp", 2), to("udp", 3)),
-		},
-		{
-			"it is no longer ready",
-			append(dnsSlices(nil, 2, 3), dns()),
-			func(c *cluster) { set(c, dnsSlices(notReady, 2, 3)...) },
-			slices.Concat(to("udp", 0), to("udp", 2), to("udp", 3)),
 		},
 		{
 			"scaled to zero",
@@ -221,19 +201,6 @@ func TestTheFirstPassFindsWhatNobodyRemembers(t *testing.T) {
 	}
 	if got, did := c.pass(t, now, strays...); len(got) > 0 || !did {
 		t.Errorf("a later audit deletes what nobody has: %q", got)
-	}
-}
-
-func TestOtherZonesAreNotOurs(t *testing.T) {
-	c := newCluster(dns())
-	c.apply(modeltest.Moment(0))
-	r := c.families[model.IPv4].begin(modeltest.Moment(0))
-	f := parse(t, "udp 172.30.0.10:53 from 10.0.0.2:8053")
-	if !r.stale(&f) {
-		t.Error("it stays in our zone: nothing is tested")
-	}
-	if f.zone = true; r.stale(&f) {
-		t.Error("it goes in another zone")
 	}
 }
 
