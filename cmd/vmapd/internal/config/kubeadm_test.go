@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	componentconfig "k8s.io/component-base/config/v1alpha1"
-	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -59,26 +56,6 @@ func TestKubeadmClustersStart(t *testing.T) {
 				t.Errorf("not a file of kubeadm's: %v", err)
 			}
 		})
-	}
-}
-
-// The newest of these files is what the types of this version make of kubeadm's settings.
-func TestKubeadmFileIsUpToDate(t *testing.T) {
-	want, err := yaml.Marshal(&proxyconfig.KubeProxyConfiguration{
-		TypeMeta:         metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"},
-		BindAddress:      "0.0.0.0",
-		ClusterCIDR:      "10.244.0.0/16",
-		ClientConnection: componentconfig.ClientConnectionConfiguration{Kubeconfig: "/var/lib/kube-proxy/kubeconfig.conf"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("testdata/kubeadm-1.37.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

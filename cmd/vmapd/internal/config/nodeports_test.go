@@ -25,15 +25,6 @@ func TestParseNodePortAddresses(t *testing.T) {
 		bad  bool
 	}{
 		{"an empty list is primary", nil, where{Primary: true}, false},
-		{"primary", []string{"primary"}, where{Primary: true}, false},
-		{"all is without loopback", []string{"all"}, where{All: true}, false},
-		{"localhost is both families", []string{"localhost"}, where{Localhost: [2]bool{true, true}}, false},
-		{
-			"localhost beside primary",
-			[]string{"primary", "localhost"},
-			where{Primary: true, Localhost: [2]bool{true, true}},
-			false,
-		},
 		{
 			"ranges",
 			[]string{"10.0.0.0/8", "primary", "fd00:10::/64"},

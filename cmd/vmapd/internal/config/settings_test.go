@@ -65,14 +65,6 @@ func TestEveryFlagIsInTheTable(t *testing.T) {
 	}
 }
 
-func TestTheTableSaysWhatEachSettingIs(t *testing.T) {
-	for _, s := range slices.Concat(kubeProxySettings, ownSettings) {
-		if s.what == "" {
-			t.Errorf("%s --%s: says nothing", s.field, s.flag)
-		}
-	}
-}
-
 // kube-proxy's flags keep their names, types and defaults, but for what stands here.
 func TestFlagsAreAsKubeProxyHasThem(t *testing.T) {
 	var f Flags
@@ -199,17 +191,6 @@ func annotationTable() string {
 		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", a.Name, a.Sets, strings.Join(a.Examples, "`, `"), a.Otherwise)
 	}
 	return b.String() + "\n"
-}
-
-func TestTheThreatModelHasTheNumberOfAnnotations(t *testing.T) {
-	const page = "../../deploy/SECURITY.md"
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := fmt.Sprintf("| %d annotations are read", len(model.Annotations)); !strings.Contains(string(data), want) {
-		t.Errorf("%s does not say %q", page, want)
-	}
 }
 
 func gateTable() string {
