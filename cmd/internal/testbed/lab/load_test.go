@@ -78,14 +78,3 @@ func TestLoadCountsFailuresByKind(t *testing.T) {
 		t.Errorf("want %q in %q", want, r.String())
 	}
 }
-
-func TestPercentile(t *testing.T) {
-	r := Report{Answered: map[string]int{}}
-	for i := range 200 {
-		r.add(outcome{took: time.Duration(200-i) * time.Millisecond})
-	}
-	r.sum()
-	if r.P99 != 198*time.Millisecond || r.Max != 200*time.Millisecond {
-		t.Errorf("want 198ms and 200ms, got %v and %v", r.P99, r.Max)
-	}
-}
