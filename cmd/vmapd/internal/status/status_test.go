@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -60,15 +61,10 @@ func (w *world) ends(s *model.Snapshot, n int, failed ...model.Family) *status.V
 func printed(t *testing.T, tables []report.Table) string {
 	t.Helper()
 	var b strings.Builder
-	w := report.Watcher{W: &b}
-	if err := w.Print(nil, tables); err != nil {
+	if err := (&report.Watcher{W: &b}).Print(nil, tables); err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
-	for line := range strings.Lines(b.String()) {
-		lines = append(lines, strings.TrimRight(line, " \n"))
-	}
-	return strings.Join(lines, "\n") + "\n"
+	return regexp.MustCompile(`(?m) +$`).ReplaceAllString(b.String(), "")
 }
 
 // services returns the table of Services at moment 100.

@@ -385,7 +385,6 @@ func TestOutcomes(t *testing.T) {
 		{"silent over UDP", datagram, nil, "forwarded"},
 		{"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, others.Drop, ""), "dropped"},
 		{"dropped", toForward().pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, "dropped"},
-		{"lost", toForward(), nil, "dropped"},
 		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "not a Service"},
 	} {
 		in := input(tt.first, tt.answer)
