@@ -101,23 +101,6 @@ func TestListingEqualsThatOfTheRenderedText(t *testing.T) {
 	}
 }
 
-func TestListingLoadsAgainAsItIs(t *testing.T) {
-	made, loaded := newNetNS(t), newNetNS(t)
-	apply(t, open(t, made), exampleBuilder().Snapshot())
-	want := withoutOwner(made.nft(t, "", "list", "ruleset"))
-	loaded.nft(t, want, "-f", "-")
-	if diff := cmp.Diff(want, loaded.nft(t, "", "list", "ruleset")); diff != "" {
-		t.Errorf("listing (-), listing after loading it (+):\n%s", diff)
-	}
-	// Not only the text: also the rules behind it are those we would write.
-	b := openUnowned(t, loaded)
-	s := exampleBuilder().Snapshot()
-	apply(t, b, s)
-	if got := b.Stats(model.IPv4).Operations + b.Stats(model.IPv6).Operations; got != 0 {
-		t.Errorf("%d operations after loading the listing, want none", got)
-	}
-}
-
 func TestRestartWritesNothing(t *testing.T) {
 	n := newNetNS(t)
 	builder := exampleBuilder()

@@ -17,54 +17,6 @@ import (
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
-// As many clients as a map takes, half of whom lose their endpoint.
-func TestSixtyThousandClientsArePurged(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: takes ten seconds")
-	}
-	n := newNetNS(t)
-	s := newSticky(time.Hour)
-	b := open(t, n)
-	apply(t, b, s.builder.Snapshot())
-	const count = 60_000
-	began := time.Now()
-	list := make([]noted, count)
-	for i := range list {
-		list[i] = noted{i, 2 + i%2, time.Hour, time.Hour}
-	}
-	for _, f := range model.Families {
-		note(t, b, f, clusterClients, list...)
-	}
-	for _, step := range []struct {
-		name   string
-		change func()
-		want   int
-	}{
-		{"another timeout", func() { s.lasts(2 * time.Hour) }, count},
-		{"one endpoint less", func() { s.pods(2, 4) }, count / 2},
-	} {
-		step.change()
-		start := time.Now()
-		apply(t, b, s.builder.Snapshot())
-		t.Logf("%s: %v for %d clients in each family", step.name, time.Since(start).Round(time.Millisecond), count)
-		for _, f := range model.Families {
-			// A listing while the kernel makes the map smaller lacks some (nft_rhash_walk).
-			all := n.clients(t, f, clusterClients)
-			for deadline := time.Now().Add(5 * time.Second); len(all) < step.want && time.Now().Before(deadline); {
-				all = n.clients(t, f, clusterClients)
-			}
-			if len(all) != step.want {
-				t.Errorf("%s: %v: %d clients, want %d", step.name, f, len(all), step.want)
-			}
-			for a, c := range all {
-				if c.lasts != 2*time.Hour || c.left < 2*time.Hour-time.Since(began)-time.Second { // each was seen since then
-					t.Fatalf("%s: client %v: %+v", step.name, a, c)
-				}
-			}
-		}
-	}
-}
-
 // Clients that time out while they are looked at must not make the change fail.
 func TestClientsTimeOutDuringAPurge(t *testing.T) {
 	if testing.Short() {

@@ -165,43 +165,6 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
-func TestRestartKeepsClientsAndWritesNothing(t *testing.T) {
-	n := newNetNS(t)
-	s := newSticky(time.Hour)
-	b := open(t, n)
-	apply(t, b, s.builder.Snapshot())
-	since := time.Now()
-	list := []noted{{1, 2, time.Hour, 20 * time.Minute}, {2, 3, time.Hour, time.Hour}, {3, 2, time.Hour, 5 * time.Minute}}
-	for _, f := range model.Families {
-		note(t, b, f, clusterClients, list...)
-		note(t, b, f, localClients, list...)
-	}
-	before := generation(t, b)
-	b = reopen(t, n, b, Options{})
-	opened := generation(t, b)
-	apply(t, b, s.builder.Snapshot())
-	if got := b.Stats(model.IPv4).Operations + b.Stats(model.IPv6).Operations; got != 0 {
-		t.Errorf("%d operations after a restart, want none", got)
-	}
-	// To claim the two tables is all that is written.
-	if got := generation(t, b) - opened; b.Owned() && got != 2 || !b.Owned() && got != 0 {
-		t.Errorf("%d writes, want only the claim of two tables (generation %d before)", got, before)
-	}
-	for _, f := range model.Families {
-		n.mustRemember(t, f, clusterClients, since, list...)
-		n.mustRemember(t, f, localClients, since, list...)
-	}
-
-	// A restart that finds other endpoints.
-	b = reopen(t, n, b, Options{})
-	s.pods(3, 4)
-	apply(t, b, s.builder.Snapshot())
-	for _, f := range model.Families {
-		n.mustRemember(t, f, clusterClients, since, list[1])
-		n.mustRemember(t, f, localClients, since, list[1])
-	}
-}
-
 // generation is how often the rules of a namespace were changed.
 func generation(t testing.TB, b *Backend) uint32 {
 	t.Helper()

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,35 +87,5 @@ func TestRepairsAreCounted(t *testing.T) {
 	check("we removed it ourselves", 3)
 	if got := b.Stats(model.IPv6).Repairs; got != 0 {
 		t.Errorf("%d repairs of IPv6, want none", got)
-	}
-}
-
-func TestAnErrorSaysWhichFamilyItConcerns(t *testing.T) {
-	n := newNetNS(t)
-	first := open(t, n)
-	if !first.Owned() {
-		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
-	}
-	s := exampleBuilder().Snapshot()
-	apply(t, first, s)
-	err := open(t, n).Apply(t.Context(), s)
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		t.Fatalf("got %v, want an error for each family", err)
-	}
-	var families []model.Family
-	for _, err := range joined.Unwrap() {
-		one, ok := errors.AsType[*model.FamilyError](err)
-		if !ok || !errors.Is(err, ErrOwned) {
-			t.Errorf("%v concerns no family, or is not ErrOwned", err)
-			continue
-		}
-		families = append(families, one.Family)
-		if want := one.Family.String() + ": table vmapd is owned by another process; waiting for it to end"; err.Error() != want {
-			t.Errorf("got %q, want %q", err, want)
-		}
-	}
-	if diff := cmp.Diff(model.Families[:], families); diff != "" {
-		t.Errorf("families (-want +got):\n%s", diff)
 	}
 }
