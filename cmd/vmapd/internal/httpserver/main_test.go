@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,9 +10,10 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 func TestMain(m *testing.M) {
@@ -44,32 +44,12 @@ func goroutinesLeft() string {
 	}
 }
 
-// logBuffer collects a log; it may be read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func newLog() (*slog.Logger, *logBuffer) {
-	b := &logBuffer{}
+func newLog() (*slog.Logger, *lab.Log) {
+	b := &lab.Log{}
 	return slog.New(slog.NewTextHandler(b, nil)), b
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logBuffer) count(text string) int { return strings.Count(l.String(), text) }
 
 // eventually waits until something is so.
 func eventually(t *testing.T, what string, is func() bool) {

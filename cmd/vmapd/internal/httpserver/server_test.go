@@ -60,7 +60,7 @@ func TestATakenPortIsServedOnceItIsFree(t *testing.T) {
 		_, body, err := get(t, http.DefaultClient, "http://"+address)
 		return err == nil && body == "hello"
 	})
-	eventually(t, "that is said", func() bool { return said.count("listening again") == 1 })
+	eventually(t, "that is said", func() bool { return strings.Count(said.String(), "listening again") == 1 })
 }
 
 // stuckListener waits for connections that never come.
@@ -123,7 +123,7 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 		if diff := cmp.Diff(want, told); diff != "" {
 			t.Errorf("Failed was told (-want +got):\n%s", diff)
 		}
-		if got := said.count("cannot listen; retrying"); got != len(want) {
+		if got := strings.Count(said.String(), "cannot listen; retrying"); got != len(want) {
 			t.Errorf("want %d complaints, got %d:\n%s", len(want), got, said)
 		}
 	})
@@ -170,7 +170,7 @@ func TestAPanicEndsOnlyItsConnection(t *testing.T) {
 		t.Errorf("after the panic: got status %d, %v", status, err)
 	}
 	for _, want := range []string{`msg="a handler panicked"`, "path=/panic", `reason="[out of order]"`, "server_test.go"} {
-		if said.count(want) != 1 {
+		if strings.Count(said.String(), want) != 1 {
 			t.Errorf("the log does not say %s once:\n%s", want, said)
 		}
 	}
