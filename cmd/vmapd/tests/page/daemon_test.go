@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,24 +99,6 @@ func startPage(t *testing.T, program, socket string) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(line)
-}
-
-// processor returns the time that the daemon has computed, in the kernel's ticks of 10 ms.
-func (d *daemon) processor(t *testing.T) time.Duration {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := bytes.Cut(stat, []byte(") ")) // behind the program's name
-	fields := strings.Fields(string(rest))
-	const user, system, tick = 11, 12, 10 * time.Millisecond
-	u, err1 := strconv.Atoi(fields[user])
-	s, err2 := strconv.Atoi(fields[system])
-	if err1 != nil || err2 != nil {
-		t.Fatalf("%s: %v, %v", stat, err1, err2)
-	}
-	return time.Duration(u+s) * tick
 }
 
 func (d *daemon) get(t *testing.T, path string) (status int, body string) {

@@ -93,24 +93,3 @@ func reduced(from image.Image) *image.Paletted {
 	}
 	return to
 }
-
-func TestReducedImagesKeepFrequentColours(t *testing.T) {
-	from := image.NewRGBA(image.Rect(0, 0, 100, 10))
-	for i := range 300 { // more colours than a palette has
-		from.SetRGBA(i%100, i/100, color.RGBA{R: uint8(i), G: uint8(i >> 8), A: 255}) //nolint:gosec // the low bits
-	}
-	frequent := color.RGBA{B: 200, A: 255}
-	for i := range 700 {
-		from.SetRGBA(i%100, 3+i/100, frequent)
-	}
-	to := reduced(from)
-	if len(to.Palette) != 256 {
-		t.Errorf("%d colours, want 256", len(to.Palette))
-	}
-	if got := to.At(50, 9); got != color.Color(frequent) {
-		t.Errorf("the frequent colour became %v, want %v", got, frequent)
-	}
-	if got := to.At(0, 0).(color.RGBA); got.B != 0 { //nolint:forcetypeassert // all are
-		t.Errorf("a rare colour became %v, want a near one", got)
-	}
-}

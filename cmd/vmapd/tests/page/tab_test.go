@@ -61,16 +61,6 @@ func openBrowser(t *testing.T, path string) *tab {
 	return b
 }
 
-// open opens another tab.
-func (b *tab) open(t *testing.T) (other *tab, closes func()) {
-	t.Helper()
-	ctx, closes := chromedp.NewContext(b.Context)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return &tab{Context: ctx, address: b.address}, closes
-}
-
 func (b *tab) note(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
