@@ -201,4 +201,7 @@ func TestSourceRangesAreCheckedAfterAccept(t *testing.T) {
 	if _, dials := r.opened(); dials != 1 {
 		t.Errorf("%d connections to the endpoint", dials)
 	}
+	if got := r.Counts(); len(got) != 1 || got[0].Forwarded != 1 || got[0].Refused != 0 {
+		t.Errorf("want one connection that was forwarded and none that failed, got %+v", got)
+	}
 }

@@ -136,20 +136,6 @@ func TestSCTPIsNotServed(t *testing.T) {
 	}
 }
 
-// Sticky clients of UDP are told by their address, not by their port.
-func TestAffinityOfDatagrams(t *testing.T) {
-	r, port := newRig(t), freePort(t)
-	r.set(web("UDP", port).Sticky(60), slice(model.IPv4, "UDP",
-		r.pod(0, udpServer(t, model.IPv4, 'a')), r.pod(1, udpServer(t, model.IPv4, 'b'))))
-	var got string
-	for range 20 {
-		got += string(ask(t, dialUDP(t, nodePort(model.IPv4, port)), "1"))
-	}
-	if got != strings.Repeat(got[:1], len(got)) {
-		t.Errorf("want one endpoint, got %s", got)
-	}
-}
-
 func TestATakenPortIsTriedAgain(t *testing.T) {
 	r, port, other := newRig(t), freePort(t), freePort(t)
 	pod := r.pod(0, tcpServer(t, model.IPv4, echo('a')))

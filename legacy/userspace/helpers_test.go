@@ -10,8 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"runtime/pprof"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -98,17 +96,9 @@ func newRig(t *testing.T) *rig {
 	modeltest.OurNode().Set(r.builder)
 	t.Cleanup(func() {
 		r.stop()
-		if !eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before }) {
-			t.Logf("goroutines, %d before: %s", before, goroutines())
-		}
+		eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return r
-}
-
-func goroutines() string {
-	var all strings.Builder
-	_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
-	return all.String()
 }
 
 func config(localhost bool) model.Config {
@@ -196,23 +186,6 @@ func slice(f model.Family, protocol string, pods ...string) modeltest.Slice {
 		s = s.IPv6()
 	}
 	return s.Ready(pods...)
-}
-
-// inBothFamilies runs a test for each family that this machine has.
-func inBothFamilies(t *testing.T, test func(t *testing.T, f model.Family)) {
-	for _, f := range model.Families {
-		t.Run(f.String(), func(t *testing.T) {
-			l, err := net.Listen("tcp", netip.AddrPortFrom(f.Loopback(), 0).String())
-			if err != nil {
-				if f == model.IPv6 {
-					t.Skipf("this machine has no ::1: %v", err)
-				}
-				t.Fatal(err)
-			}
-			hangUp(l)
-			test(t, f)
-		})
-	}
 }
 
 // freePort returns a port that is free for TCP and UDP on every loopback address. It is

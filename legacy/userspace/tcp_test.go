@@ -20,134 +20,107 @@ import (
 // A server that answers only after its client's end gets that end while the connection
 // stays open for the answer.
 func TestTheClientsHalfCloseReachesTheServer(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		pod := r.pod(0, tcpServer(t, f, func(c *net.TCPConn) {
-			all, err := io.ReadAll(c)
-			if err == nil {
-				_, _ = c.Write(append([]byte("you said "), all...))
-			}
-		}))
-		r.set(web("TCP", port), slice(f, "TCP", pod))
-		c := dialTCP(t, nodePort(f, port))
-		if _, err := io.WriteString(c, "hello"); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(c)
-		if string(got) != "you said hello" || err != nil {
-			t.Errorf("want %q, got %q, %v", "you said hello", got, err)
-		}
-	})
-}
-
-func TestTheServersHalfCloseReachesTheClient(t *testing.T) {
+	const f = model.IPv4
 	r, port := newRig(t), freePort(t)
-	heard := make(chan string, 1)
-	pod := r.pod(0, tcpServer(t, model.IPv4, func(c *net.TCPConn) {
-		_, _ = io.WriteString(c, "that is all")
-		_ = c.CloseWrite()
-		all, _ := io.ReadAll(c)
-		heard <- string(all)
+	pod := r.pod(0, tcpServer(t, f, func(c *net.TCPConn) {
+		all, err := io.ReadAll(c)
+		if err == nil {
+			_, _ = c.Write(append([]byte("you said "), all...))
+		}
 	}))
-	r.set(web("TCP", port), slice(model.IPv4, "TCP", pod))
-	c := dialTCP(t, nodePort(model.IPv4, port))
-	if got, err := io.ReadAll(c); string(got) != "that is all" || err != nil {
-		t.Fatalf("want the server's end, got %q, %v", got, err)
-	}
-	if _, err := io.WriteString(c, "I have more"); err != nil {
+	r.set(web("TCP", port), slice(f, "TCP", pod))
+	c := dialTCP(t, nodePort(f, port))
+	if _, err := io.WriteString(c, "hello"); err != nil {
 		t.Fatal(err)
 	}
-	hangUp(c)
-	if got := <-heard; got != "I have more" {
-		t.Errorf("the server heard %q", got)
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if string(got) != "you said hello" || err != nil {
+		t.Errorf("want %q, got %q, %v", "you said hello", got, err)
 	}
 }
 
 func TestBigTransfersArriveWhole(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		const size, clients = 16 << 20, 4
-		r, port := newRig(t), freePort(t)
-		r.set(web("TCP", port), slice(f, "TCP",
-			r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))))
-		var all sync.WaitGroup
-		for range clients {
-			_, c := who(t, nodePort(f, port))
-			data := make([]byte, size)
-			_, _ = rand.Read(data)
-			all.Go(func() {
-				if _, err := c.Write(data); err != nil {
-					t.Error(err)
-				}
-				if err := c.CloseWrite(); err != nil {
-					t.Error(err)
-				}
-			})
-			all.Go(func() {
-				h := sha256.New()
-				n, err := io.Copy(h, c)
-				if want := sha256.Sum256(data); err != nil || n != size || !bytes.Equal(h.Sum(nil), want[:]) {
-					t.Errorf("got %d of %d bytes back, or others: %v", n, size, err)
-				}
-			})
-		}
-		all.Wait()
-	})
+	const f = model.IPv4
+	const size, clients = 16 << 20, 4
+	r, port := newRig(t), freePort(t)
+	r.set(web("TCP", port), slice(f, "TCP",
+		r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))))
+	var all sync.WaitGroup
+	for range clients {
+		_, c := who(t, nodePort(f, port))
+		data := make([]byte, size)
+		_, _ = rand.Read(data)
+		all.Go(func() {
+			if _, err := c.Write(data); err != nil {
+				t.Error(err)
+			}
+			if err := c.CloseWrite(); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Go(func() {
+			h := sha256.New()
+			n, err := io.Copy(h, c)
+			if want := sha256.Sum256(data); err != nil || n != size || !bytes.Equal(h.Sum(nil), want[:]) {
+				t.Errorf("got %d of %d bytes back, or others: %v", n, size, err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestConnectionsOutliveTheirEndpoint(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		a, b := r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))
-		r.set(web("TCP", port), slice(f, "TCP", a))
-		name, old := who(t, nodePort(f, port))
-		if name != 'a' {
-			t.Fatalf("the only endpoint is a, not %c", name)
-		}
-		r.set(slice(f, "TCP", b))
-		if name := whoOnce(t, nodePort(f, port)); name != 'b' {
-			t.Errorf("a new connection came to %c, which is gone", name)
-		}
-		mustEcho(t, old)
+	const f = model.IPv4
+	r, port := newRig(t), freePort(t)
+	a, b := r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))
+	r.set(web("TCP", port), slice(f, "TCP", a))
+	name, old := who(t, nodePort(f, port))
+	if name != 'a' {
+		t.Fatalf("the only endpoint is a, not %c", name)
+	}
+	r.set(slice(f, "TCP", b))
+	if name := whoOnce(t, nodePort(f, port)); name != 'b' {
+		t.Errorf("a new connection came to %c, which is gone", name)
+	}
+	mustEcho(t, old)
 
-		r.set(slice(f, "TCP"))
-		mustBeRefused(t, nodePort(f, port))
-		mustEcho(t, old)
-		web("TCP", port).Delete(r.builder)
-		r.apply()
-		mustEcho(t, old)
-		web("TCP", port).Set(r.builder)
-		r.set(slice(f, "TCP", b))
-		if name := whoOnce(t, nodePort(f, port)); name != 'b' {
-			t.Errorf("after all were gone, the new one is b, not %c", name)
-		}
-		mustEcho(t, old)
-	})
+	r.set(slice(f, "TCP"))
+	mustBeRefused(t, nodePort(f, port))
+	mustEcho(t, old)
+	web("TCP", port).Delete(r.builder)
+	r.apply()
+	mustEcho(t, old)
+	web("TCP", port).Set(r.builder)
+	r.set(slice(f, "TCP", b))
+	if name := whoOnce(t, nodePort(f, port)); name != 'b' {
+		t.Errorf("after all were gone, the new one is b, not %c", name)
+	}
+	mustEcho(t, old)
 }
 
 func TestOtherEndpointsAreTriedIfOneRefuses(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		pods := []string{
-			r.pod(0, refusingTCP(t, f)), r.pod(1, refusingTCP(t, f)),
-			r.pod(2, tcpServer(t, f, echo('c'))), r.pod(3, refusingTCP(t, f)),
+	const f = model.IPv4
+	r, port := newRig(t), freePort(t)
+	pods := []string{
+		r.pod(0, refusingTCP(t, f)), r.pod(1, refusingTCP(t, f)),
+		r.pod(2, tcpServer(t, f, echo('c'))), r.pod(3, refusingTCP(t, f)),
+	}
+	r.set(web("TCP", port).Algorithm("maglev"), slice(f, "TCP", pods...))
+	for range 4 {
+		if name := whoOnce(t, nodePort(f, port)); name != 'c' {
+			t.Errorf("got %c", name)
 		}
-		r.set(web("TCP", port).Algorithm("maglev"), slice(f, "TCP", pods...))
-		for range 4 {
-			if name := whoOnce(t, nodePort(f, port)); name != 'c' {
-				t.Errorf("got %c", name)
-			}
-		}
+	}
 
-		r.set(slice(f, "TCP", pods[0], pods[1], pods[3]))
-		r.opened()
-		mustBeReset(t, nodePort(f, port))
-		if _, dials := r.opened(); dials != 3 {
-			t.Errorf("%d attempts to connect to 3 endpoints", dials)
-		}
-	})
+	r.set(slice(f, "TCP", pods[0], pods[1], pods[3]))
+	r.opened()
+	mustBeReset(t, nodePort(f, port))
+	if _, dials := r.opened(); dials != 3 {
+		t.Errorf("%d attempts to connect to 3 endpoints", dials)
+	}
 }
 
 // An endpoint whose node is gone answers nothing at all.

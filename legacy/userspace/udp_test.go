@@ -15,58 +15,55 @@ import (
 )
 
 func TestDatagramsOfAnySizeAreForwarded(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		r.set(web("UDP", port), slice(f, "UDP", r.pod(0, udpServer(t, f, 'a'))))
-		c := dialUDP(t, nodePort(f, port))
-		for _, size := range []int{0, 1, 1472, 9000, 65506} { // the answer is one longer
-			if name := ask(t, c, strings.Repeat("x", size)); name != 'a' {
-				t.Errorf("%d bytes: got %c", size, name)
-			}
+	const f = model.IPv4
+	r, port := newRig(t), freePort(t)
+	r.set(web("UDP", port), slice(f, "UDP", r.pod(0, udpServer(t, f, 'a'))))
+	c := dialUDP(t, nodePort(f, port))
+	for _, size := range []int{0, 1, 1472, 9000, 65506} { // the answer is one longer
+		if name := ask(t, c, strings.Repeat("x", size)); name != 'a' {
+			t.Errorf("%d bytes: got %c", size, name)
 		}
-	})
+	}
 }
 
 func TestEachUDPClientHasAnEndpointOfItsOwn(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		r.set(web("UDP", port), slice(f, "UDP",
-			r.pod(0, udpServer(t, f, 'a')), r.pod(1, udpServer(t, f, 'b'))))
-		var clients []*net.UDPConn
-		for range 60 { // they get one endpoint by chance once in 10^17 runs
-			clients = append(clients, dialUDP(t, nodePort(f, port)))
+	const f = model.IPv4
+	r, port := newRig(t), freePort(t)
+	r.set(web("UDP", port), slice(f, "UDP",
+		r.pod(0, udpServer(t, f, 'a')), r.pod(1, udpServer(t, f, 'b'))))
+	var clients []*net.UDPConn
+	for range 60 { // they get one endpoint by chance once in 10^17 runs
+		clients = append(clients, dialUDP(t, nodePort(f, port)))
+	}
+	var rounds [3]string
+	for i := range rounds {
+		for _, c := range clients {
+			rounds[i] += string(ask(t, c, "1"))
 		}
-		var rounds [3]string
-		for i := range rounds {
-			for _, c := range clients {
-				rounds[i] += string(ask(t, c, "1"))
-			}
-		}
-		if rounds[1] != rounds[0] || rounds[2] != rounds[0] || !strings.Contains(rounds[0], "a") || !strings.Contains(rounds[0], "b") {
-			t.Errorf("want each client to stay with its own, got %q", rounds)
-		}
-	})
+	}
+	if rounds[1] != rounds[0] || rounds[2] != rounds[0] || !strings.Contains(rounds[0], "a") || !strings.Contains(rounds[0], "b") {
+		t.Errorf("want each client to stay with its own, got %q", rounds)
+	}
 }
 
 func TestUDPClientsMoveIfTheirEndpointLeaves(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		a, b := r.pod(0, udpServer(t, f, 'a')), r.pod(1, udpServer(t, f, 'b'))
-		r.set(web("UDP", port).Sticky(60), slice(f, "UDP", a))
-		c := dialUDP(t, nodePort(f, port))
-		if name := ask(t, c, "1"); name != 'a' {
-			t.Fatalf("got %c", name)
-		}
-		r.set(slice(f, "UDP", a, b))
-		if name := ask(t, c, "2"); name != 'a' {
-			t.Errorf("a is there, but %c got the datagram", name)
-		}
-		r.set(slice(f, "UDP", b))
-		if name := ask(t, c, "3"); name != 'b' {
-			t.Errorf("a is gone, but %c got the datagram", name)
-		}
-		eventually(t, "one client has one session", func() bool { return sessions(r) == 1 })
-	})
+	const f = model.IPv4
+	r, port := newRig(t), freePort(t)
+	a, b := r.pod(0, udpServer(t, f, 'a')), r.pod(1, udpServer(t, f, 'b'))
+	r.set(web("UDP", port).Sticky(60), slice(f, "UDP", a))
+	c := dialUDP(t, nodePort(f, port))
+	if name := ask(t, c, "1"); name != 'a' {
+		t.Fatalf("got %c", name)
+	}
+	r.set(slice(f, "UDP", a, b))
+	if name := ask(t, c, "2"); name != 'a' {
+		t.Errorf("a is there, but %c got the datagram", name)
+	}
+	r.set(slice(f, "UDP", b))
+	if name := ask(t, c, "3"); name != 'b' {
+		t.Errorf("a is gone, but %c got the datagram", name)
+	}
+	eventually(t, "one client has one session", func() bool { return sessions(r) == 1 })
 }
 
 // sessions returns the number of clients.
@@ -77,23 +74,22 @@ func sessions(r *rig) int {
 }
 
 func TestUDPWithoutEndpointsIsRefused(t *testing.T) {
-	inBothFamilies(t, func(t *testing.T, f model.Family) {
-		r, port := newRig(t), freePort(t)
-		a := r.pod(0, udpServer(t, f, 'a'))
-		r.set(web("UDP", port), slice(f, "UDP", a))
-		c := dialUDP(t, nodePort(f, port))
-		ask(t, c, "1")
-		r.set(slice(f, "UDP"))
-		if _, err := io.WriteString(c, "2"); err != nil {
-			t.Fatal(err)
-		}
-		var b [1]byte
-		if _, err := c.Read(b[:]); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("want it refused, got %v", err)
-		}
-		r.set(slice(f, "UDP", a))
-		ask(t, c, "3")
-	})
+	const f = model.IPv4
+	r, port := newRig(t), freePort(t)
+	a := r.pod(0, udpServer(t, f, 'a'))
+	r.set(web("UDP", port), slice(f, "UDP", a))
+	c := dialUDP(t, nodePort(f, port))
+	ask(t, c, "1")
+	r.set(slice(f, "UDP"))
+	if _, err := io.WriteString(c, "2"); err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	if _, err := c.Read(b[:]); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("want it refused, got %v", err)
+	}
+	r.set(slice(f, "UDP", a))
+	ask(t, c, "3")
 }
 
 // Without an answer, a client of DNS asks again: it must come to another endpoint then. If all have refused, all are
@@ -101,41 +97,40 @@ func TestUDPWithoutEndpointsIsRefused(t *testing.T) {
 func TestADatagramThatIsRefusedGoesElsewhereTheNextTime(t *testing.T) {
 	for _, algorithm := range []string{"random", "maglev", "maglev-port"} {
 		t.Run(algorithm, func(t *testing.T) {
-			inBothFamilies(t, func(t *testing.T, f model.Family) {
-				r, port := newRig(t), freePort(t)
-				pods := []string{r.pod(0, refusingUDP(t, f)), r.pod(1, refusingUDP(t, f)), r.pod(2, refusingUDP(t, f))}
-				r.set(web("UDP", port).Algorithm(algorithm).Sticky(60), slice(f, "UDP", pods...))
-				c := dialUDP(t, nodePort(f, port))
-				ask := func() (name byte) {
-					before := refusals(r, f)
-					if _, err := io.WriteString(c, "hello"); err != nil {
-						t.Fatal(err)
+			const f = model.IPv4
+			r, port := newRig(t), freePort(t)
+			pods := []string{r.pod(0, refusingUDP(t, f)), r.pod(1, refusingUDP(t, f)), r.pod(2, refusingUDP(t, f))}
+			r.set(web("UDP", port).Algorithm(algorithm).Sticky(60), slice(f, "UDP", pods...))
+			c := dialUDP(t, nodePort(f, port))
+			ask := func() (name byte) {
+				before := refusals(r, f)
+				if _, err := io.WriteString(c, "hello"); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "an answer, or a refusal", func() bool {
+					_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+					var b [100]byte
+					if n, _ := c.Read(b[:]); n > 0 {
+						name = b[0]
 					}
-					eventually(t, "an answer, or a refusal", func() bool {
-						_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
-						var b [100]byte
-						if n, _ := c.Read(b[:]); n > 0 {
-							name = b[0]
-						}
-						return name != 0 || refusals(r, f) > before && sessions(r) == 0
-					})
-					return name
+					return name != 0 || refusals(r, f) > before && sessions(r) == 0
+				})
+				return name
+			}
+			for range len(pods) {
+				ask()
+			}
+			r.pod(1, udpServer(t, f, 'b'))
+			for asked := 0; ask() != 'b'; asked++ {
+				if asked == len(pods) {
+					t.Fatal("one of 3 endpoints is back, and 4 datagrams did not reach it")
 				}
-				for range len(pods) {
-					ask()
+			}
+			for range 10 {
+				if name := ask(); name != 'b' {
+					t.Errorf("got %c", name)
 				}
-				r.pod(1, udpServer(t, f, 'b'))
-				for asked := 0; ask() != 'b'; asked++ {
-					if asked == len(pods) {
-						t.Fatal("one of 3 endpoints is back, and 4 datagrams did not reach it")
-					}
-				}
-				for range 10 {
-					if name := ask(); name != 'b' {
-						t.Errorf("got %c", name)
-					}
-				}
-			})
+			}
 		})
 	}
 }
