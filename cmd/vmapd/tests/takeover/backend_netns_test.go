@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
@@ -50,43 +48,6 @@ func askAlong(t *testing.T, w *lab.World, during func()) along {
 	stop()
 	seen.Report = <-done
 	return seen
-}
-
-func killVmapd(t *testing.T, p *vmapdtest.Process) {
-	t.Helper()
-	if err := p.Cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.Cmd.Wait() // killed, of course
-}
-
-// With the iptables backend, too, a restart changes nothing and loses nothing.
-func TestTheIPTablesBackendRestarts(t *testing.T) {
-	t.Parallel()
-	w := labtest.New(t)
-	args := []string{
-		"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName,
-		"--backend=iptables", "-v", "4",
-	}
-	first := vmapdtest.Start(t, w.Node, args...)
-	first.WaitFor(t, "msg=ready")
-	before := vmapdtest.RulesOf(t, w.Node)
-	var second *vmapdtest.Process
-	r := askAlong(t, w, func() {
-		killVmapd(t, first)
-		second = vmapdtest.Start(t, w.Node, args...)
-		second.WaitFor(t, "msg=ready")
-	})
-	if r.Lost() > 0 || r.Sent == 0 {
-		t.Errorf("the client did notice the restart: %v", &r.Report)
-	}
-	if diff := cmp.Diff(before, vmapdtest.RulesOf(t, w.Node)); diff != "" {
-		t.Errorf("the restart changed something (-before +after):\n%s", diff)
-	}
-	if strings.Contains(second.Log.String(), "msg=applied") {
-		t.Errorf("the restart wrote rules:\n%s", second.Log)
-	}
-	vmapdtest.Stop(t, second)
 }
 
 // switching starts one backend after the other, and checks that a client goes on being

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
@@ -59,28 +57,6 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	}
 	if status := c.Read(t, "/proc/"+p.Pid()+"/status"); !strings.Contains(status, "CapEff:\t0000000000001000\n") {
 		t.Errorf("vmapd has other capabilities than CAP_NET_ADMIN:\n%s", status)
-	}
-}
-
-// The flag of kube-proxy does as the command does.
-func TestCleanUpByFlag(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	p := c.StartReady(t)
-	if err := p.Cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.Cmd.Wait() // killed
-	if c.Ruleset(t) == "" {
-		t.Fatal("there is nothing to clean up")
-	}
-	// kube-proxy's --cleanup takes a configuration whose cluster need not be there.
-	clean := c.Start(t, "--config", vmapdtest.NewConfigMap(t, map[string]string{"config.conf": stock(t, "kubeadm-1.37")}).Path("config.conf"), "--cleanup")
-	if code := clean.Exit(t); code != 0 {
-		t.Errorf("exit code %d: %s", code, clean.Log)
-	}
-	if diff := cmp.Diff("", c.Ruleset(t)); diff != "" {
-		t.Errorf("--cleanup left:\n%s", diff)
 	}
 }
 

@@ -50,7 +50,12 @@ func TestKubeProxysRulesGo(t *testing.T) {
 						vmapdtest.Stop(t, p)
 						return
 					}
-					clean := vmapdtest.Start(t, w.Node, "cleanup")
+					args := []string{"cleanup"}
+					if variant == "legacy" { // kube-proxy's flag takes a configuration whose cluster need not be there
+						files := vmapdtest.NewConfigMap(t, map[string]string{"config.conf": stock(t, "kubeadm-1.37")})
+						args = []string{"--config", files.Path("config.conf"), "--cleanup"}
+					}
+					clean := vmapdtest.Start(t, w.Node, args...)
 					if err := clean.Cmd.Wait(); err != nil {
 						t.Fatalf("cleanup: %v\n%s", err, clean.Log)
 					}

@@ -18,11 +18,20 @@ import (
 // A client that goes on connecting must not notice that vmapd is killed and started
 // again; and the new one finds that there is nothing to write.
 func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
+	for backend, rules := range map[string]func(*testing.T, *lab.Namespace) string{
+		"nftables": func(t *testing.T, ns *lab.Namespace) string { return vmapdtest.ListRuleset(t, ns, "-a") }, "iptables": vmapdtest.RulesOf,
+	} {
+		t.Run(backend, func(t *testing.T) { killAndRestart(t, backend, rules) })
+	}
+}
+
+func killAndRestart(t *testing.T, backend string, rules func(*testing.T, *lab.Namespace) string) {
+	t.Helper()
 	w := labtest.New(t)
-	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName, "-v", "4"}
+	args := []string{"--backend", backend, "--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName, "-v", "4"}
 	first := vmapdtest.Start(t, w.Node, args...)
 	first.WaitFor(t, "msg=ready")
-	before := vmapdtest.ListRuleset(t, w.Node, "-a")
+	before := rules(t, w.Node)
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -49,7 +58,7 @@ func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
 	if r.Lost() > 0 || r.Sent < rate {
 		t.Errorf("the client did notice: %v", &r)
 	}
-	if diff := cmp.Diff(before, vmapdtest.ListRuleset(t, w.Node, "-a")); diff != "" {
+	if diff := cmp.Diff(before, rules(t, w.Node)); diff != "" {
 		t.Errorf("the restart changed something, or gave it another handle (-before +after):\n%s", diff)
 	}
 	if strings.Contains(second.Log.String(), "msg=applied") {
@@ -63,7 +72,7 @@ func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
 	if err := second.Cmd.Wait(); err != nil {
 		t.Errorf("vmapd did not end well: %v\n%s", err, second.Log)
 	}
-	if diff := cmp.Diff(before, vmapdtest.ListRuleset(t, w.Node, "-a")); diff != "" {
+	if diff := cmp.Diff(before, rules(t, w.Node)); diff != "" {
 		t.Errorf("the end changed something (-before +after):\n%s", diff)
 	}
 
@@ -72,7 +81,7 @@ func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
 	if err := clean.Cmd.Wait(); err != nil {
 		t.Errorf("cleanup: %v\n%s", err, clean.Log)
 	}
-	if got := vmapdtest.ListRuleset(t, w.Node); got != "" {
+	if got := rules(t, w.Node); got != "" {
 		t.Errorf("cleanup left:\n%s", got)
 	}
 }
