@@ -1,12 +1,9 @@
 package takeover
 
 import (
-	"bytes"
 	"log/slog"
 	"maps"
-	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,9 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
@@ -76,84 +70,6 @@ func TestManifestsFitTogether(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Each node has one proxy: either it has the label, or it has not.
-func TestALabelDecidesWhichProxyANodeHas(t *testing.T) {
-	const label, ours = "vmapd.io/proxy", "vmapd"
-	kubeProxy := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
-		Containers:   []corev1.Container{{Name: "kube-proxy", Image: "example.org/kube-proxy:v1.37.0"}},
-	}}}}
-	leaves := patched(t, kubeProxy, "kube-proxy-leaves.yaml")
-	if diff := cmp.Diff(kubeProxy.Spec.Template.Spec.Containers, leaves.Spec.Template.Spec.Containers); diff != "" {
-		t.Errorf("kube-proxy's containers changed:\n%s", diff)
-	}
-	text, err := os.ReadFile(vmapdtest.Folder(t) + "/deploy/vmapd.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	labelled := bytes.Replace(text, []byte("# "+label), []byte(label), 1)
-	var vmapd *appsv1.DaemonSet
-	for name, obj := range vmapdtest.DecodeDeployed(t, "vmapd.yaml", labelled) {
-		if name == "DaemonSet vmapd" {
-			vmapd = obj.(*appsv1.DaemonSet)
-		}
-	}
-	cleanup := vmapdtest.Object[appsv1.DaemonSet](t, vmapdtest.ReadDeployed(t, "cleanup.yaml"), "DaemonSet vmapd-cleanup")
-	beside := cleanup.Spec.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if never, err := metav1.LabelSelectorAsSelector(beside[0].LabelSelector); err != nil || !never.Matches(labels.Set(vmapd.Spec.Template.Labels)) {
-		t.Errorf("cleanup may run beside the daemon: %v, %v", never, err)
-	}
-	for value, want := range map[string]bool{"": false, ours: true, "kube-proxy": false} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
-		if value != "" {
-			node.Labels[label] = value
-		}
-		for ds, here := range map[*appsv1.DaemonSet]bool{vmapd: want, leaves: !want, cleanup: !want} {
-			if got := runsOn(t, &ds.Spec.Template.Spec, node); got != here {
-				t.Errorf("label %q: %q runs there: %v, want %v", value, ds.Name, got, here)
-			}
-		}
-	}
-}
-
-// runsOn reports whether a pod may run on a node, as far as we use selectors.
-func runsOn(t *testing.T, pod *corev1.PodSpec, node *corev1.Node) bool {
-	t.Helper()
-	all := labels.Set(node.Labels)
-	if !labels.SelectorFromSet(pod.NodeSelector).Matches(all) {
-		return false
-	}
-	if pod.Affinity == nil {
-		return true
-	}
-	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if len(terms) != 1 || len(terms[0].MatchExpressions) != 1 {
-		t.Fatalf("not a selector of one expression: %+v", terms)
-	}
-	e := terms[0].MatchExpressions[0]
-	if e.Operator != corev1.NodeSelectorOpNotIn {
-		t.Fatalf("operator %s", e.Operator)
-	}
-	r, err := labels.NewRequirement(e.Key, selection.NotIn, e.Values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Matches(all)
-}
-
-// A DaemonSet that was made for kube-proxy starts the program by that name.
-func TestTheImagesHaveTheProgramUnderBothNames(t *testing.T) {
-	text, err := os.ReadFile(vmapdtest.Folder(t) + "/deploy/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range []string{`ENTRYPOINT ["` + vmapdtest.ProgramPath + `"]`, "cp bin/vmapd /out" + path.Dir(vmapdtest.ProgramPath) + "/", "ln -s vmapd /out" + path.Dir(vmapdtest.ProgramPath) + "/kube-proxy"} {
-		if !strings.Contains(string(text), line) {
-			t.Errorf("the Dockerfile has no %q", line)
-		}
-	}
 }
 
 // checkPods checks what all our DaemonSets have in common.
