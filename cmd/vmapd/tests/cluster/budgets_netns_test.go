@@ -91,7 +91,7 @@ func (tt hostileCase) run(t *testing.T, flags ...string) {
 	p.WaitFor(t, "msg=ready")
 	v := victim{Cluster: c, Process: p}
 	v.change(t)
-	before := v.usage(t)
+	before := v.peak(t)
 	h := tt.tools.service()
 	t.Logf("without it: %v", v.change(t))
 
@@ -115,16 +115,15 @@ func (tt hostileCase) run(t *testing.T, flags ...string) {
 		}
 		deleted = append(deleted, v.change(t))
 	}
-	after := v.usage(t)
+	after := v.peak(t)
 	t.Logf("another Service waits %v while it is made, %v while it changes, %v while it is deleted", made, changed, deleted)
-	t.Logf("%v of processor, %d MB of memory at most (%d MB before), %d bytes of log",
-		after.processor-before.processor, after.peak>>20, before.peak>>20, len(p.Log.String()))
+	t.Logf("%d MB of memory at most (%d MB before), %d bytes of log", after>>20, before>>20, len(p.Log.String()))
 	for when, list := range map[string][]time.Duration{"made": made, "changed": changed, "deleted": deleted} {
 		if got := median(list); got > maxWait {
 			t.Errorf("while it is %s, another Service waits %v, want less than %v", when, got, maxWait)
 		}
 	}
-	if got := after.peak - before.peak; got > maxMemory {
+	if got := after - before; got > maxMemory {
 		t.Errorf("it costs %d MB of memory, want less than %d", got>>20, maxMemory>>20)
 	}
 	if got := len(p.Log.String()); got > maxLog {
@@ -202,35 +201,19 @@ func (v *victim) wantOverBudget(t *testing.T, budget string) {
 	})
 }
 
-type usage struct {
-	processor time.Duration
-	peak      int // bytes
-}
-
-// usage reads the processor time and the peak of the memory of the process.
-func (v *victim) usage(t *testing.T) usage {
+// peak reads the peak of the memory of the process, in bytes.
+func (v *victim) peak(t *testing.T) int {
 	t.Helper()
-	read := func(file string) string {
-		text, err := os.ReadFile(path.Join("/proc", v.Pid(), file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
+	text, err := os.ReadFile(path.Join("/proc", v.Pid(), "status"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	number := func(text string) int {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+	_, peak, _ := strings.Cut(string(text), "VmHWM:")
+	n, err := strconv.Atoi(strings.Fields(peak)[0])
+	if err != nil {
+		t.Fatal(err)
 	}
-	// utime is field 14 and stime 15, in hundredths of a second (proc_pid_stat(5)).
-	_, stat, _ := strings.Cut(read("stat"), ") ")
-	fields := strings.Fields(stat)
-	u := usage{processor: time.Duration(number(fields[14-3])+number(fields[15-3])) * 10 * time.Millisecond}
-	_, peak, _ := strings.Cut(read("status"), "VmHWM:")
-	u.peak = number(strings.Fields(peak)[0]) << 10
-	return u
+	return n << 10
 }
 
 // hostileTools are the numbers of the parts of a hostile Service.

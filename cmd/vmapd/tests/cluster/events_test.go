@@ -78,37 +78,6 @@ func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
 	p.MustStay(t)
 }
 
-// A UDP sender that never stops reaches the endpoint that is left, and what was deleted for
-// it is counted.
-func TestUDPSendersFollowThroughTheDaemon(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	s := newSender(t, c)
-	s.only(2)
-	c.StartReady(t)
-	s.start(t)
-	s.arrives(t, 2)
-	s.only(3)
-	s.arrives(t, 3)
-	s.only(4)
-	s.arrives(t, 4)
-	vmapdtest.Eventually(t, func() string {
-		if n, _ := vmapdtest.Value(c.Scrape(t), "kubeproxy_conntrack_reconciler_deleted_entries_total", "ip_family=IPv4"); n < 2 {
-			return "too few entries count as deleted"
-		}
-		return ""
-	})
-	all := c.Scrape(t)
-	for _, name := range []string{"vmapd_conntrack_entries", "vmapd_conntrack_limit"} {
-		if n, _ := vmapdtest.Value(all, name); n < 1 {
-			t.Errorf("%s is %v", name, n)
-		}
-	}
-	if n, _ := vmapdtest.Value(all, "kubeproxy_conntrack_reconciler_sync_duration_seconds", "ip_family=IPv4"); n < 1 {
-		t.Error("no pass over connections is counted")
-	}
-}
-
 // Somebody else has the port of the metrics: the node is told, Services are served, and when
 // the port is free, so are metrics. With bindAddressHardFail it is the end.
 func TestATakenMetricsPort(t *testing.T) {

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,16 +28,10 @@ func startFollowed(t *testing.T, mode string) *followed {
 		"config.conf": c.Config("mode: "+mode, "nodePortAddresses: [primary]"), "vmapd.conf": ownConfig(),
 	}}
 	f.files = vmapdtest.NewConfigMap(t, f.now)
-	f.restart(t)
-	return f
-}
-
-// restart starts a process, as the supervisor does after one has ended.
-func (f *followed) restart(t *testing.T) {
-	t.Helper()
 	f.Process = f.Start(t, "--config", f.files.Path("config.conf"), "--vmapd-config", f.files.Path("vmapd.conf"),
 		"--hostname-override", lab.NodeName)
 	f.WaitFor(t, "msg=ready")
+	return f
 }
 
 func ownConfig(lines ...string) string {
@@ -105,42 +97,17 @@ func TestABrokenFileIsSaidOnce(t *testing.T) {
 	f.MustStay(t)
 }
 
-// A field that differs ends the process, so that whoever supervises it starts it again, and the rules stay.
+// A field that differs ends the process, so that whoever supervises it starts it again, and the rules stay. TestCompare of
+// internal/config has the fields.
 func TestAFieldThatDiffersEndsTheProcess(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ line, said string }{
-		"mode":             {"mode: iptables", "mode, iptables.minSyncPeriod"},
-		"hostnameOverride": {"mode: nftables\nhostnameOverride: node-2", "hostnameOverride"},
-		"the log":          {"mode: nftables\nlogging: {verbosity: 4}", "logging.verbosity"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := vmapdtest.NewCluster(t)
-			// One file that is replaced, as configuration management does it.
-			path := filepath.Join(t.TempDir(), "config.conf")
-			write := func(line string) {
-				t.Helper()
-				if err := os.WriteFile(path+".new", []byte(c.Config(line)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Rename(path+".new", path); err != nil {
-					t.Fatal(err)
-				}
-			}
-			write("mode: nftables\nhostnameOverride: " + lab.NodeName)
-			p := c.Start(t, "--config", path)
-			p.WaitFor(t, "msg=ready")
-			before := c.Ruleset(t)
-			line := test.line
-			if name != "hostnameOverride" {
-				line += "\nhostnameOverride: " + lab.NodeName
-			}
-			write(line)
-			mustEnd(t, p, test.said)
-			if diff := cmp.Diff(before, c.Ruleset(t)); diff != "" {
-				t.Errorf("the end changed the rules (-before +after):\n%s", diff)
-			}
-			c.Ask(t, vmapdtest.WebVIP)
-		})
+	f := startFollowed(t, "nftables")
+	before := f.Ruleset(t)
+	f.mode = "iptables"
+	f.set(t, "nodePortAddresses: [primary]")
+	mustEnd(t, f.Process, "mode, iptables.minSyncPeriod")
+	if diff := cmp.Diff(before, f.Ruleset(t)); diff != "" {
+		t.Errorf("the end changed the rules (-before +after):\n%s", diff)
 	}
+	f.Ask(t, vmapdtest.WebVIP)
 }

@@ -16,24 +16,13 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-// Node ports on loopback are refused, until the daemon is told to serve them: then all
+// Node ports on loopback, which scenarios find refused, are served where the daemon is told to serve them: all
 // endpoints answer there, over TCP and UDP, in both families, and nobody else's way to
 // them changes.
 func TestNodePortsOnLocalhost(t *testing.T) {
 	w := labtest.New(t)
-	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
-	first := vmapdtest.Start(t, w.Node, args...)
-	first.WaitFor(t, "msg=ready")
 	loopback := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:30080"), netip.MustParseAddrPort("[::1]:30080")}
-	for _, to := range loopback {
-		if a, err := w.Node.Ask(t.Context(), "tcp", to); lab.FailureOf(err) != lab.Refused {
-			t.Errorf("%v without localhost: got answer %+v, error %v, want it refused", to, a, err)
-		}
-	}
-	vmapdtest.Stop(t, first)
-
-	second := vmapdtest.Start(t, w.Node, append(args, "--nodeport-addresses", "primary,localhost")...)
-	second.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartDemo(t, w.Node, "--nodeport-addresses", "primary,localhost")
 	for _, to := range append(loopback, netip.MustParseAddrPort(lab.NodeIP4+":30080")) {
 		for _, network := range []string{"tcp", "udp"} {
 			vmapdtest.Eventually(t, func() string { // the listeners follow the first round
@@ -46,7 +35,7 @@ func TestNodePortsOnLocalhost(t *testing.T) {
 			for range 60 {
 				a, err := w.Node.Ask(t.Context(), network, to)
 				if err != nil {
-					t.Fatalf("%s %v: %v\n%s", network, to, err, second.Log)
+					t.Fatalf("%s %v: %v\n%s", network, to, err, p.Log)
 				}
 				pods[a.Pod]++
 			}
@@ -59,7 +48,7 @@ func TestNodePortsOnLocalhost(t *testing.T) {
 	if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(lab.NodeIP4+":30080")); err != nil {
 		t.Errorf("the client at the node port: %+v, %v", a, err)
 	}
-	vmapdtest.Stop(t, second)
+	vmapdtest.Stop(t, p)
 	if a, err := w.Node.Ask(t.Context(), "tcp", loopback[0]); lab.FailureOf(err) != lab.Refused {
 		t.Errorf("after the daemon's end: got answer %+v, error %v, want it refused", a, err)
 	}

@@ -1,16 +1,13 @@
 package cluster
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
-	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // kubeProxyMetrics are all that dashboards and alerts know of kube-proxy, without the prefix
@@ -95,6 +92,9 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 				}
 				return ""
 			})
+			if got := vmapdtest.Get(c.Client, "http://"+lab.NodeIP4+":10249/metrics"); got.Err == nil {
+				t.Errorf("metrics can be read from elsewhere: %v", got)
+			}
 			if v, _ := vmapdtest.Value(all, "vmapd_ready", "ip_family=IPv4"); v != 1 {
 				t.Errorf("vmapd_ready is %v", v)
 			}
@@ -114,58 +114,5 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestPagesOfTheDaemon(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	if err := c.API.Outage(apitest.Unavailable); err != nil {
-		t.Fatal(err)
-	}
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--masquerade-all")
-	// Without an API server it is alive, but knows nothing of Services yet.
-	if got := vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusServiceUnavailable); !strings.Contains(got.Body, "no sync has succeeded yet") {
-		t.Errorf("/readyz before the first sync: %v", got)
-	}
-	vmapdtest.Eventually(t, func() string {
-		if got := vmapdtest.Get(c.Client, vmapdtest.HealthURL+"/readyz"); !strings.Contains(got.Body, "\nservices can't be read from the API server; the log has the reason\n") {
-			return "/readyz does not say why: " + got.String()
-		}
-		return ""
-	})
-	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/livez", http.StatusOK)
-	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/healthz", http.StatusOK)
-	if strings.Contains(p.Log.String(), "msg=ready") {
-		t.Error("ready without an API server")
-	}
-	if err := c.API.Outage(apitest.Up); err != nil {
-		t.Fatal(err)
-	}
-	p.WaitFor(t, "msg=ready")
-	if got := vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK); got.Body != "ok\n" {
-		t.Errorf("/readyz: %v", got)
-	}
-
-	for path, want := range map[string]string{
-		"/healthz": "ok", "/proxyMode": "nftables", "/flagz": "masquerade-all=true\n", "/statusz": "Binary version: ",
-		"/metrics/slis": "kubernetes_",
-	} {
-		got := vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+path, http.StatusOK)
-		if !strings.Contains(got.Body, want) || !strings.Contains(got.Header.Get("Content-Type"), "text/plain") {
-			t.Errorf("%s: %v %v; want text with %q", path, got, got.Header, want)
-		}
-	}
-	var configz map[string]map[string]any
-	page := vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+"/configz", http.StatusOK)
-	if err := json.Unmarshal([]byte(page.Body), &configz); err != nil {
-		t.Fatal(err)
-	}
-	if kubeProxy := configz["kubeproxy.config.k8s.io"]; kubeProxy["hostnameOverride"] != lab.NodeName || kubeProxy["mode"] != "" {
-		t.Errorf("/configz: %v", page)
-	}
-	vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+"/debug/pprof/", http.StatusNotFound)
-	if got := vmapdtest.Get(c.Client, "http://"+lab.NodeIP4+":10249/metrics"); got.Err == nil {
-		t.Errorf("metrics can be read from elsewhere: %v", got)
 	}
 }
