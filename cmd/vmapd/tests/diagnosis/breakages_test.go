@@ -193,6 +193,9 @@ func (p *patient) wantHealthy(t *testing.T) {
 		if exit != 0 || !strings.Contains(output, "0 failures, 0 warnings, ") {
 			return "doctor says of a healthy node:\n" + output
 		}
+		if all := vmapdtest.Overview(t, p.socket); vmapdtest.Problems(all) != "" || !all.Ready {
+			return "status says of a healthy node: " + vmapdtest.Problems(all)
+		}
 		return ""
 	})
 	for _, to := range []netip.AddrPort{vmapdtest.WebVIP, vmapdtest.WebNodePort} {

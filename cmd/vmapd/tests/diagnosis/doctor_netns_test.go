@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -79,31 +78,9 @@ func (p *patient) wantWarning(t *testing.T, texts ...string) {
 	}
 }
 
-// With each backend, a healthy node has only lines that are ok; status has no problem.
-func TestDoctorOfAHealthyNode(t *testing.T) {
-	t.Parallel()
-	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
-		t.Run(backend, func(t *testing.T) {
-			if backend == "ipvs" {
-				vmapdtest.NeedIPVS(t)
-			}
-			t.Parallel()
-			p := newPatient(t)
-			p.startUp(t, "--backend", backend)
-			p.daemon.WaitFor(t, "msg=ready")
-			p.wantHealthy(t)
-			vmapdtest.Eventually(t, func() string {
-				if all := vmapdtest.Overview(t, p.socket); vmapdtest.Problems(all) != "" || !all.Ready {
-					return fmt.Sprintf("status says: ready %v, %s", all.Ready, vmapdtest.Problems(all))
-				}
-				return ""
-			})
-		})
-	}
-}
-
-// The formats for programs have the same lines.
-func TestDoctorForPrograms(t *testing.T) {
+// The formats for programs have the lines of a healthy node, and the metrics each finding. /readyz names the checks
+// while the process is not ready, and no finding makes it unready.
+func TestFindingsAreOnThePages(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	p.startUp(t)
@@ -124,15 +101,6 @@ func TestDoctorForPrograms(t *testing.T) {
 			t.Errorf("%s: %v\n%s", format, err, out)
 		}
 	}
-}
-
-// The metrics have each finding. /readyz names the checks while the process is not ready, and no finding
-// makes it unready.
-func TestFindingsAreOnThePages(t *testing.T) {
-	t.Parallel()
-	p := newPatient(t)
-	p.startUp(t)
-	p.daemon.WaitFor(t, "msg=ready")
 	if err := p.Node.Sysctl("net/ipv4/ip_forward", "0"); err != nil {
 		t.Fatal(err)
 	}

@@ -59,21 +59,6 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 		want          []string
 	}{
 		{
-			"by nft", "tcp", func(t *testing.T, w *lab.World) { vmapdtest.Feed(t, w.Node, untrackedByNFT, "nft", "-f", "-") },
-			[]string{
-				"1. prerouting, from eth0\n   table inet theirs, chain early, rule 1 (ip daddr 172.30.0.10 notrack)\n",
-				nftRule + fmt.Sprintf(silent, "TCP"), "MISMATCH: this is not what vmapd decides.\n",
-			},
-		},
-		{
-			"by iptables-nft", "udp", func(t *testing.T, w *lab.World) { untrackedBy(t, w, "iptables-nft") },
-			[]string{
-				"   table ip raw, chain PREROUTING, rule 2 (ip daddr 172.30.0.10 udp dport 80 xt target \"CT\" --notrack)\n",
-				"=> not tracked because of table ip raw, chain PREROUTING, rule 2 (",
-				"), which is not vmapd's" + fmt.Sprintf(silent, "UDP"),
-			},
-		},
-		{
 			"by iptables-legacy", "tcp", func(t *testing.T, w *lab.World) { untrackedBy(t, w, "iptables-legacy") },
 			[]string{
 				"note: iptables-legacy has rules in the tables raw. The kernel cannot trace them; ",
