@@ -223,29 +223,18 @@ func TestFlowsAreReadStrictly(t *testing.T) {
 	const web = "client 172.30.0.41:80/tcp => "
 	for _, tt := range []struct{ line, want string }{
 		{web + "10.0.0.2:8080", ""},
-		{web + "10.0.0.2:8080 masquerade 10.0.0.3:8080", ""},
-		{web + "10.0.0.2:8080 masquerade 10.0.0.3:8080 sticky", ""},
 		{web + "10.0.0.2:8080 10.0.0.3:8080 masquerade sticky", ""},
-		{"client-2 172.30.0.41:80/tcp => reject", ""},
 		{"client 172.30.0.41:80/tcp 10.0.0.2:8080", "no =>"},
 		{"client 172.30.0.41:80/tcp =>", "no outcome"},
-		{web + "sticky", "no outcome"},
 		{"someone 172.30.0.41:80/tcp => reject", "unknown origin"},
-		{"client-3 172.30.0.41:80/tcp => reject", "unknown origin"},
-		{"pod-4 172.30.0.41:80/tcp => reject", "unknown origin"},
 		{"client 172.30.0.41/tcp => reject", "bad destination"},
 		{"client 172.30.0.41:80 => reject", "bad destination"},
-		{"client 172.30.0.41:80/icmp => reject", "bad destination"},
 		{"pod-1 127.0.0.1:80/tcp => reject", "never reaches the node"},
 		{web + "reject 10.0.0.2:8080", "bad endpoint"},
-		{web + "reject sticky", "bad endpoint"},
 		{web + "masquerade 10.0.0.2:8080", "masquerade before any endpoint"},
 		{web + "[fd00:10::2]:8080", "another family"},
 		{web + "10.0.0.2:8080 10.0.0.2:8080", "twice"},
 		{web + "10.0.0.2:8080 sticky", "sticky needs two"},
-		{web + "10.0.0.2:8080 in-turn", "bad endpoint"},
-		{web + "10.0.0.2:8080 sticky 10.0.0.3:8080", "bad endpoint"},
-		{web + "10.0.0.2:8080 10.0.0.3:8080 sticky in-turn", "bad endpoint"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			_, err := parseFlow(tt.line)
@@ -255,11 +244,9 @@ func TestFlowsAreReadStrictly(t *testing.T) {
 	const answers = " => 10.0.0.2:8080 10.0.0.3:8080 "
 	for _, tt := range []struct{ above, line, want string }{
 		{"client 172.30.0.41:80/tcp" + answers + "sticky", "client 172.30.0.42:80/tcp" + answers + "same", ""},
-		{"client 172.30.0.41:80/tcp" + answers + "same", "client 172.30.0.42:80/tcp" + answers + "same", ""},
 		{"client 172.30.0.41:80/tcp" + answers, "client 172.30.0.42:80/tcp" + answers + "same", "no sticky flow"},
 		{"node 172.30.0.41:80/tcp" + answers + "sticky", "client 172.30.0.42:80/tcp" + answers + "same", "another client's"},
 		{"node 172.30.0.41:80/tcp" + answers, "node 172.30.0.41:80/tcp => reject", "twice"},
-		{"node 172.30.0.41:80/tcp" + answers, "node 172.30.0.41:80/udp => reject", ""},
 	} {
 		t.Run(tt.above+" and "+tt.line, func(t *testing.T) {
 			above, err := parseFlow(tt.above)

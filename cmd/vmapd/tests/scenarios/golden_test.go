@@ -237,8 +237,6 @@ type frontend struct {
 	values    []string // of the elements with this key
 }
 
-func (f *frontend) text() string { return strings.Join(f.values, "; ") }
-
 // elementsGolden prints the elements that a batch adds: those of frontends in a line for each
 // frontend, or for several that differ in the key alone; and those of any other set in a line.
 func elementsGolden(b *batch.Batch) (sets, frontends []string) {
@@ -258,13 +256,13 @@ func elementsGolden(b *batch.Batch) (sets, frontends []string) {
 	for len(list) > 0 {
 		first := *list[0]
 		list = slices.DeleteFunc(list[1:], func(f *frontend) bool {
-			same := f.port == first.port && f.text() == first.text()
+			same := f.port == first.port && slices.Equal(f.values, first.values)
 			if same {
 				first.key += ", " + f.key
 			}
 			return same
 		})
-		frontends = append(frontends, fmt.Sprintf("%s %s => %s", first.port, first.key, first.text()))
+		frontends = append(frontends, fmt.Sprintf("%s %s => %s", first.port, first.key, strings.Join(first.values, "; ")))
 	}
 	return sets, frontends
 }
@@ -272,19 +270,17 @@ func elementsGolden(b *batch.Batch) (sets, frontends []string) {
 func setGolden(f model.Family, ops batch.SetOps) string {
 	set := nft.DeclarationOf(ops.Set)
 	var texts []string
-	for _, op := range sortedBy(ops.Ops, elementKey) {
+	for _, op := range sortedBy(ops.Ops, func(op nft.ElementOp) string { return op.Key }) {
 		texts = append(texts, set.Text(f, op.Element))
 	}
 	return fmt.Sprintf("add element %s { %s }", ops.Set, strings.Join(texts, ", "))
 }
 
-func elementKey(op nft.ElementOp) string { return op.Key }
-
 // addValues adds the elements of a set to their frontends, and new frontends to the list.
 func addValues(list []*frontend, family model.Family, ops batch.SetOps) []*frontend {
 	set := nft.DeclarationOf(ops.Set)
 	values := map[*frontend][]string{}
-	for _, op := range sortedBy(ops.Ops, elementKey) {
+	for _, op := range sortedBy(ops.Ops, func(op nft.ElementOp) string { return op.Key }) {
 		key, value, _ := strings.Cut(set.Text(family, op.Element), " : ")
 		key, _, _ = strings.Cut(key, " comment ")
 		slot := ""
