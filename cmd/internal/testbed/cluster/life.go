@@ -20,10 +20,8 @@ connect to Services; those that fail are counted. Run it in the root of the repo
 
   cluster life --before v1.2                       the steps of vmapd
   cluster life --proxy kube-proxy:nftables         the same, to compare with
-  cluster life table > cmd/vmapd/deploy/LIFE.md`
 
-// lifeResults is the folder of the results, a file for each step and proxy.
-const lifeResults = "bin/life"
+Each step prints its row of LIFE.md.`
 
 func newLifeCommand(o *options) *cobra.Command {
 	var proxy, before, only string
@@ -49,7 +47,7 @@ func newLifeCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := life.New(cmd.Context(), c, proxy, before, lifeResults)
+			r, err := life.New(cmd.Context(), c, proxy, before)
 			if err != nil {
 				return err
 			}
@@ -61,19 +59,6 @@ func newLifeCommand(o *options) *cobra.Command {
 	flags.StringVar(&before, "before", "HEAD^", "commit or tag of the vmapd to upgrade from")
 	flags.StringVar(&only, "steps", "", "regular expression of the steps' names (default all)")
 	flags.BoolVar(&list, "list", false, "print the steps' names only")
-	c.AddCommand(&cobra.Command{
-		Use:   "table",
-		Short: "Print the results as a page",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			results, err := life.Results(lifeResults)
-			if err != nil {
-				return err
-			}
-			life.WritePage(cmd.OutOrStdout(), results)
-			return nil
-		},
-	})
 	return c
 }
 

@@ -3,162 +3,108 @@ package life
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// conversions go from kube-proxy to vmapd and back, by the words of FROM-KUBE-PROXY.md.
+// Commands of FROM-KUBE-PROXY.md, with its words to fill in. A test compares them with the page.
+const (
+	save = `kubectl -n kube-system get daemonset/kube-proxy configmap/kube-proxy -o yaml \
+  | grep -vE '^ *(resourceVersion|uid|creationTimestamp|generation):' > kube-proxy-before.yaml`
+	onDelete = `kubectl -n kube-system patch daemonset kube-proxy ` +
+		`-p '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}'`
+	rollingUpdate = `kubectl -n kube-system patch daemonset kube-proxy ` +
+		`-p '{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}'`
+	setImage     = `kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE`
+	deletePod    = `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`
+	status       = `kubectl -n kube-system rollout status daemonset/kube-proxy`
+	undoRollout  = `kubectl -n kube-system rollout undo daemonset/kube-proxy`
+	leave        = `kubectl -n kube-system patch daemonset kube-proxy --patch-file cmd/vmapd/deploy/kube-proxy-leaves.yaml`
+	applyVmapd   = `kubectl apply -f my-vmapd.yaml`
+	label        = `kubectl label node NODE vmapd.io/proxy=vmapd`
+	unlabel      = `kubectl label node NODE vmapd.io/proxy-`
+	deleteProxy  = `kubectl -n kube-system delete daemonset kube-proxy`
+	allNodes     = `kubectl -n kube-system patch daemonset vmapd --type=json -p '[{"op":"remove","path":"/spec/template/spec/nodeSelector/vmapd.io~1proxy"}]'`
+	deleteVmapd  = `kubectl -n kube-system delete daemonset vmapd`
+	unlabelAll   = `kubectl label node --all vmapd.io/proxy-`
+	restoreProxy = `kubectl apply -f kube-proxy-before.yaml`
+	cleanedUp    = `kubectl -n kube-system rollout status daemonset/vmapd-cleanup`
+	removeVmapd  = `kubectl delete --ignore-not-found -f my-vmapd.yaml`
+)
+
+// What the page has in words, or with grep at the end.
+const (
+	writeManifest = `image=IMAGE; sed -f cmd/vmapd/deploy/from-kube-proxy.sed -e "s|example.org/vmapd:latest|$image|" ` +
+		`-e "s|# vmapd.io/proxy|vmapd.io/proxy|" cmd/vmapd/deploy/vmapd.yaml > my-vmapd.yaml`
+	chooseNftables = `sed -i 's/^\( *\)kind: VmapdConfiguration$/&\n\1backend: nftables/' my-vmapd.yaml`
+	writeCleanup   = `sed "s|example.org/vmapd:latest|IMAGE|" cmd/vmapd/deploy/cleanup.yaml > my-cleanup.yaml`
+)
+
+// conversions go from kube-proxy to vmapd and back.
 func conversions() []Step {
 	var all []Step
 	for _, mode := range []string{"nftables", "iptables"} {
-		// Way A keeps the mode, and way B has the page's own choice.
-		a := conversion{mode: mode, backend: mode}
-		b := conversion{mode: mode, backend: "nftables"}
+		// Way A keeps the mode, and way B has nftables.
 		for _, way := range []struct {
 			name string
 			do   Action
 		}{
-			{"A", a.wayA()},
-			{"B, node by node", b.wayB()},
-			{"B, and without kube-proxy for a while", b.wayBWithout()},
+			{"A", wayA(mode)},
+			{"B, node by node", inTurn(toVMAPD(mode), backByNode())},
+			{"B, and without kube-proxy for a while", inTurn(toVMAPD(mode), withoutKubeProxy())},
 		} {
 			all = append(all, Step{
 				Name: fmt.Sprintf("kube-proxy (%s), vmapd, kube-proxy: way %s", mode, way.name),
-				From: KubeProxy + mode, Until: KubeProxy + mode, Do: inTurn(before, way.do),
+				From: KubeProxy + mode, Until: KubeProxy + mode, Do: inTurn(sh(save), way.do),
 			})
 		}
 	}
 	return all
 }
 
-// conversion follows the page.
-type conversion struct {
-	mode    string // kube-proxy's
-	backend string // that serves
-}
-
-// follow runs the commands of one block of the page that begin with a text. kubectl and bin/vmapd run where the
-// cluster is administered, others on the node.
-func (r *Run) follow(ctx context.Context, section, contains, node, begins string) (string, error) {
-	script, err := r.Page.Find(section, contains)
-	if err != nil {
-		return "", err
-	}
-	client, _ := kube.Addresses(kube.Outside)
-	target, _ := kube.Addresses(first)
-	var all strings.Builder
-	for _, line := range Lines(script) {
-		if !strings.HasPrefix(line, begins) {
-			continue
-		}
-		space := node
-		if strings.Contains(line, "kubectl") || strings.Contains(line, "bin/vmapd") {
-			space = kube.Control
-		}
-		out, err := r.Shell(ctx, space, FillIn(line, map[string]string{
-			"NODE": node, "IMAGE": kube.VmapdImage, "ADDRESS": client.String(),
-			"ADDRESS:PORT": fmt.Sprintf("%v:%d", target, nodePort),
-		}))
-		all.WriteString(out)
-		if err != nil {
-			return all.String(), err
-		}
-	}
-	return all.String(), nil
-}
-
-// followed runs the commands of a block that begin with a text, for a node.
-func followed(section, contains, node, begins string) Action {
-	return func(ctx context.Context, r *Run) error {
-		_, err := r.follow(ctx, section, contains, node, begins)
-		return err
-	}
-}
-
-// page runs all commands of a block, for the first node.
-func page(section, contains string) Action { return followed(section, contains, first, "") }
-
-// labelled runs the command of a block that labels a node.
-func labelled(section, contains, node string) Action {
-	return followed(section, contains, node, "kubectl label")
-}
-
-// before is the section of that name.
-func before(ctx context.Context, r *Run) error {
-	if err := r.prepareFolder(); err != nil {
-		return err
-	}
-	const explain = "vmapd explain -f cluster.yaml"
-	for _, contains := range []string{"proxyMode", explain, "kube-proxy-before.yaml"} {
-		out, err := r.follow(ctx, "Before", contains, first, "")
-		if err != nil {
-			return err
-		}
-		if contains == explain && !strings.Contains(out, "=> forwarded to") {
-			return fmt.Errorf("vmapd explain does not say where a connection goes: %s", out)
-		}
-	}
-	return nil
+// page runs commands of the page, for a node.
+func page(node string, commands ...string) Action {
+	return sh(strings.NewReplacer("NODE", node, "IMAGE", kube.VmapdImage).Replace(strings.Join(commands, "\n")))
 }
 
 // wayA exchanges the image of kube-proxy's DaemonSet.
-func (c conversion) wayA() Action {
-	const section = "Way A"
+func wayA(mode string) Action {
 	return inTurn(
-		page(section, "OnDelete"), c.check(first), page(section, "RollingUpdate"), c.checkAll(),
-		page("Back", "rollout undo"), cleanUp,
+		page(first, onDelete, setImage, deletePod), check(first, mode),
+		sh(rollingUpdate, status), eachNode(func(n string) Action { return check(n, mode) }),
+		sh(undoRollout, status), cleanUp(),
 	)
 }
 
 // toVMAPD makes a DaemonSet of its own serve all nodes, one after the other.
-func (c conversion) toVMAPD() Action {
+func toVMAPD(mode string) Action {
+	manifest := []string{writeManifest}
+	if mode == "iptables" { // "or choose `backend: nftables` there"
+		manifest = append(manifest, chooseNftables)
+	}
 	return inTurn(
-		c.writeManifest,
-		page("Way B", "kube-proxy-leaves.yaml"),
-		eachNode(func(n string) Action {
-			if n == first {
-				return c.check(n)
-			}
-			return inTurn(labelled("Way B", "vmapd.io/proxy=vmapd", n), c.check(n)) // "continue node by node"
-		}),
-		c.checkAll(),
+		page(first, append(manifest, onDelete, leave, applyVmapd)...),
+		eachNode(func(n string) Action { return inTurn(page(n, label), check(n, "nftables")) }),
 	)
 }
 
-// writeManifest writes my-vmapd.yaml as the page says.
-func (c conversion) writeManifest(ctx context.Context, r *Run) error {
-	script, err := r.Page.Find("Way B", "from-kube-proxy.sed")
-	if err != nil {
-		return err
-	}
-	// "Write the output to a file my-vmapd.yaml in place of grep", and "fill in your image".
-	script, _, found := strings.Cut(script, " | grep ")
-	if !found {
-		return fmt.Errorf("no grep in %q", script)
-	}
-	script = regexp.MustCompile(`image=\S+;`).ReplaceAllLiteralString(script, "image="+kube.VmapdImage+";") + " > my-vmapd.yaml"
-	if c.mode == "iptables" { // "or choose `backend: nftables` there"
-		const there = "kind: VmapdConfiguration"
-		script += "\n" + `sed -i 's/^\( *\)` + there + `$/&\n\1backend: nftables/' my-vmapd.yaml`
-	}
-	_, err = r.Shell(ctx, kube.Control, script)
-	return err
+func backByNode() Action {
+	return inTurn(
+		eachNode(func(n string) Action { return inTurn(page(n, unlabel), kubeProxyRuns(n)) }),
+		cleanUp(),
+		sh(removeVmapd, rollingUpdate, status), // "until you patch it back to RollingUpdate as in way A"
+	)
 }
 
-func (c conversion) wayB() Action {
+func withoutKubeProxy() Action {
 	return inTurn(
-		c.toVMAPD(),
-		eachNode(func(n string) Action {
-			return inTurn(labelled("Back", "NODE vmapd.io/proxy-", n), kubeProxyRuns(n))
-		}),
-		cleanUp,
-		page("Back", "-f my-vmapd.yaml"),
-		page("Way A", "RollingUpdate"), // "until you patch it back to RollingUpdate as in way A"
+		sh(deleteProxy, allNodes, rolledOut("kube-system", "daemonset/vmapd")),
+		eachNode(func(n string) Action { return check(n, "nftables") }),
+		sh(deleteVmapd, unlabelAll, restoreProxy, status),
+		cleanUp(),
+		sh(removeVmapd),
 	)
 }
 
@@ -172,56 +118,17 @@ func kubeProxyRuns(node string) Action {
 	}
 }
 
-func (c conversion) wayBWithout() Action {
-	return inTurn(
-		c.toVMAPD(),
-		page("Way B", "delete daemonset kube-proxy"),
-		sh(rolledOut("kube-system", "daemonset/vmapd")),
-		c.checkAll(),
-		page("Back", "delete daemonset vmapd"),
-		cleanUp,
-		page("Back", "-f my-vmapd.yaml"),
-	)
+// cleanUp removes what vmapd left.
+func cleanUp() Action {
+	return page(first, writeCleanup, "kubectl apply -f my-cleanup.yaml", cleanedUp, "kubectl delete -f my-cleanup.yaml")
 }
 
-// cleanUp removes what vmapd left, by a manifest whose image is filled in.
-func cleanUp(ctx context.Context, r *Run) error {
-	file := filepath.Join(r.Work, kube.Deploy, "cleanup.yaml")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	filled := strings.ReplaceAll(string(text), "example.org/vmapd:latest", kube.VmapdImage)
-	if err := os.WriteFile(file, []byte(filled), 0o600); err != nil {
-		return err
-	}
-	return page("Back", "cleanup.yaml")(ctx, r)
-}
-
-// checkAll is the section Check for all nodes, and the comparison of the rules.
-func (c conversion) checkAll() Action {
-	return inTurn(eachNode(c.check), page("Check", "explain --kubeconfig"), func(ctx context.Context, r *Run) error {
-		_, err := r.Same(ctx, Rendering{
-			Program:      "bin/vmapd",
-			Args:         "--config " + filepath.Join(r.Work, "config.conf") + " --backend " + c.backend,
-			IPTables:     c.backend == "iptables",
-			AllAddresses: c.mode == "iptables",
-		})
-		return err
-	})
-}
-
-// check is the section Check for one node.
-func (c conversion) check(node string) Action {
+// check is the page's section of that name, for one node.
+func check(node, backend string) Action {
+	const commands = `curl -s http://localhost:10256/readyz; echo
+curl -s http://localhost:10249/proxyMode; echo
+nft list tables; iptables-save | grep -c KUBE-SVC || true`
 	return func(ctx context.Context, r *Run) error {
-		script, err := r.Page.Find("Check", "readyz")
-		if err != nil {
-			return err
-		}
-		commands := "set +eo pipefail\n" // at a prompt, nothing ends because grep counts 0
-		for _, line := range Lines(script) {
-			commands += strings.Split(line, " #")[0] + "\necho\n"
-		}
 		return kube.Until(ctx, time.Minute, "check "+node, func() error {
 			out, err := r.Shell(ctx, node, commands)
 			if err != nil {
@@ -229,9 +136,9 @@ func (c conversion) check(node string) Action {
 			}
 			words := strings.Fields(out) // /readyz, the mode, …, the number of rules of kube-proxy
 			switch {
-			case len(words) < 2 || words[0] != "ok" || words[1] != c.backend:
-				return fmt.Errorf("not ready, or another mode than %s: %.100s", c.backend, out)
-			case c.backend == "nftables" && (strings.Contains(out, "table ip kube-proxy") || words[len(words)-1] != "0"):
+			case len(words) < 2 || words[0] != "ok" || words[1] != backend:
+				return fmt.Errorf("not ready, or another mode than %s: %.100s", backend, out)
+			case backend == "nftables" && (strings.Contains(out, "table ip kube-proxy") || words[len(words)-1] != "0"):
 				return fmt.Errorf("rules of kube-proxy are left: %s", out)
 			}
 			return nil

@@ -41,7 +41,7 @@ func newTokens(ctx context.Context, r *Run) error {
 		restartedControl(apiserver, unix.SIGKILL),
 		restartClients,
 		// kubelet looks after volumes every minute or so.
-		secretsAre(4*time.Minute, "token", func(pod string, now []byte) bool { return !bytes.Equal(now, before[pod]) }),
+		secretsAre("token", func(pod string, now []byte) bool { return !bytes.Equal(now, before[pod]) }),
 		func(_ context.Context, r *Run) error { return r.SetFlag(apiserver, accepts, key+".pub") },
 		restartedControl(apiserver, unix.SIGKILL),
 		change("after-the-new-key"),
@@ -65,7 +65,7 @@ func newAuthority(ctx context.Context, r *Run) error {
 	}
 	return inTurn(
 		restartClients,
-		secretsAre(4*time.Minute, "ca.crt", func(_ string, now []byte) bool {
+		secretsAre("ca.crt", func(_ string, now []byte) bool {
 			return bytes.Equal(bytes.TrimSpace(now), bytes.TrimSpace(want))
 		}),
 		func(ctx context.Context, r *Run) error { return r.PKI(ctx, "issue_server ca-new") },
@@ -84,9 +84,9 @@ func restartClients(ctx context.Context, r *Run) error {
 }
 
 // secretsAre waits until a file fits in all pods of the Service proxy.
-func secretsAre(limit time.Duration, file string, fits func(pod string, now []byte) bool) Action {
+func secretsAre(file string, fits func(pod string, now []byte) bool) Action {
 	return func(ctx context.Context, r *Run) error {
-		return kube.Until(ctx, limit, "wait for another "+file, func() error {
+		return kube.Until(ctx, 4*time.Minute, "wait for another "+file, func() error {
 			now, err := r.secrets(ctx, file)
 			for pod, text := range now {
 				if !fits(pod, text) {

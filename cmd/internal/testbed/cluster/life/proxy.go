@@ -14,14 +14,9 @@ import (
 )
 
 // New returns the steps' run in a cluster. proxy is the one that the run is about, before the commit of the version before,
-// whose image it brings to the nodes, and results the folder for results. It must be called in the root of the repository.
-func New(ctx context.Context, c *kube.Cluster, proxy, before, results string) (*Run, error) {
-	r := &Run{Cluster: c, Proxy: proxy, Results: results, Work: filepath.Join(c.Dir, "life")}
-	text, err := os.ReadFile(filepath.Join(kube.Deploy, "FROM-KUBE-PROXY.md"))
-	if err != nil {
-		return nil, fmt.Errorf("read the page that steps follow: %w", err)
-	}
-	r.Page = ParsePage(string(text))
+// whose image it brings to the nodes. It must be called in the root of the repository.
+func New(ctx context.Context, c *kube.Cluster, proxy, before string) (*Run, error) {
+	r := &Run{Cluster: c, Proxy: proxy, Work: filepath.Join(c.Dir, "life")}
 	if err := r.prepareFolder(); err != nil {
 		return nil, err
 	}
@@ -30,8 +25,7 @@ func New(ctx context.Context, c *kube.Cluster, proxy, before, results string) (*
 	}
 	folder := filepath.Join(r.Work, "before")
 	source := filepath.Join(folder, "source")
-	const unpack = `rm -rf "$2"; mkdir -p "$3"; git archive "$1" | tar -x -C "$3"; cp "$3/$4/vmapd.yaml" "$2"
-git rev-parse --short=10 "$1^{commit}" > "$2/commit"`
+	const unpack = `rm -rf "$2"; mkdir -p "$3"; git archive "$1" | tar -x -C "$3"; cp "$3/$4/vmapd.yaml" "$2"`
 	if err := kube.Run(exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", unpack, "bash", before, folder, source, kube.Deploy)); err != nil {
 		return nil, err
 	}
@@ -50,23 +44,11 @@ git rev-parse --short=10 "$1^{commit}" > "$2/commit"`
 	return r, nil
 }
 
-// commits names the commits of vmapd that take part in a step.
-func (r *Run) commits(s Step) string {
-	now, _ := os.ReadFile(r.Source()) // without it, the commit is unknown
-	name := strings.TrimSpace(string(now))
-	if s.From == Before {
-		before, _ := os.ReadFile(filepath.Join(r.Work, "before/commit"))
-		return strings.TrimSpace(string(before)) + " to " + name
-	}
-	return name
-}
-
 // Install makes one proxy serve on all nodes, in the place of the others. It changes nothing if
-// that is so already.
+// the step before left it so.
 func (r *Run) Install(ctx context.Context, proxy string) error {
-	present, err := r.present(ctx)
-	if err != nil || present == proxy {
-		return err
+	if r.installed == proxy {
+		return nil
 	}
 	if err := r.RemoveProxies(ctx); err != nil {
 		return err
@@ -78,6 +60,7 @@ func (r *Run) Install(ctx context.Context, proxy string) error {
 	if err := r.Apply(ctx, manifest); err != nil {
 		return err
 	}
+	r.installed = proxy
 	return r.RolledOut(ctx, "kube-system", "daemonset/"+program(proxy))
 }
 
@@ -98,32 +81,7 @@ func (r *Run) manifest(proxy string) (string, error) {
 	return r.Cluster.Manifest(p)
 }
 
-// present returns the proxy whose DaemonSet is the only one, as Install made it.
-func (r *Run) present(ctx context.Context) (string, error) {
-	const each = `{range .items[*]}{.metadata.name} {.spec.template.spec.containers[0].image}{"\n"}{end}`
-	out, err := r.Kubectl(ctx, "-n", "kube-system", "get", "daemonsets", "-o", "jsonpath="+each)
-	if err != nil {
-		return "", err
-	}
-	switch strings.TrimSpace(out) {
-	case "vmapd " + kube.VmapdImage:
-		return VMAPD, nil
-	case "vmapd " + BeforeImage:
-		return Before, nil
-	case "kube-proxy " + kube.KubeProxyImage:
-		const mode = `{.data.config\.conf}`
-		conf, err := r.Kubectl(ctx, "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "jsonpath="+mode)
-		for line := range strings.Lines(conf) {
-			if m, ok := strings.CutPrefix(line, "mode: "); ok {
-				return KubeProxy + strings.Trim(strings.TrimSpace(m), `"`), err
-			}
-		}
-	}
-	return "", nil
-}
-
-// prepareFolder copies vmapd's manifests, which the reader of a page is to edit, to the folder Work,
-// without the edits of a former step.
+// prepareFolder copies vmapd's manifests, which commands of a page use, to the folder Work.
 func (r *Run) prepareFolder() error {
 	if err := os.RemoveAll(filepath.Join(r.Work, kube.Deploy)); err != nil {
 		return err

@@ -3,12 +3,9 @@ package life
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -32,9 +29,6 @@ type Step struct {
 	// Until is the proxy that serves after it; if empty, the same.
 	Until string
 
-	// Prepare, if not nil, comes before the traffic.
-	Prepare Action
-
 	Do Action
 
 	// After, if not nil, comes after the traffic.
@@ -44,20 +38,18 @@ type Step struct {
 // Run takes a cluster through steps.
 type Run struct {
 	*kube.Cluster
-	Proxy   string // the proxy that the run is about: vmapd, or kube-proxy:MODE
-	Page    Page   // FROM-KUBE-PROXY.md
-	Results string // folder of the results, a file for each step
+	Proxy string // the proxy that the run is about: vmapd, or kube-proxy:MODE
 
 	// Work is the folder where commands of pages run: it has a copy of cmd/vmapd/deploy, bin/vmapd, and the
 	// program and the manifest of the version before in the folder before.
 	Work string
+
+	installed string // the proxy that serves, if it is known
 }
 
 // Result is the outcome of a step with a proxy.
 type Result struct {
 	Step, Proxy string
-	Commit      string // of vmapd
-	Took        time.Duration
 	Counts      []Count
 	Error       string        // of the step
 	Same        time.Duration // until the tables were equal
@@ -67,16 +59,11 @@ type Result struct {
 
 const settle = 3 * time.Second // of traffic before and after a step
 
-// Step does one step under traffic, and writes the result.
+// Step does one step under traffic.
 func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	from := cmp.Or(s.From, r.Proxy)
 	if err := r.Install(ctx, from); err != nil {
 		return nil, fmt.Errorf("install %s: %w", from, err)
-	}
-	if s.Prepare != nil {
-		if err := s.Prepare(ctx, r); err != nil {
-			return nil, fmt.Errorf("prepare the step: %w", err)
-		}
 	}
 	routes, err := r.startWorkload(ctx)
 	if err != nil {
@@ -91,21 +78,20 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 		return nil, fmt.Errorf("connect before the step: %w", err)
 	}
 	r.Log.Info("step", slog.String("name", s.Name), slog.String("proxy", r.Proxy))
-	result := &Result{Step: s.Name, Proxy: r.Proxy, Commit: r.commits(s)}
+	result := &Result{Step: s.Name, Proxy: r.Proxy}
 	traffic := StartTraffic(ctx, routes)
 	wait(ctx, settle)
-	start := time.Now()
+	r.installed = ""
 	if err := s.Do(ctx, r); err != nil {
 		result.Error = err.Error()
 	}
-	result.Took = time.Since(start)
 	until := cmp.Or(s.Until, from)
 	if result.Compared = !strings.HasPrefix(until, KubeProxy); result.Compared {
-		how := Rendering{Program: "bin/vmapd", Args: "--config " + filepath.Join(r.Work, "render.conf")}
+		program := "bin/vmapd"
 		if until == Before {
-			how.Program = "before/vmapd"
+			program = "before/vmapd"
 		}
-		if result.Same, err = r.Same(ctx, how); err != nil {
+		if result.Same, err = r.Same(ctx, program); err != nil {
 			result.Different = err.Error()
 		}
 	} else if err := r.NoTables(ctx); err != nil && s.Until != "" {
@@ -117,8 +103,12 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.write(result); err != nil || s.After == nil {
-		return result, err
+	if result.Error != "" || result.Different != "" {
+		return result, nil
+	}
+	r.installed = until
+	if s.After == nil {
+		return result, nil
 	}
 	return result, s.After(ctx, r)
 }
@@ -161,14 +151,4 @@ func (r *Run) NoTables(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// write writes a result to its file.
-func (r *Run) write(result *Result) error {
-	text, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		return err
-	}
-	safe := strings.NewReplacer(" ", "-", ":", "-", "/", "-", ",", "", "(", "", ")", "", "'", "").Replace(r.Proxy + "--" + result.Step)
-	return errors.Join(os.MkdirAll(r.Results, 0o755), os.WriteFile(filepath.Join(r.Results, safe+".json"), append(text, '\n'), 0o644))
 }

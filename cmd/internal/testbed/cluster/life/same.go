@@ -7,11 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
@@ -19,20 +16,9 @@ import (
 // settles is how long the kernel's table may differ after a step.
 const settles = 60 * time.Second
 
-// Rendering says how vmapd renders the rules to compare with.
-type Rendering struct {
-	Program  string // in the folder Work
-	Args     string // configuration
-	IPTables bool   // the backend
-
-	// AllAddresses: node ports answer on all addresses of the node, as with kube-proxy's mode
-	// iptables. Objects don't have those of bridges to pods, so they are added to the Node.
-	AllAddresses bool
-}
-
-// Same waits until the table of each node is the one that a version of vmapd renders of the
-// objects that kubectl shows, and returns the time that passed.
-func (r *Run) Same(ctx context.Context, how Rendering) (time.Duration, error) {
+// Same waits until the table of each node is the one that a program in the folder Work, a version of vmapd,
+// renders of the objects that kubectl shows, and returns the time that passed.
+func (r *Run) Same(ctx context.Context, program string) (time.Duration, error) {
 	start := time.Now()
 	err := kube.Until(ctx, settles, "compare the rules", func() error {
 		objects, err := r.Kubectl(ctx, "get", "services,endpointslices,nodes,servicecidrs", "-A", "-o", "json")
@@ -41,28 +27,22 @@ func (r *Run) Same(ctx context.Context, how Rendering) (time.Duration, error) {
 		}
 		var errs []error
 		for _, n := range r.Nodes() {
-			errs = append(errs, r.same(ctx, how, n, objects))
+			errs = append(errs, r.same(ctx, program, n, objects))
 		}
 		return errors.Join(errs...)
 	})
 	return time.Since(start), err
 }
 
-func (r *Run) same(ctx context.Context, how Rendering, node, objects string) error {
-	if how.AllAddresses {
-		var err error
-		if objects, err = r.withAddresses(ctx, node, objects); err != nil {
-			return fmt.Errorf("add the addresses of %s: %w", node, err)
-		}
-	}
+func (r *Run) same(ctx context.Context, program string, node, objects string) error {
 	file := filepath.Join(r.Work, "objects-of-"+node+".yaml")
 	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
 		return err
 	}
-	for _, family := range []string{"ipv4", "ipv6"} {
-		load, list, parse := how.commands(family)
-		render := fmt.Sprintf("%s render -f %s --node-name %s --ip-family %s %s | %s\n%s",
-			filepath.Join(r.Work, how.Program), file, node, family, how.Args, load, list)
+	for family, table := range map[string]string{"ipv4": "ip", "ipv6": "ip6"} {
+		list := "nft -j list table " + table + " vmapd"
+		render := fmt.Sprintf("%s render -f %s --node-name %s --ip-family %s --config %s | nft -f -\n%s",
+			filepath.Join(r.Work, program), file, node, family, filepath.Join(r.Work, "render.conf"), list)
 		var tables [2]Table // rendered, in the kernel
 		for i, cmd := range []*exec.Cmd{
 			r.In(ctx, kube.Control, "unshare", "--net", "bash", "-euo", "pipefail", "-c", render),
@@ -70,7 +50,7 @@ func (r *Run) same(ctx context.Context, how Rendering, node, objects string) err
 		} {
 			out, err := kube.Output(cmd)
 			if err == nil {
-				tables[i], err = parse(family, out)
+				tables[i], err = ParseTable(out)
 			}
 			if err != nil {
 				return fmt.Errorf("rules of %s: %w", node, err)
@@ -82,42 +62,4 @@ func (r *Run) same(ctx context.Context, how Rendering, node, objects string) err
 		}
 	}
 	return nil
-}
-
-// commands are those that load and list the rules of a family, and the function that reads the list.
-func (how Rendering) commands(family string) (load, list string, parse func(family, listing string) (Table, error)) {
-	six := map[string]string{"ipv4": "", "ipv6": "6"}[family]
-	if how.IPTables {
-		return "ip" + six + "tables-restore --noflush", "ip" + six + "tables-save", ParseIPTables
-	}
-	return "nft -f -", "nft -j list table ip" + six + " vmapd", ParseTable
-}
-
-// withAddresses adds all addresses of a node to its Node in a list of objects.
-func (r *Run) withAddresses(ctx context.Context, node, objects string) (string, error) {
-	out, err := kube.Output(r.In(ctx, node, "ip", "-o", "address", "show", "scope", "global"))
-	if err != nil {
-		return "", err
-	}
-	var all unstructured.UnstructuredList
-	if err := all.UnmarshalJSON([]byte(objects)); err != nil {
-		return "", err
-	}
-	for _, o := range all.Items {
-		if o.GetKind() != "Node" || o.GetName() != node {
-			continue
-		}
-		addresses, _, err := unstructured.NestedSlice(o.Object, "status", "addresses")
-		if err != nil {
-			return "", err
-		}
-		for _, m := range regexp.MustCompile(`inet6? (\S+)/`).FindAllStringSubmatch(out, -1) {
-			addresses = append(addresses, map[string]any{"type": "InternalIP", "address": m[1]})
-		}
-		if err := unstructured.SetNestedSlice(o.Object, addresses, "status", "addresses"); err != nil {
-			return "", err
-		}
-	}
-	text, err := all.MarshalJSON()
-	return string(text), err
 }

@@ -27,8 +27,8 @@ func (o object) chain() string {
 	return fmt.Sprint(o.attr["family"], " ", o.attr["chain"])
 }
 
-// ParseTable reads the output of `nft -j list table`, which has the family.
-func ParseTable(_, listing string) (Table, error) {
+// ParseTable reads the output of `nft -j list table`.
+func ParseTable(listing string) (Table, error) {
 	var doc struct {
 		Objects []map[string]map[string]any `json:"nftables"`
 	}

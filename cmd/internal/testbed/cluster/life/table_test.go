@@ -13,7 +13,7 @@ func listing(objects ...string) string {
 
 func parse(t *testing.T, objects ...string) Table {
 	t.Helper()
-	table, err := ParseTable("ipv4", listing(objects...))
+	table, err := ParseTable(listing(objects...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestTablesDiffer(t *testing.T) {
 }
 
 func TestAListingThatIsNoJSONIsAnError(t *testing.T) {
-	if _, err := ParseTable("ipv4", "table ip vmapd {"); err == nil {
+	if _, err := ParseTable("table ip vmapd {"); err == nil {
 		t.Error("no error")
 	}
 }

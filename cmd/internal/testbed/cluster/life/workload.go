@@ -30,7 +30,7 @@ const first, second = "n1", "n2"
 
 // startWorkload makes the pods and Services, or restores them, and returns the routes to them.
 func (r *Run) startWorkload(ctx context.Context) ([]Route, error) {
-	if err := r.Apply(ctx, FillIn(workload, map[string]string{"IMAGE": kube.PodserverImage})); err != nil {
+	if err := r.Apply(ctx, strings.ReplaceAll(workload, "IMAGE", kube.PodserverImage)); err != nil {
 		return nil, err
 	}
 	for service, ips := range map[string]string{

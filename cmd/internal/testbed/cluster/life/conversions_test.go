@@ -1,0 +1,22 @@
+package life
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestConversionsRunTheCommandsOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../../../../vmapd/deploy/FROM-KUBE-PROXY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{
+		save, onDelete, rollingUpdate, setImage, deletePod, status, undoRollout, leave, applyVmapd, label, unlabel,
+		deleteProxy, allNodes, deleteVmapd, unlabelAll, restoreProxy, cleanedUp, removeVmapd,
+	} {
+		if !strings.Contains(string(page), "\n"+c+"\n") {
+			t.Errorf("the page has not %s", c)
+		}
+	}
+}
