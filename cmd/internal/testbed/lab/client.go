@@ -26,7 +26,7 @@ type Answer struct {
 }
 
 // Ask makes one connection, or sends one datagram, from the namespace to addr
-// and returns the answer. Network is tcp, udp or sctp, with or without a 4 or 6.
+// and returns the answer. Network is tcp or udp, with or without a 4 or 6.
 // Without a deadline in ctx it takes at most two seconds. FailureOf returns the
 // kind of an error.
 func (ns *Namespace) Ask(ctx context.Context, network string, addr netip.AddrPort) (Answer, error) {
@@ -64,7 +64,7 @@ func (ns *Namespace) Dial(ctx context.Context, network string, addr netip.AddrPo
 
 // DialFrom is Dial from one of the namespace's addresses and a port. The kernel chooses for the zero Addr and for port 0.
 func (ns *Namespace) DialFrom(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (*Conn, error) {
-	if network == "tcp" || network == "udp" || network == "sctp" {
+	if network == "tcp" || network == "udp" {
 		family := "6"
 		if addr.Addr().Unmap().Is4() {
 			family = "4"
@@ -75,10 +75,6 @@ func (ns *Namespace) DialFrom(ctx context.Context, source netip.AddrPort, networ
 	dialCtx, cancel := withTimeout(ctx)
 	defer cancel()
 	err := ns.Do(func() (err error) {
-		if strings.HasPrefix(network, "sctp") {
-			c.conn, err = dialSCTP(dialCtx, network, source.Addr(), addr)
-			return err
-		}
 		// For a literal address package net makes the socket on the calling
 		// goroutine, hence in the namespace.
 		d := net.Dialer{LocalAddr: localAddr(source, network)}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The protocol between client and server, over TCP and SCTP one line each way, over UDP
+// The protocol between client and server, over TCP one line each way, over UDP
 // one datagram: the client says anything, the server answers with its name and
 // the address it sees, "pod-1 203.0.113.9:40512". Over TCP the server then
 // closes the connection, unless the client's line was keepLine.
@@ -29,7 +29,7 @@ const (
 	keepLine = "keep"
 )
 
-// Server answers on one port of a namespace over TCP, UDP and, if the kernel has it, SCTP, in both families.
+// Server answers on one port of a namespace over TCP and UDP, in both families.
 type Server struct {
 	name    string
 	cancel  context.CancelFunc
@@ -90,15 +90,6 @@ func (s *Server) listen(ctx context.Context, port uint16) error {
 		s.closers = append(s.closers, listener.Close)
 		s.running.Go(func() { s.serveTCP(ctx, listener) })
 
-		if HasSCTP() {
-			listener, err := listenSCTP("sctp"+family, port)
-			if err != nil {
-				return err
-			}
-			s.closers = append(s.closers, listener.Close)
-			s.running.Go(func() { s.serveTCP(ctx, listener) })
-		}
-
 		packets, err := lc.ListenPacket(ctx, "udp"+family, addr)
 		if err != nil {
 			return err
@@ -119,7 +110,7 @@ func (s *Server) answer(addr netip.AddrPort) []byte {
 	return fmt.Appendf(nil, "%s %s\n", s.name, addr)
 }
 
-// serveTCP accepts connections of TCP or SCTP until the listener is closed.
+// serveTCP accepts connections until the listener is closed.
 func (s *Server) serveTCP(ctx context.Context, listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
