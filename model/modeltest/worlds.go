@@ -1,9 +1,7 @@
 package modeltest
 
 import (
-	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -195,33 +193,4 @@ func WorldConnections() []model.Connection {
 		}
 	}
 	return all
-}
-
-func (w World) String() string { return fmt.Sprintf("a: %v; b: %v", w[0], w[1]) }
-
-func (s ServiceState) String() string {
-	if s.Place == Nowhere {
-		return "none"
-	}
-	words := []string{
-		[...]string{
-			"", "first address", "second address", "first address, second external, node port",
-			"second address, first external, node port",
-		}[s.Place],
-		[...]string{
-			"no endpoint", "first endpoint", "second endpoint", "both endpoints",
-			"both endpoints, the second in slot 0",
-		}[s.Endpoints],
-		"Cluster",
-	}
-	if s.Local {
-		words[2] = "Local"
-	}
-	if s.Sticky {
-		words = append(words, "affinity")
-	}
-	if s.Algorithm != "" {
-		words = append(words, s.Algorithm)
-	}
-	return strings.Join(words, ", ")
 }

@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -14,10 +15,10 @@ import (
 func TestALargeChange(t *testing.T) {
 	b := model.NewBuilder(modeltest.Config())
 	modeltest.Feed(b, modeltest.Cluster(50, 3))
-	modeltest.Hostile{Ports: 60, Endpoints: 1000}.Set(b)
+	setHostile(b, 1000)
 	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 
-	modeltest.Hostile{Ports: 60, Endpoints: 2000}.Set(b) // half of the ports are over the budget now
+	setHostile(b, 2000) // half of the ports are over the budget now
 	for i := range 20 {
 		modeltest.ClusterService(i).Delete(b)
 	}
@@ -36,4 +37,23 @@ func TestALargeChange(t *testing.T) {
 		got = got.apply(t, p)
 	}
 	equal(t, "elements after all pieces", elementsOf(t, want), got)
+}
+
+// setHostile sets a Service that multiplies 60 ports and a number of endpoints, in slices of 1,000.
+func setHostile(b *model.Builder, endpoints int) {
+	service := modeltest.NewService("tenant/hostile").On("172.30.9.9")
+	for i := range 60 {
+		service = service.TCP(fmt.Sprintf("p%d", i), int32(i+1))
+	}
+	service.Set(b)
+	for first := 0; first < endpoints; first += 1000 {
+		slice := modeltest.NewSlice(fmt.Sprintf("tenant/hostile-%d", first), "hostile")
+		for i := range 60 {
+			slice = slice.TCP(fmt.Sprintf("p%d", i), int32(i+1))
+		}
+		for i := first; i < first+1000; i++ {
+			slice = slice.Local(modeltest.Pod(model.IPv4, 1<<20+i).String())
+		}
+		slice.Set(b)
+	}
 }
