@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,6 +87,26 @@ func (c *Cluster) PKI(ctx context.Context, commands string) error {
 		return fmt.Errorf("make keys and certificates: %s: %w: %s", commands, err, out)
 	}
 	return nil
+}
+
+// SetFlag gives a process a flag, such as "--v=", once for each value, from its next start on, in place of those that it has.
+func (c *Cluster) SetFlag(process, flag string, values ...string) error {
+	p := c.Process(process)
+	p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
+	for _, v := range values {
+		p.Args = append(p.Args, flag+v)
+	}
+	return p.remember()
+}
+
+// Flags returns the values of a flag that a process has.
+func (c *Cluster) Flags(process, flag string) (values []string) {
+	for _, arg := range c.Process(process).Args {
+		if v, ok := strings.CutPrefix(arg, flag); ok {
+			values = append(values, v)
+		}
+	}
+	return values
 }
 
 // InstallDNS installs CoreDNS as the cluster's DNS, and waits until it is ready, for which it needs

@@ -41,4 +41,6 @@
 //	   names: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, containerd-n1, kubelet-n1
 //	c.LoadImages(ctx, "n1", "images/agnhost.tar")
 //	c.InstallProxy(ctx, kube.Proxy{Program: kube.Vmapd, Mode: "nftables"})
+//	c.PKI(ctx, "token_key sa-new")         // commands of templates/pki.sh
+//	c.SetFlag("kube-apiserver", "--v=", "4") // from the process' next start on
 package kube
