@@ -195,7 +195,11 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			":8080 now.\n", ". forward, from eth0, to veth", "(SYN and ACK).\n   It left by eth0.\n", "\nconnection tracking: ", ", answered\n",
 			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
 		}},
+		{"an endpoint accepts over IPv6", "tcp", "[fd00:172:30::10]:80", "", []string{
+			"table ip6 vmapd, chain services, rule 2 (ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
+		}},
 		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:", "\nconnection tracking: answered\n", "=> forwarded to 10.0.0.", ", which answered.\n"}},
+		{"an endpoint answers over UDP and IPv6", "udp", "[fd00:172:30::10]:80", "", []string{"=> forwarded to [fd00:10::", ", which answered.\n"}},
 		{"nothing listens", "tcp", "172.30.0.30:80", "", []string{
 			"=> forwarded to 10.0.0.2:9999 by veth1, which refused it with a TCP reset: nothing listens on that port there.\n",
 		}},
@@ -209,6 +213,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		{"no such port", "tcp", "172.30.0.10:81", "", []string{"vmapd decides: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
 		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), which is vmapd's.\n", agrees}},
 		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "vmapd decides: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
+		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "vmapd decides: dropped: 2001:db8:203::9 is not in loadBalancerSourceRanges ", agrees}},
 		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"vmapd decides: dropped: the policy is Local, and no endpoint on this node can answer ", agrees}},
 		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"\nconnection tracking: SYN_SENT, not answered\n", "=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
 		{"a silent endpoint over UDP and IPv6", "udp", "[fd00:172:30::60]:80", "", []string{"=> forwarded to [fd00:10::2]:7 by veth1, which did not answer within 500ms.\n"}},
@@ -216,6 +221,11 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"somebody else's rule", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain forward { type filter hook forward priority 0; ip saddr 10.0.0.0/8 accept; tcp dport { 8080, 9090 } counter drop comment \"no web\"; }; }",
 			[]string{"=> dropped in table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no web\"), which is not vmapd's.\n", differs},
+		},
+		{
+			"somebody else's policy", "tcp", "[fd00:172:30::10]:80",
+			"table inet theirs { chain forward { type filter hook forward priority 0; policy drop; icmpv6 type nd-neighbor-solicit accept; }; }",
+			[]string{"   table inet theirs, chain forward, by its policy => drop\n", "=> dropped in table inet theirs, chain forward, by its policy, which is not vmapd's.\n"},
 		},
 		{
 			"somebody else's rule before us", "tcp", "172.30.0.10:80",
@@ -230,6 +240,34 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			}
 			tellsOf(t, w, known, tt.network, tt.dest, tt.want...)
 		})
+	}
+}
+
+// The exit code tells whether the connection ended as expected, for its client.
+func TestTraceExpects(t *testing.T) {
+	t.Parallel()
+	w, known := traceWorld(t)
+	for _, tt := range []struct {
+		dest, expect, otherwise string
+	}{
+		{"172.30.0.10:80", "forwarded", ""},
+		{"172.30.0.30:80", "rejected", ""}, // by the endpoint
+		{"172.30.0.30:80", "forwarded=10.0.0.2", "vmapd: expected forwarded, got: forwarded to 10.0.0.2:9999 by veth1, which refused it"},
+		{"172.30.0.11:80", "rejected", ""},
+		{"172.30.0.60:80", "dropped", ""},
+		{"172.30.0.60:80/udp", "forwarded=10.0.0.2:7", ""},
+		{"172.30.0.60:80/udp", "forwarded=10.0.0.3", "vmapd: expected the endpoint 10.0.0.3, got: forwarded to 10.0.0.2:7"},
+		{"192.168.0.2:4", "not-a-service", "vmapd: expected not a Service, got: delivered to 192.168.0.2:4"},
+	} {
+		p := startTrace(t, w.Node, append(known, "--from", "node", "--wait", "300ms", "--expect", tt.expect, tt.dest)...)
+		want := 0
+		if tt.otherwise != "" {
+			want = 2
+		}
+		_ = p.Cmd.Wait()
+		if got := p.Cmd.ProcessState.ExitCode(); got != want || !strings.Contains(p.Log.String(), tt.otherwise) {
+			t.Errorf("%s, --expect %s: want exit code %d, got %d, and %q in\n%s%s", tt.dest, tt.expect, want, got, tt.otherwise, p.Log, &p.stdout)
+		}
 	}
 }
 
