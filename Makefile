@@ -9,8 +9,7 @@ LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 MODULES   := cmd/internal/release cmd/internal/testbed/charttest
 # The race detector takes five times as long. Tests with real packets mostly wait, and are left out.
 RACE      := ./model/... ./nft/compile ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube/... ./sync/reconcile ./sync/health ./sync/events ./sync/informer/... ./sync/manifest ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver ./cmd/internal/testbed/simulate
-# More packages at a time than processors: tests with real packets mostly wait.
-TEST      := $(GO) test -count=1 -p 4
+TEST      := $(GO) test -count=1
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test test-slow golden bench images lint fmt tidy ci
@@ -32,14 +31,16 @@ demo: ## show it at work: a small world, real connections
 	@$(BUILD) -o bin/ ./cmd/vmapd ./cmd/internal/testbed/demo
 	@bin/demo
 
+# More packages at a time than processors: tests with real packets mostly wait.
 test: ## all tests but those that take minutes
-	$(TEST) -short ./...
+	$(TEST) -short -p 3 ./...
 	@for m in $(MODULES); do (cd $$m && $(TEST) -short ./...) || exit 1; done
 
+# Long tests are about time and load: one package at a time.
 test-slow: ## all tests, go vet and the race detector
 	@for m in . $(MODULES); do (cd $$m && $(GO) vet ./...) || exit 1; done
-	CGO_ENABLED=1 $(TEST) -short -race -shuffle=on $(RACE)
-	$(TEST) -timeout 40m ./...
+	CGO_ENABLED=1 $(TEST) -short -p 4 -race -shuffle=on $(RACE)
+	$(TEST) -timeout 40m -p 1 ./...
 
 golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/cli ./cmd/vmapd/tests/pages ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -short -update
