@@ -203,6 +203,3 @@ func WaitUntil(t *testing.T, what string, holds func() bool) {
 
 // UnprivilegedName is the name by which a test binary gives up all privileges, and becomes the program of the arguments.
 const UnprivilegedName = "without-privileges"
-
-// StepOfStream is the time between two datagrams.
-const StepOfStream = 5 * time.Millisecond
