@@ -191,7 +191,7 @@ func newTableCommand() *cobra.Command {
 				}
 				runs = append(runs, run)
 			}
-			fmt.Fprint(cmd.OutOrStdout(), e2e.Table(all, runs))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s", e2e.Table(all, runs))
 			if behind := e2e.Behind(all, runs); len(behind) > 0 {
 				return fmt.Errorf("kube-proxy passes more: %s", strings.Join(behind, "; "))
 			}

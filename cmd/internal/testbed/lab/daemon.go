@@ -38,7 +38,7 @@ func (d *Daemon) Await(ctx context.Context, text string) error {
 		case <-ctx.Done():
 			return fmt.Errorf("no %q was logged: %w:\n%s", text, ctx.Err(), &d.Log)
 		case <-d.done:
-			return fmt.Errorf("the program ended: %v\n%s", d.err, &d.Log)
+			return fmt.Errorf("the program ended: %v\n%s", d.err, &d.Log) //nolint:errorlint // may be nil
 		case <-tick.C:
 		}
 	}

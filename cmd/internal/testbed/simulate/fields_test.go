@@ -220,11 +220,11 @@ func TestEachFieldOfTheModelIsGenerated(t *testing.T) {
 		o := good[reflect.TypeOf(object)]
 		from, to := reflect.ValueOf(object).Elem(), reflect.ValueOf(o).Elem()
 		each(from, to, from.Type().Name(), func(name string, from, to reflect.Value) {
-			if key := fmt.Sprintf("%s %+v", name, reflect.Indirect(from)); seen[key] {
+			key := fmt.Sprintf("%s %+v", name, reflect.Indirect(from))
+			if seen[key] {
 				return
-			} else {
-				seen[key] = true
 			}
+			seen[key] = true
 			was := reflect.New(to.Type()).Elem()
 			was.Set(to)
 			to.Set(from)

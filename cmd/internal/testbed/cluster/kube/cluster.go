@@ -191,10 +191,17 @@ func (c *Cluster) Check() error {
 		return errors.New("a cluster needs root: kubelet and containerd mount file systems and make control groups")
 	}
 	for _, need := range [][2]string{
-		{"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"},
+		{"containerd", "containerd"},
+		{"ctr", "containerd"},
+		{"runc", "runc"},
 		{filepath.Join(cniPrograms, "ptp"), "containernetworking-plugins"},
-		{"nsenter", "util-linux"}, {"mount", "mount"}, {"hostname", "hostname"}, {"ip", "iproute2"}, {"openssl", "openssl"},
-		{"nft", "nftables"}, {"iptables-restore", "iptables"}, // of kubelet and the plugin portmap, too
+		{"nsenter", "util-linux"},
+		{"mount", "mount"},
+		{"hostname", "hostname"},
+		{"ip", "iproute2"},
+		{"openssl", "openssl"},
+		{"nft", "nftables"},
+		{"iptables-restore", "iptables"}, // of kubelet and the plugin portmap, too
 		{"etcdctl", "etcd-client"},
 	} {
 		if _, err := exec.LookPath(need[0]); err != nil && !slices.Contains(missing, need[1]) {
