@@ -46,7 +46,7 @@ golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/cli ./cmd/vmapd/tests/pages ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -short -update
 	git diff --stat -- testdata nft legacy cmd
 
-bench: ## benchmarks; for speed in a cluster's size see the bench
+bench: ## benchmarks; for whole clusters, see bench-scale of the bench
 	@$(MAKE) --no-print-directory -C cmd/internal/testbed bench
 
 PROCESSORS := amd64 arm64 ppc64le riscv64 s390x

@@ -102,13 +102,6 @@ func tcp(source, dest string) model.Connection {
 	return c
 }
 
-// fromNode is a connection from a process on the node that has taken an address.
-func fromNode(source, dest string) model.Connection {
-	c := tcp(source, dest)
-	c.Node, c.Interface = true, ""
-	return c
-}
-
 // web is an ordinary Service, and webSlice has its endpoints.
 func web() modeltest.Service {
 	return modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80)
