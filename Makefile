@@ -33,7 +33,7 @@ demo: ## show it at work: a small world, real connections
 
 # More packages at a time than processors: tests with real packets mostly wait.
 test: ## all tests but those that take minutes
-	$(TEST) -short -p 3 ./...
+	$(TEST) -short -p 4 ./...
 	@for m in $(MODULES); do (cd $$m && $(TEST) -short ./...) || exit 1; done
 
 # Long tests are about time and load: one package at a time.

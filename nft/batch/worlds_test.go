@@ -356,5 +356,8 @@ func smallWorlds(t *testing.T) []worldList {
 		{Place: modeltest.AtSecond, Endpoints: modeltest.Second},
 		{Place: modeltest.AtSecondAndPort, Endpoints: modeltest.Both, Local: true, Sticky: true},
 	}
+	if testing.Short() {
+		others = others[2:]
+	}
 	return []worldList{{[2][]modeltest.ServiceState{every, others}, [2][]modeltest.ServiceState{finals, others}}}
 }

@@ -18,6 +18,9 @@ const crowd = 500
 
 // An API server that restarts is asked by each node to continue the watches, and for no object that the node has.
 func TestACrowdContinuesAfterARestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
 	s := standardServer(t, secure)
 	kubeconfig := kubeconfig(t, s, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -157,6 +157,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestSourceFollowsAFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "any.txt")
 	write(t, path, service("a", 1)+service("b", 2))
 	r := start(t, path)
@@ -184,6 +185,7 @@ func TestSourceFollowsAFile(t *testing.T) {
 }
 
 func TestSourceFollowsAFolder(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "manifests")
 	write(t, dir+"/a.yaml", service("a", 1))
 	write(t, dir+"/sub/b.yml", service("b", 2))
@@ -222,8 +224,10 @@ func TestSourceFollowsAFolder(t *testing.T) {
 
 // The kubelet writes a ConfigMap into a new folder and then moves one link.
 func TestSourceFollowsAConfigMap(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"the folder", "one file"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			write(t, dir+"/..2026_1/web.yaml", service("a", 1))
 			must(t, os.Symlink("..2026_1", dir+"/..data"))
@@ -247,6 +251,7 @@ func TestSourceFollowsAConfigMap(t *testing.T) {
 }
 
 func TestSourceFollowsLinks(t *testing.T) {
+	t.Parallel()
 	dir, far := t.TempDir(), t.TempDir()
 	write(t, far+"/file.yaml", service("a", 1))
 	write(t, far+"/folder/b.yaml", service("b", 2))
@@ -261,6 +266,7 @@ func TestSourceFollowsLinks(t *testing.T) {
 }
 
 func TestSourceFollowsAGivenLink(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir+"/far/b.yaml", service("b", 2))
 	must(t, os.Symlink("far", dir+"/near"))
@@ -271,6 +277,7 @@ func TestSourceFollowsAGivenLink(t *testing.T) {
 }
 
 func TestSourceKeepsTheLastGoodContent(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir+"/a.yaml", service("a", 1)+service("b", 2))
 	write(t, dir+"/c.yaml", service("c", 3))
@@ -342,6 +349,7 @@ func TestSourceNeedsItsPaths(t *testing.T) {
 
 // A burst of changes that never pauses is still followed.
 func TestSourceDoesNotWaitForever(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir+"/a.yaml", service("a", 1))
 	r := start(t, dir)

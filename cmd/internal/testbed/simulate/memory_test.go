@@ -13,6 +13,9 @@ import (
 // One daemon lives on while objects come and go, of which there are never many, and messages fail. What it keeps when all is at rest
 // must not grow: twice as long a life needs no more.
 func TestMemoryIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
 	const steps, least = 3000, 20 // Settles in each half
 	synctest.Test(t, func(t *testing.T) {
 		w, err := newWorld(Node{Config: modeltest.Config()}, synctest.Wait, io.Discard)
