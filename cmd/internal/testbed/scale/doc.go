@@ -5,9 +5,6 @@
 //	go run ./cmd/internal/testbed/scale -shapes 5000x50
 //	go run ./cmd/internal/testbed/scale -shapes none -results cmd/internal/testbed/scale/results
 //
-// With -connections, clients on the node connect over TCP as fast as they can, to two servers directly and through a
-// Service of these. What a connection costs includes both ends.
-//
 // With -results, they are kept in a file, which is drawn; the second line only draws it. With -kube-proxy, the start of
 // kube-proxy is measured in the same clusters.
 //
@@ -16,6 +13,5 @@
 //
 // The time of a change is that from before the object is given to the API server until the kernel has told of the new
 // endpoint to a netlink socket of this process: encoding, sending and the wake-ups of three processes are in it. In the
-// end, the rules of the kernel are compared with ones that are compiled from the last objects alone, and vmapd is killed
-// and started again: both must find nothing to change.
+// end, vmapd is killed and started again, and must find nothing to change in the kernel.
 package main

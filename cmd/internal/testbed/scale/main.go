@@ -20,15 +20,13 @@ func main() {
 
 // options are the values of the command line.
 type options struct {
-	shapes      []cluster.Shape
-	vmapd       string // path
-	churn       time.Duration
-	probes      int
-	settle      time.Duration
-	kubeProxy   string // path; empty: vmapd is measured
-	mode        string // of kube-proxy
-	connections int    // rounds
-	results     string // path without an ending; empty: none
+	shapes    []cluster.Shape
+	vmapd     string // path
+	churn     time.Duration
+	probes    int
+	settle    time.Duration
+	kubeProxy string // path; empty: vmapd is measured
+	results   string // path without an ending; empty: none
 }
 
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
@@ -41,8 +39,6 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.IntVar(&o.probes, "probes", 500, "changes of one endpoint that are timed, alone and among others")
 	flags.DurationVar(&o.settle, "settle", 10*time.Second, "time between being ready and the settled memory")
 	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy, whose start is measured in place of vmapd")
-	flags.StringVar(&o.mode, "kube-proxy-mode", "nftables", "kube-proxy's `mode`: nftables or iptables")
-	flags.IntVar(&o.connections, "connections", 0, "`rounds` of new connections, to servers directly and through a Service")
 	flags.StringVar(&o.results, "results", "", "`path` without .json and .svg: the file of all results, and its plot")
 	if err := flags.Parse(args); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type proxy struct {
 func (w *world) start(ctx context.Context, o *options) (*proxy, error) {
 	program, args := o.vmapd, []string{"--backend", "nftables", "--socket", filepath.Join(w.folder, "vmapd.sock")}
 	if o.kubeProxy != "" {
-		program, args = o.kubeProxy, []string{"--proxy-mode", o.mode}
+		program, args = o.kubeProxy, []string{"--proxy-mode", "nftables"}
 	}
 	args = append(args, "--hostname-override", cluster.NodeName, "--cluster-cidr", cluster.PodCIDR,
 		"--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0")

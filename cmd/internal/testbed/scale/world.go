@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 
@@ -19,7 +18,6 @@ type world struct {
 	folder     string
 	kubeconfig string
 	cluster    *cluster.Cluster
-	listeners  []net.Listener
 }
 
 // history is the number of events that the API server keeps: some seconds of churn. More would
@@ -65,9 +63,6 @@ func (w *world) close() error {
 		w.server.Close()
 	}
 	var errs []error
-	for _, l := range w.listeners {
-		errs = append(errs, l.Close())
-	}
 	if w.folder != "" {
 		errs = append(errs, os.RemoveAll(w.folder))
 	}
