@@ -7,10 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // inside marks a process that Main started.
@@ -24,50 +24,61 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Prepare begins a test program again as root of a user namespace, if this process may not create network namespaces.
+// Prepare begins a program again as root of a user namespace, if this process may not create network namespaces.
 // Where the system allows no user namespaces either, the tests are skipped by [Need]. Most of these tests wait for
 // packets, so it also sets the default of -parallel: more of them run at a time than there are processors.
 func Prepare() {
 	_ = flag.Set("test.parallel", "5")
+	again := os.Getenv(inside) != ""
+	os.Unsetenv(inside) // it is not about the programs that this one starts
 	err := available()
 	if err == nil {
 		return
 	}
 	unshare, missing := exec.LookPath("unshare")
-	if os.Getenv(inside) != "" || missing != nil {
+	if again || missing != nil {
 		fmt.Fprintln(os.Stderr, "no network namespaces:", err, missing)
 		return
 	}
 	if err := exec.Command(unshare, "-rnm", "true").Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "no user namespaces:", err)
+		fmt.Fprintf(os.Stderr, "no user namespaces: %v; look at the sysctls kernel.unprivileged_userns_clone, "+
+			"kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces and user.max_net_namespaces\n", err)
 		return
 	}
 	args := append([]string{"unshare", "-rnm", "sh", "-c", `ip link set lo up && exec "$0" "$@"`}, os.Args...)
-	err = syscall.Exec(unshare, args, append(os.Environ(), inside+"=1"))
+	err = unix.Exec(unshare, args, append(os.Environ(), inside+"=1"))
 	fmt.Fprintln(os.Stderr, "run unshare:", err)
 }
 
-// available returns nil if this process can create network namespaces.
+// available returns nil if this process can create network namespaces, and come back from them: after "unshare -r" without
+// -n, it is root, but of nothing that owns the namespace that it is in. To enter where one is already asks just that.
 func available() error {
-	ns, err := create()
+	ns, err := Create()
 	if err != nil {
 		return err
 	}
-	return ns.Close()
+	defer func() { _ = ns.Close() }()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = home.Close() }()
+	return unix.Setns(int(home.Fd()), unix.CLONE_NEWNET)
 }
 
-func create() (ns *os.File, err error) {
+// Create returns a new network namespace, which exists until the file is closed and nothing else uses it.
+func Create() (ns *os.File, err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		runtime.LockOSThread()
-		if syscall.Gettid() == os.Getpid() { // the main thread can't end
+		if unix.Gettid() == os.Getpid() { // the main thread can't end
 			defer runtime.UnlockOSThread()
-			ns, err = create()
+			ns, err = Create()
 			return
 		}
 		// Other threads end with their goroutine, if they are never unlocked: this one is in the new namespace.
-		if err = syscall.Unshare(syscall.CLONE_NEWNET); err == nil {
+		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
 			ns, err = os.Open("/proc/thread-self/ns/net")
 		}
 	}()
@@ -86,7 +97,7 @@ func Need(t testing.TB) {
 // New returns a new network namespace, which exists until the test ends.
 func New(t testing.TB) *os.File {
 	t.Helper()
-	ns, err := create()
+	ns, err := Create()
 	if err != nil {
 		Missing(t, "the right to create a network namespace: ", err)
 	}
@@ -98,7 +109,7 @@ func New(t testing.TB) *os.File {
 func Enter(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
-	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		Missing(t, "the right to create a network namespace: ", err)
 	}
 	lo, err := netlink.LinkByName("lo")

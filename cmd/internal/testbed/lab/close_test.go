@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model/nettest"
 )
@@ -66,7 +65,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 	// A second door to the node: through it the other namespaces can be seen
 	// to go, because a link goes with the namespace at its other end.
-	node, err := w.Node.door()
+	var node *Namespace
+	err = w.Node.Do(func() (err error) { node, err = OpenNamespace("door", "/proc/thread-self/ns/net"); return err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,28 +127,11 @@ func held(t *testing.T) resources {
 	return r
 }
 
-// door opens a namespace once more.
-func (ns *Namespace) door() (*Namespace, error) {
-	d := &Namespace{name: ns.name}
-	err := ns.Do(func() error {
-		var err error
-		if d.file, err = os.Open(threadNamespace); err != nil {
-			return err
-		}
-		if d.conn, err = d.file.SyscallConn(); err != nil {
-			return err
-		}
-		d.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE)
-		return err
-	})
-	return d, err
-}
-
 // links counts the links of a namespace.
 func links(t *testing.T, ns *Namespace) int {
 	t.Helper()
-	all, err := ns.handle.LinkList()
-	if err != nil {
+	var all []netlink.Link
+	if err := ns.Do(func() (err error) { all, err = netlink.LinkList(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return len(all)

@@ -22,5 +22,5 @@
 // after SIGKILL.
 //
 // Network namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN. A program without
-// them calls [Reexec], which runs it again in a user namespace of its own.
+// them begins again in a user namespace of its own, see [Main].
 package lab

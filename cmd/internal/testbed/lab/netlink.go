@@ -31,22 +31,18 @@ type Route struct {
 // Sysctl sets a value below /proc/sys/net as the namespace sees it. The name
 // has slashes, because names of interfaces may have dots: net/ipv4/ip_forward.
 func (ns *Namespace) Sysctl(name, value string) error {
-	err := ns.Do(func() error {
-		// A file below /proc/sys/net belongs to the namespace of the thread
-		// that opens it, also if another one mounted /proc.
-		return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
-	})
-	if err != nil {
-		return fmt.Errorf("set sysctl %s to %s in %s: %w", name, value, ns.name, err)
-	}
-	return nil
+	return ns.Do(func() error { return setSysctl(name, value) })
+}
+
+// setSysctl is Sysctl inside: a file below /proc/sys/net belongs to the namespace of the thread that opens it, also if
+// another one mounted /proc.
+func setSysctl(name, value string) error {
+	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
 }
 
 // Up sets a link up.
 func (ns *Namespace) Up(link string) error {
-	return ns.configure("set link "+link+" up", link, func(h *netlink.Handle, l netlink.Link) error {
-		return h.LinkSetUp(l)
-	})
+	return ns.configure("set link "+link+" up", link, netlink.LinkSetUp)
 }
 
 // AddAddr adds an address to a link that is up. When it returns, the address
@@ -67,21 +63,21 @@ func (ns *Namespace) AddAlias(link string, addr netip.Addr) error {
 // addAddr adds an address that is deprecated for some seconds or, if they are 0,
 // preferred for good.
 func (ns *Namespace) addAddr(link string, addr netip.Prefix, deprecated int) error {
-	return ns.configure("add address "+addr.String(), link, func(h *netlink.Handle, l netlink.Link) error {
+	return ns.configure("add address "+addr.String(), link, func(l netlink.Link) error {
 		a := &netlink.Addr{IPNet: ipNet(addr)}
 		if addr.Addr().Is4() {
-			return h.AddrAdd(l, a)
+			return netlink.AddrAdd(l, a)
 		}
 		a.Flags = unix.IFA_F_NODAD
 		a.ValidLft = deprecated
-		if err := h.AddrAdd(l, a); err != nil {
+		if err := netlink.AddrAdd(l, a); err != nil {
 			return err
 		}
 		// Even without duplicate address detection it is the kernel's worker
 		// for that which makes the address local (addrconf_dad_completed),
 		// some time after AddrAdd. Packets that come before are lost.
 		return await(func() (bool, error) {
-			routes, err := h.RouteGet(a.IP)
+			routes, err := netlink.RouteGet(a.IP)
 			if errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) {
 				return false, nil
 			}
@@ -93,8 +89,8 @@ func (ns *Namespace) addAddr(link string, addr netip.Prefix, deprecated int) err
 // AddNeighbor adds a permanent neighbour entry to a link. Without it the first
 // packet waits for an answer by ARP or neighbour discovery.
 func (ns *Namespace) AddNeighbor(link string, addr netip.Addr, mac net.HardwareAddr) error {
-	return ns.configure("add neighbour "+addr.String(), link, func(h *netlink.Handle, l netlink.Link) error {
-		return h.NeighSet(&netlink.Neigh{
+	return ns.configure("add neighbour "+addr.String(), link, func(l netlink.Link) error {
+		return netlink.NeighSet(&netlink.Neigh{
 			LinkIndex:    l.Attrs().Index,
 			State:        netlink.NUD_PERMANENT,
 			IP:           addr.AsSlice(),
@@ -112,51 +108,27 @@ func (ns *Namespace) AddRoute(r Route) error {
 	step := fmt.Sprintf("add route %+v", r)
 	if r.Unreachable {
 		route.Type = unix.RTN_UNREACHABLE
-		return ns.configure(step, "", func(h *netlink.Handle, _ netlink.Link) error { return h.RouteAdd(route) })
+		return ns.configure(step, "", func(netlink.Link) error { return netlink.RouteAdd(route) })
 	}
 	if !r.Via.IsValid() && r.Dst.Addr().Is4() {
 		// A gateway may only be found by a route of narrower scope than its own.
 		route.Scope = netlink.SCOPE_LINK
 	}
-	return ns.configure(step, r.Link, func(h *netlink.Handle, l netlink.Link) error {
+	return ns.configure(step, r.Link, func(l netlink.Link) error {
 		route.LinkIndex = l.Attrs().Index
-		return h.RouteAdd(route)
-	})
-}
-
-// AddBridge adds a bridge without ports and sets it up.
-func (ns *Namespace) AddBridge(name string) error {
-	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
-	bridge.Name = name
-	err := ns.configure("add bridge "+name, "", func(h *netlink.Handle, _ netlink.Link) error { return h.LinkAdd(bridge) })
-	if err != nil {
-		return err
-	}
-	return ns.Up(name)
-}
-
-// AddPort makes a link a port of a bridge.
-func (ns *Namespace) AddPort(bridge, link string) error {
-	return ns.configure("add port to bridge "+bridge, link, func(h *netlink.Handle, l netlink.Link) error {
-		b, err := h.LinkByName(bridge)
-		if err != nil {
-			return err
-		}
-		return h.LinkSetMaster(l, b)
+		return netlink.RouteAdd(route)
 	})
 }
 
 // RemoveLink deletes a link with its addresses and routes, and its peer.
 func (ns *Namespace) RemoveLink(link string) error {
-	return ns.configure("remove link", link, func(h *netlink.Handle, l netlink.Link) error {
-		return h.LinkDel(l)
-	})
+	return ns.configure("remove link "+link, link, netlink.LinkDel)
 }
 
 // mac returns a link's hardware address.
 func (ns *Namespace) mac(link string) (net.HardwareAddr, error) {
 	var mac net.HardwareAddr
-	err := ns.configure("read hardware address", link, func(_ *netlink.Handle, l netlink.Link) error {
+	err := ns.configure("read hardware address", link, func(l netlink.Link) error {
 		mac = l.Attrs().HardwareAddr
 		return nil
 	})
@@ -168,7 +140,7 @@ func Connect(a *Namespace, aLink string, b *Namespace, bLink string) error {
 	err := b.withFD(func(fd int) error {
 		veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: bLink, PeerNamespace: netlink.NsFd(fd)}
 		veth.Name = aLink
-		return a.configure("add link "+aLink, "", func(h *netlink.Handle, _ netlink.Link) error { return h.LinkAdd(veth) })
+		return a.configure("add link "+aLink, "", func(netlink.Link) error { return netlink.LinkAdd(veth) })
 	})
 	if err != nil {
 		return fmt.Errorf("join %s and %s: %w", a.name, b.name, err)
@@ -181,9 +153,9 @@ func Connect(a *Namespace, aLink string, b *Namespace, bLink string) error {
 	}
 	// The end that was up first had no carrier then. It loses what it sends
 	// until the kernel's link watch, another worker, has seen the carrier.
-	return a.configure("await carrier", aLink, func(h *netlink.Handle, _ netlink.Link) error {
+	return a.configure("await carrier", aLink, func(netlink.Link) error {
 		return await(func() (bool, error) {
-			l, err := h.LinkByName(aLink)
+			l, err := netlink.LinkByName(aLink)
 			return err == nil && l.Attrs().OperState == netlink.OperUp, err
 		})
 	})
@@ -208,29 +180,27 @@ func await(ok func() (bool, error)) error {
 	}
 }
 
-// configure calls fn with the namespace's netlink handle and the link of that
-// name, unless the name is empty, and says in the error what the step was.
-func (ns *Namespace) configure(step, link string, fn func(*netlink.Handle, netlink.Link) error) error {
-	ns.mu.RLock()
-	defer ns.mu.RUnlock()
-
-	err := ErrClosed // a closed handle would continue in the namespace of the caller
-	if ns.handle != nil {
-		err = nil
-	}
-	var l netlink.Link
-	where := ns.name
-	if err == nil && link != "" {
-		where = link + " of " + ns.name
-		l, err = ns.handle.LinkByName(link)
-	}
-	if err == nil {
-		err = fn(ns.handle, l)
-	}
+// configure calls fn inside the namespace with the link of that name, unless the name is empty, and says in the error
+// what the step was.
+func (ns *Namespace) configure(step, link string, fn func(netlink.Link) error) error {
+	err := ns.Do(func() (err error) {
+		var l netlink.Link
+		if link != "" {
+			if l, err = netlink.LinkByName(link); err != nil {
+				return fmt.Errorf("link %s: %w", link, err)
+			}
+		}
+		return fn(l)
+	})
 	if err != nil {
-		return fmt.Errorf("%s in %s: %w", step, where, err)
+		return fmt.Errorf("%s in %s: %w", step, ns.name, err)
 	}
 	return nil
+}
+
+// FlushConntrack deletes all entries of the connection tracking table of the namespace.
+func (ns *Namespace) FlushConntrack() error {
+	return ns.Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 }
 
 // ipNet converts to netlink's type.

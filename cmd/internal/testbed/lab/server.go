@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,27 +81,21 @@ func (s *Server) Close() {
 func (s *Server) listen(ctx context.Context, port uint16) error {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // plain TCP, whatever Go's default is
-	for _, family := range []string{"4", "6"} {
-		// With the family in the network's name, [::] means IPv6 only.
-		addr := net.JoinHostPort(map[string]string{"4": "0.0.0.0", "6": "::"}[family], strconv.Itoa(int(port)))
-		listener, err := lc.Listen(ctx, "tcp"+family, addr)
-		if err != nil {
-			return err
-		}
-		s.closers = append(s.closers, listener.Close)
-		s.running.Go(func() { s.serveTCP(ctx, listener) })
-
-		packets, err := lc.ListenPacket(ctx, "udp"+family, addr)
-		if err != nil {
-			return err
-		}
-		conn := packets.(*net.UDPConn)
-		s.closers = append(s.closers, conn.Close)
-		if err := tellDestination(conn, family); err != nil {
-			return err
-		}
-		s.running.Go(func() { s.serveUDP(conn) })
+	addr := net.JoinHostPort("::", strconv.Itoa(int(port)))
+	listener, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
 	}
+	s.closers = append(s.closers, listener.Close)
+	s.running.Go(func() { s.serveTCP(ctx, listener) })
+
+	lc.Control = tellDestination
+	packets, err := lc.ListenPacket(ctx, "udp", addr)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, packets.Close)
+	s.running.Go(func() { s.serveUDP(packets.(*net.UDPConn)) })
 	return nil
 }
 
@@ -145,18 +140,12 @@ func (s *Server) talk(conn net.Conn) {
 	}
 }
 
-// tellDestination makes the kernel tell which address each datagram was sent to.
-func tellDestination(conn *net.UDPConn, family string) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	level, option := unix.IPPROTO_IP, unix.IP_PKTINFO
-	if family == "6" {
-		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
-	}
+// tellDestination makes the kernel tell which address each datagram was sent to, of either family.
+func tellDestination(_, _ string, socket syscall.RawConn) error {
 	var setErr error
-	err = raw.Control(func(fd uintptr) { setErr = unix.SetsockoptInt(int(fd), level, option, 1) })
+	err := socket.Control(func(fd uintptr) {
+		setErr = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+	})
 	return errors.Join(err, setErr)
 }
 
@@ -164,18 +153,10 @@ func tellDestination(conn *net.UDPConn, family string) error {
 // was asked, for a machine may have several. oob is what came with the datagram.
 func sameAddress(oob []byte) []byte {
 	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
+	if err != nil || len(messages) != 1 || len(messages[0].Data) != unix.SizeofInet6Pktinfo {
 		return nil
 	}
-	for _, m := range messages {
-		switch {
-		case m.Header.Level == unix.IPPROTO_IP && len(m.Data) >= unix.SizeofInet4Pktinfo:
-			return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: [4]byte(m.Data[4:8])})
-		case m.Header.Level == unix.IPPROTO_IPV6 && len(m.Data) >= unix.SizeofInet6Pktinfo:
-			return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: [16]byte(m.Data[:16])})
-		}
-	}
-	return nil
+	return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: [16]byte(messages[0].Data)})
 }
 
 // serveUDP answers datagrams until the socket is closed.

@@ -15,16 +15,14 @@ import (
 type Stream struct {
 	conn *net.UDPConn
 	sent atomic.Int64
-	stop chan struct{}
 	done chan struct{}
 }
 
 // Stream starts a Stream from an address of the namespace, with a fixed port and interval. It
 // ignores errors.
 func (ns *Namespace) Stream(name string, from, to netip.AddrPort, every time.Duration) (*Stream, error) {
-	s := &Stream{stop: make(chan struct{}), done: make(chan struct{})}
-	err := ns.Do(func() error {
-		var err error
+	s := &Stream{done: make(chan struct{})}
+	err := ns.Do(func() (err error) {
 		// The socket is not connected, so that it gets no ICMP errors.
 		s.conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(from))
 		return err
@@ -34,16 +32,9 @@ func (ns *Namespace) Stream(name string, from, to netip.AddrPort, every time.Dur
 	}
 	go func() {
 		defer close(s.done)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-s.stop:
-				return
-			case <-tick.C:
-				_, _ = s.conn.WriteToUDPAddrPort([]byte(name), to) // a rule may forbid it for a while
-				s.sent.Add(1)
-			}
+		for err := error(nil); !errors.Is(err, net.ErrClosed); time.Sleep(every) {
+			_, err = s.conn.WriteToUDPAddrPort([]byte(name), to) // a rule may forbid it for a while
+			s.sent.Add(1)
 		}
 	}()
 	return s, nil
@@ -54,9 +45,8 @@ func (s *Stream) Sent() int { return int(s.sent.Load()) }
 
 // Close ends it.
 func (s *Stream) Close() {
-	close(s.stop)
-	<-s.done
 	_ = s.conn.Close()
+	<-s.done
 }
 
 // Sink counts the datagrams that come in to a port, and answers none.

@@ -39,11 +39,8 @@ type World struct {
 }
 
 // New builds a world. If it fails, or ctx ends meanwhile, nothing is left of
-// it. The error is a *PrivilegeError if this process may not create namespaces.
+// it.
 func New(ctx context.Context, c Config) (*World, error) {
-	if err := privileged(); err != nil {
-		return nil, err
-	}
 	w := &World{
 		ports: c.Ports,
 		next:  [2]netip.Addr{netip.MustParseAddr(FirstPodIP4), netip.MustParseAddr(FirstPodIP6)},
@@ -89,7 +86,7 @@ func newMachine(name string) (*Namespace, error) {
 	// IPv4, and may be copies for IPv6 (net.core.devconf_inherit_init_net), so
 	// nothing is left to chance that a distribution changes. They are set
 	// before there are links: "default" is what a new link gets.
-	for _, s := range [][2]string{
+	settings := [][2]string{
 		{"net/ipv4/conf/%s/rp_filter", "0"},
 		{"net/ipv4/conf/%s/accept_redirects", "0"},
 		// Without a proxy, the node returns the client's packets to the client;
@@ -102,12 +99,15 @@ func newMachine(name string) (*Namespace, error) {
 		// No link-local addresses: nothing needs them, and they would have the
 		// kernel send packets that no test expects.
 		{"net/ipv6/conf/%s/addr_gen_mode", "1"},
-	} {
-		for _, which := range []string{"all", "default"} {
-			if err := ns.Sysctl(fmt.Sprintf(s[0], which), s[1]); err != nil {
-				return nil, errors.Join(err, ns.Close())
-			}
+	}
+	err = ns.Do(func() (err error) {
+		for _, s := range settings {
+			err = errors.Join(err, setSysctl(fmt.Sprintf(s[0], "all"), s[1]), setSysctl(fmt.Sprintf(s[0], "default"), s[1]))
 		}
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
 	}
 	return ns, nil
 }
@@ -172,6 +172,18 @@ func (w *World) joinClient() error {
 		}
 	}
 	return nil
+}
+
+// AddClientAddr gives the client one more address, for AskFrom: one client can be many.
+func (w *World) AddClientAddr(a netip.Addr) error {
+	if err := w.Client.AddAddr("eth0", netip.PrefixFrom(a, a.BitLen())); err != nil {
+		return err
+	}
+	mac, err := w.Client.mac("eth0")
+	if err != nil {
+		return err
+	}
+	return w.Node.AddNeighbor(UplinkName, a, mac)
 }
 
 // introduce makes the two ends of a link neighbours for good.

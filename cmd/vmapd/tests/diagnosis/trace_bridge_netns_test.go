@@ -18,9 +18,7 @@ const rangedVIP, rangedVIP6 = "172.30.0.20:80", "[fd00:172:30::20]:80"
 // them sends to the other passes netfilter only if the node's settings say so.
 func bridgePods(t *testing.T, w *lab.World, callIPTables string) {
 	t.Helper()
-	if err := w.Node.AddBridge("cni0"); err != nil {
-		t.Fatal(err)
-	}
+	vmapdtest.Feed(t, w.Node, "", "ip", "link", "add", "cni0", "up", "type", "bridge")
 	for _, s := range []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"} {
 		if err := w.Node.Sysctl(s, callIPTables); err != nil {
 			t.Skipf("this kernel has no br_netfilter: %v", err)
@@ -33,9 +31,7 @@ func bridgePods(t *testing.T, w *lab.World, callIPTables string) {
 		vmapdtest.Feed(t, w.Node, "", "ip", "address", "add", address, "dev", "cni0")
 	}
 	for _, pod := range w.Pods()[:2] {
-		if err := w.Node.AddPort("cni0", pod.Link); err != nil {
-			t.Fatal(err)
-		}
+		vmapdtest.Feed(t, w.Node, "", "ip", "link", "set", pod.Link, "master", "cni0")
 		for a, network := range map[netip.Addr]string{pod.IP4: "10.0.0.0/24", pod.IP6: "fd00:10::/64"} {
 			vmapdtest.Feed(t, w.Node, "", "ip", "route", "del", a.String(), "dev", pod.Link)
 			vmapdtest.Feed(t, pod.Namespace, "", "ip", "route", "add", network, "dev", "eth0")
