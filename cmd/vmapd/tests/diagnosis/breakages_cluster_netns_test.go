@@ -271,7 +271,7 @@ func processBreakages() []breakage {
 			name: "read-only /proc/sys", command: doctor,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = []string{"unshare", "--mount", "sh", "-ec", `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, "sh"}
-				p.daemon = p.Launch(t, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName,
+				p.daemon = vmapdtest.Launch(t, p.Node, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName,
 					"--socket", p.socket, "--conntrack-max-per-core=0", "--conntrack-udp-timeout", "41s")...)
 				p.daemon.WaitFor(t, "msg=ready")
 			},
@@ -283,7 +283,7 @@ func processBreakages() []breakage {
 			name: "no NET_ADMIN", command: doctor, exit: 3, notUp: true,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = []string{"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+net_raw"}
-				d := p.Launch(t, "setpriv", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName)...)
+				d := vmapdtest.Launch(t, p.Node, "setpriv", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName)...)
 				if code := d.Exit(t); code != 1 {
 					t.Errorf("exit code %d", code)
 				}
@@ -295,7 +295,7 @@ func processBreakages() []breakage {
 			name: "no iptables", command: []string{"doctor", "--backend=iptables"}, exit: 3, notUp: true,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = withoutPrograms()
-				d := p.Launch(t, "sh", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--backend=iptables")...)
+				d := vmapdtest.Launch(t, p.Node, "sh", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--backend=iptables")...)
 				if code := d.Exit(t); code != 1 {
 					t.Errorf("exit code %d", code)
 				}

@@ -132,7 +132,7 @@ func TestTheContainerHasAllItNeeds(t *testing.T) {
 	if code := setup.Exit(t); code != 0 {
 		t.Fatalf("--init-only: exit code %d\n%s", code, setup.Log)
 	}
-	p := c.Launch(t, "/proc/self/exe", confined(root).Args(t, arguments(t, &pod.Containers[0], same)...)...)
+	p := confined(root).In(t, c.Node, arguments(t, &pod.Containers[0], same)...)
 	p.WaitFor(t, "msg=ready")
 	checkConfined(t, p.Cmd.Process.Pid)
 	for _, variant := range []string{"nft", "legacy"} {
@@ -256,21 +256,13 @@ func TestTheContainerThatCleansUp(t *testing.T) {
 		}
 	}
 	vmapdtest.Feed(t, w.Node, rendered(t), "nft", "-f", "-")
-	in := func(args []string) *vmapdtest.Process {
-		p := &vmapdtest.Process{Cmd: w.Node.Command(t.Context(), "/proc/self/exe"), Log: &lab.Log{}}
-		p.Cmd.Args, p.Cmd.Stderr = confined(root).Args(t, args...), p.Log
-		if err := p.Cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	if clean := in(pod.InitContainers[0].Args); clean.Exit(t) != 0 {
+	if clean := confined(root).In(t, w.Node, pod.InitContainers[0].Args...); clean.Exit(t) != 0 {
 		t.Fatalf("cleanup fails: %s", clean.Log)
 	}
 	if diff := cmp.Diff(withoutVmapd(t), rulesets(t, w.Node)); diff != "" {
 		t.Errorf("other than on a node that never had vmapd (-want +got):\n%s", diff)
 	}
-	done := in(pod.Containers[0].Args)
+	done := confined(root).In(t, w.Node, pod.Containers[0].Args...)
 	vmapdtest.WaitUntil(t, "the container has started", func() bool {
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", done.Cmd.Process.Pid))
 		return err == nil && strings.HasSuffix(exe, vmapdtest.ProgramPath)

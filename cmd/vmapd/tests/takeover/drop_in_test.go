@@ -76,7 +76,7 @@ func startPod(t *testing.T, c *vmapdtest.Cluster, config string) *vmapdtest.Proc
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Launch(t, "unshare", "unshare", "--mount", "--propagation", "private", "sh", "-c", inPod, "sh", m.Dir, secrets, program,
+	return vmapdtest.Launch(t, c.Node, "unshare", "unshare", "--mount", "--propagation", "private", "sh", "-c", inPod, "sh", m.Dir, secrets, program,
 		"vmapd", "--config=/var/lib/kube-proxy/config.conf", "--hostname-override="+lab.NodeName)
 }
 

@@ -44,7 +44,7 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	if err := os.Symlink(program, dir+"/vmapd"); err != nil {
 		t.Fatal(err)
 	}
-	p := c.Launch(t, "setpriv", append([]string{
+	p := vmapdtest.Launch(t, c.Node, "setpriv", append([]string{
 		"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+net_admin", dir + "/vmapd",
 	}, settings...)...)
 	p.WaitFor(t, "msg=ready")

@@ -27,12 +27,7 @@ var (
 // startBase starts the other version.
 func startBase(t *testing.T, ns *lab.Namespace, args ...string) *vmapdtest.Process {
 	t.Helper()
-	p := &vmapdtest.Process{Cmd: ns.Command(t.Context(), *base, args...), Log: &lab.Log{}}
-	p.Cmd.Stderr = p.Log
-	if err := p.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return vmapdtest.Launch(t, ns, *base, append([]string{*base}, args...)...)
 }
 
 // traffic are connections to a Service while daemons come and go: new ones all the time, and some that are kept.

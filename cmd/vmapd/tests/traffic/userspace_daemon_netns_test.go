@@ -81,12 +81,8 @@ func TestAnotherBackendRemovesTheAddressesOfUserspace(t *testing.T) {
 // An ordinary user needs no privilege for ports from 1024 on at addresses that the node has.
 func TestUserspaceDaemonOfAnOrdinaryUser(t *testing.T) {
 	w := labtest.New(t)
-	p := &vmapdtest.Process{Cmd: w.Node.Command(t.Context(), "/proc/self/exe"), Log: &lab.Log{}}
-	p.Cmd.Args = append([]string{vmapdtest.UnprivilegedName, "vmapd", "--from", vmapdtest.Demo(t)}, vmapdtest.UserspaceArgs...)
-	p.Cmd.Stderr, p.Cmd.Stdout = p.Log, p.Log
-	if err := p.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	args := append([]string{vmapdtest.UnprivilegedName, "vmapd", "--from", vmapdtest.Demo(t)}, vmapdtest.UserspaceArgs...)
+	p := vmapdtest.Launch(t, w.Node, "/proc/self/exe", args...)
 	p.WaitFor(t, "msg=ready")
 	for _, network := range []string{"tcp", "udp"} {
 		allAnswer(t, w.Client, network, netip.MustParseAddrPort(lab.NodeIP4+":30080"), len(w.Pods()))

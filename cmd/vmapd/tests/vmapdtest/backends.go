@@ -77,11 +77,20 @@ func NetNS(t testing.TB, node *lab.Namespace) int {
 func OpenKernel(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
 	t.Helper()
 	b := OpenUnpurged(t, node, o)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { b.RunPurges(ctx); close(ended) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	untilEnd(t, b.RunPurges)
 	return b
+}
+
+// untilEnd runs something until the test ends.
+func untilEnd(t testing.TB, run func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		ended.Wait()
+	})
 }
 
 // OpenUnpurged is OpenKernel without purges.
@@ -176,17 +185,8 @@ func LacksFastPath(t testing.TB) error {
 // FollowDevices follows the devices of a node until the test ends.
 func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []string)) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
 	s := devices.Source{Log: slog.New(slog.DiscardHandler), NetNS: NetNS(t, node), Choice: devices.Choice{Auto: true}, Changed: changed}
-	go func() {
-		defer close(ended)
-		s.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
+	untilEnd(t, s.Run)
 }
 
 // NeedNFT skips a test where there is no nft.

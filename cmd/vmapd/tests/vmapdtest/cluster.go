@@ -2,28 +2,24 @@ package vmapdtest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
@@ -110,23 +106,17 @@ func ReadDeployed(t *testing.T, file string) Deployed {
 // DecodeDeployed is ReadDeployed of a text.
 func DecodeDeployed(t *testing.T, file string, text []byte) Deployed {
 	t.Helper()
-	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
-		serializer.SerializerOptions{Yaml: true, Strict: true})
 	all := Deployed{}
-	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
-		obj, kind, err := strict.Decode(doc, nil, nil)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", file, err, doc)
-		}
+	for _, obj := range decode(t, file, text) {
+		kind := obj.GetObjectKind().GroupVersionKind().Kind
 		m, err := meta.Accessor(obj)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[kind.Kind+" "+m.GetName()] = obj
-		_, cluster := obj.(*rbacv1.ClusterRole)
-		_, binding := obj.(*rbacv1.ClusterRoleBinding)
-		if namespace := m.GetNamespace(); (namespace == "") != (cluster || binding) || namespace != "" && namespace != "kube-system" {
-			t.Errorf("%s: %s %s is in namespace %q", file, kind.Kind, m.GetName(), namespace)
+		all[kind+" "+m.GetName()] = obj
+		cluster := kind == "ClusterRole" || kind == "ClusterRoleBinding"
+		if namespace := m.GetNamespace(); (namespace == "") != cluster || namespace != "" && namespace != "kube-system" {
+			t.Errorf("%s: %s %s is in namespace %q", file, kind, m.GetName(), namespace)
 		}
 	}
 	return all
@@ -160,7 +150,7 @@ func (c *Cluster) Config(lines ...string) string {
 // Start starts vmapd on the node, and ends it with the test.
 func (c *Cluster) Start(t *testing.T, args ...string) *Process {
 	t.Helper()
-	return c.Launch(t, "/proc/self/exe", append([]string{"vmapd"}, args...)...)
+	return Start(t, c.Node, args...)
 }
 
 // StartReady starts vmapd with the kubeconfig, and waits until it is ready.
@@ -169,37 +159,6 @@ func (c *Cluster) StartReady(t *testing.T, args ...string) *Process {
 	p := c.Start(t, append([]string{"--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName}, args...)...)
 	p.WaitFor(t, "msg=ready")
 	return p
-}
-
-// Launch starts a program that becomes vmapd. Args[0] is its name.
-func (c *Cluster) Launch(t *testing.T, path string, args ...string) *Process {
-	t.Helper()
-	p := &Process{Cmd: c.Node.Command(context.WithoutCancel(t.Context()), path), Log: &lab.Log{}}
-	p.Cmd.Args, p.Cmd.Stderr = args, p.Log
-	if err := p.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c.endsWith(t, p)
-	return p
-}
-
-// endsWith ends a process with the test, before the world that it is in.
-func (c *Cluster) endsWith(t *testing.T, p *Process) {
-	t.Helper()
-	t.Cleanup(func() {
-		if p.Cmd.ProcessState == nil {
-			_ = p.Cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-			if code := p.Exit(t); code != 0 {
-				t.Errorf("asked to end, vmapd does so with exit code %d", code)
-			}
-		}
-		if strings.Contains(p.Log.String(), "DATA RACE") {
-			t.Error("a data race in vmapd")
-		}
-		if t.Failed() {
-			t.Logf("the log of vmapd:\n%s", p.Log)
-		}
-	})
 }
 
 // Ask makes one connection from the client, which must be answered.
@@ -301,20 +260,19 @@ func Decode(t *testing.T, path string) []runtime.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []runtime.Object
+	return decode(t, path, text)
+}
+
+func decode(t *testing.T, file string, text []byte) (all []runtime.Object) {
+	t.Helper()
+	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
+		serializer.SerializerOptions{Yaml: true, Strict: true})
 	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
-		var kind struct{ Kind string }
-		if err := yaml.Unmarshal(doc, &kind); err != nil {
-			t.Fatal(err)
+		obj, _, err := strict.Decode(doc, nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", file, err, doc)
 		}
-		o := map[string]runtime.Object{
-			"Service": &corev1.Service{}, "Node": &corev1.Node{},
-			"EndpointSlice": &discoveryv1.EndpointSlice{}, "ServiceCIDR": &networkingv1.ServiceCIDR{},
-		}[kind.Kind]
-		if err := yaml.Unmarshal(doc, o); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, o)
+		all = append(all, obj)
 	}
 	return all
 }

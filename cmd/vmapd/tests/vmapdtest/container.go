@@ -26,26 +26,15 @@ type Container struct {
 	Command    []string
 }
 
-// Args returns the command line of this test binary that becomes the program, for which args are added.
-func (c Container) Args(t *testing.T, args ...string) []string {
+// In starts the container in a network namespace, with further arguments, as this test binary that becomes its program.
+func (c Container) In(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	t.Helper()
 	c.Command = slices.Concat(c.Command, args)
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{"in-container", string(text)}
-}
-
-// In starts the container in a network namespace.
-func (c Container) In(t *testing.T, ns *lab.Namespace, args ...string) *Process {
-	t.Helper()
-	p := &Process{Cmd: ns.Command(t.Context(), "/proc/self/exe"), Log: &lab.Log{}}
-	p.Cmd.Args, p.Cmd.Stderr = c.Args(t, args...), p.Log
-	if err := p.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return Launch(t, ns, "/proc/self/exe", "in-container", string(text))
 }
 
 // enter gives this process what the DaemonSet's securityContext says, and no more:
@@ -164,10 +153,10 @@ func withoutPrivileges() {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {
-		fmt.Println("capset:", err)
+		fmt.Fprintln(os.Stderr, "capset:", err)
 		os.Exit(1)
 	}
 	err := unix.Exec("/proc/self/exe", os.Args[1:], os.Environ())
-	fmt.Println("exec:", err)
+	fmt.Fprintln(os.Stderr, "exec:", err)
 	os.Exit(1)
 }

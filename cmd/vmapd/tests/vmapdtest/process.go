@@ -3,6 +3,7 @@
 package vmapdtest
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -67,12 +68,28 @@ type Process struct {
 // Start starts vmapd in a namespace, with these arguments.
 func Start(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	t.Helper()
-	p := &Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", args...), Log: &lab.Log{}}
-	p.Cmd.Args[0] = "vmapd"
-	p.Cmd.Stderr = p.Log
+	return Launch(t, ns, "/proc/self/exe", append([]string{"vmapd"}, args...)...)
+}
+
+// Launch starts a program that becomes vmapd. Args[0] is its name. It ends with the test, before the world that it is in.
+func Launch(t *testing.T, ns *lab.Namespace, path string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Cmd: ns.Command(context.WithoutCancel(t.Context()), path), Log: &lab.Log{}}
+	p.Cmd.Args, p.Cmd.Stderr = args, p.Log
 	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if p.Cmd.ProcessState == nil {
+			Stop(t, p)
+		}
+		if strings.Contains(p.Log.String(), "DATA RACE") {
+			t.Error("a data race in vmapd")
+		}
+		if t.Failed() {
+			t.Logf("the log of vmapd:\n%s", p.Log)
+		}
+	})
 	return p
 }
 
@@ -124,11 +141,9 @@ func (p *Process) MustStay(t *testing.T) {
 // Stop ends a daemon as kubelet does.
 func Stop(t *testing.T, p *Process) {
 	t.Helper()
-	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Cmd.Wait(); err != nil {
-		t.Errorf("vmapd did not end well: %v\n%s", err, p.Log)
+	_ = p.Cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	if code := p.Exit(t); code != 0 {
+		t.Errorf("asked to end, vmapd does so with exit code %d", code)
 	}
 }
 

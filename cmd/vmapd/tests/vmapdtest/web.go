@@ -2,6 +2,7 @@ package vmapdtest
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model"
@@ -38,19 +39,17 @@ func Frontends(f model.Family) []netip.AddrPort {
 // WebSlices are its endpoints: the pods of these numbers, from 1 on, all on our node
 // unless elsewhere has them.
 func WebSlices(pods []int, elsewhere ...int) []modeltest.Object {
-	var slices []modeltest.Object
+	var list []modeltest.Object
 	for _, f := range model.Families {
 		s := modeltest.NewSlice("default/web-"+f.String(), "web").Typed(f.String()).TCP("tcp", 8080).UDP("udp", 8080)
 		for _, n := range pods {
 			node := modeltest.NodeName
-			for _, e := range elsewhere {
-				if e == n {
-					node = "node-2"
-				}
+			if slices.Contains(elsewhere, n) {
+				node = "node-2"
 			}
 			s = s.Endpoint(modeltest.Pod(f, n-1).String(), modeltest.OnNode(node))
 		}
-		slices = append(slices, s)
+		list = append(list, s)
 	}
-	return slices
+	return list
 }
