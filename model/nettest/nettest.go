@@ -50,19 +50,19 @@ func Prepare() {
 	fmt.Fprintln(os.Stderr, "run unshare:", err)
 }
 
-// available returns nil if this process can create network namespaces, and come back from them: after "unshare -r" without
-// -n, it is root, but of nothing that owns the namespace that it is in. To enter where one is already asks just that.
+// available returns nil if this process can create network namespaces, and come back from them: after "unshare -r"
+// without -n, it is root, but of nothing that owns the namespace that it is in. To enter that one asks just this.
 func available() error {
 	ns, err := Create()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = ns.Close() }()
+	defer ns.Close()
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = home.Close() }()
+	defer home.Close()
 	return unix.Setns(int(home.Fd()), unix.CLONE_NEWNET)
 }
 

@@ -148,14 +148,10 @@ func (w *World) joinClient() error {
 		steps = append(steps,
 			func() error { return w.Node.AddAddr(UplinkName, netip.PrefixFrom(f.node, f.nodes.Bits())) },
 			func() error { return w.Client.AddAddr("eth0", netip.PrefixFrom(f.client, f.outside.Bits())) },
-			func() error { return w.Client.AddAlias("eth0", f.second) },
 			func() error { return introduce(w.Node, UplinkName, f.node, w.Client, "eth0", f.client) },
 			func() error { return w.Client.AddRoute(Route{Dst: f.nodes, Link: "eth0"}) },
 			func() error { return w.Node.AddRoute(Route{Dst: f.outside, Link: UplinkName, Source: f.node}) },
-			// To the known neighbour, so that no ARP request is needed.
-			func() error {
-				return w.Node.AddRoute(Route{Dst: netip.PrefixFrom(f.second, f.second.BitLen()), Link: UplinkName, Via: f.client, Source: f.node})
-			},
+			func() error { return w.AddClientAddr(f.second) },
 			func() error {
 				return w.Node.AddRoute(Route{Dst: netip.PrefixFrom(f.node, 0).Masked(), Link: UplinkName, Via: f.client, Source: f.node})
 			},
@@ -176,7 +172,7 @@ func (w *World) joinClient() error {
 
 // AddClientAddr gives the client one more address, for AskFrom: one client can be many.
 func (w *World) AddClientAddr(a netip.Addr) error {
-	if err := w.Client.AddAddr("eth0", netip.PrefixFrom(a, a.BitLen())); err != nil {
+	if err := w.Client.AddAlias("eth0", a); err != nil {
 		return err
 	}
 	mac, err := w.Client.mac("eth0")

@@ -71,7 +71,7 @@ func Start(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	return Launch(t, ns, "/proc/self/exe", append([]string{"vmapd"}, args...)...)
 }
 
-// Launch starts a program that becomes vmapd. Args[0] is its name. It ends with the test, before the world that it is in.
+// Launch starts a program that becomes vmapd. Args[0] is its name. It ends with the test, before its world does.
 func Launch(t *testing.T, ns *lab.Namespace, path string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Cmd: ns.Command(context.WithoutCancel(t.Context()), path), Log: &lab.Log{}}
