@@ -63,7 +63,7 @@ func (ns *Namespace) AddAlias(link string, addr netip.Addr) error {
 // addAddr adds an address that is deprecated for some seconds or, if they are 0,
 // preferred for good.
 func (ns *Namespace) addAddr(link string, addr netip.Prefix, deprecated int) error {
-	return ns.configure("add address "+addr.String(), link, func(l netlink.Link) error {
+	return ns.configure("add address "+addr.String()+" to "+link, link, func(l netlink.Link) error {
 		a := &netlink.Addr{IPNet: ipNet(addr)}
 		if addr.Addr().Is4() {
 			return netlink.AddrAdd(l, a)
@@ -89,7 +89,7 @@ func (ns *Namespace) addAddr(link string, addr netip.Prefix, deprecated int) err
 // AddNeighbor adds a permanent neighbour entry to a link. Without it the first
 // packet waits for an answer by ARP or neighbour discovery.
 func (ns *Namespace) AddNeighbor(link string, addr netip.Addr, mac net.HardwareAddr) error {
-	return ns.configure("add neighbour "+addr.String(), link, func(l netlink.Link) error {
+	return ns.configure("add neighbour "+addr.String()+" to "+link, link, func(l netlink.Link) error {
 		return netlink.NeighSet(&netlink.Neigh{
 			LinkIndex:    l.Attrs().Index,
 			State:        netlink.NUD_PERMANENT,
@@ -128,7 +128,7 @@ func (ns *Namespace) RemoveLink(link string) error {
 // mac returns a link's hardware address.
 func (ns *Namespace) mac(link string) (net.HardwareAddr, error) {
 	var mac net.HardwareAddr
-	err := ns.configure("read hardware address", link, func(l netlink.Link) error {
+	err := ns.configure("read hardware address of "+link, link, func(l netlink.Link) error {
 		mac = l.Attrs().HardwareAddr
 		return nil
 	})
@@ -187,7 +187,7 @@ func (ns *Namespace) configure(step, link string, fn func(netlink.Link) error) e
 		var l netlink.Link
 		if link != "" {
 			if l, err = netlink.LinkByName(link); err != nil {
-				return fmt.Errorf("link %s: %w", link, err)
+				return err
 			}
 		}
 		return fn(l)
