@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ func TestACrowdContinuesAfterARestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	s := standardServer(t, secure)
+	s := standardServer(t, apitest.Options{Secure: true})
 	kubeconfig := kubeconfig(t, s, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	var sources sync.WaitGroup
@@ -29,7 +28,9 @@ func TestACrowdContinuesAfterARestart(t *testing.T) {
 	defer cancel()
 	for range crowd {
 		client, err := Connect(Config{Kubeconfig: kubeconfig})
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		source := &Source{Client: client, NodeName: "node1", Log: slog.New(slog.DiscardHandler)}
 		state := reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1)
 		sources.Go(func() {
@@ -66,15 +67,25 @@ func TestACrowdContinuesAfterARestart(t *testing.T) {
 	}
 }
 
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("did not happen")
+		}
+	}
+}
+
 // kindOf says what a request costs the server.
 func kindOf(q apitest.Request) string {
-	streamed, from := q.Query.Get("sendInitialEvents") != "", q.Query.Get("resourceVersion")
+	query := q.URL.Query()
+	streamed, from := query.Get("sendInitialEvents") != "", query.Get("resourceVersion")
 	switch {
-	case q.Watch && !streamed:
+	case q.Verb == "watch" && !streamed:
 		return "watch from a version"
 	case from == "":
 		return "list from etcd"
-	case strings.Contains(q.Query.Get("fieldSelector"), "metadata.name=") && !streamed:
+	case q.Name != "" && !streamed:
 		return "one object from the cache"
 	}
 	return "list from the cache"

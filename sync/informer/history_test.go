@@ -19,17 +19,13 @@ func TestHistoryThatGoesOn(t *testing.T) {
 		s.Delete(service("old", ""))
 		w.want("ns1/api:http at 172.30.0.42:80/tcp: 10.180.2.1:8080", whole[0], whole[1], whole[2])
 		before := lists(s, apitest.EndpointSlices) + lists(s, apitest.Services)
-		for _, r := range everything {
-			s.Stall(r, true)
-		}
+		spoil(s, apitest.Silent)
 		s.DropWatches()
 		s.Set(slice("api", "10.180.2.2")) // the newest slice; the other one is unchanged
 		s.Delete(service("api", ""))      // the newest Service
 		s.Set(service("new", "172.30.0.44"))
 		s.Set(node("node1", "192.168.0.9"))
-		for _, r := range everything {
-			s.Stall(r, false)
-		}
+		spoil(s, apitest.NoFault)
 		w.want("ns1/new:http at 172.30.0.44:80/tcp:", whole[0], "node 192.168.0.9", whole[2])
 		s.Set(service("api", "172.30.0.42"))
 		w.want("ns1/api:http at 172.30.0.42:80/tcp: 10.180.2.2:8080", "ns1/new:http at 172.30.0.44:80/tcp:", whole[0], "node 192.168.0.9", whole[2])

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -23,12 +26,12 @@ import (
 // lists after a while. The log and Failing have what is missing before.
 func TestAServerWithoutTheBookmarkIsAskedForPlainLists(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]apitest.Fault{"objects and no bookmark": apitest.NoBookmark, "no response": apitest.Mute} {
+	for name, fault := range map[string]apitest.Fault{"objects and no bookmark": apitest.NoBookmark, "no response": apitest.Silent} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := standardServer(t, apitest.Options{})
 			spoil(s, fault)
-			w := followAs(t, s, &Source{quiet: 300 * time.Millisecond})
+			w := followAs(t, s, &Source{quiet: time.Second})
 			w.fails(everything...)
 			w.until("the source knows", func() bool { return len(w.source.Failing()) == len(everything) })
 			for _, f := range w.source.Failing() {
@@ -36,14 +39,17 @@ func TestAServerWithoutTheBookmarkIsAskedForPlainLists(t *testing.T) {
 					t.Errorf("%s fails with %v; unread are %v", f.Resource, f.Err, w.source.Unread())
 				}
 			}
+			if fault == apitest.Silent {
+				w.until("plain lists", func() bool { return w.logs.count("requesting plain lists from now on") == len(everything) })
+				spoil(s, apitest.NoFault)
+			}
 			w.want(whole...)
 			w.watching()
 			w.until("recovery", func() bool { return len(w.source.Failing()) == 0 && len(w.source.Unread()) == 0 })
 
 			// Everything is read again, now at once by plain lists.
 			before := len(streamed(s))
-			s.Expire(apitest.GoneStatus)
-			s.DropWatches()
+			s.Expire()
 			s.Set(slice("web", "10.180.2.1"))
 			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
 			if after := len(streamed(s)); after != before {
@@ -55,7 +61,7 @@ func TestAServerWithoutTheBookmarkIsAskedForPlainLists(t *testing.T) {
 
 // streamed returns the requests for streamed lists.
 func streamed(s *apitest.Server) []apitest.Request {
-	return slices.DeleteFunc(s.Requests(""), func(r apitest.Request) bool { return r.Query.Get("sendInitialEvents") == "" })
+	return slices.DeleteFunc(s.Requests(""), func(r apitest.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "" })
 }
 
 func TestPlainListsFromTheStart(t *testing.T) {
@@ -65,7 +71,7 @@ func TestPlainListsFromTheStart(t *testing.T) {
 	w.want(whole...)
 	w.watching()
 	if got := streamed(s); len(got) > 0 {
-		t.Errorf("%d requests for streamed lists, as %v", len(got), got[0].Query)
+		t.Errorf("%d requests for streamed lists, as %v", len(got), got[0].URL)
 	}
 }
 
@@ -143,13 +149,34 @@ func TestWhenAStreamedListIsGivenUp(t *testing.T) {
 
 // That a server can't stream lists is no failure: they are read as plain ones at once.
 func TestAServerThatCannotStreamLists(t *testing.T) {
-	t.Parallel()
-	s := standardServer(t, apitest.Options{})
-	spoil(s, apitest.NoStreams)
-	w := follow(t, s)
-	w.want(whole...)
-	w.watching()
-	if text := strings.Join(w.logs.all(), "\n"); strings.Contains(text, "cannot read") {
-		t.Errorf("the log has:\n%s", text)
+	w, s, _, logs := quietWatch(t)
+	w.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "the required storage feature is disabled"})
+	if e := <-s.ResultChan(); e.Type != watch.Error || logs.count() > 0 {
+		t.Errorf("client-go is told %v; the log has:\n%s", e, strings.Join(logs.all(), "\n"))
+	}
+}
+
+// An older event after a newer one is an error for which client-go lists again, be it about another object, or after the
+// list. The same event twice is none.
+func TestDisorder(t *testing.T) {
+	w, s, _, logs := quietWatch(t)
+	at := func(version, bookmark string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "node" + version, ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: bookmark},
+		}}
+	}
+	w.Add(at("7", ""))
+	w.Add(at("5", ""))
+	w.Action(watch.Bookmark, at("8", "true"))
+	for _, version := range []string{"10", "10", "9"} {
+		w.Modify(at(version, ""))
+	}
+	var got []watch.EventType
+	for range 6 {
+		got = append(got, (<-s.ResultChan()).Type)
+	}
+	want := []watch.EventType{watch.Added, watch.Added, watch.Bookmark, watch.Modified, watch.Modified, watch.Error}
+	if diff := cmp.Diff(want, got); diff != "" || logs.count("ERROR", "out of order; listing again") != 1 {
+		t.Errorf("client-go is told (-want +got):\n%s\nlogged:\n%s", diff, strings.Join(logs.all(), "\n"))
 	}
 }

@@ -21,8 +21,8 @@ var servers = []struct {
 	name string
 	opts apitest.Options
 }{
-	{"with WatchList", apitest.Options{TLS: true, Authenticate: true}},
-	{"without WatchList", apitest.Options{NoWatchList: true, TLS: true, Authenticate: true}},
+	{"with WatchList", apitest.Options{Secure: true}},
+	{"without WatchList", apitest.Options{NoWatchList: true, Secure: true}},
 }
 
 func TestInitialState(t *testing.T) {
@@ -79,17 +79,17 @@ func TestSelectorsAreSent(t *testing.T) {
 			apitest.ServiceCIDRs:   {},
 		}
 		for _, r := range s.Requests("") {
-			got := selectors{r.Query.Get("labelSelector"), r.Query.Get("fieldSelector")}
+			got := selectors{r.URL.Query().Get("labelSelector"), r.URL.Query().Get("fieldSelector")}
 			if diff := cmp.Diff(want[r.Resource], got); diff != "" {
-				t.Errorf("%s %v: selectors (-want +got):\n%s", r.Path, r.Query, diff)
+				t.Errorf("%v: selectors (-want +got):\n%s", r.URL, diff)
 			}
 			if got := r.Header.Get("Accept"); !strings.HasPrefix(got, "application/vnd.kubernetes.protobuf") || !strings.Contains(got, "application/json") {
-				t.Errorf("%s: Accept is %q", r.Path, got)
+				t.Errorf("%v: Accept is %q", r.URL, got)
 			}
 		}
 		for _, r := range everything {
-			if first := s.Requests(r)[0]; first.Query.Get("sendInitialEvents") != "true" {
-				t.Errorf("%s: the initial list is not asked for as a stream first, but by %v", r, first.Query)
+			if first := s.Requests(r)[0]; first.URL.Query().Get("sendInitialEvents") != "true" || first.Proto != "HTTP/2.0" {
+				t.Errorf("%s: the initial list is not asked for as a stream of HTTP/2 first, but by %v in %s", r, first.URL, first.Proto)
 			}
 		}
 		if got := len(s.Requests("")); got > 12 {
@@ -139,7 +139,7 @@ func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 	t.Parallel()
 	for _, late := range everything {
 		forEachServer(t, string(late)+" late", func(t *testing.T, s *apitest.Server) {
-			s.Stall(late, true)
+			s.Fault(late, apitest.Silent)
 			w := follow(t, s)
 			// The state has all other objects, and is not complete.
 			n := 2
@@ -148,7 +148,7 @@ func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 			}
 			w.until("the other kinds", func() bool { return len(w.incomplete()) == n && len(s.Requests(late)) > 0 })
 			w.incomplete()
-			s.Stall(late, false)
+			s.Fault(late, apitest.NoFault)
 			w.want(whole...)
 		})
 	}
@@ -157,9 +157,9 @@ func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 // A server may have no ServiceCIDRs, or refuse to show them.
 func TestServiceCIDRsAreOptional(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
+	for _, status := range []apitest.Fault{http.StatusNotFound, http.StatusForbidden} {
 		forEachServer(t, fmt.Sprintf("status %d", status), func(t *testing.T, s *apitest.Server) {
-			s.Refuse(apitest.ServiceCIDRs, status)
+			s.Fault(apitest.ServiceCIDRs, status)
 			w := follow(t, s)
 			w.want(whole[:2]...)
 			if got := w.logs.count("INFO", "unused cluster IPs will not be dropped", "resource=servicecidrs"); got != 1 {
@@ -178,7 +178,7 @@ func TestServiceCIDRsAreOptional(t *testing.T) {
 // Other errors do not mean that the server lacks a kind.
 func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	for r, status := range map[apitest.Resource]int{
+	for r, status := range map[apitest.Resource]apitest.Fault{
 		apitest.Services:     http.StatusForbidden,
 		apitest.Nodes:        http.StatusNotFound,
 		apitest.ServiceCIDRs: http.StatusInternalServerError,
@@ -186,14 +186,14 @@ func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, status %d", r, status), func(t *testing.T) {
 			t.Parallel()
 			s := standardServer(t, apitest.Options{})
-			s.Refuse(r, status)
+			s.Fault(r, status)
 			w := follow(t, s)
 			w.until("a second try", func() bool { return len(s.Requests(r)) > 3 })
 			w.incomplete()
 			if got := w.logs.count("ERROR", "keeping the last known state", "resource="+string(r)); got != 1 {
 				t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
 			}
-			s.Refuse(r, 0)
+			s.Fault(r, apitest.NoFault)
 			w.want(whole...)
 			w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again", "resource="+string(r)) == 1 })
 		})

@@ -13,7 +13,7 @@ import (
 func lists(s *apitest.Server, r apitest.Resource) int {
 	n := 0
 	for _, q := range s.Requests(r) {
-		if !q.Watch && !strings.Contains(q.Path, "/namespaces/") || q.Query.Get("sendInitialEvents") == "true" {
+		if q.Verb == "list" && !strings.Contains(q.URL.Path, "/namespaces/") || q.URL.Query().Get("sendInitialEvents") == "true" {
 			n++
 		}
 	}
@@ -44,7 +44,7 @@ func TestDroppedWatchResumes(t *testing.T) {
 			w.until("a watch from version "+rv, func() bool {
 				all := s.Requests(apitest.Services)
 				last := all[len(all)-1]
-				return last.Watch && last.Query.Get("resourceVersion") == rv && s.Watching(apitest.Services) == 1
+				return last.Verb == "watch" && last.URL.Query().Get("resourceVersion") == rv && s.Watching(apitest.Services) == 1
 			})
 			w.watching()
 			w.is("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], "node "+now, whole[2])
@@ -65,51 +65,48 @@ func TestDroppedWatchResumes(t *testing.T) {
 // removed without an event.
 func TestExpiredVersionsAreListedAgain(t *testing.T) {
 	t.Parallel()
-	for how, name := range map[apitest.Gone]string{apitest.GoneStatus: "status", apitest.GoneEvent: "event"} {
-		forEachServer(t, "told by "+name, func(t *testing.T, s *apitest.Server) {
-			s.Set(service("gone", "172.30.0.43"))
-			s.Set(slice("gone", "10.180.3.1"))
-			s.Set(cidr("gone", "172.29.0.0/16"))
-			w := follow(t, s)
-			w.want("ns1/gone:http at 172.30.0.43:80/tcp: 10.180.3.1:8080", whole[0], whole[1], "cidr 172.29.0.0/16", whole[2])
-			w.watching()
+	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
+		s.Set(service("gone", "172.30.0.43"))
+		s.Set(slice("gone", "10.180.3.1"))
+		s.Set(cidr("gone", "172.29.0.0/16"))
+		w := follow(t, s)
+		w.want("ns1/gone:http at 172.30.0.43:80/tcp: 10.180.3.1:8080", whole[0], whole[1], "cidr 172.29.0.0/16", whole[2])
+		w.watching()
 
-			// Versions expire while there are no watches.
-			for _, r := range everything {
-				s.Stall(r, true)
-			}
-			s.DropWatches()
-			s.Delete(service("gone", ""))
-			s.Delete(slice("gone"))
-			s.Delete(cidr("gone", ""))
-			s.Set(service("new", "172.30.0.44"))
-			s.Set(node("node1", "192.168.0.9"))
-			s.Expire(how)
-			for _, r := range everything {
-				s.Stall(r, false)
-			}
-			w.want("ns1/new:http at 172.30.0.44:80/tcp:", whole[0], "node 192.168.0.9", whole[2])
-			if got := lists(s, apitest.Services); got < 2 {
-				t.Errorf("%d lists:\n%s", got, w.requests())
-			}
-			w.watching()
-			s.Delete(service("new", ""))
-			w.want(whole[0], "node 192.168.0.9", whole[2])
-		})
-	}
+		// Versions expire while there are no watches.
+		spoil(s, apitest.Silent)
+		s.DropWatches()
+		w.until("no watches", func() bool { return s.Watching(apitest.Services)+s.Watching(apitest.Nodes) == 0 })
+		s.Delete(service("gone", ""))
+		s.Delete(slice("gone"))
+		s.Delete(cidr("gone", ""))
+		s.Set(service("new", "172.30.0.44"))
+		s.Set(node("node1", "192.168.0.9"))
+		s.Expire()
+		spoil(s, apitest.NoFault)
+		w.want("ns1/new:http at 172.30.0.44:80/tcp:", whole[0], "node 192.168.0.9", whole[2])
+		if got := lists(s, apitest.Services); got < 2 {
+			t.Errorf("%d lists:\n%s", got, w.requests())
+		}
+		w.watching()
+		s.Delete(service("new", ""))
+		w.want(whole[0], "node 192.168.0.9", whole[2])
+		// Now watches are told.
+		s.Expire()
+		s.Set(service("api", "172.30.0.42"))
+		w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], "node 192.168.0.9", whole[2])
+	})
 }
 
 // outages are the ways for a server to be away.
 var outages = map[apitest.Outage]string{
-	apitest.Unavailable: "unavailable", apitest.HangingUp: "hanging up", apitest.Refusing: "refusing connections",
-	apitest.Frozen: "silent",
+	apitest.Unavailable: "unavailable", apitest.Refusing: "refusing connections", apitest.Frozen: "silent",
 }
 
-// patient skips slow tests: client-go tries ten times, once per second, before it gives up on
-// a server that hangs up, and keeps a silent connection for 45 seconds.
+// patient skips slow tests: client-go keeps a silent connection for 45 seconds.
 func patient(t *testing.T, how apitest.Outage) {
 	t.Helper()
-	if testing.Short() && (how == apitest.HangingUp || how == apitest.Frozen) {
+	if testing.Short() && how == apitest.Frozen {
 		t.Skip("short: takes more than ten seconds")
 	}
 }
@@ -172,9 +169,7 @@ func TestRunEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t, tt.opts)
-			for _, r := range everything {
-				s.Stall(r, true)
-			}
+			spoil(s, apitest.Silent)
 			w := follow(t, s)
 			w.until("requests", func() bool { return len(s.Requests("")) >= len(everything) })
 			w.stop()

@@ -19,7 +19,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/model"
@@ -35,8 +34,7 @@ const patience = 90 * time.Second
 // they wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	transport.CertCallbackRefreshDuration = time.Second // five minutes
-	klog.SetLogger(logr.Discard())                      // it follows the files of tests that have ended
+	klog.SetLogger(logr.Discard()) // it follows the files of tests that have ended
 	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
@@ -108,11 +106,15 @@ func newServer(t *testing.T, o apitest.Options) *apitest.Server {
 func standardServer(t *testing.T, o apitest.Options) *apitest.Server {
 	t.Helper()
 	s := newServer(t, o)
+	setStandard(s)
+	return s
+}
+
+func setStandard(s *apitest.Server) {
 	s.Set(service("web", "172.30.0.41"))
 	s.Set(slice("web", "10.180.0.1", "10.180.1.1"))
 	s.Set(node("node1", "192.168.0.2"))
 	s.Set(cidr("kubernetes", "172.30.0.0/16"))
-	return s
 }
 
 // forEachServer runs a variant of a test with the standard cluster on each of servers, in
@@ -241,8 +243,7 @@ func (w *world) requests() string {
 	var b strings.Builder
 	all := w.server.Requests("")
 	for _, r := range all[max(0, len(all)-20):] {
-		fmt.Fprintf(&b, "%s %s %s watch=%v sendInitialEvents=%s resourceVersion=%s\n", r.Time.Format("05.000"), r.Method, r.Resource, r.Watch,
-			r.Query.Get("sendInitialEvents"), r.Query.Get("resourceVersion"))
+		fmt.Fprintf(&b, "%s %s %s?%s\n", r.Time.Format("05.000"), r.Verb, r.Resource, r.URL.RawQuery)
 	}
 	return b.String()
 }

@@ -1,179 +1,165 @@
 package apitest
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
 )
+
+// Request is a request that the server got.
+type Request struct {
+	*http.Request
+	Access
+	Denied bool      // by the rules
+	Time   time.Time // of arrival
+}
 
 // exchange is a request and its answer.
 type exchange struct {
-	target
-	w     http.ResponseWriter
-	r     *http.Request
-	query url.Values
-	codec codec
-	watch bool
-	fault Fault
+	Request
+	w         http.ResponseWriter
+	query     url.Values
+	namespace string // empty: all
+	labels    labels.Selector
+	fields    fields.Selector
+	from      uint64 // resource version, or 0
+	format    runtime.SerializerInfo
+	fault     Fault
+}
+
+// paths are those of objects, and all others, which name none.
+func (s *Server) paths() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", s.handle)
+	for _, group := range []string{"/api/{version}", "/apis/{group}/{version}"} {
+		for _, namespace := range []string{"", "/namespaces/{namespace}"} {
+			mux.HandleFunc(group+namespace+"/{resource}", s.handle)
+			mux.HandleFunc(group+namespace+"/{resource}/{name}", s.handle)
+		}
+	}
+	return mux
 }
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{target: parsePath(r.URL.Path), w: w, r: r, query: r.URL.Query(), codec: s.accepted(r)}
-	x.watch, _ = strconv.ParseBool(x.query.Get("watch"))
-	q := Request{
-		Method: r.Method, Path: r.URL.Path, Query: x.query, Header: r.Header.Clone(), Proto: r.Proto,
-		Resource: x.resource, Watch: x.watch, Time: time.Now(),
+	x := &exchange{Request: Request{Request: r, Time: time.Now()}, w: w, query: r.URL.Query()}
+	x.namespace, x.format = r.PathValue("namespace"), serializer(runtime.ContentTypeJSON)
+	if !s.opts.JSONOnly && strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
+		x.format = serializer(runtime.ContentTypeProtobuf)
 	}
+	invalid := x.parse()
+	x.Access = x.access()
 	s.mu.Lock()
-	st := s.stores[x.resource]
-	if st == nil {
-		q.Resource = ""
-	}
-	s.requests = append(s.requests, q)
+	x.Denied = !x.permitted(s.opts.Rules)
+	s.requests = append(s.requests, x.Request)
 	away := s.away
-	var stalled chan struct{}
-	if st != nil {
-		stalled = st.stalled
-	}
 	s.mu.Unlock()
-
-	switch away {
-	case Unavailable:
-		x.refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "apiserver is shutting down")
+	if away == Unavailable {
+		x.refuse(apierrors.NewServiceUnavailable("apiserver is shutting down"))
 		return
-	case HangingUp, Refusing:
-		panic(http.ErrAbortHandler)
-	case Up, Frozen:
 	}
-	if stalled != nil {
-		select {
-		case <-stalled:
-		case <-r.Context().Done():
-			return
-		}
-	}
-	if s.authenticated(x) && s.authorized(x) && s.willing(x, st) {
-		s.answer(x, st)
+	s.waitForFault(x)
+	if s.willing(x) {
+		s.answer(x, invalid)
 	}
 }
 
-// willing reports whether st answers, rather than refuses or responds with nonsense.
-func (s *Server) willing(x *exchange, st *store) bool {
-	if st == nil {
-		return true
-	}
-	s.mu.Lock()
-	status := st.refuse
-	x.fault = st.fault
-	s.mu.Unlock()
-	switch status {
-	case 0:
-		return !x.nonsense()
-	case http.StatusForbidden:
-		x.refuse(status, metav1.StatusReasonForbidden, string(x.resource)+" is forbidden: no permission")
-	case http.StatusUnauthorized:
-		x.refuse(status, metav1.StatusReasonUnauthorized, "Unauthorized")
-	case http.StatusNotFound:
-		x.notFound()
-	case http.StatusTooManyRequests:
-		x.w.Header().Set("Retry-After", "1")
-		x.refuse(status, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
+// willing reports whether there will be an answer, or else refuses or responds with nonsense.
+func (s *Server) willing(x *exchange) bool {
+	spoiled, nonsensical := nonsense[x.fault]
+	switch {
+	case x.fault == Silent: // the client is gone
+	case s.opts.Secure && x.Header.Get("Authorization") != "Bearer "+s.token, x.fault == http.StatusUnauthorized:
+		x.refuse(apierrors.NewUnauthorized("Unauthorized"))
+	case x.Denied:
+		x.refuse(apierrors.NewForbidden(x.of(), x.Name, fmt.Errorf(
+			`User "system:kube-proxy" cannot %s resource %q in API group %q`, x.Verb, x.Resource, x.Group)))
+	case x.fault >= http.StatusBadRequest:
+		x.refuse(failure(int(x.fault), string(x.Resource)+" is forbidden: no permission"))
+	case nonsensical:
+		x.write(http.StatusOK, spoiled.mediaType, []byte(spoiled.body))
 	default:
-		x.refuse(status, metav1.StatusReasonInternalError, "refused")
+		return true
 	}
 	return false
 }
 
-func (s *Server) answer(x *exchange, st *store) {
-	_, known := x.kind()
+func (s *Server) answer(x *exchange, invalid error) {
+	kind := kinds[x.Resource]
+	known := kind.Group == x.Group && kind.Version == x.PathValue("version")
 	switch {
-	case x.r.URL.Path == "/version":
+	case x.URL.Path == "/version":
 		x.write(http.StatusOK, runtime.ContentTypeJSON, []byte(`{"gitVersion":"v1.37.0"}`))
-	case !known:
-		x.notFound()
-	case x.resource == events:
-		s.event(x)
-	case x.r.Method != http.MethodGet:
-		x.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "only reading is supported")
-	case x.name != "":
-		s.get(x, st)
+	case x.Resource == "" || !known:
+		x.refuse(failure(http.StatusNotFound, ""))
+	case x.Resource == events && (x.Verb == "create" || x.Verb == "patch"):
+		s.change(x)
+	case x.Verb != "list" && x.Verb != "watch":
+		x.refuse(apierrors.NewMethodNotSupported(x.of(), x.Verb))
+	case invalid != nil:
+		x.refuse(apierrors.NewBadRequest(invalid.Error()))
+	case s.opts.NoClusterIPSelector && strings.Contains(x.fields.String(), "spec."):
+		x.refuse(apierrors.NewBadRequest("field label not supported"))
+	case x.Verb == "watch":
+		s.watch(x)
 	default:
-		sel, err := s.selector(x)
-		switch {
-		case err != nil:
-			x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
-		case x.watch:
-			s.watch(x, st, sel)
-		default:
-			s.list(x, st, sel)
-		}
+		s.list(x)
 	}
 }
 
-func (s *Server) selector(x *exchange) (selector, error) {
-	sel := selector{namespace: x.namespace}
-	var err error
-	if sel.labels, err = labels.Parse(x.query.Get("labelSelector")); err != nil {
-		return sel, err
+// parse reads the query.
+func (x *exchange) parse() error {
+	var errs [3]error
+	x.labels, errs[0] = labels.Parse(x.query.Get("labelSelector"))
+	x.fields, errs[1] = fields.ParseSelector(x.query.Get("fieldSelector"))
+	if errs[1] != nil {
+		x.fields = fields.Everything()
 	}
-	if sel.fields, err = fields.ParseSelector(x.query.Get("fieldSelector")); err != nil {
-		return sel, err
-	}
-	for _, r := range sel.fields.Requirements() {
-		switch {
-		case r.Field == "metadata.name" || r.Field == "metadata.namespace":
-		case x.resource == Services && !s.opts.NoClusterIPSelector && (r.Field == "spec.clusterIP" || r.Field == "spec.type"):
-		default:
-			return sel, fmt.Errorf("field label not supported: %s", r.Field)
-		}
-	}
-	return sel, nil
+	x.from, errs[2] = strconv.ParseUint(cmp.Or(x.query.Get("resourceVersion"), "0"), 10, 64)
+	return errors.Join(errs[:]...)
 }
 
-func (s *Server) get(x *exchange, st *store) {
-	key := x.name
-	if x.namespace != "" {
-		key = x.namespace + "/" + x.name
-	}
-	s.mu.Lock()
-	e := st.objects[key]
-	s.mu.Unlock()
-	if e == nil {
-		x.refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", x.resource, x.name))
-		return
-	}
-	x.write(http.StatusOK, x.codec.info().MediaType, e.encoded[x.codec]())
+func (x *exchange) flag(name string) bool {
+	set, _ := strconv.ParseBool(x.query.Get(name))
+	return set
 }
 
-func (s *Server) list(x *exchange, st *store, sel selector) {
-	from, err := parseRV(x.query.Get("resourceVersion"))
-	if err != nil {
-		x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
-		return
-	}
+// selects reports whether the client asks for an entry, if there is one.
+func (x *exchange) selects(e *entry) bool {
+	return e != nil && e.key.resource == x.Resource && (x.namespace == "" || x.namespace == e.key.namespace) &&
+		x.labels.Matches(labels.Set(e.GetLabels())) && x.fields.Matches(e.fields)
+}
+
+func (s *Server) list(x *exchange) {
 	s.mu.Lock()
 	rv := s.rv
-	if from > rv {
-		s.mu.Unlock()
-		x.tooLarge()
+	entries := s.selected(x.selects)
+	s.mu.Unlock()
+	if x.from > rv {
+		x.refuse(tooLarge())
 		return
 	}
-	entries := st.list(sel)
-	s.mu.Unlock()
-
 	objects := make([]runtime.Object, 0, len(entries))
 	for _, e := range entries {
 		objects = append(objects, e.object)
 	}
-	kind, _ := x.kind()
+	kind := kinds[x.Resource]
 	kind.Kind += "List"
 	list := newObject(kind)
 	must(meta.SetList(list, objects))
@@ -181,46 +167,86 @@ func (s *Server) list(x *exchange, st *store, sel selector) {
 	x.object(http.StatusOK, list)
 }
 
+// change creates or patches an object.
+func (s *Server) change(x *exchange) {
+	body, err := io.ReadAll(http.MaxBytesReader(x.w, x.Body, 3<<20)) // as the real server
+	s.mu.Lock()
+	old, status := s.objects[key{x.Resource, x.namespace, x.Name}], http.StatusCreated
+	if x.Verb == "patch" && err == nil && old != nil {
+		status = http.StatusOK
+		before := encode(serializer(runtime.ContentTypeJSON), old.object)
+		body, err = strategicpatch.StrategicMergePatch(before, body, old.object)
+	}
+	obj, decodeErr := runtime.Decode(scheme.Codecs.UniversalDeserializer(), body)
+	var now *entry
+	if err = cmp.Or(err, decodeErr); err == nil && (old != nil || x.Verb == "create") {
+		now = s.set(obj)
+	}
+	s.mu.Unlock()
+	switch {
+	case now != nil:
+		x.object(status, now.object)
+	case old == nil && x.Verb == "patch":
+		x.refuse(apierrors.NewNotFound(x.of(), x.Name))
+	default:
+		x.refuse(apierrors.NewBadRequest(err.Error()))
+	}
+}
+
+// of is the resource that errors name.
+func (x *exchange) of() schema.GroupResource {
+	return schema.GroupResource{Group: x.Group, Resource: string(x.Resource)}
+}
+
 func (x *exchange) object(status int, obj runtime.Object) {
-	x.write(status, x.codec.info().MediaType, x.codec.encode(obj))
+	x.write(status, x.format.MediaType, encode(x.format, obj))
 }
 
 func (x *exchange) write(status int, mediaType string, body []byte) {
 	x.w.Header().Set("Content-Type", mediaType)
 	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.w.WriteHeader(status)
-	x.send(body)
+	_, _ = x.Write(body) // else the client is gone
 }
 
-func (x *exchange) refuse(code int, reason metav1.StatusReason, message string) {
-	x.object(code, failure(code, reason, message))
+func (x *exchange) refuse(err *apierrors.StatusError) {
+	if err.ErrStatus.Code == http.StatusTooManyRequests {
+		x.w.Header().Set("Retry-After", "1")
+	}
+	x.object(int(err.ErrStatus.Code), statusOf(err))
 }
 
-func (x *exchange) notFound() {
-	x.refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+func statusOf(err *apierrors.StatusError) *metav1.Status {
+	err.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return &err.ErrStatus
+}
+
+func failure(status int, message string) *apierrors.StatusError {
+	return apierrors.NewGenericServerResponse(status, "", schema.GroupResource{}, "", message, 0, false)
 }
 
 // tooLarge refuses a request for a resource version in the future.
-func (x *exchange) tooLarge() {
-	status := failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Too large resource version")
-	status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{
-		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
-	}}, RetryAfterSeconds: 1}
-	x.object(http.StatusGatewayTimeout, status)
+func tooLarge() *apierrors.StatusError {
+	err := apierrors.NewTimeoutError("Too large resource version", 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+	return err
 }
 
-func failure(code int, reason metav1.StatusReason, message string) *metav1.Status {
-	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
-	}
+// serializer is that of a format.
+func serializer(mediaType string) runtime.SerializerInfo {
+	all := scheme.Codecs.SupportedMediaTypes()
+	return all[slices.IndexFunc(all, func(i runtime.SerializerInfo) bool { return i.MediaType == mediaType })]
 }
 
-// watchTimeout is how long a watch lasts whose client asks for no limit.
-const watchTimeout = time.Hour
+func encode(format runtime.SerializerInfo, obj runtime.Object) []byte {
+	b, err := runtime.Encode(format.Serializer, obj)
+	must(err)
+	return b
+}
 
-func must(err error) {
-	if err != nil {
-		panic(fmt.Sprintf("apitest: %v", err))
-	}
+func newObject(kind schema.GroupVersionKind) runtime.Object {
+	obj, err := scheme.Scheme.New(kind)
+	must(err)
+	obj.GetObjectKind().SetGroupVersionKind(kind)
+	return obj
 }

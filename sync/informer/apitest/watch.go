@@ -1,206 +1,144 @@
 package apitest
 
 import (
-	"fmt"
+	"bufio"
 	"net/http"
-	"strconv"
-	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
-// watch streams events, each in a frame of its own: in JSON, a line.
-func (s *Server) watch(x *exchange, st *store, sel selector) {
-	initial, _ := strconv.ParseBool(x.query.Get("sendInitialEvents"))
+// watch streams events until the client goes or has to. A part that is sent has whole events, each in a frame of
+// its own: in JSON, a line.
+func (s *Server) watch(x *exchange) {
+	initial, bookmarks := x.flag("sendInitialEvents"), x.flag("allowWatchBookmarks")
 	if initial && s.opts.NoWatchList {
-		x.refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
-			`ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: `+
-				`sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled`)
+		x.refuse(failure(http.StatusUnprocessableEntity, ""))
 		return
 	}
-	if initial && x.fault == Mute {
-		<-x.r.Context().Done()
-		return
-	}
-	bookmarks, _ := strconv.ParseBool(x.query.Get("allowWatchBookmarks"))
-	timeout := watchTimeout
-	if seconds, err := strconv.Atoi(x.query.Get("timeoutSeconds")); err == nil && seconds > 0 {
-		timeout = time.Duration(seconds) * time.Second
-	}
-	from, err := parseRV(x.query.Get("resourceVersion"))
-	if err != nil {
-		x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
-		return
-	}
-
-	out := stream{exchange: x}
 	s.mu.Lock()
-	if from > s.rv && initial {
-		s.mu.Unlock()
-		x.tooLarge()
-		return
-	}
-	if from != 0 && from < st.floor && !initial {
-		how := st.how
-		s.mu.Unlock()
-		if how == GoneStatus {
-			x.refuse(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
-			return
-		}
-		out.gone()
-		return
-	}
+	began, next := s.rv, x.from+1
+	expired := !initial && x.from != 0 && x.from < began-uint64(len(s.log))
 	var entries []*entry
-	rv := s.rv
-	next := st.after(from)
-	if from == 0 || initial {
-		entries = st.list(sel)
-		next = st.first + uint64(len(st.log))
+	if initial || x.from == 0 {
+		entries, next = s.selected(x.selects), began+1
 	}
-	drop, cut := s.drop, s.cut
-	st.watching++
+	s.watching[x.Resource]++
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		st.watching--
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		s.watching[x.Resource]--
 	}()
-
-	out.start()
 	switch {
-	case x.fault == NoEvents:
+	case expired:
+		x.refuse(apierrors.NewResourceExpired("too old resource version"))
 		return
-	case x.fault == NoStreams && initial:
-		out.failed(http.StatusInternalServerError, metav1.StatusReasonInternalError,
-			"the required storage feature is disabled")
-		return
-	}
-	var frames []byte
-	for _, e := range entries {
-		frames = append(frames, x.codec.frame("ADDED", e.encoded[x.codec]())...)
-		if len(frames) > 64<<10 { // the client reads while the rest is made
-			out.send(frames)
-			frames = frames[:0]
-		}
-	}
-	if initial && bookmarks && x.fault != EndsEarly && x.fault != NoBookmark {
-		frames = append(frames, out.bookmark(rv, true)...)
-	}
-	out.send(frames)
-	if x.fault == EndsEarly {
-		if !initial {
-			out.send(out.bookmark(from, false))
-		}
+	case initial && x.from > began:
+		x.refuse(tooLarge())
 		return
 	}
 
-	end := time.NewTimer(timeout)
-	defer end.Stop()
+	out := x.stream()
+	if x.fault == NoEvents {
+		return
+	}
+	for _, e := range entries {
+		out.tell(watch.Added, e)
+	}
+	if initial && bookmarks && x.fault != NoBookmark {
+		out.bookmark(began, true)
+	}
 	for {
+		_ = out.Flush() // else the client is gone
 		s.mu.Lock()
-		behind := next < st.first
+		forgotten, changed := s.rv-uint64(len(s.log)), s.changed
 		var events []event
-		if !behind {
-			events = st.log[next-st.first:]
+		if forgotten < next && next <= s.rv {
+			events = s.log[next-forgotten-1:]
 		}
-		more, dropped := st.more, s.drop != drop
 		s.mu.Unlock()
-		if behind {
-			out.gone()
+		if next <= forgotten {
+			out.send(watch.Error, encode(x.format, statusOf(apierrors.NewResourceExpired("too old resource version"))))
+			_ = out.Flush()
 			return
 		}
-		next += uint64(len(events))
 		for _, e := range events {
-			if dropped && e.rv > drop.rv {
-				break
+			switch {
+			case e.drop && next > began:
+				_ = out.Flush()
+				return
+			case e.bookmark && bookmarks:
+				out.bookmark(next, false)
+			default:
+				out.change(e, next)
 			}
-			if e.rv > from || e.kind == replay {
-				out.send(out.event(e, sel, bookmarks))
-			}
+			next++
 		}
-		if dropped {
-			return
+		if len(events) > 0 {
+			continue
 		}
 		select {
-		case <-more:
-		case <-drop.done:
-		case <-cut:
-			panic(http.ErrAbortHandler)
-		case <-end.C:
-			return
-		case <-x.r.Context().Done():
+		case <-changed:
+		case <-x.Context().Done():
 			return
 		}
 	}
-}
-
-func parseRV(s string) (uint64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	rv, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("invalid resource version %q", s)
-	}
-	return rv, nil
 }
 
 // stream writes the events of one watch. It ignores errors: the client is gone.
 type stream struct {
+	*bufio.Writer
 	*exchange
-	started bool
 }
 
-func (o *stream) start() {
-	if o.started {
-		return
-	}
-	o.started = true
-	mediaType := o.codec.info().MediaType
-	if o.codec == inProtobuf {
+func (x *exchange) stream() stream {
+	mediaType := x.format.MediaType
+	if mediaType == runtime.ContentTypeProtobuf {
 		mediaType += ";stream=watch"
 	}
-	o.w.Header().Set("Content-Type", mediaType)
-	o.w.WriteHeader(http.StatusOK)
-	flush(o.w)
+	x.w.Header().Set("Content-Type", mediaType)
+	x.w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(x.w).Flush()
+	return stream{bufio.NewWriterSize(x, 64<<10), x} // the client reads while the rest is made
 }
 
-// event returns what e means to this watch, or nothing: an object that is selected no
-// longer is deleted as far as the client is concerned.
-func (o *stream) event(e event, sel selector, bookmarks bool) []byte {
-	was, is := sel.matches(e.old), sel.matches(e.now)
+// change tells what an event means to this watch, if anything: an object that is selected no longer is deleted as far
+// as the client is concerned, with the version of that.
+func (o stream) change(e event, rv uint64) {
+	was, is := o.selects(e.old), o.selects(e.now)
 	switch {
-	case e.kind == bookmark && bookmarks:
-		return o.bookmark(e.rv, false)
-	case is && (was || e.kind == replay):
-		return o.codec.frame("MODIFIED", e.now.encoded[o.codec]())
+	case is && was:
+		o.tell(watch.Modified, e.now)
 	case is:
-		return o.codec.frame("ADDED", e.now.encoded[o.codec]())
+		o.tell(watch.Added, e.now)
 	case was:
-		return o.codec.frame("DELETED", newEntry(e.old.object, e.rv).encoded[o.codec]())
+		o.tell(watch.Deleted, newEntry(e.old.object, rv))
 	}
-	return nil
 }
 
-func (o *stream) bookmark(rv uint64, initial bool) []byte {
-	kind, _ := o.kind()
-	obj := newObject(kind)
-	m := obj.(metav1.Object)
-	m.SetResourceVersion(formatRV(rv))
+func (o stream) bookmark(rv uint64, initial bool) {
+	obj := newObject(kinds[o.Resource]).(object)
+	obj.SetResourceVersion(formatRV(rv))
 	if initial {
-		m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
-	return o.codec.frame("BOOKMARK", o.codec.encode(obj))
+	o.send(watch.Bookmark, encode(o.format, obj))
 }
 
-// gone ends the watch with an error event.
-func (o *stream) gone() {
-	o.start()
-	o.failed(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
+func (o stream) tell(kind watch.EventType, e *entry) {
+	if o.format.MediaType == runtime.ContentTypeProtobuf {
+		o.send(kind, e.protobuf)
+		return
+	}
+	o.send(kind, encode(o.format, e.object))
 }
 
-func (o *stream) failed(code int, reason metav1.StatusReason, text string) {
-	var status runtime.Object = failure(code, reason, text)
-	o.send(o.codec.frame("ERROR", o.codec.encode(status)))
+func (o stream) send(kind watch.EventType, object []byte) {
+	frames := o.format.StreamSerializer
+	_ = streaming.NewEncoder(frames.NewFrameWriter(o.Writer), frames.Serializer).
+		Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // fault is something that breaks.
@@ -67,9 +69,10 @@ func daemonFaults() []fault {
 			if err := unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, &none, nil); err != nil {
 				return err
 			}
-			w.server.Disconnect()
+			away := w.server.Outage(apitest.Unavailable)
 			time.Sleep(w.o.lasts)
-			return unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, &before, nil)
+			again := w.server.Outage(apitest.Up)
+			return errors.Join(away, again, unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, &before, nil))
 		},
 	}, {
 		name: "second vmapd",

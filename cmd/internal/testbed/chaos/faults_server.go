@@ -20,23 +20,11 @@ func serverFaults() []fault {
 			})
 		},
 	}, {
-		name: "API sends disorder",
-		does: "the API server sends old events again after newer ones, five times a second",
-		do: func(_ context.Context, w *world) error {
-			version := w.server.Set(newService("probe", 0, probeVIP.Addr()))
-			return w.repeat(func() error {
-				w.server.Set(newService("probe", 0, probeVIP.Addr()))
-				w.server.Replay(apitest.Services, version)
-				return nil
-			})
-		},
-	}, {
 		name: "API forgets versions",
 		does: "all versions of before are too old for the API server (410), and the watches end, twice a second",
 		do: func(_ context.Context, w *world) error {
-			for i := range int(2*w.o.lasts/time.Second) + 1 {
-				w.server.Expire([]apitest.Gone{apitest.GoneStatus, apitest.GoneEvent}[i%2])
-				w.server.DropWatches()
+			for range int(2*w.o.lasts/time.Second) + 1 {
+				w.server.Expire()
 				time.Sleep(time.Second / 2)
 			}
 			return nil
@@ -45,22 +33,25 @@ func serverFaults() []fault {
 		name: "API restored from a backup",
 		does: "the API server has the objects and versions of a backup again, after changes",
 		do: func(_ context.Context, w *world) error {
-			backup := w.server.Backup()
 			w.setProbe(probeElsewhere)
 			time.Sleep(w.o.lasts / 2)
-			w.server.Restore(backup)
+			if err := w.server.Outage(apitest.Refusing); err != nil {
+				return err
+			}
+			w.server.Reset()
+			w.setObjects()
+			err := w.listenAgain()
 			time.Sleep(w.o.lasts / 2)
-			return nil
+			return err
 		},
 	}, {
 		name:  "API without objects",
 		does:  "the API server has lost all objects, and answers with empty lists; it has them again after a while",
 		loses: "the API server says that no Service exists, and vmapd believes an answer that is valid",
 		do: func(_ context.Context, w *world) error {
-			backup := w.server.Backup()
-			w.server.Restore(apitest.Backup{})
+			w.server.Reset()
 			time.Sleep(w.o.lasts)
-			w.server.Restore(backup)
+			w.setObjects()
 			return nil
 		},
 	}}
@@ -70,7 +61,6 @@ func serverFaults() []fault {
 	}{
 		{"API hangs", "no byte from the API server arrives for a while", apitest.Frozen},
 		{"API answers 503", "the API server answers every request with 503 for a while", apitest.Unavailable},
-		{"API hangs up", "the API server closes each connection at once for a while", apitest.HangingUp},
 		{"API is away", "the API server's port is closed for a while", apitest.Refusing},
 	} {
 		all = append(all, fault{name: outage.name, does: outage.does, do: func(_ context.Context, w *world) error {
@@ -78,44 +68,47 @@ func serverFaults() []fault {
 				return err
 			}
 			time.Sleep(w.o.lasts)
-			return w.Node.Do(func() error { return w.server.Outage(apitest.Up) }) // it may listen again
+			return w.listenAgain()
 		}})
 	}
 	for _, status := range []struct {
 		name, does string
-		code       int
+		code       apitest.Fault
 	}{
 		{"API answers 500", "the API server answers requests for EndpointSlices and Services with 500 for a while", http.StatusInternalServerError},
 		{"API answers 403", "vmapd has no right to read EndpointSlices and Services for a while", http.StatusForbidden},
 		{"API answers 429", "the API server has too much to do for requests of EndpointSlices and Services for a while", http.StatusTooManyRequests},
 	} {
 		all = append(all, fault{name: status.name, does: status.does, do: func(_ context.Context, w *world) error {
-			w.eachResource(func(r apitest.Resource) { w.server.Refuse(r, status.code) })
+			w.spoil(status.code)
 			w.server.DropWatches()
 			time.Sleep(w.o.lasts)
-			w.eachResource(func(r apitest.Resource) { w.server.Refuse(r, 0) })
+			w.spoil(apitest.NoFault)
 			return nil
 		}})
 	}
 	return append(all, fault{
 		name: "API answers nonsense",
-		does: "the API server's answers are cut short, end early, or have a web page, nothing, {} or garbage, each for a part of the while",
+		does: "the API server's answers are cut short, or have no events, a web page, nothing or {}, each for a part of the while",
 		do: func(_ context.Context, w *world) error {
-			kinds := []apitest.Fault{
-				apitest.CutShort, apitest.EndsEarly, apitest.NoEvents, apitest.HTML, apitest.NoBody, apitest.EmptyObject, apitest.Garbage,
-			}
+			kinds := []apitest.Fault{apitest.CutShort, apitest.NoEvents, apitest.HTML, apitest.NoBody, apitest.EmptyObject}
 			for _, kind := range kinds {
-				w.eachResource(func(r apitest.Resource) { w.server.Fault(r, kind) })
-				w.server.Disconnect()
+				w.spoil(kind)
+				w.server.Expire()
 				time.Sleep(w.o.lasts / time.Duration(len(kinds)))
 			}
-			w.eachResource(func(r apitest.Resource) { w.server.Fault(r, apitest.NoFault) })
+			w.spoil(apitest.NoFault)
 			return nil
 		},
 	})
 }
 
-func (w *world) eachResource(do func(apitest.Resource)) {
-	do(apitest.Services)
-	do(apitest.EndpointSlices)
+func (w *world) spoil(f apitest.Fault) {
+	w.server.Fault(apitest.Services, f)
+	w.server.Fault(apitest.EndpointSlices, f)
+}
+
+// listenAgain ends an outage.
+func (w *world) listenAgain() error {
+	return w.Node.Do(func() error { return w.server.Outage(apitest.Up) })
 }

@@ -20,10 +20,6 @@ type world struct {
 	cluster    *cluster.Cluster
 }
 
-// history is the number of events that the API server keeps: some seconds of churn. More would
-// fill this process's memory in a long run.
-const history = 8192
-
 func newWorld(s cluster.Shape) (w *world, err error) {
 	w = &world{}
 	defer func() {
@@ -41,7 +37,7 @@ func newWorld(s cluster.Shape) (w *world, err error) {
 		return w, fmt.Errorf("make a folder for the kubeconfig: %w", err)
 	}
 	err = w.ns.Do(func() error {
-		w.server, err = apitest.NewServer(apitest.Options{History: history})
+		w.server, err = apitest.NewServer(apitest.Options{})
 		return err
 	})
 	if err != nil {
@@ -54,7 +50,6 @@ func newWorld(s cluster.Shape) (w *world, err error) {
 	for obj := range w.cluster.Objects() {
 		w.server.Set(obj)
 	}
-	w.server.Encode() // a real server has already done that for another node
 	return w, nil
 }
 

@@ -57,7 +57,7 @@ func newClusterWithPods(t *testing.T) *apitest.Server {
 func TestExplainLiveNames(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		refuse map[apitest.Resource]int
+		refuse map[apitest.Resource]apitest.Fault
 		args   string
 		code   int
 		want   string // a line
@@ -71,13 +71,13 @@ func TestExplainLiveNames(t *testing.T) {
 		},
 		{
 			"without permission, an endpoint",
-			map[apitest.Resource]int{apitest.Pods: http.StatusForbidden},
+			map[apitest.Resource]apitest.Fault{apitest.Pods: http.StatusForbidden},
 			"--from pod/web-1 svc/web:http", 0,
 			"=> forwarded to 10.0.0.2:9999 (web-1)", "",
 		},
 		{
 			"without permission, another pod",
-			map[apitest.Resource]int{apitest.Pods: http.StatusForbidden},
+			map[apitest.Resource]apitest.Fault{apitest.Pods: http.StatusForbidden},
 			"-n ns1 --from pod/client svc/web:http", 1, "",
 			"vmapd: --from: pod \"client\" not found in namespace ns1 (only pods that are endpoints of Services are known: " +
 				"list pods: pods is forbidden: no permission)\n",
@@ -86,7 +86,7 @@ func TestExplainLiveNames(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newClusterWithPods(t)
 			for r, status := range tt.refuse {
-				s.Refuse(r, status)
+				s.Fault(r, status)
 			}
 			var stdout, stderr bytes.Buffer
 			args := append([]string{"explain", "--kubeconfig", kubeconfigOf(t, s)}, strings.Fields(tt.args)...)
@@ -147,8 +147,8 @@ func TestTheDaemonReadsWhatAConnectionIsAbout(t *testing.T) {
 				t.Errorf("want %q, got %q", tt.want, got)
 			}
 			for _, q := range s.Requests("") {
-				if q.Resource == apitest.Pods || q.Watch {
-					t.Errorf("%s %s: the daemon has no permission", q.Method, q.Path)
+				if q.Resource == apitest.Pods || q.Verb == "watch" {
+					t.Errorf("%s %s: the daemon has no permission", q.Method, q.URL.Path)
 				}
 			}
 		})

@@ -78,7 +78,7 @@ on   node-1
 func TestExplainLive(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		refuse map[apitest.Resource]int
+		refuse map[apitest.Resource]apitest.Fault
 		args   string
 		code   int
 		stdout string // all of it, or one line
@@ -95,20 +95,20 @@ func TestExplainLive(t *testing.T) {
 		},
 		{
 			"an old cluster has none",
-			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusNotFound},
+			map[apitest.Resource]apitest.Fault{apitest.ServiceCIDRs: http.StatusNotFound},
 			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
 			"=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged", "",
 		},
 		{
 			"no right to read them",
-			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusForbidden},
+			map[apitest.Resource]apitest.Fault{apitest.ServiceCIDRs: http.StatusForbidden},
 			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
 			"=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged",
 			"list servicecidrs: servicecidrs is forbidden: no permission; continuing without them\n",
 		},
 		{
 			"no right to read the Node",
-			map[apitest.Resource]int{apitest.Nodes: http.StatusForbidden},
+			map[apitest.Resource]apitest.Fault{apitest.Nodes: http.StatusForbidden},
 			"--node-name node-1 --from 203.0.113.7 172.30.0.41:80/tcp", 0,
 			"on   node-1 (its Node object is missing, so its addresses and its zone are not known)",
 			"list nodes: nodes is forbidden: no permission; continuing without them\n",
@@ -119,7 +119,7 @@ func TestExplainLive(t *testing.T) {
 		},
 		{
 			"no right to read Services",
-			map[apitest.Resource]int{apitest.Services: http.StatusForbidden},
+			map[apitest.Resource]apitest.Fault{apitest.Services: http.StatusForbidden},
 			"--node-name node-1 --from node 172.30.0.41:80/tcp", 1, "",
 			"vmapd: list services: services is forbidden: no permission\n",
 		},
@@ -127,7 +127,7 @@ func TestExplainLive(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newCluster(t)
 			for r, status := range tt.refuse {
-				s.Refuse(r, status)
+				s.Fault(r, status)
 			}
 			var stdout, stderr bytes.Buffer
 			args := append([]string{"explain", "--kubeconfig", kubeconfigOf(t, s)}, strings.Fields(tt.args)...)
@@ -139,8 +139,8 @@ func TestExplainLive(t *testing.T) {
 				t.Errorf("want %q, got:\n%s", tt.stdout, got)
 			}
 			for _, q := range s.Requests("") {
-				if q.Method != http.MethodGet || q.Watch {
-					t.Errorf("%s %s: explain must only look", q.Method, q.Path)
+				if q.Method != http.MethodGet || q.Verb == "watch" {
+					t.Errorf("%s %s: explain must only look", q.Method, q.URL.Path)
 				}
 			}
 		})

@@ -38,9 +38,9 @@ func clusterBreakages() []breakage {
 		}
 		t.Error("the change arrives, though the API server is away")
 	}
-	refuse := func(status int) func(*testing.T, *patient) {
+	refuse := func(status apitest.Fault) func(*testing.T, *patient) {
 		return func(_ *testing.T, p *patient) {
-			p.API.Refuse(apitest.EndpointSlices, status)
+			p.API.Fault(apitest.EndpointSlices, status)
 			p.API.DropWatches()
 		}
 	}

@@ -66,7 +66,7 @@ func NewCluster(t *testing.T, rules ...rbacv1.PolicyRule) *Cluster {
 func ClusterOf(t *testing.T, o apitest.Options) *Cluster {
 	t.Helper()
 	c := &Cluster{World: labtest.New(t), Dir: t.TempDir()}
-	o.TLS, o.Authenticate = true, true
+	o.Secure = true
 	if err := c.Node.Do(func() (err error) { c.API, err = apitest.NewServer(o); return err }); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,198 @@
+package apitest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Resource is the plural name of a kind in URLs.
+type Resource string
+
+// The resources whose objects a [Server] has.
+const (
+	Services       Resource = "services"
+	EndpointSlices Resource = "endpointslices"
+	Nodes          Resource = "nodes"
+	ServiceCIDRs   Resource = "servicecidrs"
+	Pods           Resource = "pods"
+
+	events Resource = "events" // which clients may write, see Server.Events
+)
+
+var kinds = map[Resource]schema.GroupVersionKind{
+	Services:       corev1.SchemeGroupVersion.WithKind("Service"),
+	EndpointSlices: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+	Nodes:          corev1.SchemeGroupVersion.WithKind("Node"),
+	ServiceCIDRs:   networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"),
+	Pods:           corev1.SchemeGroupVersion.WithKind("Pod"),
+	events:         eventsv1.SchemeGroupVersion.WithKind("Event"),
+}
+
+// key names an object. Those without a namespace have an empty one.
+type key struct {
+	resource        Resource
+	namespace, name string
+}
+
+// object has the methods that all objects have.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// entry is one version of an object, which is never changed.
+type entry struct {
+	object
+	key      key
+	fields   fields.Set
+	protobuf []byte // encoded once, as a real server does for all nodes
+}
+
+func newEntry(in runtime.Object, rv uint64) *entry {
+	obj := in.DeepCopyObject().(object)
+	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	must(err)
+	obj.GetObjectKind().SetGroupVersionKind(kinds[0])
+	obj.SetResourceVersion(formatRV(rv))
+	plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	e := &entry{
+		object: obj, key: key{Resource(plural.Resource), obj.GetNamespace(), obj.GetName()},
+		fields:   fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()},
+		protobuf: encode(serializer(runtime.ContentTypeProtobuf), obj),
+	}
+	if o, ok := obj.(*corev1.Service); ok {
+		e.fields["spec.clusterIP"], e.fields["spec.type"] = o.Spec.ClusterIP, string(o.Spec.Type)
+	}
+	return e
+}
+
+func formatRV(rv uint64) string { return strconv.FormatUint(rv, 10) }
+
+// event is what happened at one version.
+type event struct {
+	old, now *entry // of one object; either may be nil
+	bookmark bool   // watches tell the version
+	drop     bool   // watches of before end
+}
+
+// history is how many events are kept, with their objects; older resource versions have expired.
+const history = 8192
+
+func (s *Server) append(e event) {
+	if len(s.log) == history {
+		s.log = slices.Clone(s.log[history/2:])
+	}
+	s.rv++
+	s.log = append(s.log, e)
+	s.wake()
+}
+
+// wake lets all look again who wait for a change.
+func (s *Server) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Set creates or replaces an object. It takes pointers to the API types of the
+// resources, and returns the object's new resource version.
+func (s *Server) Set(obj runtime.Object) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.set(obj).GetResourceVersion()
+}
+
+func (s *Server) set(obj runtime.Object) *entry {
+	e := newEntry(obj, s.rv+1)
+	s.append(event{old: s.objects[e.key], now: e})
+	s.objects[e.key] = e
+	return e
+}
+
+// Delete deletes the object of obj's type, namespace and name, if there is one.
+func (s *Server) Delete(obj runtime.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := newEntry(obj, 0).key
+	s.append(event{old: s.objects[key]})
+	delete(s.objects, key)
+}
+
+// Bookmark tells all watches that allow it of the current resource version, which
+// is also advanced, as by a change of some other object.
+func (s *Server) Bookmark() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.append(event{bookmark: true})
+	return formatRV(s.rv)
+}
+
+// DropWatches ends all watches of now in the orderly way, as a server does when their
+// time is over or when it shuts down: each sends first what has happened until now.
+func (s *Server) DropWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.append(event{drop: true})
+}
+
+// Expire makes all resource versions of now too old to watch from, as when etcd is compacted. Watches of now end with
+// an error event, and those that begin later at such a version are refused with HTTP status 410.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.append(event{})
+	s.log = nil
+}
+
+// Reset loses all objects, and counts resource versions from the start, as with a new etcd. After it, the same calls
+// of [Server.Set] as before make the state of a backup: versions are used again. All connections end, as the server was
+// restarted.
+//
+// As real servers do, this one lets clients watch from a version of the future, and sends nothing before it comes.
+func (s *Server) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects, s.log, s.rv = map[key]*entry{}, nil, firstVersion
+	s.http.CloseClientConnections()
+}
+
+// Events returns the events (events.k8s.io/v1) that clients wrote, as they are now, by name.
+func (s *Server) Events() (all []eventsv1.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.selected(func(e *entry) bool { return e.key.resource == events }) {
+		all = append(all, *e.object.(*eventsv1.Event).DeepCopy())
+	}
+	return all
+}
+
+// selected returns entries by namespace and name.
+func (s *Server) selected(is func(*entry) bool) (all []*entry) {
+	for _, e := range s.objects {
+		if is(e) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.key.namespace, b.key.namespace), cmp.Compare(a.key.name, b.key.name))
+	})
+	return all
+}
+
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("apitest: %v", err))
+	}
+}
