@@ -16,17 +16,28 @@ const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 // Mirror has Debian's folders debian and debian-security.
 const Mirror = "http://deb.debian.org"
 
-// Archive are suites of Debian for one architecture, on a mirror.
+// Suite is the one of programs that run on this machine or in images.
+const Suite = "bookworm"
+
+// Archive are suites of Debian for one architecture, and a folder for what is downloaded from them.
 type Archive struct {
-	Cache
-	Mirror       string   // URL of the folder that has "debian" and "debian-security"
+	Dir          string
 	Suites       []string // packages of the last go before
 	Architecture string   // Debian's name of it
 }
 
-// Folder returns the folder of a name, as the cache does.
-func (a Archive) Folder(ctx context.Context, name string, fill func(dir string) error) (string, error) {
-	return a.Cache.Folder(ctx, filepath.Join(a.String(), name), fill)
+// Open returns an archive whose folder is the one that programs of one user share. The processor has Go's name.
+func Open(processor string, suites ...string) (Archive, error) {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return Archive{}, fmt.Errorf("find a folder for packages: %w", err)
+	}
+	return Archive{Dir: filepath.Join(user, "vmapd-vm"), Suites: suites, Architecture: Architecture(processor)}, nil
+}
+
+// Architecture is Debian's name of a processor with a name of Go's.
+func Architecture(processor string) string {
+	return strings.Replace(processor, "ppc64le", "ppc64el", 1)
 }
 
 // String is also the name of a folder.
@@ -39,7 +50,7 @@ func (a Archive) sources() (lines string) {
 		if strings.HasSuffix(suite, "-security") {
 			folder = "debian-security"
 		}
-		lines += fmt.Sprintf("deb [arch=%s signed-by=%s] %s/%s %s main\n", a.Architecture, keyring, a.Mirror, folder, suite)
+		lines += fmt.Sprintf("deb [arch=%s signed-by=%s] %s/%s %s main\n", a.Architecture, keyring, Mirror, folder, suite)
 	}
 	return lines
 }
@@ -77,21 +88,11 @@ func (a Archive) state() string { return filepath.Join(a.Dir, a.String(), "apt")
 
 // Apt runs a program of apt's in a folder.
 func (a Archive) Apt(ctx context.Context, dir, program string, args ...string) (string, error) {
-	return output(Command(ctx, program, args...), dir, "APT_CONFIG="+filepath.Join(a.state(), "config"))
+	config := "APT_CONFIG=" + filepath.Join(a.state(), "config")
+	return Output(ctx, dir, "env", append([]string{config, program}, args...)...)
 }
 
-// Packages unpacks packages and all that they depend on, as [Cache.Packages] does.
-func (a Archive) Packages(ctx context.Context, names []string) (string, error) {
-	return getPackages(ctx, names, a.Folder, func(dir string, args ...string) error {
-		if err := a.Update(ctx); err != nil {
-			return err
-		}
-		_, err := a.Apt(ctx, dir, "apt-get", args...)
-		return err
-	})
-}
-
-// Update reads the lists of packages. Its caller holds the cache's lock.
+// Update reads the lists of packages. Its caller is the fill of a Folder, whose lock it needs, or has a Dir of its own.
 func (a Archive) Update(ctx context.Context) error {
 	if _, err := os.Stat(keyring); err != nil {
 		return fmt.Errorf("find the keys of Debian's suites (package debian-archive-keyring): %w", err)

@@ -12,21 +12,18 @@
 //
 // Each run writes an initramfs:
 //
-//	/init       this program; it mounts, loads modules, runs COMMAND, powers off
+//	/init       init.sh, by busybox; it mounts, loads modules, runs COMMAND, powers off
 //	/sbin/modprobe  busybox, also for modules that the kernel requests
 //	/vm         the job
 //	the rest    packages, and the files given by --file
 //
 // and starts QEMU with the kernel's console and two virtio consoles: COMMAND's output, and one
 // line with its exit code. QEMU emulates in software, so neither privilege nor KVM is needed;
-// the guest is about 15 times slower than its host. The machine has the processor that --init was
-// built for: amd64, arm64, or s390x, whose byte order is big-endian.
+// the guest is about 15 times slower than its host. --processor is amd64, arm64, or s390x, whose byte
+// order is big-endian.
 //
 // With --here, COMMAND runs on this machine instead, and one program is that of the packages: so
 // can another nft be tried without an emulated machine.
-//
-// The program must be static, because the guest has nothing else at first. It is, as long as
-// nothing here imports the packages net or os/user.
 //
 // Exit codes: COMMAND's (128 and the number of a signal that ended it); 124 if the time
 // limit was reached; 125 if the command could not be run, and standard error has the reason.

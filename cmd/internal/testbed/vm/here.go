@@ -7,11 +7,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
+
+// wrap writes a script that starts the program $2 of the packages in $1, by the dynamic linker of its own C library.
+const wrap = `linker=$(ls "$1"/{usr/,}lib/*/ld*.so.[12] 2>/dev/null | head -n 1)
+file=$(ls "$1"/{usr/,}{s,}bin/"$2" 2>/dev/null | head -n 1)
+test -n "$linker" -a -n "$file"
+triplet=$(basename "$(dirname "$linker")")
+printf '#!/bin/sh\nexec "%s" --library-path "%s" "%s" "$@"\n' "$linker" "$1/usr/lib/$triplet:$1/lib/$triplet" "$file" >"$2"
+chmod +x "$2"`
 
 // runHere runs the command on this machine, where a program is that of the packages, with the
 // libraries that it was built for.
@@ -21,12 +28,8 @@ func (o *options) runHere(ctx context.Context, packages string, stdout, stderr i
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	script, err := wrapper(packages, o.here)
-	if err != nil {
+	if _, err := debian.Output(ctx, dir, "bash", "-euc", wrap, "bash", packages, o.here); err != nil {
 		return 0, fmt.Errorf("find %s in packages %s: %w", o.here, strings.Join(o.packages, ", "), err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, o.here), []byte(script), 0o755); err != nil {
-		return 0, err
 	}
 	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -41,27 +44,4 @@ func (o *options) runHere(ctx context.Context, packages string, stdout, stderr i
 		err = fmt.Errorf("%w after %v", errTimeLimit, o.timeout)
 	}
 	return 0, err
-}
-
-// wrapper starts a program by the dynamic linker of its own C library.
-func wrapper(root, program string) (string, error) {
-	one := func(patterns ...string) (string, error) {
-		for _, p := range patterns {
-			if found, err := filepath.Glob(filepath.Join(root, p)); err != nil || len(found) > 0 {
-				return strings.Join(found[:min(1, len(found))], ""), err
-			}
-		}
-		return "", fmt.Errorf("no %s: %w", strings.Join(patterns, ", "), os.ErrNotExist)
-	}
-	linker, err := one("usr/lib/*/ld*.so.[12]", "lib/*/ld*.so.[12]")
-	if err != nil {
-		return "", err
-	}
-	file, err := one("usr/sbin/"+program, "sbin/"+program, "usr/bin/"+program, "bin/"+program)
-	if err != nil {
-		return "", err
-	}
-	triplet := filepath.Base(filepath.Dir(linker))
-	libraries := filepath.Join(root, "usr/lib", triplet) + ":" + filepath.Join(root, "lib", triplet)
-	return fmt.Sprintf("#!/bin/sh\nexec '%s' --library-path '%s' '%s' \"$@\"\n", linker, libraries, file), nil
 }

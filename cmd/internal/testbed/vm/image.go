@@ -2,31 +2,30 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strings"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
+//go:embed init.sh
+var initScript string
+
 const (
-	jobFile     = "/vm/job" // in the guest
-	modulesName = "0.0.0"   // of the folder of modules there, a version as depmod wants it; a link has the version of the kernel
+	modulesName = "0.0.0" // of the guest's folder of modules, a version as depmod wants it; a link has the version of the kernel
 	busyBox     = "busybox-static"
 )
 
 // writeImage writes the initramfs: what packages have, then the user's files, then the runner's own, which replace others.
-// The folder loader has busybox for the guest, which loads modules, also for the kernel.
-func (o *options) writeImage(ctx context.Context, c cache, to *os.File, k kernel, loader, packages string) error {
-	dir, err := os.MkdirTemp(c.Dir, "guest-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	root := debian.Root(dir)
+// The folder loader has busybox for the guest; kernel is of getKernel.
+func (o *options) writeImage(ctx context.Context, dir, kernel, loader, packages string) error {
+	root := debian.Root(filepath.Join(dir, "root"))
 	if err := errors.Join(root.Add(ctx, packages), root.Add(ctx, loader)); err != nil {
 		return err
 	}
@@ -40,30 +39,26 @@ func (o *options) writeImage(ctx context.Context, c cache, to *os.File, k kernel
 			return fmt.Errorf("--file: %w", err)
 		}
 	}
-	task, err := json.Marshal(job{o.dir, o.command})
-	if err != nil {
-		return err
-	}
 	if err := errors.Join(
-		root.Copy(ctx, "init", o.init),
+		root.File("init", initScript),
+		os.Chmod(root.Path("init"), 0o755),
 		root.Link("usr/sbin/modprobe", "../bin/busybox"),
-		root.File(jobFile, string(task)),
+		root.File("vm/job", o.job()),
 		root.File("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
 	); err != nil {
 		return err
 	}
-	for _, m := range mounts() {
-		if err := root.Dir(m.target, 0o755); err != nil {
-			return err
-		}
+	host, err := debian.Open(runtime.GOARCH, debian.Suite)
+	if err != nil {
+		return err
 	}
-	busybox, err := c.Packages(ctx, []string{busyBox})
+	busybox, err := host.Packages(ctx, busyBox)
 	if err != nil {
 		return err
 	}
 	busybox = filepath.Join(busybox, "bin/busybox")
 	modules := root.Path(filepath.Join("usr/lib/modules", modulesName))
-	if _, err := debian.Output(ctx, ".", "cp", "-rl", k.dir, modules); err != nil {
+	if _, err := debian.Output(ctx, ".", "cp", "-rl", filepath.Join(kernel, "modules"), modules); err != nil {
 		return err
 	}
 	for _, name := range o.without {
@@ -73,11 +68,17 @@ func (o *options) writeImage(ctx context.Context, c cache, to *os.File, k kernel
 			return fmt.Errorf("leave out module %s: this kernel does not have it, or can't do without: %v", name, err) //nolint:errorlint // it may be nil
 		}
 	}
-	if _, err := debian.Output(ctx, ".", busybox, "depmod", "-b", dir, modulesName); err != nil {
-		return err
-	}
 	// The format is "newc" (the kernel's Documentation/driver-api/early-userspace/buffer-format.rst). All belongs to root.
-	pack := debian.Command(ctx, "sh", "-c", `cd "$1" && find . | "$2" cpio -o -H newc -R 0:0`, "sh", dir, busybox)
-	pack.Stdout = to
-	return pack.Run()
+	const pack = `"$1" depmod -b root "$2"; cd root; find . | "$1" cpio -o -H newc -R 0:0 >../initrd`
+	_, err = debian.Output(ctx, dir, "sh", "-euc", pack, "sh", busybox, modulesName)
+	return err
+}
+
+// job is the task of the guest, for its shell.
+func (o *options) job() string {
+	quoted := ""
+	for _, arg := range o.command {
+		quoted += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	return "cd '" + o.dir + "' || end 'error enter the folder of the command'\nset --" + quoted + "\n"
 }

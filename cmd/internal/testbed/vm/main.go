@@ -24,9 +24,6 @@ const (
 )
 
 func main() {
-	if os.Getpid() == 1 && os.Args[0] == "/init" {
-		guest()
-	}
 	// A child is killed when the *thread* that started it ends (see debian.Command).
 	runtime.LockOSThread()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
@@ -34,18 +31,18 @@ func main() {
 
 // options are the values of the command line.
 type options struct {
-	init     string   // this program, for the machine's processor
-	suites   []string // of the kernel
-	tools    []string // suites of packages
-	without  []string // those that can't
-	packages []string
-	iptables string
-	here     string // program that a command on this machine uses
-	files    []hostFile
-	dir      string
-	timeout  time.Duration
-	cpus     int
-	command  []string
+	processor string
+	suites    []string // of the kernel
+	tools     []string // suites of packages
+	without   []string // modules
+	packages  []string
+	iptables  string
+	here      string // program that a command on this machine uses
+	files     []hostFile
+	dir       string
+	timeout   time.Duration
+	cpus      int
+	command   []string
 }
 
 // hostFile is a file or folder of the host that the guest has, too.
@@ -65,7 +62,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 			return nil
 		})
 	}
-	flags.StringVar(&o.init, "init", "", "this program, built for the machine's processor (`file`; default this program)")
+	flags.StringVar(&o.processor, "processor", runtime.GOARCH, "the machine's processor, by Go's `name`")
 	list(&o.suites, "suites", "`list` of Debian's suites that the kernel is from; the last goes before (default bookworm)")
 	list(&o.tools, "packages-suites", "`list` of Debian's suites that the packages are from (default those of the kernel)")
 	list(&o.without, "without", "`list` of modules that are left out, with those that need them")
@@ -96,14 +93,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	case o.iptables != "nft" && o.iptables != "legacy":
 		return nil, fmt.Errorf("--iptables %s: want nft or legacy", o.iptables)
 	}
-	if o.init == "" {
-		var err error
-		if o.init, err = os.Executable(); err != nil {
-			return nil, err
-		}
-	}
 	if o.suites == nil {
-		o.suites = []string{"bookworm"}
+		o.suites = []string{debian.Suite}
 	}
 	if o.tools == nil {
 		o.tools = o.suites
@@ -137,57 +128,44 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // run prepares the image, runs the machine and returns the command's exit code.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error) {
-	processor, err := processorOf(o.init)
-	if err != nil {
-		return 0, fmt.Errorf("--init: %w", err)
-	}
-	folder, err := debian.UserCache()
+	processor, err := processorOf(o.processor)
 	if err != nil {
 		return 0, err
 	}
-	c := cache{folder}
-	archive := debian.Archive{Cache: folder, Mirror: debian.Mirror, Suites: o.suites, Architecture: processor.debian}
+	archive, err := debian.Open(o.processor, o.tools...)
+	if err != nil {
+		return 0, err
+	}
+	packages, err := archive.Packages(ctx, o.packages...)
+	if err != nil {
+		return 0, err
+	}
 	if o.here != "" {
-		archive.Suites = o.tools
-		packages, err := archive.Packages(ctx, o.packages)
-		if err != nil {
-			return 0, err
-		}
 		return o.runHere(ctx, packages, stdout, stderr)
 	}
+	loader, err := archive.Packages(ctx, busyBox)
+	if err != nil {
+		return 0, err
+	}
+	archive.Suites = o.suites
 	kernel, err := getKernel(ctx, archive, processor.kernel)
 	if err != nil {
 		return 0, err
 	}
-	archive.Suites = o.tools
-	packages, err := archive.Packages(ctx, o.packages)
+	dir, err := os.MkdirTemp(archive.Dir, "guest-")
 	if err != nil {
 		return 0, err
 	}
-	loader, err := archive.Packages(ctx, []string{busyBox})
-	if err != nil {
-		return 0, err
-	}
-	initrd, err := c.scratch()
-	if err != nil {
-		return 0, err
-	}
-	defer initrd.Close()
-	if err := o.writeImage(ctx, c, initrd, kernel, loader, packages); err != nil {
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := o.writeImage(ctx, dir, kernel, loader, packages); err != nil {
 		return 0, fmt.Errorf("write the initramfs: %w", err)
 	}
-	m := machine{processor: processor, image: kernel.image, initrd: initrd, cpus: o.cpus, timeout: o.timeout}
-	code, console, err := m.run(ctx, c, stdout)
+	m := machine{processor: processor, image: filepath.Join(kernel, "vmlinuz"), dir: dir, cpus: o.cpus, timeout: o.timeout}
+	code, console, err := m.run(ctx, stdout)
 	if err != nil || code != 0 {
 		for line := range strings.Lines(console) {
 			fmt.Fprintf(stderr, "vm: console: %s\n", strings.TrimRight(line, "\r\n"))
 		}
 	}
 	return code, err
-}
-
-// job is the task of the guest.
-type job struct {
-	Dir     string
-	Command []string
 }

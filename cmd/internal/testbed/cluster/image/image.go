@@ -36,15 +36,15 @@ type Image struct {
 
 // Save writes the archive of an image into a folder and returns its path. It downloads packages that are not in the cache.
 func (i Image) Save(ctx context.Context, dir string) (string, error) {
-	cache, err := debian.UserCache()
-	if err != nil {
-		return "", err
-	}
 	names := i.Packages
 	if i.BusyBox {
 		names = append(slices.Clone(names), "busybox-static")
 	}
-	packages, err := cache.Packages(ctx, names)
+	archive, err := debian.Open(runtime.GOARCH, debian.Suite)
+	if err != nil {
+		return "", err
+	}
+	packages, err := archive.Packages(ctx, names...)
 	if err != nil {
 		return "", err
 	}
@@ -95,12 +95,10 @@ func (i Image) fill(ctx context.Context, root debian.Root, packages string) (err
 	if !i.BusyBox || err != nil {
 		return err
 	}
-	list, err := debian.Output(ctx, packages, filepath.Join(packages, "bin/busybox"), "--list")
-	for applet := range strings.FieldsSeq(list) {
-		if !exists(root.Path("usr/bin/"+applet)) && !exists(root.Path("usr/sbin/"+applet)) {
-			err = errors.Join(err, root.Link("usr/bin/"+applet, "busybox"))
-		}
-	}
+	const link = `for applet in $("$1/bin/busybox" --list); do
+	[ -e "usr/sbin/$applet" ] || [ -L "usr/sbin/$applet" ] || ln -s busybox "usr/bin/$applet" 2>/dev/null || true
+done`
+	_, err = debian.Output(ctx, string(root), "sh", "-euc", link, "sh", packages)
 	return err
 }
 
@@ -145,9 +143,4 @@ func Build(ctx context.Context, source, dir string, packages ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-o", dir + "/"}, packages...)...)
 	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	return kube.Run(cmd)
-}
-
-func exists(name string) bool {
-	_, err := os.Lstat(name)
-	return err == nil
 }

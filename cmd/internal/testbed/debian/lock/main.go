@@ -21,11 +21,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
-// architectures are those of Kubernetes' nodes, by Go's names.
-func architectures() map[string]string {
-	return map[string]string{"amd64": "amd64", "arm64": "arm64", "ppc64le": "ppc64el", "riscv64": "riscv64", "s390x": "s390x"}
-}
-
 func main() {
 	runtime.LockOSThread() // see debian.Command
 	if err := run(context.Background(), os.Args[1:]); err != nil {
@@ -42,8 +37,8 @@ func run(ctx context.Context, packages []string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	var lines []string
-	for goarch, architecture := range architectures() {
-		a := debian.Archive{Cache: debian.Cache{Dir: dir}, Mirror: mirror, Suites: []string{suite}, Architecture: architecture}
+	for _, goarch := range []string{"amd64", "arm64", "ppc64le", "riscv64", "s390x"} { // those of Kubernetes' nodes
+		a := debian.Archive{Dir: dir, Suites: []string{suite}, Architecture: debian.Architecture(goarch)}
 		if err := a.Update(ctx); err != nil {
 			return err
 		}
