@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/e2e"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
@@ -26,7 +24,7 @@ const e2eLong = `e2e makes PROXY the Service proxy of a running cluster, runs th
 have no result yet, and adds their results to a file of --runs. Tests that need more nodes than there
 are, are left out. It can be called again and again until nothing is left; "cluster table" makes a page of the files.`
 
-func newE2ECommand(o *options) *cobra.Command {
+func newE2ECommand(dir *string) *cobra.Command {
 	runner := e2e.Runner{Processes: 6, Group: 4, Limit: 6 * time.Minute}
 	var runs, focus string
 	c := &cobra.Command{
@@ -34,7 +32,7 @@ func newE2ECommand(o *options) *cobra.Command {
 		Short: "Run Kubernetes' own tests of Services",
 		Long:  e2eLong,
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: with(dir, func(cmd *cobra.Command, c *kube.Cluster, args []string) error {
 			p, err := kube.ParseProxy(args[0])
 			if err != nil {
 				return err
@@ -43,17 +41,13 @@ func newE2ECommand(o *options) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--focus: %w", err)
 			}
-			c, err := o.open(logTo(cmd.ErrOrStderr()))
-			if err != nil {
-				return err
-			}
 			runner.Dir = filepath.Join(runs, strings.ReplaceAll(p.String(), ":", "-"))
 			left, err := runE2E(cmd.Context(), c, p, wanted, &runner)
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%d tests are left\n", left)
 			}
 			return err
-		},
+		}),
 	}
 	c.Flags().StringVar(&runs, "runs", "bin/e2e", "folder of results and logs")
 	c.Flags().StringVar(&focus, "focus", "", "`pattern` of the names of tests; the default are all")
@@ -64,36 +58,30 @@ func newE2ECommand(o *options) *cobra.Command {
 }
 
 func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Regexp, runner *e2e.Runner) (left int, err error) {
-	all, err := e2e.Tests()
-	if err != nil {
-		return 0, err
-	}
-	all = slices.DeleteFunc(all, func(t e2e.Test) bool { return !focus.MatchString(t.Name) || t.Nodes > len(c.Nodes()) })
+	all := slices.DeleteFunc(e2e.Tests(), func(t e2e.Test) bool { return !focus.MatchString(t.Name) || t.Nodes > len(c.Nodes()) })
 	run, err := e2e.LoadRun(runner.File())
 	if err != nil {
 		return 0, err
 	}
-	conf, err := c.RESTConfig()
-	if err != nil {
-		return 0, err
-	}
-	client, err := kubernetes.NewForConfig(conf)
-	if err != nil {
-		return 0, fmt.Errorf("make a client of the API server: %w", err)
-	}
-	if err := describe(c, client, p, run); err != nil {
+	if err := errors.Join(describe(ctx, c, p, run), prepareE2E(ctx, c)); err != nil {
 		return 0, err
 	}
 	if err := c.InstallProxy(ctx, p); err != nil {
 		return 0, err
 	}
 	balancer := e2e.Balancer{
-		Client: client, Log: c.Log, Dial: conf.Dial,
-		Route: func(ctx context.Context, a netip.Addr, nodes []netip.Addr) error { return route(ctx, c, a, nodes) },
+		Log: c.Log, Client: testClient, Kubectl: c.Kubectl,
+		Run: func(ctx context.Context, args ...string) (string, error) {
+			return kube.Output(c.In(ctx, kube.Control, args...))
+		},
+	}
+	for _, n := range c.Nodes() {
+		v4, _ := kube.Addresses(n)
+		balancer.Nodes = append(balancer.Nodes, v4)
 	}
 	balancing, stop := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { balancer.Run(balancing) })
+	done.Go(func() { balancer.Balance(balancing) })
 	defer func() { stop(); done.Wait() }()
 	runner.Log = c.Log
 	runner.Command = func(ctx context.Context, args ...string) *exec.Cmd {
@@ -102,23 +90,12 @@ func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Re
 			"--kubectl-path=" + filepath.Join(c.KubeDir, "kubectl"), "--disable-log-dump", "--dns-domain=" + kube.ClusterDomain,
 		}, args...)...)
 	}
-	if err := prepareE2E(ctx, c); err != nil {
-		return 0, err
-	}
 	return runner.Run(ctx, run, all)
 }
 
 // describe fills in from what the results of a run are. A run can't be continued with another
 // vmapd.
-func describe(c *kube.Cluster, client kubernetes.Interface, p kube.Proxy, run *e2e.Run) error {
-	version, err := client.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("ask the API server for its version: %w", err)
-	}
-	var kernel unix.Utsname
-	if err := unix.Uname(&kernel); err != nil {
-		return err
-	}
+func describe(ctx context.Context, c *kube.Cluster, p kube.Proxy, run *e2e.Run) error {
 	commit := ""
 	if p.Program == kube.Vmapd {
 		source, err := os.ReadFile(c.Source())
@@ -130,10 +107,13 @@ func describe(c *kube.Cluster, client kubernetes.Interface, p kube.Proxy, run *e
 	if len(run.Results) > 0 && run.Commit != commit {
 		return fmt.Errorf("the results of %s are from %s, and the image is from %s: use another folder (--runs)", run.Proxy, run.Commit, commit)
 	}
-	run.Proxy = strings.ReplaceAll(p.String(), ":", " ")
-	run.Commit, run.Kubernetes, run.Nodes = commit, version.GitVersion, len(c.Nodes())
-	run.Kernel = unix.ByteSliceToString(kernel.Release[:])
-	return nil
+	run.Proxy, run.Commit, run.Nodes = strings.ReplaceAll(p.String(), ":", " "), commit, len(c.Nodes())
+	const versions = "jsonpath={.items[0].status.nodeInfo.kubeletVersion} {.items[0].status.nodeInfo.kernelVersion}"
+	out, err := c.Kubectl(ctx, "get", "nodes", "-o", versions)
+	if err == nil {
+		_, err = fmt.Sscan(out, &run.Kubernetes, &run.Kernel)
+	}
+	return err
 }
 
 // testClient is the address from which tests use load balancers. Some of them want one that is in
@@ -161,28 +141,13 @@ func prepareE2E(ctx context.Context, c *kube.Cluster) error {
 	return nil
 }
 
-// route leads packets of the tests to nodes, or nowhere.
-func route(ctx context.Context, c *kube.Cluster, a netip.Addr, nodes []netip.Addr) error {
-	args := []string{"ip", "route", "replace", a.String(), "src", testClient}
-	for _, n := range nodes {
-		args = append(args, "nexthop", "via", n.String())
-	}
-	if len(nodes) == 0 {
-		args = []string{"ip", "route", "replace", "blackhole", a.String()}
-	}
-	return kube.Run(c.In(ctx, kube.Control, args...))
-}
-
 func newTableCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "table RUN.json...",
 		Short: "Print a page of the results of tests; fail if kube-proxy passes one that vmapd does not",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := e2e.Tests()
-			if err != nil {
-				return err
-			}
+			all := e2e.Tests()
 			var runs []*e2e.Run
 			for _, name := range args {
 				run, err := e2e.LoadRun(name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/life"
 )
 
@@ -23,42 +24,30 @@ connect to Services; those that fail are counted. Run it in the root of the repo
 
 Each step prints its row of LIFE.md.`
 
-func newLifeCommand(o *options) *cobra.Command {
+func newLifeCommand(dir *string) *cobra.Command {
 	var proxy, before, only string
-	var list bool
 	c := &cobra.Command{
 		Use:   "life",
 		Short: "Take a running cluster through upgrades and troubles, and count connections",
 		Long:  lifeLong,
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: with(dir, func(cmd *cobra.Command, c *kube.Cluster, _ []string) error {
 			wanted, err := regexp.Compile(only)
 			if err != nil {
 				return fmt.Errorf("--steps: %w", err)
 			}
 			steps := slices.DeleteFunc(life.Steps(proxy), func(s life.Step) bool { return !wanted.MatchString(s.Name) })
-			if list {
-				for _, s := range steps {
-					fmt.Fprintln(cmd.OutOrStdout(), s.Name)
-				}
-				return nil
-			}
-			c, err := o.open(logTo(cmd.ErrOrStderr()))
-			if err != nil {
-				return err
-			}
 			r, err := life.New(cmd.Context(), c, proxy, before)
 			if err != nil {
 				return err
 			}
 			return takeSteps(cmd.Context(), r, steps, cmd.OutOrStdout())
-		},
+		}),
 	}
 	flags := c.Flags()
 	flags.StringVar(&proxy, "proxy", life.VMAPD, "the proxy that the steps are about: vmapd, kube-proxy:nftables or kube-proxy:iptables")
 	flags.StringVar(&before, "before", "HEAD^", "commit or tag of the vmapd to upgrade from")
 	flags.StringVar(&only, "steps", "", "regular expression of the steps' names (default all)")
-	flags.BoolVar(&list, "list", false, "print the steps' names only")
 	return c
 }
 

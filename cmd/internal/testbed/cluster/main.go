@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -31,7 +32,7 @@ func main() {
 
 // run is main without globals. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRootCommand(&options{})
+	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -46,9 +47,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// options are the values of the command line that several commands share.
-type options struct{ dir string }
-
 const rootLong = `cluster starts a real Kubernetes on this machine, from released programs, with vmapd or
 kube-proxy as its Service proxy: two nodes or more, each with a kubelet, containerd and a
 network namespace of its own. It needs root, and Debian's packages containerd, runc and
@@ -59,7 +57,7 @@ containernetworking-plugins.
   cluster exec n1 -- nft list ruleset
   cluster down                 end it, and leave nothing but logs and images`
 
-func newRootCommand(o *options) *cobra.Command {
+func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "cluster",
 		Short:         "A real Kubernetes on one machine",
@@ -69,43 +67,59 @@ func newRootCommand(o *options) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.PersistentFlags().StringVar(&o.dir, "dir", "", "folder of the cluster's data and logs (default vmapd-cluster/c in the user's cache folder)")
-	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o))
-	root.AddCommand(newE2ECommand(o), newTableCommand(), newLifeCommand(o))
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	dir := root.PersistentFlags().String("dir", filepath.Join(cache, "vmapd-cluster/c"), "folder of the cluster's data and logs")
+	root.AddCommand(newUpCommand(dir), newE2ECommand(dir), newTableCommand(), newLifeCommand(dir))
+	root.AddCommand(&cobra.Command{
+		Use:   "down",
+		Short: "End a cluster, also one that was left behind",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c, err := kube.New(kube.Config{Name: "c", Dir: *dir, Nodes: 1}) // no program is needed for this
+			if err != nil {
+				return err
+			}
+			return c.Down()
+		},
+	}, &cobra.Command{
+		Use:   "kubectl -- ARG...",
+		Short: "Run kubectl, or its plugin vmapd, as administrator of a cluster",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: with(dir, func(cmd *cobra.Command, c *kube.Cluster, args []string) error {
+			return become(c.KubectlCommand(cmd.Context(), args...))
+		}),
+	}, &cobra.Command{
+		Use:   "exec SPACE -- COMMAND [ARG]...",
+		Short: "Run a program in a node, or in control or outside",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: with(dir, func(cmd *cobra.Command, c *kube.Cluster, args []string) error {
+			return become(c.In(cmd.Context(), args[0], args[1:]...))
+		}),
+	})
 	return root
 }
 
-// folder returns the folder of the cluster.
-func (o *options) folder() (string, error) {
-	if o.dir != "" {
-		return o.dir, nil
+// with returns what a command does with the cluster that runs.
+func with(dir *string, do func(*cobra.Command, *kube.Cluster, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := kube.Open(*dir, logTo(cmd))
+		if err != nil {
+			return err
+		}
+		return do(cmd, c, args)
 	}
-	return kube.DefaultDir()
 }
 
-// new returns a cluster that does not run, of released programs in a folder.
-func (o *options) new(programs string, nodes int, log *slog.Logger) (*kube.Cluster, error) {
-	dir, err := o.folder()
-	if err != nil {
-		return nil, err
-	}
-	return kube.New(kube.Config{Name: "c", Dir: dir, KubeDir: programs, Nodes: nodes, Log: log})
+func logTo(cmd *cobra.Command) *slog.Logger {
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 }
 
-// open returns the cluster that runs.
-func (o *options) open(log *slog.Logger) (*kube.Cluster, error) {
-	dir, err := o.folder()
-	if err != nil {
-		return nil, err
-	}
-	return kube.Open(dir, log)
-}
-
-func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
-
-func newUpCommand(o *options) *cobra.Command {
-	var programs, proxy string
-	var nodes int
+func newUpCommand(dir *string) *cobra.Command {
+	conf := kube.Config{Name: "c"}
+	var proxy string
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster with a Service proxy and DNS",
@@ -115,15 +129,16 @@ func newUpCommand(o *options) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--proxy: %w", err)
 			}
-			c, err := o.new(programs, nodes, logTo(cmd.ErrOrStderr()))
+			conf.Dir, conf.Log = *dir, logTo(cmd)
+			c, err := kube.New(conf)
 			if err != nil {
 				return err
 			}
 			return up(cmd.Context(), c, p)
 		},
 	}
-	c.Flags().StringVar(&programs, "kube", "", "folder of Kubernetes' released programs")
-	c.Flags().IntVar(&nodes, "nodes", 2, "number of nodes")
+	c.Flags().StringVar(&conf.KubeDir, "kube", "", "folder of Kubernetes' released programs")
+	c.Flags().IntVar(&conf.Nodes, "nodes", 2, "number of nodes")
 	c.Flags().StringVar(&proxy, "proxy", kube.Vmapd, "the Service proxy: vmapd or kube-proxy, also with :nftables or :iptables")
 	return c
 }
@@ -147,70 +162,6 @@ func up(ctx context.Context, c *kube.Cluster, p kube.Proxy) error {
 		return errors.Join(err, c.Down())
 	}
 	return nil
-}
-
-func newDownCommand(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "down",
-		Short: "End a cluster, also one that was left behind",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			c, err := o.new("", 1, nil) // no program is needed for this
-			if err != nil {
-				return err
-			}
-			return c.Down()
-		},
-	}
-}
-
-func newProxyCommand(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "proxy PROXY",
-		Short: "Replace the Service proxy of a running cluster",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := kube.ParseProxy(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := o.open(logTo(cmd.ErrOrStderr()))
-			if err != nil {
-				return err
-			}
-			return c.InstallProxy(cmd.Context(), p)
-		},
-	}
-}
-
-func newKubectlCommand(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "kubectl -- ARG...",
-		Short: "Run kubectl, or its plugin vmapd, as administrator of a cluster",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.open(nil)
-			if err != nil {
-				return err
-			}
-			return become(c.KubectlCommand(cmd.Context(), args...))
-		},
-	}
-}
-
-func newExecCommand(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "exec SPACE -- COMMAND [ARG]...",
-		Short: "Run a program in a node, or in control or outside",
-		Args:  cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.open(nil)
-			if err != nil {
-				return err
-			}
-			return become(c.In(cmd.Context(), args[0], args[1:]...))
-		},
-	}
 }
 
 // become runs a program in the place of this one.

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	_ "embed"
-	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -18,10 +16,9 @@ type Test struct {
 }
 
 // Tests returns the tests of tests.txt.
-func Tests() ([]Test, error) { return parseTests(tests) }
+func Tests() []Test { return parseTests(tests) }
 
-func parseTests(text string) ([]Test, error) {
-	var all []Test
+func parseTests(text string) (all []Test) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -29,18 +26,11 @@ func parseTests(text string) ([]Test, error) {
 		}
 		name, alone := strings.CutPrefix(line, "alone: ")
 		name, six := strings.CutPrefix(name, "six nodes: ")
-		if !strings.HasPrefix(name, "[") {
-			return nil, fmt.Errorf("list of tests: %q is not the full name of a test", line)
-		}
-		if slices.ContainsFunc(all, func(t Test) bool { return t.Name == name }) {
-			return nil, fmt.Errorf("list of tests: %q is in it twice", name)
-		}
-		alone = alone || strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
-		t := Test{Name: name, Alone: alone}
+		t := Test{Name: name, Alone: alone || strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")}
 		if six {
 			t.Nodes = 6
 		}
 		all = append(all, t)
 	}
-	return all, nil
+	return all
 }

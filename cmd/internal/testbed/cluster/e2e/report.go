@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Outcome is how a test ended.
@@ -22,7 +21,6 @@ const (
 // Result is the result of one test.
 type Result struct {
 	Outcome  Outcome
-	Seconds  float64
 	Reason   string `json:",omitempty"` // of a failure or a skip; one line
 	Attempts int    // how often the test was run; the last attempt counts
 }
@@ -38,7 +36,6 @@ type spec struct {
 	LeafNodeType            string
 	LeafNodeText            string
 	State                   string
-	RunTime                 time.Duration
 	Failure                 struct{ Message string }
 }
 
@@ -86,7 +83,7 @@ func readReport(r io.Reader, tests []string) (map[string]Result, error) {
 }
 
 func (s *spec) result() Result {
-	r := Result{Outcome: Failed, Seconds: s.RunTime.Round(time.Second / 10).Seconds(), Reason: oneLine(s.Failure.Message)}
+	r := Result{Outcome: Failed, Reason: oneLine(s.Failure.Message)}
 	switch s.State {
 	case "passed":
 		r.Outcome = Passed

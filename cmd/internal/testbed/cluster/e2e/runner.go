@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Runner runs tests.
@@ -38,48 +40,37 @@ func (r *Runner) Run(ctx context.Context, run *Run, all []Test) (left int, err e
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return 0, fmt.Errorf("make the folder of logs: %w", err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	end := time.Now().Add(r.Budget)
-	goOn := func() bool { return ctx.Err() == nil && time.Now().Before(end) }
 	together, alone := groups(run.Missing(all, r.Again), r.Group)
 	var lock sync.Mutex // of run
-	runGroup := func(tests []string) {
-		got, err := r.group(ctx, tests)
-		if err != nil {
-			cancel(fmt.Errorf("run %s: %w", strings.Join(tests, ", "), err))
-			return
+	inTurn := func(limit int, groups [][]string) error {
+		workers, ctx := errgroup.WithContext(ctx)
+		workers.SetLimit(limit)
+		for _, tests := range groups {
+			workers.Go(func() error {
+				if ctx.Err() != nil || time.Now().After(end) {
+					return ctx.Err()
+				}
+				got, err := r.group(ctx, tests)
+				if err != nil {
+					return fmt.Errorf("run %s: %w", strings.Join(tests, ", "), err)
+				}
+				lock.Lock()
+				defer lock.Unlock()
+				for _, t := range tests {
+					run.add(t, got[t])
+					r.Log.Info(string(got[t].Outcome), slog.String("test", t), slog.String("reason", got[t].Reason))
+				}
+				run.Date = time.Now().UTC().Format(time.DateOnly)
+				return run.Save(r.File())
+			})
 		}
-		lock.Lock()
-		defer lock.Unlock()
-		for _, t := range tests {
-			run.add(t, got[t])
-			r.Log.Info(string(got[t].Outcome), slog.String("test", t),
-				slog.Float64("seconds", got[t].Seconds), slog.String("reason", got[t].Reason))
-		}
-		run.Date = time.Now().UTC().Format(time.DateOnly)
-		if err := run.Save(r.File()); err != nil {
-			cancel(err)
-		}
+		return workers.Wait()
 	}
-	var workers sync.WaitGroup
-	slots := make(chan struct{}, r.Processes)
-	for _, tests := range together {
-		slots <- struct{}{}
-		workers.Go(func() {
-			defer func() { <-slots }()
-			if goOn() {
-				runGroup(tests)
-			}
-		})
+	if err = inTurn(r.Processes, together); err == nil {
+		err = inTurn(1, alone)
 	}
-	workers.Wait()
-	for _, tests := range alone {
-		if goOn() {
-			runGroup(tests)
-		}
-	}
-	return len(run.Missing(all, r.Again)), context.Cause(ctx)
+	return len(run.Missing(all, r.Again)), err
 }
 
 // groups deals tests to processes: those that may run beside others, and the rest.
@@ -108,28 +99,16 @@ func (r *Runner) group(ctx context.Context, tests []string) (map[string]Result, 
 	for _, t := range tests {
 		focus = append(focus, regexp.QuoteMeta(t))
 	}
-	// Ginkgo's own limit comes first: with it, the tests still clean up and are in the report.
-	const cleanUp = time.Minute
+	// When the limit is reached, the tests still clean up and are in the report.
 	limit := r.Limit * time.Duration(len(tests))
-	limited, cancel := context.WithTimeout(ctx, limit+2*cleanUp)
-	defer cancel()
-	cmd := r.Command(limited,
+	cmd := r.Command(ctx,
 		"--ginkgo.focus=("+strings.Join(focus, "|")+")$", "--ginkgo.json-report="+report,
-		"--ginkgo.timeout="+limit.String(), "--ginkgo.grace-period="+cleanUp.String(), "--ginkgo.no-color")
+		"--ginkgo.timeout="+limit.String(), "--ginkgo.grace-period=1m", "--ginkgo.no-color")
 	cmd.Stdout, cmd.Stderr = log, log
-	err = cmd.Run()
 	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case limited.Err() != nil:
-		killed := Result{Outcome: Failed, Reason: fmt.Sprintf("killed after %v", limit+2*cleanUp)}
-		results := map[string]Result{}
-		for _, t := range tests {
-			results[t] = killed
-		}
-		return results, nil
-	case err != nil && !errors.As(err, &exit):
+	if err := cmd.Run(); ctx.Err() != nil {
+		return nil, ctx.Err()
+	} else if err != nil && !errors.As(err, &exit) {
 		return nil, err
 	}
 	f, err := os.Open(report)

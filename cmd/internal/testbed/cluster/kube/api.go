@@ -4,48 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // Kubeconfig is the file with which the administrator uses the API server, from any space.
 func (c *Cluster) Kubeconfig() string { return c.path("pki/admin.conf") }
-
-// RESTConfig returns the administrator's configuration for a client in Go, whose connections begin in the space of the
-// control plane.
-func (c *Cluster) RESTConfig() (*rest.Config, error) {
-	conf, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's kubeconfig: %w", err)
-	}
-	conf.QPS, conf.Burst = -1, -1 // no limits
-	conf.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return c.Dial(ctx, Control, network, address)
-	}
-	return conf, nil
-}
-
-// Dial connects from a space to an address, which is no name.
-func (c *Cluster) Dial(ctx context.Context, space, network, address string) (net.Conn, error) {
-	var conn net.Conn
-	err := c.inside(space, func(ns *lab.Namespace) error {
-		return ns.Do(func() error {
-			var err error
-			conn, err = new(net.Dialer).DialContext(ctx, network, address)
-			return err
-		})
-	})
-	return conn, err
-}
 
 // Kubectl runs kubectl as administrator and returns its standard output. Standard error is in the
 // error.

@@ -159,7 +159,7 @@ func (c *Cluster) group() string { return "vmapd-" + c.Name }
 
 // groupsCommand prepares the shell of groups.sh, which runs further commands.
 func (c *Cluster) groupsCommand(commands string, args ...string) []string {
-	return append([]string{"bash", "-c", "name=" + c.group() + "\n" + text("groups.sh") + commands, "bash"}, args...)
+	return append([]string{"bash", "-c", "name=" + c.group() + "\n" + c.fill("groups.sh", nil) + commands, "bash"}, args...)
 }
 
 func (c *Cluster) inGroups(commands string) (string, error) {
@@ -203,6 +203,8 @@ func (c *Cluster) Check() error {
 		{"nft", "nftables"},
 		{"iptables-restore", "iptables"}, // of kubelet and the plugin portmap, too
 		{"etcdctl", "etcd-client"},
+		{"curl", "curl"},
+		{"jq", "jq"},
 	} {
 		if _, err := exec.LookPath(need[0]); err != nil && !slices.Contains(missing, need[1]) {
 			missing = append(missing, need[1])

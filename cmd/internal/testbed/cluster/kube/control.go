@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err := c.PKI(ctx, "make_all"); err != nil {
 		return err
 	}
-	if err := c.writeFilled("audit.yaml", c.path("audit.yaml"), nil); err != nil {
+	if err := os.WriteFile(c.path("audit.yaml"), []byte(c.fill("audit.yaml", nil)), 0o644); err != nil {
 		return err
 	}
 	for _, name := range []string{"etcd", apiserver, controllerManager, "kube-scheduler"} {
@@ -38,18 +39,14 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 			}
 		}
 	}
-	return c.Apply(ctx, text("admission.yaml"))
+	return c.Apply(ctx, c.fill("admission.yaml", nil))
 }
 
 // startProgram starts a program of KubeDir with the flags of its template, one in each line, as a process.
 func (c *Cluster) startProgram(ctx context.Context, program, process, space string, more map[string]string) error {
-	flags, err := c.fill(program+".args", more)
-	if err != nil {
-		return err
-	}
 	p := c.Process(process)
 	p.Space, p.Args = space, []string{filepath.Join(c.KubeDir, program)}
-	for line := range strings.Lines(flags) {
+	for line := range strings.Lines(c.fill(program+".args", more)) {
 		if !strings.HasPrefix(line, "#") {
 			p.Args = append(p.Args, strings.TrimSpace(line))
 		}
@@ -77,11 +74,7 @@ func (c *Cluster) RestartControlPlane(ctx context.Context, name string, signal u
 // PKI runs commands in the folder of keys and certificates, with the functions of pki.sh. Programs that read a file only when
 // they start must be restarted.
 func (c *Cluster) PKI(ctx context.Context, commands string) error {
-	script, err := c.fill("pki.sh", nil)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "bash", "-c", script+commands)
+	cmd := exec.CommandContext(ctx, "bash", "-c", c.fill("pki.sh", nil)+commands)
 	cmd.Dir = c.path("pki")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make keys and certificates: %s: %w: %s", commands, err, out)
@@ -113,11 +106,7 @@ func (c *Cluster) Flags(process, flag string) (values []string) {
 // a Service proxy.
 func (c *Cluster) InstallDNS(ctx context.Context) error {
 	c.Log.Info("installing CoreDNS")
-	manifest, err := c.fill("coredns.yaml", map[string]string{"Image": CoreDNSImage})
-	if err != nil {
-		return err
-	}
-	if err := c.Apply(ctx, manifest); err != nil {
+	if err := c.Apply(ctx, c.fill("coredns.yaml", map[string]string{"Image": CoreDNSImage})); err != nil {
 		return fmt.Errorf("install CoreDNS: %w", err)
 	}
 	return c.RolledOut(ctx, "kube-system", "deployment/coredns")

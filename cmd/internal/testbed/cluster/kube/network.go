@@ -3,9 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -82,7 +80,7 @@ ip link set br0 up`); err != nil {
 	return nil
 }
 
-// plugIn makes a space with a link to the switch, addresses and a default route.
+// plugIn makes a space with a link to the switch, addresses, and routes to the pods of other nodes and to all else.
 func (c *Cluster) plugIn(ctx context.Context, space string) error {
 	if err := c.makeSpace(ctx, space); err != nil {
 		return err
@@ -94,6 +92,13 @@ ip link set %[1]s master br0 up`
 	}
 	v4, v6 := Addresses(space)
 	script := fmt.Sprintf("ip link set eth0 up\nip address add %v/24 dev eth0\nip address add %v/64 dev eth0 nodad\n", v4, v6)
+	for _, node := range c.Nodes() {
+		v4, v6 := Addresses(node)
+		pods4, pods6 := podRanges(node)
+		if node != space {
+			script += fmt.Sprintf("ip route add %s via %v\nip route add %s via %v\n", pods4, v4, pods6, v6)
+		}
+	}
 	// The outside client forwards nothing: packets to an address that nothing serves are lost there.
 	if v4, v6 := Addresses(Outside); space != Outside {
 		script += fmt.Sprintf("ip route add default via %v\nip -6 route add default via %v\n", v4, v6)
@@ -101,27 +106,10 @@ ip link set %[1]s master br0 up`
 	return c.script(ctx, space, script)
 }
 
-// routePods gives all machines routes to the pods of the nodes, whose ranges are by node.
-func (c *Cluster) routePods(ctx context.Context, ranges map[string][]string) error {
-	for _, space := range slices.AppendSeq([]string{Control, Outside}, maps.Keys(ranges)) {
-		script := ""
-		for node, prefixes := range ranges {
-			v4, v6 := Addresses(node)
-			for _, p := range prefixes {
-				via := v4
-				if strings.Contains(p, ":") {
-					via = v6
-				}
-				if node != space {
-					script += fmt.Sprintf("ip route replace %s via %v\n", p, via)
-				}
-			}
-		}
-		if err := c.script(ctx, space, script); err != nil {
-			return fmt.Errorf("route pods: %w", err)
-		}
-	}
-	return nil
+// podRanges returns the ranges of a node's pods. The controller manager gives the nodes of a new cluster the same ones, in turn.
+func podRanges(node string) (v4, v6 string) {
+	n := nodeNumber(node) - 1
+	return fmt.Sprintf("10.244.%d.0/24", n), fmt.Sprintf("fd00:244:0:%x::/64", n)
 }
 
 // script runs commands of the shell in a space, until one fails.

@@ -51,9 +51,6 @@ func (c *Cluster) startNode(ctx context.Context, node string) error {
 	if err := c.startProgram(ctx, "kubelet", "kubelet-"+node, node, values); err != nil {
 		return err
 	}
-	if err := c.connectPods(ctx, node, values); err != nil {
-		return err
-	}
 	return c.AwaitNode(ctx, node)
 }
 
@@ -64,11 +61,13 @@ func (c *Cluster) configureNode(ctx context.Context, node string) (map[string]st
 		"Node": node, "NodeAddresses": fmt.Sprintf("%v,%v", v4, v6), "Folder": c.path("nodes", node),
 		"Group": "/" + c.group() + "/" + node, "PauseImage": PauseImage, "CNIPrograms": cniPrograms,
 	}
+	values["Range4"], values["Range6"] = podRanges(node)
 	if err := os.MkdirAll(c.path("nodes", node, "cni"), 0o755); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"containerd.toml", "kubelet.yaml", "resolv.conf"} {
-		if err := c.writeFilled(name, c.path("nodes", node, name), values); err != nil {
+	for _, name := range []string{"containerd.toml", "kubelet.yaml", "resolv.conf", "cni.conflist"} {
+		file := c.path("nodes", node, strings.Replace(name, "cni.", "cni/10-testbed.", 1))
+		if err := os.WriteFile(file, []byte(c.fill(name, values)), 0o644); err != nil {
 			return nil, err
 		}
 	}
@@ -86,38 +85,6 @@ func (c *Cluster) LoadImages(ctx context.Context, node string, archives ...strin
 		}
 	}
 	return nil
-}
-
-// connectPods waits until the controller manager has given the node ranges for its pods, and makes
-// the network of these.
-func (c *Cluster) connectPods(ctx context.Context, node string, values map[string]string) error {
-	ranges := map[string][]string{}
-	err := Until(ctx, startLimit, "wait for the pod ranges of "+node, func() error {
-		out, err := c.Kubectl(ctx, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.podCIDRs[*]}{"\n"}{end}`)
-		for line := range strings.Lines(out) {
-			if words := strings.Fields(line); len(words) > 1 {
-				ranges[words[0]] = words[1:]
-			}
-		}
-		if err == nil && len(ranges[node]) == 0 {
-			err = fmt.Errorf("there is no node %s with podCIDRs", node)
-		}
-		return err
-	}, c.Process("kubelet-"+node), c.Process(apiserver), c.Process(controllerManager))
-	if err != nil {
-		return err
-	}
-	if err := c.routePods(ctx, ranges); err != nil {
-		return err
-	}
-	values["PodRanges"] = podRanges(ranges[node])
-	// kubelet reports the network as ready once this file is there.
-	return c.writeFilled("cni.conflist", c.path("nodes", node, "cni", "10-testbed.conflist"), values)
-}
-
-// podRanges is a list in JSON for the CNI plugin: it takes an address of each range.
-func podRanges(prefixes []string) string {
-	return `[{"subnet": "` + strings.Join(prefixes, `"}], [{"subnet": "`) + `"}]`
 }
 
 // AwaitNode waits until a node is ready.

@@ -50,7 +50,7 @@ func (p Proxy) String() string { return p.Program + ":" + p.Mode }
 // patch, it has nothing.
 func (c *Cluster) Manifest(p Proxy) (string, error) {
 	if p.Program == KubeProxy {
-		return c.fill("kube-proxy.yaml", map[string]string{"Mode": p.Mode, "Image": cmp.Or(p.Image, KubeProxyImage)})
+		return c.fill("kube-proxy.yaml", map[string]string{"Mode": p.Mode, "Image": cmp.Or(p.Image, KubeProxyImage)}), nil
 	}
 	data, err := os.ReadFile(filepath.Join(cmp.Or(p.Deploy, Deploy), "vmapd.yaml"))
 	if err != nil {

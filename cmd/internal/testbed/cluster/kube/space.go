@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // In prepares a program to run in a space: Control, Outside or a node. It is killed when ctx
@@ -39,12 +37,8 @@ func (c *Cluster) makeSpace(ctx context.Context, space string) error {
 		}
 		flags = append(flags, "--mount", "--uts")
 	}
-	script, err := c.fill("space.sh", values)
-	if err != nil {
-		return err
-	}
 	p := c.holder(space)
-	p.Space, p.Args = space, append(append([]string{"unshare"}, flags...), "sh", "-c", script)
+	p.Space, p.Args = space, append(append([]string{"unshare"}, flags...), "sh", "-c", c.fill("space.sh", values))
 	if err := p.launch(exec.Command(p.Args[0], p.Args[1:]...)); err != nil {
 		return err
 	}
@@ -56,17 +50,4 @@ func (c *Cluster) makeSpace(ctx context.Context, space string) error {
 		}
 		return err
 	}, p)
-}
-
-// inside calls fn with the network namespace of a space.
-func (c *Cluster) inside(space string, fn func(*lab.Namespace) error) error {
-	pid := c.holder(space).PID()
-	if pid == 0 {
-		return fmt.Errorf("the cluster has no %s, or it does not run", space)
-	}
-	ns, err := lab.OpenNamespace(space, fmt.Sprintf("/proc/%d/ns/net", pid))
-	if err != nil {
-		return err
-	}
-	return errors.Join(fn(ns), ns.Close())
 }
