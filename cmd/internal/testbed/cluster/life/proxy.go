@@ -2,6 +2,7 @@ package life
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -50,54 +51,45 @@ func (r *Run) Install(ctx context.Context, proxy string) error {
 	if r.installed == proxy {
 		return nil
 	}
-	if err := r.RemoveProxies(ctx); err != nil {
-		return err
-	}
-	manifest, err := r.manifest(proxy)
-	if err != nil {
-		return err
-	}
-	if err := r.Apply(ctx, manifest); err != nil {
+	if err := r.InstallProxy(ctx, r.proxy(proxy)); err != nil {
 		return err
 	}
 	r.installed = proxy
-	return r.RolledOut(ctx, "kube-system", "daemonset/"+program(proxy))
+	return nil
 }
 
-// program is also the name of a proxy's DaemonSet.
-func program(proxy string) string {
-	return strings.FieldsFunc(proxy, func(r rune) bool { return r == ':' || r == ' ' })[0]
-}
-
-// manifest returns the objects of a proxy, with everything filled in.
-func (r *Run) manifest(proxy string) (string, error) {
-	p := kube.Proxy{Program: kube.Vmapd, Mode: "nftables", Deploy: filepath.Join(r.Work, kube.Deploy)}
-	switch mode, isKubeProxy := strings.CutPrefix(proxy, KubeProxy); {
+// proxy returns the proxy of a name.
+func (r *Run) proxy(name string) kube.Proxy {
+	p := kube.Proxy{Program: kube.Vmapd, Mode: "nftables"}
+	switch mode, isKubeProxy := strings.CutPrefix(name, KubeProxy); {
 	case isKubeProxy:
 		p.Program, p.Mode = kube.KubeProxy, mode
-	case proxy == Before:
+	case name == Before:
 		p.Image, p.Deploy = BeforeImage, filepath.Join(r.Work, "before")
 	}
-	return r.Cluster.Manifest(p)
+	return p
 }
 
-// prepareFolder copies vmapd's manifests, which commands of a page use, to the folder Work.
+// prepareFolder makes the folder Work. Commands of a page use vmapd's manifests in it.
 func (r *Run) prepareFolder() error {
-	if err := os.RemoveAll(filepath.Join(r.Work, kube.Deploy)); err != nil {
+	deploy, err := filepath.Abs(kube.Deploy)
+	if err != nil {
 		return err
 	}
-	if err := os.CopyFS(filepath.Join(r.Work, kube.Deploy), os.DirFS(kube.Deploy)); err != nil {
-		return fmt.Errorf("copy the manifests: %w", err)
-	}
-	const conf = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: " + kube.PodRanges + "\n"
-	if err := os.WriteFile(filepath.Join(r.Work, "render.conf"), []byte(conf), 0o600); err != nil {
-		return err
-	}
-	for name, target := range map[string]string{"bin": r.Plugins(), ".kube/config": r.Kubeconfig()} {
+	for name, target := range map[string]string{kube.Deploy: deploy, "bin": r.Plugins(), ".kube/config": r.Kubeconfig()} {
 		name = filepath.Join(r.Work, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.RemoveAll(name), os.Symlink(target, name)); err != nil {
 			return err
 		}
 	}
-	return nil
+	const conf = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: " + kube.PodRanges + "\n"
+	return errors.Join(
+		os.WriteFile(filepath.Join(r.Work, "render.conf"), []byte(conf), 0o600),
+		os.WriteFile(filepath.Join(r.Work, "table.jq"), []byte(lines), 0o600),
+	)
 }
+
+// lines is the program that makes lines of a table.
+//
+//go:embed table.jq
+var lines string

@@ -1,9 +1,6 @@
 package life
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // sums are the counts of all routes together.
 func (r *Result) sums() (s Count) {
@@ -17,28 +14,12 @@ func (r *Result) sums() (s Count) {
 	return s
 }
 
-func (r *Result) verdict() string {
-	switch {
-	case r.Error != "":
-		return "the step failed"
-	case r.Different != "":
-		return "no"
-	case r.Compared:
-		return "yes, after " + r.Same.Round(100*time.Millisecond).String()
-	default:
-		return "removed"
-	}
-}
-
 // Err returns the reason why the step is not as it should be, or nil.
 func (r *Result) Err() error {
-	lost := r.sums().Lost + r.sums().Broken
-	switch {
-	case r.Error != "":
-		return fmt.Errorf("%s: %s", r.Step, r.Error)
-	case r.Different != "":
-		return fmt.Errorf("%s: %s", r.Step, r.Different)
-	case r.Proxy == VMAPD && lost > 0:
+	if r.Failure != nil {
+		return fmt.Errorf("%s: %w", r.Step, r.Failure)
+	}
+	if lost := r.sums().Lost + r.sums().Broken; r.Proxy == VMAPD && lost > 0 {
 		return fmt.Errorf("%s: %d connections lost", r.Step, lost)
 	}
 	return nil
@@ -48,7 +29,7 @@ func (r *Result) Err() error {
 func (r *Result) String() string {
 	n := r.sums()
 	s := fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %s |\n",
-		r.Step, n.New, n.Lost, n.Slow, lasting*len(r.Counts), n.Broken, n.Ended, r.verdict())
+		r.Step, n.New, n.Lost, n.Slow, lasting*len(r.Counts), n.Broken, n.Ended, r.Rules)
 	for _, c := range r.Counts {
 		for _, e := range c.Errors {
 			s += fmt.Sprintf("  %s: %d of %d lost, %d broken: %s\n", c.Route, c.Lost, c.New, c.Broken, e)

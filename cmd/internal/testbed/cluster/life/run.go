@@ -40,7 +40,7 @@ type Run struct {
 	*kube.Cluster
 	Proxy string // the proxy that the run is about: vmapd, or kube-proxy:MODE
 
-	// Work is the folder where commands of pages run: it has a copy of cmd/vmapd/deploy, bin/vmapd, and the
+	// Work is the folder where commands of pages run: it has cmd/vmapd/deploy, bin/vmapd, and the
 	// program and the manifest of the version before in the folder before.
 	Work string
 
@@ -51,10 +51,8 @@ type Run struct {
 type Result struct {
 	Step, Proxy string
 	Counts      []Count
-	Error       string        // of the step
-	Same        time.Duration // until the tables were equal
-	Different   string        // why they are not
-	Compared    bool          // vmapd serves
+	Rules       string // whether those in the kernel are as they should be
+	Failure     error  // of the step or the rules
 }
 
 const settle = 3 * time.Second // of traffic before and after a step
@@ -82,20 +80,11 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	traffic := StartTraffic(ctx, routes)
 	wait(ctx, settle)
 	r.installed = ""
-	if err := s.Do(ctx, r); err != nil {
-		result.Error = err.Error()
-	}
 	until := cmp.Or(s.Until, from)
-	if result.Compared = !strings.HasPrefix(until, KubeProxy); result.Compared {
-		program := "bin/vmapd"
-		if until == Before {
-			program = "before/vmapd"
-		}
-		if result.Same, err = r.Same(ctx, program); err != nil {
-			result.Different = err.Error()
-		}
-	} else if err := r.NoTables(ctx); err != nil && s.Until != "" {
-		result.Different = err.Error()
+	if result.Failure = s.Do(ctx, r); result.Failure != nil {
+		result.Rules = "the step failed"
+	} else if result.Rules, result.Failure = r.rules(ctx, until, s.Until != ""); result.Failure != nil {
+		result.Rules = "no"
 	}
 	wait(ctx, settle)
 	alive, err := r.alive(ctx)
@@ -103,7 +92,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if result.Error != "" || result.Different != "" {
+	if result.Failure != nil {
 		return result, nil
 	}
 	r.installed = until
@@ -111,6 +100,21 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 		return result, nil
 	}
 	return result, s.After(ctx, r)
+}
+
+// rules waits until the rules on all nodes are those of a proxy, and says so. Before kube-proxy, another one may have served.
+func (r *Run) rules(ctx context.Context, proxy string, isOther bool) (string, error) {
+	program := "bin/vmapd"
+	switch {
+	case strings.HasPrefix(proxy, KubeProxy) && !isOther:
+		return "removed", nil
+	case strings.HasPrefix(proxy, KubeProxy):
+		return "removed", r.NoTables(ctx)
+	case proxy == Before:
+		program = "before/vmapd"
+	}
+	passed, err := r.Same(ctx, program)
+	return "yes, after " + passed.Round(100*time.Millisecond).String(), err
 }
 
 // served waits until each route works.

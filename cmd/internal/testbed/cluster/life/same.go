@@ -22,43 +22,35 @@ func (r *Run) Same(ctx context.Context, program string) (time.Duration, error) {
 	start := time.Now()
 	err := kube.Until(ctx, settles, "compare the rules", func() error {
 		objects, err := r.Kubectl(ctx, "get", "services,endpointslices,nodes,servicecidrs", "-A", "-o", "json")
-		if err != nil {
-			return err
+		if err == nil {
+			err = os.WriteFile(filepath.Join(r.Work, "objects.json"), []byte(objects), 0o600)
 		}
-		var errs []error
 		for _, n := range r.Nodes() {
-			errs = append(errs, r.same(ctx, program, n, objects))
+			err = errors.Join(err, r.same(ctx, program, n))
 		}
-		return errors.Join(errs...)
+		return err
 	})
 	return time.Since(start), err
 }
 
-func (r *Run) same(ctx context.Context, program string, node, objects string) error {
-	file := filepath.Join(r.Work, "objects-of-"+node+".yaml")
-	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
-		return err
-	}
+func (r *Run) same(ctx context.Context, program, node string) error {
 	for family, table := range map[string]string{"ipv4": "ip", "ipv6": "ip6"} {
-		list := "nft -j list table " + table + " vmapd"
-		render := fmt.Sprintf("%s render -f %s --node-name %s --ip-family %s --config %s | nft -f -\n%s",
-			filepath.Join(r.Work, program), file, node, family, filepath.Join(r.Work, "render.conf"), list)
-		var tables [2]Table // rendered, in the kernel
-		for i, cmd := range []*exec.Cmd{
-			r.In(ctx, kube.Control, "unshare", "--net", "bash", "-euo", "pipefail", "-c", render),
-			r.In(ctx, node, "bash", "-c", list),
+		list := "nft -j list table " + table + " vmapd | jq -cS -f table.jq | sort >"
+		render := fmt.Sprintf("%s render -f objects.json --node-name %s --ip-family %s --config render.conf | nft -f -\n%s", program, node, family, list)
+		for _, cmd := range []*exec.Cmd{
+			r.In(ctx, kube.Control, "unshare", "--net", "bash", "-euo", "pipefail", "-c", "cd "+r.Work+"\n"+render+"rendered"),
+			r.In(ctx, node, "bash", "-euo", "pipefail", "-c", "cd "+r.Work+"\n"+list+"kernel"),
 		} {
-			out, err := kube.Output(cmd)
-			if err == nil {
-				tables[i], err = ParseTable(out)
-			}
-			if err != nil {
+			if err := kube.Run(cmd); err != nil {
 				return fmt.Errorf("rules of %s: %w", node, err)
 			}
 		}
-		if d := Compare(tables[0], tables[1]); len(d) > 0 {
-			const shown = 10
-			return fmt.Errorf("%s rules of %s: %d differences:\n%s", family, node, len(d), strings.Join(d[:min(len(d), shown)], "\n"))
+		diff := exec.CommandContext(ctx, "diff", "rendered", "kernel")
+		diff.Dir = r.Work
+		if out, err := diff.Output(); err != nil {
+			const shown = 20
+			lines := strings.SplitAfter(string(out), "\n")
+			return fmt.Errorf("%s rules of %s differ (<: rendered, >: in the kernel): %w\n%s", family, node, err, strings.Join(lines[:min(len(lines), shown)], ""))
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func Steps(proxy string) []Step {
 
 // upgrade brings this checkout's vmapd to a cluster with the version before.
 func upgrade(ctx context.Context, r *Run) error {
-	m, err := r.manifest(VMAPD)
+	m, err := r.Manifest(r.proxy(VMAPD))
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func restore(ctx context.Context, r *Run) error {
 // restartProxy has the Service proxy read everything again. After the restore, kube-proxy goes on to
 // watch from a version that is the server's future, and keeps former endpoints.
 func restartProxy(ctx context.Context, r *Run) error {
-	object := "daemonset/" + program(r.Proxy)
+	object := "daemonset/" + r.proxy(r.Proxy).Program
 	return sh("kubectl -n kube-system rollout restart "+object, rolledOut("kube-system", object))(ctx, r)
 }
 

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -91,50 +90,30 @@ func (r *Run) routes(ctx context.Context) ([]Route, error) {
 
 // clients returns the network namespaces that clients are in, by name.
 func (r *Run) clients(ctx context.Context) (map[string]*lab.Namespace, error) {
-	const each = `{range .items[*]}{.spec.nodeName} {.metadata.uid} {.metadata.deletionTimestamp}{"\n"}{end}`
-	out, err := r.Kubectl(ctx, "-n", "life", "get", "pods", "-l", "app=client", "-o", "jsonpath="+each)
-	if err != nil {
-		return nil, err
-	}
 	pids := map[string]string{}
 	for _, space := range []string{kube.Outside, second} {
 		pids[space] = strconv.Itoa(r.Process("space-" + space).PID())
 	}
-	for line := range strings.Lines(out) {
-		words := strings.Fields(line)
-		if len(words) != 2 { // it is being deleted
-			continue
-		}
-		running, err := processes(words[1])
+	for _, node := range []string{first, second} {
+		// The last pod is not one that ends. Its UID is part of the name of its control group.
+		const find = `uid=$(kubectl -n life get pods -l app=client --field-selector=spec.nodeName=%s \
+  --sort-by=.metadata.creationTimestamp -o 'jsonpath={.items[-1:].metadata.uid}')
+test -n "$uid"
+{ grep -ls "$uid" /proc/[0-9]*/cgroup || true; } | sed -n 1p | cut -d / -f 3`
+		pid, err := r.Shell(ctx, kube.Control, fmt.Sprintf(find, node))
 		if err != nil {
 			return nil, err
 		}
-		if len(running) > 0 {
-			pids["pod on "+words[0]] = running[0]
-		}
+		pids["pod on "+node] = strings.TrimSpace(pid)
 	}
 	from := map[string]*lab.Namespace{}
-	for _, name := range []string{kube.Outside, second, "pod on " + first, "pod on " + second} {
+	for name, pid := range pids {
 		// Without a process, there is no such file.
-		if from[name], err = lab.OpenNamespace(name, filepath.Join("/proc", pids[name], "ns/net")); err != nil {
+		ns, err := lab.OpenNamespace(name, filepath.Join("/proc", pid, "ns/net"))
+		if err != nil {
 			return nil, fmt.Errorf("find the client %s: %w", name, err)
 		}
+		from[name] = ns
 	}
 	return from, nil
-}
-
-// processes returns the process IDs in a pod, whose UID is part of their control group's name.
-func processes(uid string) ([]string, error) {
-	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		return nil, err
-	}
-	var pids []string
-	for _, g := range groups {
-		text, err := os.ReadFile(g)
-		if err == nil && strings.Contains(string(text), uid) {
-			pids = append(pids, filepath.Base(filepath.Dir(g)))
-		}
-	}
-	return pids, nil
 }
