@@ -18,7 +18,7 @@ const source = "https://github.com/vmapd/vmapd"
 // labels are those of https://github.com/opencontainers/image-spec/blob/main/annotations.md.
 func labels(p program) map[string]string {
 	const prefix = "org.opencontainers.image."
-	all := map[string]string{
+	return map[string]string{
 		prefix + "title":       imageName,
 		prefix + "description": "Kubernetes Service proxy on nftables, iptables or IPVS",
 		prefix + "version":     p.version,
@@ -28,7 +28,6 @@ func labels(p program) map[string]string {
 		prefix + "url":         source,
 		prefix + "licenses":    "Apache-2.0",
 	}
-	return all
 }
 
 // image makes the image for one processor.
@@ -38,7 +37,7 @@ func (r release) image(ctx context.Context, p program) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := programLayer(p)
+	own, err := programLayer(ctx, p)
 	if err != nil {
 		return nil, err
 	}

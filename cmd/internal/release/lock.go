@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -67,7 +65,7 @@ func (l lock) fetch(ctx context.Context, cache string, p debianPackage) (string,
 	}
 	var failures []error
 	for _, mirror := range l.mirrors {
-		data, err := download(ctx, mirror+"/"+p.path)
+		data, err := shell(ctx, "", `curl -sSfL --max-time 300 "$1"`, mirror+"/"+p.path)
 		if err == nil && sumOf(data) != p.sum {
 			err = fmt.Errorf("%s/%s has another checksum than packages.lock says", mirror, p.path)
 		}
@@ -80,24 +78,6 @@ func (l lock) fetch(ctx context.Context, cache string, p debianPackage) (string,
 		return file, errors.Join(os.WriteFile(work, data, 0o644), os.Rename(work, file))
 	}
 	return "", fmt.Errorf("get %s: %w", path.Base(p.path), errors.Join(failures...))
-}
-
-func download(ctx context.Context, url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	a, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Body.Close()
-	if a.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", url, a.Status)
-	}
-	return io.ReadAll(a.Body)
 }
 
 func sumOf(data []byte) string {

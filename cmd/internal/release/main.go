@@ -63,6 +63,9 @@ type release struct {
 	cache         string // folder of downloads
 }
 
+// sumsName is the file with the checksums of all others, in the form of sha256sum.
+const sumsName = "SHA256SUMS"
+
 // listName is the file with the image's name, version and digest, as a reference of a registry ends.
 const listName = "images.txt"
 
@@ -87,7 +90,7 @@ func (r release) write(ctx context.Context, stdout io.Writer) error {
 			return fmt.Errorf("%s is of %s, and %s of %s", p.path, p.version, programs[0].path, programs[0].version)
 		}
 		programs[i] = p
-		if err := copyFile(filepath.Join(r.out, filepath.Base(p.path)), p.path); err != nil {
+		if _, err := shell(ctx, "", `install -m 755 "$1" "$2"`, p.path, r.out); err != nil {
 			return err
 		}
 	}
@@ -100,16 +103,9 @@ func (r release) write(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	_, _ = fmt.Fprint(stdout, line)
-	if err := r.writeDeploy(programs[0]); err != nil {
+	if err := r.writeDeploy(ctx, programs[0]); err != nil {
 		return err
 	}
-	return writeSums(r.out)
-}
-
-func copyFile(target, source string) error {
-	data, err := os.ReadFile(source)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(target, data, 0o755)
+	_, err = shell(ctx, r.out, "find . -type f ! -name "+sumsName+" -printf '%P\\0' | sort -z | xargs -0 sha256sum >"+sumsName)
+	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -224,11 +223,12 @@ func TestAReleaseHasWhatAClusterNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.version = "v1.2.3-rc.1"
-	packed, err := chartArchive(filepath.Join(r.deploy, "chart"), p)
-	if err != nil {
+	other := r
+	other.out = t.TempDir()
+	if err := other.writeDeploy(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(packed))
+	z, err := gzip.NewReader(strings.NewReader(mustRead(t, other.out, chartName)))
 	if err != nil {
 		t.Fatal(err)
 	}

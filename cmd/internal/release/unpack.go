@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,20 +28,19 @@ func imageOf(folder, arch string) (v1.Image, error) {
 		return nil, err
 	}
 	indexes, err := partial.FindIndexes(outer, func(v1.Descriptor) bool { return true })
-	if err == nil && len(indexes) != 1 {
-		err = fmt.Errorf("%s: index.json has %d entries, want the one index of the processors", folder, len(indexes))
-	}
 	if err != nil {
 		return nil, err
 	}
-	images, err := partial.FindImages(indexes[0], match.Platforms(v1.Platform{OS: "linux", Architecture: arch}))
-	if err == nil && len(images) != 1 {
-		err = fmt.Errorf("%s has no image for %s", folder, arch)
+	for _, index := range indexes {
+		images, err := partial.FindImages(index, match.Platforms(v1.Platform{OS: "linux", Architecture: arch}))
+		if err != nil {
+			return nil, err
+		}
+		if len(images) > 0 {
+			return images[0], nil
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return images[0], nil
+	return nil, fmt.Errorf("%s has no image for %s", folder, arch)
 }
 
 // unpackImage writes what a container of an image has into a folder, which must not exist: its files, and the image's
@@ -51,13 +51,9 @@ func unpackImage(ctx context.Context, image v1.Image, folder string) error {
 		return err
 	}
 	root := filepath.Join(folder, unpackedRoot)
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(root, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(folder, unpackedConfig), config, 0o644); err != nil {
+	if err := errors.Join(
+		os.Mkdir(folder, 0o755), os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(folder, unpackedConfig), config, 0o644),
+	); err != nil {
 		return err
 	}
 	files := mutate.Extract(image)
