@@ -76,9 +76,9 @@ func (o *options) writeImage(ctx context.Context, dir, kernel, loader, packages 
 
 // job is the task of the guest, for its shell.
 func (o *options) job() string {
-	quoted := ""
-	for _, arg := range o.command {
-		quoted += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	quoted := make([]string, len(o.command))
+	for i, arg := range o.command {
+		quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	return "cd '" + o.dir + "' || end 'error enter the folder of the command'\nset --" + quoted + "\n"
+	return "cd '" + o.dir + "' || end 'error enter the folder of the command'\nset -- " + strings.Join(quoted, " ") + "\n"
 }

@@ -91,19 +91,20 @@ ip link set %[1]s master br0 up`
 		return err
 	}
 	v4, v6 := Addresses(space)
-	script := fmt.Sprintf("ip link set eth0 up\nip address add %v/24 dev eth0\nip address add %v/64 dev eth0 nodad\n", v4, v6)
+	var script strings.Builder
+	fmt.Fprintf(&script, "ip link set eth0 up\nip address add %v/24 dev eth0\nip address add %v/64 dev eth0 nodad\n", v4, v6)
 	for _, node := range c.Nodes() {
 		v4, v6 := Addresses(node)
 		pods4, pods6 := podRanges(node)
 		if node != space {
-			script += fmt.Sprintf("ip route add %s via %v\nip route add %s via %v\n", pods4, v4, pods6, v6)
+			fmt.Fprintf(&script, "ip route add %s via %v\nip route add %s via %v\n", pods4, v4, pods6, v6)
 		}
 	}
 	// The outside client forwards nothing: packets to an address that nothing serves are lost there.
 	if v4, v6 := Addresses(Outside); space != Outside {
-		script += fmt.Sprintf("ip route add default via %v\nip -6 route add default via %v\n", v4, v6)
+		fmt.Fprintf(&script, "ip route add default via %v\nip -6 route add default via %v\n", v4, v6)
 	}
-	return c.script(ctx, space, script)
+	return c.script(ctx, space, script.String())
 }
 
 // podRanges returns the ranges of a node's pods. The controller manager gives the nodes of a new cluster the same ones, in turn.

@@ -1,6 +1,9 @@
 package life
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // sums are the counts of all routes together.
 func (r *Result) sums() (s Count) {
@@ -28,12 +31,13 @@ func (r *Result) Err() error {
 // String is the row of LIFE.md, and a line for each kind of error.
 func (r *Result) String() string {
 	n := r.sums()
-	s := fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %s |\n",
+	var s strings.Builder
+	fmt.Fprintf(&s, "| %s | %d | %d | %d | %d | %d | %d | %s |\n",
 		r.Step, n.New, n.Lost, n.Slow, lasting*len(r.Counts), n.Broken, n.Ended, r.Rules)
 	for _, c := range r.Counts {
 		for _, e := range c.Errors {
-			s += fmt.Sprintf("  %s: %d of %d lost, %d broken: %s\n", c.Route, c.Lost, c.New, c.Broken, e)
+			fmt.Fprintf(&s, "  %s: %d of %d lost, %d broken: %s\n", c.Route, c.Lost, c.New, c.Broken, e)
 		}
 	}
-	return s
+	return s.String()
 }

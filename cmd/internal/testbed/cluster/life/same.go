@@ -23,7 +23,7 @@ func (r *Run) Same(ctx context.Context, program string) (time.Duration, error) {
 	err := kube.Until(ctx, settles, "compare the rules", func() error {
 		objects, err := r.Kubectl(ctx, "get", "services,endpointslices,nodes,servicecidrs", "-A", "-o", "json")
 		if err == nil {
-			err = os.WriteFile(filepath.Join(r.Work, "objects.json"), []byte(objects), 0o600)
+			err = os.WriteFile(filepath.Join(r.Work, "objects.yaml"), []byte(objects), 0o600)
 		}
 		for _, n := range r.Nodes() {
 			err = errors.Join(err, r.same(ctx, program, n))
@@ -36,7 +36,7 @@ func (r *Run) Same(ctx context.Context, program string) (time.Duration, error) {
 func (r *Run) same(ctx context.Context, program, node string) error {
 	for family, table := range map[string]string{"ipv4": "ip", "ipv6": "ip6"} {
 		list := "nft -j list table " + table + " vmapd | jq -cS -f table.jq | sort >"
-		render := fmt.Sprintf("%s render -f objects.json --node-name %s --ip-family %s --config render.conf | nft -f -\n%s", program, node, family, list)
+		render := fmt.Sprintf("%s render -f objects.yaml --node-name %s --ip-family %s --config render.conf | nft -f -\n%s", program, node, family, list)
 		for _, cmd := range []*exec.Cmd{
 			r.In(ctx, kube.Control, "unshare", "--net", "bash", "-euo", "pipefail", "-c", "cd "+r.Work+"\n"+render+"rendered"),
 			r.In(ctx, node, "bash", "-euo", "pipefail", "-c", "cd "+r.Work+"\n"+list+"kernel"),
