@@ -34,8 +34,9 @@ exec 3>/dev/hvc0 4>/dev/hvc1
 for port in 3 4; do $b stty -opost -echo -icanon -isig <&$port; done
 
 . /vm/job # cd, and the command as $1 and so on
-command -v "$1" >/dev/null || end "error find the command: $1"
-$b setsid "$@" </dev/null >&3 2>&3
+program=$($b which "$1") || end "error find the command: $1" # busybox would prefer its own program to one of this name
+shift
+$b setsid "$program" "$@" </dev/null >&3 2>&3 3>&- 4>&-
 code=$?
 kill -KILL -1 # the processes that the command left; there may be none
 end "exit $code"
