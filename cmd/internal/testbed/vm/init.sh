@@ -26,10 +26,15 @@ $b ln -s 0.0.0 "/usr/lib/modules/$($b uname -r)"
 read -r uptime rest </proc/uptime
 echo "vm: booted after $uptime s"
 
-# The ports are of modules, which may be part of the kernel, and appear some time after these are loaded. They take bytes as they
-# are, as long as they are open.
+# The ports are of modules, which may be part of the kernel, and can be opened some time after these are loaded. They take bytes
+# as they are, as long as they are open.
 for module in virtio_pci virtio_console; do $b modprobe -q $module; done
-for try in $($b seq 100); do [ -c /dev/hvc1 ] || $b sleep 0.1; done
+for port in /dev/hvc0 /dev/hvc1; do
+  for try in $($b seq 100); do
+    if (true >$port) 2>/dev/null; then break; fi
+    $b sleep 0.1
+  done
+done
 exec 3>/dev/hvc0 4>/dev/hvc1
 for port in 3 4; do $b stty -opost -echo -icanon -isig <&$port; done
 
