@@ -41,9 +41,9 @@ func programLayer(ctx context.Context, p program) (v1.Layer, error) {
 ln -s vmapd usr/local/bin/kube-proxy`, path)
 }
 
-// packagesLayer has the packages of the lock file. It is the same for all versions of vmapd with that file. Install scripts are not
-// run: what they would make, and programs expect, is made here. The iptables of nf_tables has the plain names, as it has on Debian.
-// What nobody reads in a container is left out; licences stay.
+// packagesLayer has the packages of the lock file. It is the same for all versions of vmapd with that file. Install
+// scripts are not run: what they would make, and programs expect, is made here. The iptables of nf_tables has the plain
+// names, as it has on Debian. What nobody reads in a container is left out; licences stay.
 func packagesLayer(ctx context.Context, l lock, cache, arch string) (v1.Layer, error) {
 	if len(l.packages[arch]) == 0 {
 		return nil, fmt.Errorf("packages.lock has nothing for %s", arch)

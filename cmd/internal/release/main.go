@@ -106,6 +106,7 @@ func (r release) write(ctx context.Context, stdout io.Writer) error {
 	if err := r.writeDeploy(ctx, programs[0]); err != nil {
 		return err
 	}
-	_, err = shell(ctx, r.out, "find . -type f ! -name "+sumsName+" -printf '%P\\0' | sort -z | xargs -0 sha256sum >"+sumsName)
+	const sum = "find . -type f ! -name " + sumsName + " -printf '%P\\0' | sort -z | xargs -0 sha256sum >" + sumsName
+	_, err = shell(ctx, r.out, sum)
 	return err
 }

@@ -58,7 +58,9 @@ func newE2ECommand(dir *string) *cobra.Command {
 }
 
 func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Regexp, runner *e2e.Runner) (left int, err error) {
-	all := slices.DeleteFunc(e2e.Tests(), func(t e2e.Test) bool { return !focus.MatchString(t.Name) || t.Nodes > len(c.Nodes()) })
+	all := slices.DeleteFunc(e2e.Tests(), func(t e2e.Test) bool {
+		return !focus.MatchString(t.Name) || t.Nodes > len(c.Nodes())
+	})
 	run, err := e2e.LoadRun(runner.File())
 	if err != nil {
 		return 0, err

@@ -67,7 +67,8 @@ func (a Archive) Folder(ctx context.Context, name string, fill func(dir string) 
 	return dir, os.Rename(work, dir)
 }
 
-// Packages unpacks packages and what they depend on, and returns the folder that they are in; it is empty if there are none.
+// Packages unpacks packages and what they depend on, and returns the folder that they are in; it is empty if there are
+// none.
 func (a Archive) Packages(ctx context.Context, names ...string) (string, error) {
 	if len(names) == 0 {
 		return "", nil

@@ -18,7 +18,7 @@ import (
 var initScript string
 
 const (
-	modulesName = "0.0.0" // of the guest's folder of modules, a version as depmod wants it; a link has the version of the kernel
+	modulesName = "0.0.0" // of the guest's modules, a version as depmod wants it; a link has the version of the kernel
 	busyBox     = "busybox-static"
 )
 

@@ -11,7 +11,8 @@ end() {
   $b poweroff -f
 }
 
-for m in proc:/proc sysfs:/sys cgroup2:/sys/fs/cgroup devtmpfs:/dev devpts:/dev/pts tmpfs:/dev/shm tmpfs:/run tmpfs:/tmp; do
+for m in proc:/proc sysfs:/sys cgroup2:/sys/fs/cgroup \
+  devtmpfs:/dev devpts:/dev/pts tmpfs:/dev/shm tmpfs:/run tmpfs:/tmp; do
   $b mkdir -p "${m#*:}" # in what was mounted before
   $b mount -t "${m%:*}" "${m%:*}" "${m#*:}"
 done
@@ -19,15 +20,15 @@ $b ln -s /proc/self/fd /dev/fd
 $b ln -s fd/0 /dev/stdin # the source "-" of old versions of nft
 $b hostname vm
 $b ip link set lo up
-# An emulated processor that starts a program leaves packets between namespaces alone for seconds: with room for 1,000, as
-# usual, 165,000 of 290,000 were dropped.
+# An emulated processor that starts a program leaves packets between namespaces alone for seconds: with room for 1,000,
+# as usual, 165,000 of 290,000 were dropped.
 echo 100000 >/proc/sys/net/core/netdev_max_backlog
 $b ln -s 0.0.0 "/usr/lib/modules/$($b uname -r)"
 read -r uptime rest </proc/uptime
 echo "vm: booted after $uptime s"
 
-# The ports are of modules, which may be part of the kernel, and can be opened some time after these are loaded. They take bytes
-# as they are, as long as they are open.
+# The ports are of modules, which may be part of the kernel, and can be opened some time after these are loaded. They
+# take bytes as they are, as long as they are open.
 for module in virtio_pci virtio_console; do $b modprobe -q $module; done
 for port in /dev/hvc0 /dev/hvc1; do
   for try in $($b seq 100); do

@@ -66,7 +66,7 @@ func (b *Balancer) round(ctx context.Context) error {
 			err = errors.Join(err, b.publish(ctx, s, "null"))
 		case isBalanced && a.IsValid():
 			err = errors.Join(err, b.lead(ctx, s, a))
-		case isBalanced && len(s.Status.LoadBalancer.Ingress) == 0: // else another one has it, such as a test that writes the status itself
+		case isBalanced && len(s.Status.LoadBalancer.Ingress) == 0: // else a test has written the status itself
 			for a = balanced.Addr().Next(); used[a]; {
 				a = a.Next()
 			}
@@ -90,7 +90,7 @@ func address(s *corev1.Service) netip.Addr {
 // publish writes the addresses of a Service's load balancer into its status.
 func (b *Balancer) publish(ctx context.Context, s *corev1.Service, ingress string) error {
 	patch := `{"status":{"loadBalancer":{"ingress":` + ingress + `}}}`
-	_, err := b.Kubectl(ctx, "--namespace="+s.Namespace, "patch", "service", s.Name, "--subresource=status", "--patch="+patch)
+	_, err := b.Kubectl(ctx, "-n", s.Namespace, "patch", "service", s.Name, "--subresource=status", "-p", patch)
 	return err
 }
 

@@ -33,7 +33,7 @@ func newBench() *bench {
 				data, err := json.Marshal(corev1.ServiceList{Items: []corev1.Service{b.service}})
 				return string(data), err
 			}
-			patch, ok := strings.CutPrefix(strings.Join(args, " "), "--namespace=ns patch service s --subresource=status --patch=")
+			patch, ok := strings.CutPrefix(strings.Join(args, " "), "-n ns patch service s --subresource=status -p ")
 			if !ok {
 				return "", errors.New(strings.Join(args, " "))
 			}

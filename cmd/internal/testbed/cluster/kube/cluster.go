@@ -159,7 +159,8 @@ func (c *Cluster) group() string { return "vmapd-" + c.Name }
 
 // groupsCommand prepares the shell of groups.sh, which runs further commands.
 func (c *Cluster) groupsCommand(commands string, args ...string) []string {
-	return append([]string{"bash", "-c", "name=" + c.group() + "\n" + c.fill("groups.sh", nil) + commands, "bash"}, args...)
+	script := "name=" + c.group() + "\n" + c.fill("groups.sh", nil) + commands
+	return append([]string{"bash", "-c", script, "bash"}, args...)
 }
 
 func (c *Cluster) inGroups(commands string) (string, error) {

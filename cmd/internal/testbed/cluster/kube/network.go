@@ -107,7 +107,8 @@ ip link set %[1]s master br0 up`
 	return c.script(ctx, space, script.String())
 }
 
-// podRanges returns the ranges of a node's pods. The controller manager gives the nodes of a new cluster the same ones, in turn.
+// podRanges returns the ranges of a node's pods. The controller manager gives the nodes of a new cluster the same ones, in
+// turn.
 func podRanges(node string) (v4, v6 string) {
 	n := nodeNumber(node) - 1
 	return fmt.Sprintf("10.244.%d.0/24", n), fmt.Sprintf("fd00:244:0:%x::/64", n)

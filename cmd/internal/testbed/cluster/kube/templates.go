@@ -11,8 +11,8 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// fill returns a template with the values of the cluster, and more ones, filled in. A template without a value is a mistake in
-// this program.
+// fill returns a template with the values of the cluster, and more ones, filled in. A template without a value is a
+// mistake in this program.
 func (c *Cluster) fill(name string, more map[string]string) string {
 	v4, v6 := Addresses(Control)
 	values := map[string]string{

@@ -68,8 +68,8 @@ func restartClients(ctx context.Context, r *Run) error {
 	)(ctx, r)
 }
 
-// secretsAre waits until a file that kubelets keep for each pod fits on all nodes. fits is a condition of the shell, in the folder
-// Work, about the file f.
+// secretsAre waits until a file that kubelets keep for each pod fits on all nodes. fits is a condition of the shell, in the
+// folder Work, about the file f.
 func secretsAre(file, fits string) Action {
 	const each = `cd %s
 for f in /var/lib/kubelet/pods/*/volumes/kubernetes.io~projected/kube-api-access-*/%s; do

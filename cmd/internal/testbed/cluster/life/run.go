@@ -102,7 +102,8 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	return result, s.After(ctx, r)
 }
 
-// rules waits until the rules on all nodes are those of a proxy, and says so. Before kube-proxy, another one may have served.
+// rules waits until the rules on all nodes are those of a proxy, and says so. Before kube-proxy, another one may have
+// served.
 func (r *Run) rules(ctx context.Context, proxy string, isOther bool) (string, error) {
 	program := "bin/vmapd"
 	switch {

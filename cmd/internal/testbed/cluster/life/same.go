@@ -36,7 +36,8 @@ func (r *Run) Same(ctx context.Context, program string) (time.Duration, error) {
 func (r *Run) same(ctx context.Context, program, node string) error {
 	for family, table := range map[string]string{"ipv4": "ip", "ipv6": "ip6"} {
 		list := "nft -j list table " + table + " vmapd | jq -cS -f table.jq | sort >"
-		render := fmt.Sprintf("%s render -f objects.yaml --node-name %s --ip-family %s --config render.conf | nft -f -\n%s", program, node, family, list)
+		render := fmt.Sprintf("%s render -f objects.yaml --node-name %s --ip-family %s --config render.conf | nft -f -\n%s",
+			program, node, family, list)
 		for _, cmd := range []*exec.Cmd{
 			r.In(ctx, kube.Control, "unshare", "--net", "bash", "-euo", "pipefail", "-c", "cd "+r.Work+"\n"+render+"rendered"),
 			r.In(ctx, node, "bash", "-euo", "pipefail", "-c", "cd "+r.Work+"\n"+list+"kernel"),
@@ -50,7 +51,8 @@ func (r *Run) same(ctx context.Context, program, node string) error {
 		if out, err := diff.Output(); err != nil {
 			const shown = 20
 			lines := strings.SplitAfter(string(out), "\n")
-			return fmt.Errorf("%s rules of %s differ (<: rendered, >: in the kernel): %w\n%s", family, node, err, strings.Join(lines[:min(len(lines), shown)], ""))
+			return fmt.Errorf("%s rules of %s differ (<: rendered, >: in the kernel): %w\n%s",
+				family, node, err, strings.Join(lines[:min(len(lines), shown)], ""))
 		}
 	}
 	return nil
