@@ -72,7 +72,6 @@ func TestTheOldestClaimantWins(t *testing.T) {
 		checkPorts(t, s, "ns1/a/tcp [172.30.0.41:80 reject]", "ns1/b/tcp [172.30.0.42:80 reject, :30001 reject masquerade]")
 		checkProblems(t, s, `Service ns1/a: node port 30001/tcp of port "" belongs to Service ns1/b, which is older`)
 	})
-
 }
 
 func TestAnUnownedFrontendIsInNobodysList(t *testing.T) {

@@ -39,7 +39,6 @@ func TestWhichServicesCount(t *testing.T) {
 		web().Set(b)
 		checkPorts(t, b.Snapshot(), webLine)
 	})
-
 }
 
 func TestWhichSlicesCount(t *testing.T) {

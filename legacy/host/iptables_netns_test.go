@@ -322,7 +322,7 @@ func withoutMatches(t *testing.T, variant string, matches ...string) {
 		if err != nil {
 			nettest.Missing(t, err)
 		}
-		script := "rules=$(sed -n p)\n" // the emulated machine has no cat
+		script := "rules=$(cat)\n"
 		for _, m := range matches {
 			script += fmt.Sprintf("case \"$rules\" in *'-m %s '*) echo \"Couldn't load match '%[1]s'\" >&2; exit 2;; esac\n", m)
 		}

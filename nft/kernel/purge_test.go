@@ -50,9 +50,9 @@ func (n netns) mustRemember(t testing.TB, f model.Family, name string, since tim
 }
 
 // lists reads everything by the nft command, which must not fail.
-func (n netns) lists(t testing.TB) string {
+func (n netns) lists(t testing.TB) {
 	t.Helper()
-	return n.nft(t, "", "list", "ruleset")
+	n.nft(t, "", "list", "ruleset")
 }
 
 func TestClientsOfAGoneEndpointAreForgotten(t *testing.T) {

@@ -31,8 +31,20 @@ func TestOlderStateOfABackup(t *testing.T) {
 				s.Set(slice("web", "10.180.3.1")) // has the version of the change that was lost
 				want = append([]string{"ns1/web:http at 172.30.0.41:80/tcp: 10.180.3.1:8080"}, whole[1:]...)
 			}
+			before := len(s.Requests(""))
 			out(t, s, apitest.Up)
 			w.want(want...)
+			asked := map[apitest.Resource]int{}
+			for _, q := range s.Requests("")[before:] {
+				if version := q.URL.Query().Get("resourceVersion"); q.Verb == "list" && version != "" && version != "0" {
+					asked[q.Resource]++
+				}
+			}
+			for r, n := range asked {
+				if n > 2 { // the server asks for another try, and does not have the version then, either
+					t.Errorf("%d requests for %s of a version that is not there any more", n, r)
+				}
+			}
 			w.until("recovery", func() bool { return w.logs.count("from the API server again") == len(everything) })
 			if got := w.logs.count("WARN", "older state"); got != len(everything) {
 				t.Errorf("%d lines about the backup, want one of each kind:\n%s", got, strings.Join(w.logs.all(), "\n"))

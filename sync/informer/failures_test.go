@@ -115,5 +115,4 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	s.SetRules(nil)
 	w.want(whole[:2]...)
 	w.until("the end of all failures", func() bool { return len(w.source.Failing()) == 0 })
-
 }

@@ -32,8 +32,8 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	objects := new(Objects)
 	step := func(want ...string) {
 		t.Helper()
-		files.refresh()
-		files.refresh() // a file that has changed is read when it rests
+		_, _ = files.refresh()
+		_, _ = files.refresh() // a file that has changed is read when it rests
 		next, _ := merge(files.files)
 		var got []string
 		set, gone := differences(objects, next)
@@ -118,7 +118,7 @@ func TestLoadReadsTheStandardInput(t *testing.T) {
 		if diff := cmp.Diff([]string{"Service default/a"}, refs(o)); diff != "" {
 			t.Errorf("objects (-want +got):\n%s", diff)
 		}
-		tr.refresh()
+		_, _ = tr.refresh()
 	}
 }
 

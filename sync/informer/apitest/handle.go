@@ -88,7 +88,7 @@ func (s *Server) willing(x *exchange) bool {
 	case s.opts.Secure && x.Header.Get("Authorization") != "Bearer "+s.token, x.fault == http.StatusUnauthorized:
 		x.refuse(apierrors.NewUnauthorized("Unauthorized"))
 	case x.Denied:
-		x.refuse(apierrors.NewForbidden(x.of(), x.Name, fmt.Errorf(
+		x.refuse(apierrors.NewForbidden(x.of(), x.Name, fmt.Errorf( //nolint:staticcheck // as the real server says it
 			`User "system:kube-proxy" cannot %s resource %q in API group %q`, x.Verb, x.Resource, x.Group)))
 	case x.fault >= http.StatusBadRequest:
 		x.refuse(failure(int(x.fault), string(x.Resource)+" is forbidden: no permission"))
@@ -210,8 +210,8 @@ func (x *exchange) write(status int, mediaType string, body []byte) {
 }
 
 func (x *exchange) refuse(err *apierrors.StatusError) {
-	if err.ErrStatus.Code == http.StatusTooManyRequests {
-		x.w.Header().Set("Retry-After", "1")
+	if d := err.ErrStatus.Details; d != nil && d.RetryAfterSeconds > 0 {
+		x.w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
 	x.object(int(err.ErrStatus.Code), statusOf(err))
 }
@@ -222,7 +222,11 @@ func statusOf(err *apierrors.StatusError) *metav1.Status {
 }
 
 func failure(status int, message string) *apierrors.StatusError {
-	return apierrors.NewGenericServerResponse(status, "", schema.GroupResource{}, "", message, 0, false)
+	after := 0
+	if status == http.StatusTooManyRequests {
+		after = 1
+	}
+	return apierrors.NewGenericServerResponse(status, "", schema.GroupResource{}, "", message, after, false)
 }
 
 // tooLarge refuses a request for a resource version in the future.

@@ -113,9 +113,11 @@ type List[T runtime.Object] struct {
 	Items []T // client-go looks for this name
 }
 
-// ServiceList and EndpointSliceList are the lists of our kinds.
+// The lists of our kinds.
 type (
-	ServiceList       = List[*Service]
+	// ServiceList has Services.
+	ServiceList = List[*Service]
+	// EndpointSliceList has EndpointSlices.
 	EndpointSliceList = List[*EndpointSlice]
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
+	"os/exec" //nolint:depguard // it only looks for programs
 	"time"
 
 	"github.com/spf13/cobra"

@@ -162,7 +162,7 @@ func (q *question) run(
 		a, err := ask(ctx, again)
 		switch {
 		case err != nil && again && ctx.Err() != nil:
-			return nil // the end of --watch
+			return nil //nolint:nilerr // the end of --watch
 		case err != nil:
 			return err
 		}

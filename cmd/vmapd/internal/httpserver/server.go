@@ -80,7 +80,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for {
 		err := s.serve(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it is to end
 		}
 		err = fmt.Errorf("%s server: %w", s.opts.Name, err)
 		before := s.note(err)

@@ -44,7 +44,7 @@ func (k Kubectl) Exec(ctx context.Context, args []string, stdout, stderr io.Writ
 	}
 	cmd.Cancel = input.Close
 	if code, err = run(cmd); ctx.Err() != nil {
-		return 0, nil
+		return 0, nil //nolint:nilerr // it is to end
 	}
 	return code, err
 }
