@@ -36,9 +36,12 @@ func (c *Cluster) Process(name string) *Process {
 	return p
 }
 
-// PID returns the process ID, or 0 if the process does not run.
+// PID returns the process ID, or 0 if the process does not run. Of one that was killed, the first thread is a zombie
+// while others still hold its ports.
 func (p *Process) PID() int {
-	if stat, err := statOf(p.ID); err != nil || stat.Starttime != p.Born || stat.State == "Z" || stat.State == "X" {
+	stat, err := statOf(p.ID)
+	ended := (stat.State == "Z" || stat.State == "X") && stat.NumThreads <= 1
+	if err != nil || stat.Starttime != p.Born || ended {
 		return 0
 	}
 	return p.ID
