@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -16,8 +17,9 @@ type Annotation struct {
 
 // The names of the annotations that others refer to.
 const (
-	AnnotationAlgorithm       = "vmapd.io/lb-algorithm"
-	AnnotationConnectionGrace = "vmapd.io/connection-grace"
+	AnnotationAlgorithm        = "vmapd.io/lb-algorithm"
+	AnnotationConnectionGrace  = "vmapd.io/connection-grace"
+	AnnotationOutlierDetection = "vmapd.io/outlier-detection"
 )
 
 // Annotations are all annotations. The others of a Service are not read.
@@ -48,10 +50,25 @@ var Annotations = [...]Annotation{
 			return "", nil
 		},
 	},
+	{
+		AnnotationOutlierDetection,
+		"whether endpoints that do not answer are left out, `true` or `false`",
+		[]string{"true", "false"},
+		"the configuration decides",
+		func(to *annotated, value string) (string, error) {
+			on, err := strconv.ParseBool(value)
+			if err != nil {
+				return "", fmt.Errorf("%q is neither \"true\" nor \"false\"", value)
+			}
+			to.outlierDetection = &on
+			return "", nil
+		},
+	},
 }
 
 // annotated has the values of a Service's annotations; nil is none.
 type annotated struct {
-	algorithm       *Algorithm
-	connectionGrace *time.Duration
+	algorithm        *Algorithm
+	connectionGrace  *time.Duration
+	outlierDetection *bool
 }

@@ -36,13 +36,13 @@ func (sel *Selection) addSlice(s *endpointSlice, name ServicePortName, f Family,
 	case over:
 		other.Why = OverBudget
 	case ok:
-		for a, conditions := range s.all("") {
+		for a, e := range s.all("") {
 			addr := netip.AddrPortFrom(a, port)
 			i, _ := slices.BinarySearchFunc(sel.Candidates, addr, func(c Candidate, a netip.AddrPort) int {
 				return c.Addr.Compare(a)
 			})
 			of := &sel.Candidates[i]
-			if of.Terminating != conditions.has(terminating) {
+			if of.Terminating != e.has(terminating) {
 				continue
 			}
 			if n := len(of.Slices); n == 0 || of.Slices[n-1] != other.Name {

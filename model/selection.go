@@ -44,6 +44,7 @@ const (
 	ReadyOnesExist            // it is terminating, and others are ready
 	HintsOtherNodes           // its hints are for other Nodes; Cluster only
 	HintsOtherZones           // its hints are for other zones; Cluster only
+	Ejected                   // this node has found it silent, or its Node
 )
 
 // Hints is the kind of topology hints in use.

@@ -18,6 +18,8 @@ type Snapshot struct {
 	node     NodeState
 	object   NodeObject
 	health   persist.Map[NamespacedName, *HealthCheck]
+
+	ejections *Ejections // nil: none
 }
 
 // Family returns the part of the snapshot that concerns one IP family. The two
@@ -60,6 +62,7 @@ type FamilySnapshot struct {
 	endpoints  persist.Map[VIP, struct{}]
 	noLocal    noLocal
 	unserved   int
+	outliers   outliers
 }
 
 // noLocal counts the service ports for which ServicePort.NoLocalEndpoints reports true.

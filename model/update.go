@@ -9,12 +9,12 @@ import (
 // Snapshot returns the current state. If nothing changed since the last call, it
 // returns the same pointer.
 func (b *Builder) Snapshot() *Snapshot {
-	if len(b.dirty) == 0 && !b.settingsStale && !b.problemsStale {
+	if len(b.dirty) == 0 && !b.settingsStale && !b.problemsStale && b.ejections == b.last.Ejections() {
 		return b.last
 	}
 	next := new(Snapshot)
 	*next = *b.last
-	next.node = b.nodeState()
+	next.node, next.ejections = b.nodeState(), b.ejections
 	next.object = NodeObject{Addrs: b.nodeFacts.addrs, PodCIDRs: b.nodeFacts.podCIDRs}
 	if b.settingsStale {
 		b.updateSettings(next)
@@ -169,7 +169,8 @@ func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 			needed[p] = needed[p] || fe.Uses(p)
 		}
 	}
-	sp.Endpoints = l.endpoints(needed)
+	sp.Endpoints, sp.Ejected = l.endpoints(needed), l.ejectedOf(needed)
+	sp.OutlierDetection = b.detects(s)
 	sp.Affinity = s.rare.affinity
 	if sp.Algorithm = served.algorithm; sp.Algorithm.HasTable() {
 		sp.TableSize = int32(served.tableSize)
@@ -181,7 +182,7 @@ func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 		}
 	}
 	if _, ok := sp.EndsStale(); ok {
-		sp.Draining = l.drained(sp.Endpoints)
+		sp.Draining = l.drained(sp.Endpoints, sp.Name.Protocol)
 	}
 }
 
@@ -213,6 +214,7 @@ func (s *service) applyPolicy(fe *Frontend, selected [len(TrafficPolicies)]int) 
 func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
 	b.scratch = b.scratch[:0]
 	rest := b.config.Budgets.Endpoints
+	detects := r.service != nil && b.detects(r.service)
 	for _, s := range r.slices {
 		if s.family != f {
 			continue
@@ -225,7 +227,11 @@ func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
 			continue
 		}
 		for addr, c := range s.all(b.locality.zone) {
-			b.scratch = append(b.scratch, candidate{addr: netip.AddrPortFrom(addr, port), conditions: c})
+			at := netip.AddrPortFrom(addr, port)
+			if detects {
+				c.conditions |= b.ejections.bit(at, name.Protocol, c.node)
+			}
+			b.scratch = append(b.scratch, candidate{addr: at, conditions: c.conditions})
 		}
 	}
 	return listsOf(b.scratch)

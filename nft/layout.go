@@ -2,6 +2,7 @@ package nft
 
 import (
 	"strings"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -14,6 +15,10 @@ type layoutSet struct {
 	comment string
 }
 
+// UnansweredFor is how long packets that got no answer are remembered, since the last one. TCP sends its first packet
+// again after one second, and then each second four times, or after two and four seconds (tcp_syn_linear_timeouts).
+const UnansweredFor = 5 * time.Second
+
 // Types of sets: declarations without names.
 var (
 	addrs            = Set{Key: []Type{Addr}}
@@ -22,6 +27,7 @@ var (
 	sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
 	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
 	endpoints        = Set{Key: []Type{Addr, Service}}
+	unanswered       = Set{Key: []Type{Addr, Service, Addr}, Dynamic: true, Timeout: UnansweredFor}
 	removed          = Set{Key: []Type{Addr, Proto, Service}, Dynamic: true, Timeout: removedFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}
 	nodePorts        = Set{Key: []Type{Proto, Service}}
@@ -74,6 +80,7 @@ var layout = []layoutSet{
 	{SourceRanges(model.SCTP), sources, false, "who may connect to firewall-ips"},
 	{SourceRanges(model.TCP), sources, false, "who may connect to firewall-ips"},
 	{SourceRanges(model.UDP), sources, false, "who may connect to firewall-ips"},
+	{Unanswered, unanswered, false, "endpoint, port, client: packets that were sent again for want of an answer"},
 }
 
 // layoutOf returns the row for the name of a set, the zero value if there is none.

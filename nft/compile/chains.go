@@ -27,6 +27,7 @@ const (
 	outputChain       = "output"
 	outputRest        = "output-rest"
 	postroutingChain  = "postrouting"
+	unansweredChain   = "postrouting-unanswered"
 
 	restComment = "what neither a Service nor another program has translated"
 )
@@ -46,6 +47,8 @@ const (
 	priorityRest     = nft.PriorityDNAT + 5
 	priorityRemember = nft.PriorityDNAT + 1
 	priorityFastPath = int32(200) // behind security, at 50
+	// The client has its own address there, and the endpoint, too.
+	priorityUnanswered = nft.PrioritySNAT - 1
 )
 
 var (
@@ -133,6 +136,15 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 				Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts, protocols[:], protocols[:]),
 				Comment: "session affinity: who got which endpoint?",
 			})
+	}
+	if c.features.has(withOutliers) {
+		chains = append(chains, nft.Chain{
+			Name: unansweredChain, Hook: nft.Postrouting, Prio: priorityUnanswered, Filter: true, Ahead: true,
+			Rules: []nft.Rule{{
+				nft.MatchUnanswered{}, protocolIs(model.TCP), nft.CountIn{Key: sourcesKey, Set: nft.Unanswered},
+			}},
+			Comment: "endpoints that do not answer: which of them is silent?",
+		})
 	}
 	for one := range c.choices {
 		chains = append(chains, one.chain())

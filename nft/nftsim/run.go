@@ -208,7 +208,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.MatchOriginal: // it is the first one
 		case nft.MatchInvalid:
 			match = false // a connection's first packet is NEW
-		case nft.MatchEstablished, nft.MatchPackets:
+		case nft.MatchEstablished, nft.MatchPackets, nft.MatchUnanswered:
 			match = false // it is the only one
 		case nft.Foreign: // of a chain that nothing needs any more, or not ours
 			return step{}, fmt.Errorf("the rule is not one that we make")
@@ -217,7 +217,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.Remember:
 			note("")
 			r.remembered = append(r.remembered, stmt.Map)
-		case nft.Forget:
+		case nft.Forget, nft.CountIn:
 			note("")
 		case nft.InSet:
 			hits, missed, err := r.lookup(stmt.Key, stmt.Set, s, here)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/model"
@@ -19,6 +20,8 @@ type Input struct {
 	Builder *model.Builder // of the objects
 	// Snapshot decides; nil: the Builder's.
 	Snapshot *model.Snapshot
+	// Now is for the age of ejections; zero: they have none.
+	Now time.Time
 	// ByListeners: a listener of vmapd's serves every Service, and makes connections of its own.
 	ByListeners bool
 }
