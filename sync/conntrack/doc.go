@@ -39,6 +39,9 @@
 // its next packet as a new flow (nf_conntrack_tcp_loose) and translates it to another
 // endpoint, which does not know the connection. Without endpoints it is rejected.
 //
+// Of TCP, connections that an ejected endpoint has not answered end, see package outlier: the client sends its first
+// packet again, to another endpoint.
+//
 // Other flows are never deleted: to other addresses, to a node port's number on another
 // host, directly to a pod, on loopback, or in another conntrack zone.
 //

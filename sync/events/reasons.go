@@ -59,6 +59,9 @@ const (
 	ReasonInvalidField = "InvalidField"
 	// About a Service, with ActionProgram: it exceeds a budget, and is served in part.
 	ReasonOverBudget = "OverBudget"
+	// About a Service, with ActionProgram: endpoints do not answer this node, or none is silent any more (Normal).
+	ReasonEndpointsEjected  = "EndpointsEjected"
+	ReasonEndpointsReturned = "EndpointsReturned"
 )
 
 // action returns the action of a reason.
@@ -66,7 +69,8 @@ func action(reason string) string {
 	switch reason {
 	case ReasonServiceHealthFailed, ReasonNodePortFailed:
 		return ActionListen
-	case ReasonNodeNotEligible, ReasonNodeEligible, ReasonFrontendConflict, ReasonInvalidField, ReasonOverBudget:
+	case ReasonNodeNotEligible, ReasonNodeEligible, ReasonFrontendConflict, ReasonInvalidField, ReasonOverBudget,
+		ReasonEndpointsEjected, ReasonEndpointsReturned:
 		return ActionProgram
 	}
 	return ActionStart
@@ -74,5 +78,9 @@ func action(reason string) string {
 
 // shared reports whether all nodes have one event for a reason.
 func shared(reason string) bool {
-	return reason == ReasonFrontendConflict || reason == ReasonInvalidField || reason == ReasonOverBudget
+	switch reason {
+	case ReasonFrontendConflict, ReasonInvalidField, ReasonOverBudget, ReasonEndpointsEjected, ReasonEndpointsReturned:
+		return true
+	}
+	return false
 }
