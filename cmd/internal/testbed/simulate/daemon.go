@@ -86,7 +86,13 @@ func (w *world) start() {
 	}()
 	go func() {
 		defer close(d.cleaned)
+		var beside sync.WaitGroup
+		beside.Go(func() {
+			time.Sleep(besideAll)
+			d.observers.silence.Run(ctx)
+		})
 		d.observers.flows.Run(ctx)
+		beside.Wait()
 	}()
 	w.daemon = d
 	w.note("daemon %d starts", d.number)

@@ -7,6 +7,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/health"
+	"github.com/vmapd/vmapd/sync/outlier"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -14,6 +15,7 @@ import (
 type observers struct {
 	tracker *health.Tracker
 	flows   *conntrack.Reconciler
+	silence *outlier.Detector
 	tracked uint64 // connections of flows, so far
 	failing failing
 }
@@ -41,6 +43,9 @@ func (d *daemon) observe() {
 		flows: conntrack.New(conntrack.Options{
 			Log: slog.New(slog.DiscardHandler), Dial: d.track, Report: d.passed,
 		}),
+		silence: outlier.New(outlier.Options{
+			NodeName: d.w.node.Config.NodeName, State: d.state, Attempts: d.w.attempts, Ask: d.ask, Log: slog.New(slog.DiscardHandler),
+		}),
 		failing: failing{new([len(model.Families)]time.Time)},
 	}
 }
@@ -51,7 +56,7 @@ func (d *daemon) passed(p conntrack.Pass) {
 }
 
 func (o observers) all() []reconcile.Observer {
-	return []reconcile.Observer{o.tracker, o.flows, o.failing}
+	return []reconcile.Observer{o.tracker, o.flows, o.silence, o.failing}
 }
 
 // mustTell checks what the tracker says of a daemon: a family is not healthy if it has failed for twice the period. In the

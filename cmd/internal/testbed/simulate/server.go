@@ -19,6 +19,7 @@ type server struct {
 	objects map[model.ObjectRef]modeltest.Object
 	events  map[string][]event // by kind, the oldest first
 	host    []netip.Addr
+	silent  map[netip.AddrPort]bool // endpoints that do not answer
 }
 
 // event is one change of an object.
@@ -34,7 +35,14 @@ func newServer() *server {
 
 // change makes a change.
 func (s *server) change(c modeltest.Change) {
-	if c.Object == nil {
+	switch {
+	case c.Ejected != nil:
+		s.silent = map[netip.AddrPort]bool{}
+		for _, e := range c.Ejected.Endpoints {
+			s.silent[e.Endpoint] = true
+		}
+		return
+	case c.Object == nil:
 		s.host = c.Host
 		return
 	}

@@ -23,6 +23,10 @@ func (w *world) settle() {
 	w.faults = faults{}
 	w.faulty.Unlock()
 	w.beside.Store(0)
+	w.mu.Lock()
+	w.server.silent, w.clear = nil, true
+	w.mu.Unlock()
+	defer func() { w.clear = false }()
 	w.server.change(modeltest.Change{Object: modeltest.OurNode().In("zone-a").Pods("10.0.0.0/29", "fd00:10::/125")})
 	if w.server.host == nil {
 		w.server.host = []netip.Addr{}
@@ -94,6 +98,9 @@ func (w *world) mustBeFresh() {
 		}
 	}
 	w.mustBeReady()
+	if e := w.daemon.silence.Ejections(); len(e.Endpoints)+len(e.Nodes) > 0 {
+		w.fail("minutes after all endpoints have begun to answer, %+v are ejected", *e)
+	}
 }
 
 // leftovers returns the batch that deletes what a table has for nothing; nil: it has no such thing. Chains for
