@@ -44,6 +44,9 @@ func (l *loader) noteSurprises(b Backend) {
 	if l.own.FastPath != "off" && b != NFTables && b != Auto {
 		l.note(slog.LevelWarn, l.place("fastPath"), "ignored: the backend %s has no fast path", b)
 	}
+	if l.own.OutlierDetection && b != NFTables && b != Auto {
+		l.note(slog.LevelWarn, l.place("outlierDetection"), "ignored: the backend %s has no outlier detection", b)
+	}
 	for _, name := range []string{"healthz-port", "metrics-port"} {
 		if f.given(name) && f.ConfigFile == "" {
 			address := name[:len(name)-len("port")] + "bind-address"

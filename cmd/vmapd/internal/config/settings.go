@@ -153,6 +153,8 @@ var ownSettings = []setting{
 		"`eth0,cali*`; see [Fast path](#fast-path)"},
 	{"connectionGrace", "connection-grace", traffic, "close TCP and SCTP connections to a removed endpoint after " +
 		"this time (0: never); Services' `vmapd.io/connection-grace` overrides it"},
+	{"outlierDetection", "outlier-detection", traffic, "leave out endpoints that do not answer; Services' " +
+		"`vmapd.io/outlier-detection` overrides it; see [Outlier detection](#outlier-detection)"},
 	{"externalAddresses.ipRanges", "external-ip-ranges", traffic, "ranges of external IPs that are served (default: " +
 		"all); see [External addresses](#external-addresses)"},
 	{"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", traffic, "serve external " +

@@ -74,6 +74,9 @@ func (d *Daemon) self() doctor.Answer {
 	}
 	if snapshot != nil {
 		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
+		if d.plane.nft != nil && snapshot.DetectsOutliers() {
+			self.Ejected = snapshot.Ejections()
+		}
 	}
 	self.Ports = slices.DeleteFunc([]error{d.ports.healthz.Err(), d.ports.metrics.Err()},
 		func(err error) bool { return err == nil })

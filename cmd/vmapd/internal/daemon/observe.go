@@ -20,6 +20,7 @@ import (
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
+	"github.com/vmapd/vmapd/sync/outlier"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -75,6 +76,13 @@ func (d *base) observe(
 	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
 		flows := conntrack.New(conntrack.Options{Log: d.log, Report: m.Conntrack})
 		o.all, o.beside = append(o.all, flows), append(o.beside, quiet(flows.Run))
+	}
+	if p.nft != nil {
+		outliers := outlier.New(outlier.Options{
+			NodeName: d.nodeName, State: in.state, Attempts: p.nft.Unanswered, Log: d.log,
+		})
+		o.all = append(o.all, outliers, &events.Ejections{Recorder: d.events})
+		o.beside = append(o.beside, quiet(outliers.Run))
 	}
 	if in.cluster != nil {
 		o.all = append(o.all, &nodeCheck{base: d})

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -214,6 +216,19 @@ func WaitUntil(t *testing.T, what string, holds func() bool) {
 		}
 		return "not within a minute: " + what
 	})
+}
+
+// CallUntil makes connections of TCP until something holds, for a minute at most, and looks at no answer.
+func CallUntil(t *testing.T, from *lab.Namespace, to netip.AddrPort, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		lab.Load{Rate: 40, Ask: func(ctx context.Context) (lab.Answer, error) { return from.Ask(ctx, "tcp", to) }}.Run(ctx)
+	})
+	defer calls.Wait()
+	defer cancel()
+	WaitUntil(t, "what the calls are for", holds)
 }
 
 // UnprivilegedName is the name by which a test binary gives up all privileges, and becomes the program of the arguments.
