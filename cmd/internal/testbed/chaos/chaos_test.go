@@ -1,9 +1,9 @@
 package main
 
 import (
+	"encoding/xml"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,18 +19,12 @@ func TestQuickFaults(t *testing.T) {
 	nettest.Need(t)
 	o := &options{vmapd: filepath.Join(t.TempDir(), "vmapd"), lasts: time.Second / 2, patience: 5 * time.Minute, settles: time.Second / 4}
 	o.within, o.rate = 10*time.Second, 20 // a busy machine stalls for seconds, and loses nothing
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", o.vmapd, "github.com/vmapd/vmapd/cmd/vmapd")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	build(t, o)
 	for _, f := range faults() {
 		if !f.quick {
 			continue
 		}
-		for _, backend := range []string{"nftables", "iptables"} {
-			if f.backends != nil && !slices.Contains(f.backends, backend) {
-				continue
-			}
+		for _, backend := range f.on(o) {
 			t.Run(f.name+"/"+backend, func(t *testing.T) {
 				r, err := play(t.Context(), o, f, backend)
 				if err != nil {
@@ -47,6 +41,46 @@ func TestQuickFaults(t *testing.T) {
 				t.Logf("%d new, %d lost, %d broken; recovered within %v", r.sent, r.lost, r.broken, r.recovered)
 			})
 		}
+	}
+}
+
+func build(t *testing.T, o *options) {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", o.vmapd, "github.com/vmapd/vmapd/cmd/vmapd")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// With outlier detection, clients that wait long enough lose no connection to a Node that dies, and fewer queries.
+func TestANodeDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	nettest.Need(t)
+	const lasts = 10 * time.Second // as long as clients wait: a busy machine needs seconds to find out
+	o := &options{vmapd: filepath.Join(t.TempDir(), "vmapd"), lasts: lasts, patience: 5 * time.Minute, within: lasts}
+	o.settles, o.rate = time.Second, 5
+	build(t, o)
+	f := nodeDies()
+	f.clients.within = lasts
+	var list []*result
+	for _, backend := range f.on(o) {
+		r, err := play(t.Context(), o, f, backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, &r)
+	}
+	with, without := list[0].numbers(), list[1].numbers()
+	if with.lost > 0 || with.slowest < time.Second/2 || list[0].wrong > 0 {
+		t.Errorf("with outlier detection: %+v", with)
+	}
+	if without.lost == 0 || without.udpLost <= with.udpLost {
+		t.Errorf("without it: %+v", without)
+	}
+	if err := xml.Unmarshal([]byte(timeline(o, list)), new(struct{})); err != nil {
+		t.Error(err)
 	}
 }
 

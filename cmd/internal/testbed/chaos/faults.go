@@ -17,10 +17,19 @@ type fault struct {
 	name     string
 	does     string   // what it does, in a sentence
 	backends []string // nil for both
+	clients  *clients // nil for all ways to the Service web
 	quick    bool     // make test has it
 	loses    string   // the reason why something may be lost; empty if nothing may
 	// do begins the fault, and returns when it has ended.
 	do func(ctx context.Context, w *world) error
+}
+
+// on returns the backends that the fault is played with. kube-proxy is one if it is given.
+func (f *fault) on(o *options) []string {
+	if f.backends == nil {
+		return []string{"nftables", "iptables"}
+	}
+	return slices.DeleteFunc(slices.Clone(f.backends), func(b string) bool { return b == kubeProxy && o.kubeProxy == "" })
 }
 
 // faults returns all, in the order of the table.

@@ -1,6 +1,13 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
 
 func nodeFaults() []fault {
 	repeat := func(commands string) func(context.Context, *world) error {
@@ -25,5 +32,47 @@ func nodeFaults() []fault {
 		name: "pod's link down",
 		does: "the interface of a pod that is no endpoint goes down and up, five times a second",
 		do:   repeat("ip link set veth5 down; ip link set veth5 up"),
-	}}
+	}, nodeDies()}
+}
+
+// nodeDies is the fault that outlier detection is for.
+func nodeDies() fault {
+	pod := podName(probeAtFirst)
+	const silence = `table inet dead {
+		chain in { type filter hook prerouting priority -400; policy drop; }
+		chain out { type filter hook output priority -400; policy drop; }
+	}`
+	return fault{
+		name: "node dies", backends: []string{detecting, "nftables", kubeProxy},
+		does: "of three endpoints of one Service over TCP, and two of one over UDP, one each is on another Node, whose pods get and send no packet for a while, and the API server says nothing; " +
+			"clients are pods and outside, have IPv4 and IPv6, wait four seconds, and keep no connections",
+		loses: "over UDP, no packet is sent again, and vmapd knows of a dead Node by TCP; without outlier detection, connections that are led to the Node fail",
+		clients: &clients{within: 4 * time.Second, ways: []way{
+			{"tcp4", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP4), webNodePort), ""},
+			{"tcp6", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP6), webNodePort), ""},
+			{"tcp4", webVIP, pod},
+			{"tcp6", webVIP6, pod},
+			{"udp4", dnsVIP, pod},
+			{"udp6", dnsVIP6, pod},
+		}},
+		do: func(ctx context.Context, w *world) error {
+			err := w.inOtherPods(ctx, silence)
+			time.Sleep(w.o.lasts)
+			return errors.Join(err, w.inOtherPods(ctx, "delete table inet dead"))
+		},
+	}
+}
+
+// inOtherPods gives nft commands in all pods of the other Node.
+func (w *world) inOtherPods(ctx context.Context, commands string) error {
+	for _, n := range otherPods() {
+		pod, err := w.Pod(podName(n))
+		if err == nil {
+			err = pod.Command(ctx, "nft", commands).Run()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -15,20 +15,22 @@ import (
 
 // options are the flags.
 type options struct {
-	vmapd    string
-	faults   *regexp.Regexp
-	rounds   int
-	lasts    time.Duration // of faults that take a while
-	patience time.Duration // for the recovery
-	within   time.Duration // for an answer
-	settles  time.Duration // how long clients connect before the fault, and after the recovery
-	rate     int           // of new connections, a second and for each way to the Service
+	vmapd     string
+	kubeProxy string // path; empty: there is none
+	timeline  string // path; empty: none
+	faults    *regexp.Regexp
+	rounds    int
+	lasts     time.Duration // of faults that take a while
+	patience  time.Duration // for the recovery
+	within    time.Duration // for an answer
+	settles   time.Duration // how long clients connect before the fault, and after the recovery
+	rate      int           // of new connections, a second and for each way to the Service
 }
 
 func main() { lab.Main("chaos", run) }
 
 func run(ctx context.Context) error {
-	o := options{vmapd: "bin/vmapd", faults: regexp.MustCompile(""), within: 3 * time.Second, settles: time.Second, rate: 50}
+	o := options{vmapd: "bin/vmapd", faults: regexp.MustCompile(""), within: 3 * time.Second, rate: 50}
 	flag.Func("faults", "a regular expression of names of faults (default all)", func(s string) (err error) {
 		o.faults, err = regexp.Compile(s)
 		return err
@@ -36,6 +38,9 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 1, "rounds of each fault, which add up")
 	flag.DurationVar(&o.lasts, "lasts", 10*time.Second, "how long the faults last that take a while")
 	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "how long a recovery may take")
+	flag.DurationVar(&o.settles, "settles", time.Second, "how long clients connect before the fault, and after the recovery")
+	flag.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy, with which the fault \"node dies\" is played, too")
+	flag.StringVar(&o.timeline, "timeline", "", "`path` of an SVG of the fault \"node dies\"")
 	flag.Parse()
 
 	if !slices.ContainsFunc(faults(), func(f fault) bool { return o.faults.MatchString(f.name) }) {
@@ -48,10 +53,7 @@ func run(ctx context.Context) error {
 		if !o.faults.MatchString(f.name) {
 			continue
 		}
-		for _, backend := range []string{"nftables", "iptables"} {
-			if f.backends != nil && !slices.Contains(f.backends, backend) {
-				continue
-			}
+		for _, backend := range f.on(&o) {
 			var sum result
 			for range o.rounds {
 				r, err := play(ctx, &o, f, backend)
@@ -64,11 +66,14 @@ func run(ctx context.Context) error {
 				sum.add(r)
 			}
 			t.row(f, backend, &sum)
-			if f.loses == "" && sum.bad() {
+			if f.loses == "" && sum.bad() || backend == detecting && sum.numbers().lost > 0 {
 				errs = append(errs, fmt.Errorf("%s, %s: lost something, the first: %w", f.name, backend, sum.first))
 			}
 		}
 	}
 	t.foot()
+	if o.timeline != "" {
+		errs = append(errs, os.WriteFile(o.timeline, []byte(timeline(&o, t.deaths)), 0o644)) //nolint:gosec // for everybody
+	}
 	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,11 +14,14 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// The Services are web, with the endpoints pod-1 and pod-2, and probe, whose one endpoint changes.
+// The Services are web, with the endpoints pod-1, pod-2 and, on another Node, pod-6; dns, with pod-1 and, on that Node,
+// pod-7; and probe, whose one endpoint changes.
 const (
-	pods           = 5
+	pods           = 7
+	otherNode      = "node-2"
 	podPort        = 8080
 	webNodePort    = 30080
+	dnsNodePort    = 30053 // chains for as many endpoints as web has without the other Node are there before
 	probeAtFirst   = 3
 	probeElsewhere = 4
 )
@@ -25,12 +29,17 @@ const (
 var (
 	webVIP   = netip.MustParseAddrPort("172.30.0.10:80")       //nolint:gochecknoglobals // a constant
 	webVIP6  = netip.MustParseAddrPort("[fd00:172:30::10]:80") //nolint:gochecknoglobals // a constant
+	dnsVIP   = netip.MustParseAddrPort("172.30.0.12:80")       //nolint:gochecknoglobals // a constant
+	dnsVIP6  = netip.MustParseAddrPort("[fd00:172:30::12]:80") //nolint:gochecknoglobals // a constant
 	probeVIP = netip.MustParseAddrPort("172.30.0.11:80")       //nolint:gochecknoglobals // a constant
 )
 
 func podName(n int) string { return "pod-" + strconv.Itoa(n) }
 
-func webPods() []string { return []string{podName(1), podName(2)} }
+// The endpoints of the Services, and those on the other Node.
+func webPods() []int   { return []int{1, 2, 6} }
+func dnsPods() []int   { return []int{1, 7} }
+func otherPods() []int { return []int{6, 7} }
 
 // setObjects writes all objects to the API server.
 func (w *world) setObjects() {
@@ -40,18 +49,20 @@ func (w *world) setObjects() {
 			{Type: corev1.NodeInternalIP, Address: lab.NodeIP4}, {Type: corev1.NodeInternalIP, Address: lab.NodeIP6},
 		}},
 	})
-	w.server.Set(newService("web", webNodePort, webVIP.Addr(), webVIP6.Addr()))
-	w.setSlices("web", 1, 2)
-	w.server.Set(newService("probe", 0, probeVIP.Addr()))
+	w.server.Set(newService("default", "web", webNodePort, webVIP.Addr(), webVIP6.Addr()))
+	w.setSlices("default", "web", webPods()...)
+	w.server.Set(newService("kube-system", "dns", dnsNodePort, dnsVIP.Addr(), dnsVIP6.Addr()))
+	w.setSlices("kube-system", "dns", dnsPods()...)
+	w.server.Set(newService("default", "probe", 0, probeVIP.Addr()))
 	w.setProbe(probeAtFirst)
 }
 
 // setProbe makes a pod the endpoint of the Service probe.
-func (w *world) setProbe(pod int) { w.setSlices("probe", pod) }
+func (w *world) setProbe(pod int) { w.setSlices("default", "probe", pod) }
 
-func newService(name string, nodePort int32, vips ...netip.Addr) *corev1.Service {
+func newService(namespace, name string, nodePort int32, vips ...netip.Addr) *corev1.Service {
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: vips[0].String()},
 	}
 	if nodePort != 0 {
@@ -70,13 +81,13 @@ func newService(name string, nodePort int32, vips ...netip.Addr) *corev1.Service
 }
 
 // setSlices writes the EndpointSlices of a Service, one for each family.
-func (w *world) setSlices(service string, pods ...int) {
+func (w *world) setSlices(namespace, service string, pods ...int) {
 	for family, first := range map[discoveryv1.AddressType]string{
 		discoveryv1.AddressTypeIPv4: lab.FirstPodIP4, discoveryv1.AddressTypeIPv6: lab.FirstPodIP6,
 	} {
 		s := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "default", Name: service + "-" + string(family), Labels: map[string]string{discoveryv1.LabelServiceName: service},
+				Namespace: namespace, Name: service + "-" + string(family), Labels: map[string]string{discoveryv1.LabelServiceName: service},
 			},
 			AddressType: family,
 		}
@@ -88,8 +99,12 @@ func (w *world) setSlices(service string, pods ...int) {
 			for range pod - 1 {
 				addr = addr.Next()
 			}
+			node := lab.NodeName
+			if slices.Contains(otherPods(), pod) {
+				node = otherNode
+			}
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{addr.String()}, NodeName: new(lab.NodeName), Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+				Addresses: []string{addr.String()}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
 			})
 		}
 		w.server.Set(s)

@@ -10,7 +10,9 @@ import (
 // result is what clients saw of a fault.
 type result struct {
 	counts
-	recovered time.Duration // from the fault's end; of several rounds, the longest
+	backend      string
+	recovered    time.Duration // from the fault's end; of several rounds, the longest
+	began, ended time.Time     // the fault, and asked; of several rounds, the last
 }
 
 func (r *result) bad() bool { return r.lost+r.broken+r.wrong > 0 }
@@ -22,6 +24,7 @@ func (r *result) add(other result) {
 	r.kept += other.kept
 	r.broken += other.broken
 	r.recovered = max(r.recovered, other.recovered)
+	r.backend, r.asked, r.began, r.ended = other.backend, other.asked, other.began, other.ended
 	if r.first == nil {
 		r.first = other.first
 	}
@@ -29,6 +32,7 @@ func (r *result) add(other result) {
 
 // play makes a world, and one fault in it.
 func play(ctx context.Context, o *options, f fault, backend string) (r result, err error) {
+	r.backend = backend
 	w, err := newWorld(ctx, o, backend)
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err != nil {
@@ -41,20 +45,21 @@ func play(ctx context.Context, o *options, f fault, backend string) (r result, e
 	if err != nil {
 		return r, err
 	}
-	tr, err := startTraffic(ctx, w)
+	tr, err := startTraffic(ctx, w, f.clients)
 	if err != nil {
 		return r, err
 	}
 	time.Sleep(o.settles)
+	r.began = time.Now()
 	err = f.do(ctx, w)
-	ended := time.Now()
+	r.ended = time.Now()
 	if err == nil {
 		err = w.recover(ctx, o.patience, before)
 	}
-	r.recovered = time.Since(ended)
+	r.recovered = time.Since(r.ended)
 	time.Sleep(o.settles)
 	r.counts = tr.end()
-	if late := r.last.Sub(ended); late > r.recovered {
+	if late := r.last.Sub(r.ended); late > r.recovered {
 		r.recovered = late
 	}
 	if err != nil {

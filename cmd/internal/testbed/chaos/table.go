@@ -11,8 +11,9 @@ import (
 
 // table prints results as Markdown, each as soon as it is there.
 type table struct {
-	out   io.Writer
-	notes []fault
+	out    io.Writer
+	notes  []fault
+	deaths []*result
 }
 
 func (t *table) head(o *options) {
@@ -30,6 +31,9 @@ func (t *table) row(f fault, backend string, r *result) {
 	if n := len(t.notes); n == 0 || t.notes[n-1].name != f.name {
 		t.notes = append(t.notes, f)
 	}
+	if f.clients != nil {
+		t.deaths = append(t.deaths, r)
+	}
 }
 
 // foot describes the faults that were played.
@@ -42,4 +46,5 @@ func (t *table) foot() {
 		}
 		fmt.Fprintln(t.out)
 	}
+	t.numbers()
 }

@@ -5,24 +5,32 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// way is how clients reach the Service web.
+// way is how clients reach a Service.
 type way struct {
 	network string
 	to      netip.AddrPort
+	from    string // a pod; empty: the client
+}
+
+// clients are those of a fault that has its own. They keep no connections.
+type clients struct {
+	ways   []way
+	within time.Duration // for an answer
 }
 
 func ways() []way {
 	return []way{
-		{"tcp4", webVIP},
-		{"tcp6", webVIP6},
-		{"udp4", webVIP},
-		{"tcp4", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP4), webNodePort)},
+		{network: "tcp4", to: webVIP},
+		{network: "tcp6", to: webVIP6},
+		{network: "udp4", to: webVIP},
+		{network: "tcp4", to: netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP4), webNodePort)},
 	}
 }
 
@@ -39,6 +47,7 @@ type counts struct {
 	kept, broken      int       // connections that are kept
 	last              time.Time // when the last of what was lost, broken or answered wrongly had begun
 	first             error     // the first of it
+	asked             []asked   // all new connections
 }
 
 // traffic are the clients.
@@ -51,23 +60,46 @@ type traffic struct {
 	counts
 }
 
+// asked is a new connection, or a query over UDP.
+type asked struct {
+	way   way
+	began time.Time
+	took  time.Duration
+	pod   string // empty: it is lost
+}
+
+func (a *asked) udp() bool { return strings.HasPrefix(a.way.network, "udp") }
+
 // startTraffic connects from now on, until end.
-func startTraffic(ctx context.Context, w *world) (*traffic, error) {
+func startTraffic(ctx context.Context, w *world, own *clients) (*traffic, error) {
 	ctx, stop := context.WithCancel(ctx)
 	tr := &traffic{w: w, stop: stop}
-	for _, way := range ways() {
-		for range keptConns {
-			conn, err := w.Client.Dial(ctx, way.network, way.to)
+	all, keep := clients{ways(), w.o.within}, keptConns
+	if own != nil {
+		all, keep = *own, 0
+	}
+	for _, way := range all.ways {
+		from := w.Client
+		if way.from != "" {
+			pod, err := w.Pod(way.from)
+			if err != nil {
+				tr.end()
+				return nil, err
+			}
+			from = pod.Namespace
+		}
+		for range keep {
+			conn, err := from.Dial(ctx, way.network, way.to)
 			if err != nil {
 				tr.end()
 				return nil, err
 			}
 			tr.wait.Go(func() { tr.keep(ctx, conn) })
 		}
-		load := lab.Load{Rate: w.o.rate, Timeout: w.o.within, Ask: func(ctx context.Context) (lab.Answer, error) {
+		load := lab.Load{Rate: w.o.rate, Timeout: all.within, Ask: func(ctx context.Context) (lab.Answer, error) {
 			began := time.Now()
-			a, err := w.Client.Ask(ctx, way.network, way.to)
-			tr.count(began, a, err)
+			a, err := from.Ask(ctx, way.network, way.to)
+			tr.count(way, began, a, err)
 			return a, err
 		}}
 		tr.wait.Go(func() { load.Run(ctx) })
@@ -96,15 +128,20 @@ func (tr *traffic) keep(ctx context.Context, conn *lab.Conn) {
 }
 
 // count counts a new connection.
-func (tr *traffic) count(began time.Time, a lab.Answer, err error) {
+func (tr *traffic) count(w way, began time.Time, a lab.Answer, err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.sent++
+	tr.asked = append(tr.asked, asked{w, began, time.Since(began), a.Pod})
+	pods := webPods()
+	if w.to == dnsVIP || w.to == dnsVIP6 {
+		pods = dnsPods()
+	}
 	switch {
 	case err != nil:
 		tr.lost++
 		tr.note(began, err)
-	case !slices.Contains(webPods(), a.Pod):
+	case !slices.ContainsFunc(pods, func(n int) bool { return a.Pod == podName(n) }):
 		tr.wrong++
 		tr.note(began, fmt.Errorf("%s answers, which is no endpoint", a.Pod))
 	}

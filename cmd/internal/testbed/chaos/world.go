@@ -47,17 +47,29 @@ func newWorld(ctx context.Context, o *options, backend string) (w *world, err er
 	return w, err
 }
 
+// Backends of one fault only.
+const (
+	detecting = "nftables --outlier-detection"
+	kubeProxy = "kube-proxy nftables"
+)
+
 // daemonArgs are the flags of a daemon.
 func (w *world) daemonArgs(socket string) []string {
-	return []string{
-		"--backend", w.backend, "--cluster-cidr", lab.PodRange4 + "," + lab.PodRange6, "--hostname-override", lab.NodeName,
-		"--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0", "--socket", filepath.Join(w.folder, socket),
+	args := append(strings.Fields("--backend "+w.backend), "--socket", filepath.Join(w.folder, socket))
+	if w.backend == kubeProxy {
+		args = []string{"--proxy-mode", "nftables"}
 	}
+	return append(args, "--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "--hostname-override", lab.NodeName,
+		"--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0")
 }
 
-// launch starts vmapd.
+// launch starts vmapd, or kube-proxy.
 func (w *world) launch(ctx context.Context) (err error) {
-	w.daemon, err = w.Node.Start(ctx, w.o.vmapd, w.daemonArgs("vmapd.sock")...)
+	program := w.o.vmapd
+	if w.backend == kubeProxy {
+		program = w.o.kubeProxy
+	}
+	w.daemon, err = w.Node.Start(ctx, program, w.daemonArgs("vmapd.sock")...)
 	return err
 }
 
@@ -97,7 +109,7 @@ func (w *world) answers(ctx context.Context, to netip.AddrPort, pod string) erro
 
 // rules lists the node's rules without counters.
 func (w *world) rules(ctx context.Context) (string, error) {
-	if w.backend == "nftables" {
+	if w.backend != "iptables" {
 		out, err := w.Node.Command(ctx, "nft", "--stateless", "list", "ruleset").Output()
 		return withoutComments(string(out)), err
 	}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// numbers are those of the death of a Node. What was answered before it is in no other one than before.
+type numbers struct {
+	tcp, lost, udp, udpLost int
+	slowest, before, after  time.Duration // over TCP: the slowest, and the 99th percentile before, and from 2.5 s after the death on
+}
+
+func (r *result) numbers() (n numbers) {
+	var before, after []time.Duration
+	for _, a := range r.asked {
+		at, lost := a.began.Sub(r.began), 0
+		if a.pod == "" {
+			lost = 1
+		}
+		switch {
+		case a.udp():
+			n.udp++
+			n.udpLost += lost
+			continue
+		case at+a.took < 0:
+			before = append(before, a.took)
+			continue
+		case at >= 2500*time.Millisecond && a.began.Before(r.ended):
+			after = append(after, a.took)
+		}
+		n.tcp++
+		n.lost += lost
+		n.slowest = max(n.slowest, a.took)
+	}
+	n.before, n.after = p99(before), p99(after)
+	return n
+}
+
+func p99(all []time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[(len(all)*99-1)/100]
+}
+
+// numbers prints those of the death of a Node.
+func (t *table) numbers() {
+	if len(t.deaths) > 0 {
+		fmt.Fprintln(t.out, "\n| node dies | TCP | lost | slowest | p99 before | p99 from 2.5 s on | UDP | lost |\n|---|---|---|---|---|---|---|---|")
+	}
+	for _, r := range t.deaths {
+		n := r.numbers()
+		fmt.Fprintf(t.out, "| %s | %d | %d | %.2f s | %.3f s | %.3f s | %d | %d |\n", r.backend, n.tcp, n.lost,
+			n.slowest.Seconds(), n.before.Seconds(), n.after.Seconds(), n.udp, n.udpLost)
+	}
+}
