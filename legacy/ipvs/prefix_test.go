@@ -86,7 +86,7 @@ func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) i
 }
 
 // sendAlong sends packets after each operation of a plan.
-func sendAlong(t *testing.T, content *ipvs.Content, old, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
+func sendAlong(t *testing.T, content *ipvs.Content, _, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
 	t.Helper()
 	sim := simulate(t, content, now)
 	for i, op := range plan {

@@ -10,7 +10,7 @@ import (
 // Key identifies a virtual server by its address, protocol and port. Those by packet marks are other programs'.
 type Key = model.VIP
 
-var compareKeys = model.VIPKeys.Compare
+func compareKeys(a, b Key) int { return model.VIPKeys.Compare(a, b) }
 
 // Flags of a virtual server have the kernel's numbers (IP_VS_SVC_F_…). The kernel sets another
 // one, 0x2, which readers must mask out.

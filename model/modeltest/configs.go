@@ -42,6 +42,8 @@ var Configs = []model.Config{
 }
 
 // ModelConfigs are Configs, and some for what the model decides alone: no backend depends on it.
+//
+//nolint:gochecknoglobals // nobody changes it
 var ModelConfigs = slices.Concat(Configs, []model.Config{
 	{
 		NodeName: NodeName, TableSize: TableSize, PrimaryAddress: netip.MustParseAddr("192.168.0.3"),

@@ -12,7 +12,7 @@ import (
 )
 
 // NodeAddress is the address of the Node NodeName.
-var NodeAddress = netip.MustParseAddr("192.168.0.2")
+var NodeAddress = netip.MustParseAddr("192.168.0.2") //nolint:gochecknoglobals // a constant
 
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 

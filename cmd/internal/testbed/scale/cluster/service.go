@@ -54,6 +54,8 @@ func (c *Cluster) service(s *service) *corev1.Service {
 }
 
 // Where cluster IPs and pods' addresses begin.
+//
+//nolint:gochecknoglobals // constants
 var serviceRange, podRange = netip.MustParseAddr("10.96.0.0"), netip.MustParseAddr("10.128.0.1")
 
 // nth returns the address n after a.
