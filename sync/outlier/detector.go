@@ -48,6 +48,8 @@ type Detector struct {
 	options Options
 	rounds  *reconcile.Follower[*model.Snapshot]
 
+	said atomic.Pointer[model.Ejections]
+
 	mu      sync.Mutex
 	answers []given
 
@@ -55,7 +57,6 @@ type Detector struct {
 	judge   *judge
 	asking  int
 	limit   *rate.Limiter
-	said    atomic.Pointer[model.Ejections]
 	failure logonce.Error
 }
 

@@ -32,7 +32,7 @@ func (x *explainer) explainEndpoints() {
 			text += ", for " + strings.Join(hints, ", ")
 		}
 		if why := x.silence(t.Addr, e); why != "" {
-			text += fmt.Sprintf(", used though it is silent (%s), for most endpoints are", why)
+			text += fmt.Sprintf(", used though it is silent (%s), because most endpoints are", why)
 		}
 		used = append(used, [2]string{t.Addr.String(), text})
 		x.e.Used = append(x.e.Used, Endpoint{t.Addr.String(), e.Pod.String(), e.NodeName, t.SNAT.Masquerade()})

@@ -376,7 +376,7 @@ func TestSilentEndpoints(t *testing.T) {
 	for n, want := range []string{
 		"",
 		"     10.0.0.2:8080  ejected by this node 5s ago: 3 packets of 1 client unanswered, probe timed out; on node-2, EndpointSlice ns1/web-1",
-		"     10.0.0.2:8080  on node-2, used though it is silent (3 packets of 1 client unanswered, probe timed out), for most endpoints are",
+		"     10.0.0.2:8080  on node-2, used though it is silent (3 packets of 1 client unanswered, probe timed out), because most endpoints are",
 	} {
 		in := input("172.30.0.41:80", objects)
 		in.Config.OutlierDetection = true

@@ -8,8 +8,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Ejected says why an endpoint gets no connections, which an ejection of it or of its Node is the reason for. node may
-// be unknown. Without an instant, the text has no age.
+// Ejected says why an endpoint gets no connections that is ejected, or whose Node is. The Node may be unknown. Without
+// an instant, the text has no age.
 func Ejected(of *model.Ejections, at netip.AddrPort, node string, now time.Time) string {
 	text, why := "ejected by this node", Silence(of, at, node)
 	e, ok := of.Endpoint(at)

@@ -34,7 +34,7 @@ type Service struct {
 	External   []netip.Addr `json:"externalIPs,omitempty"` // those of load balancers, too
 	Endpoints  int          `json:"endpoints"`             // that get connections from inside the cluster
 	OnThisNode int          `json:"endpointsOnThisNode"`
-	Ejected    int          `json:"ejectedEndpoints,omitempty"` // for they do not answer
+	Ejected    int          `json:"ejectedEndpoints,omitempty"` // because they do not answer
 	State      State        `json:"state"`
 	Reason     string       `json:"reason,omitempty"` // of the state
 	Since      time.Time    `json:"since,omitzero"`   // programmed as it is

@@ -274,18 +274,6 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 	}
 }
 
-// A connection to an endpoint that outlier detection has found silent fails for that reason, in most cases.
-func TestASilentEndpointIsSaid(t *testing.T) {
-	in := input(whole(), nil)
-	for _, at := range []string{endpoint.String(), "10.0.0.4:8080"} {
-		in.Expected = &explain.Explanation{Silent: map[string]string{at: "3 packets of 1 client unanswered, probe timed out"}}
-		const want = "note: Outlier detection has found 10.0.0.3:8080 silent: 3 packets of 1 client"
-		if got := text(t, NewStory(in)); strings.Contains(got, want) != (at == endpoint.String()) {
-			t.Errorf("%s is silent:\n%s", at, got)
-		}
-	}
-}
-
 // The verdict does not contradict the end of the connection that vmapd made itself.
 func TestAnAnswerThatTheClientHasNotGot(t *testing.T) {
 	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))

@@ -20,7 +20,7 @@ type Config struct {
 	// Name is part of the name of the control groups.
 	Name string
 
-	// Dir is the folder of the cluster; the default is DefaultDir. Images and logs stay in it.
+	// Dir is the folder of the cluster. Images and logs stay in it.
 	Dir string
 
 	// KubeDir is the folder with the released programs.
@@ -35,15 +35,6 @@ type Config struct {
 
 // Cluster is a Kubernetes cluster on this machine.
 type Cluster struct{ Config }
-
-// DefaultDir returns the folder of a cluster.
-func DefaultDir() (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find a folder for the cluster (--dir): %w", err)
-	}
-	return filepath.Join(cache, "vmapd-cluster/c"), nil
-}
 
 // New returns a cluster that does not run yet.
 func New(conf Config) (*Cluster, error) {
