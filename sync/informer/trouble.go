@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"regexp"
 	"strconv"
 	"time"
@@ -95,15 +96,15 @@ const (
 const undecodable metav1.CauseType = "ClientWatchDecoding"
 
 // class returns the same text for errors with the same cause, as far as the remedy depends on
-// it: a status, a certificate, or no usable answer at all. Of the last there are many, which
-// follow one another while a server goes down.
+// it: a status below 500, a certificate, or no usable answer at all. Of the last there are many,
+// which follow one another while a server goes down.
 func class(err error) string {
 	var status apierrors.APIStatus
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case apierrors.HasStatusCause(err, undecodable):
 		return ""
-	case errors.As(err, &status):
+	case errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError:
 		return strconv.Itoa(int(status.Status().Code))
 	case errors.As(err, &certificate):
 		return certificates
