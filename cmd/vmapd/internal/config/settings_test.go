@@ -137,7 +137,7 @@ write-config-to string
 	}
 }
 
-const document = "../../configuration.md"
+const document = "../../docs/configuration.md"
 
 // The tables in the documentation are those of the code.
 func TestTheDocumentIsUpToDate(t *testing.T) {
