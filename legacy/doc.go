@@ -9,5 +9,5 @@
 // backend, and with the others it serves node ports on loopback. So it is here, and not in sync: sync
 // may not import legacy, nor legacy sync, and cmd lets it follow the rounds.
 //
-// The page cmd/vmapd/deploy/BACKENDS.md lists every difference from nftables.
+// The page cmd/vmapd/docs/internals.md lists every difference from nftables.
 package legacy

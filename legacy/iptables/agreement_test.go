@@ -67,7 +67,7 @@ type client struct {
 }
 
 // sendBack changes a decision about a client that got several of the targets by frontends with
-// different traffic policies: it may come back to any of them (see BACKENDS.md).
+// different traffic policies: it may come back to any of them (see docs/internals.md).
 func (all clients) sendBack(s *model.Snapshot, d *model.Decision, got modeltest.Outcome) {
 	var back []model.Target
 	for _, target := range model.Decide(s, d.Connection).Targets {

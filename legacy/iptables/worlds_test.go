@@ -51,7 +51,7 @@ func strays(c model.Connection, now, before, after modeltest.Outcome) (netip.Add
 
 // TestSmallWorlds tries all transitions of one Service. A batch comes into force table by
 // table: in between, no packet reaches an endpoint that it reaches neither before nor after. It may be refused, or
-// let through to its own destination, too early (see BACKENDS.md). At the end, the tables are those of the text that is compiled
+// let through to its own destination, too early (see docs/internals.md). At the end, the tables are those of the text that is compiled
 // from nothing.
 func TestSmallWorlds(t *testing.T) {
 	packets := modeltest.WorldConnections()

@@ -14,7 +14,7 @@ type Difference struct {
 	Concerns func(s *model.FamilySnapshot, d model.Decision) bool
 }
 
-// Differences lists those that concern single new connections without a history. The page BACKENDS.md has all.
+// Differences lists those that concern single new connections without a history. The page docs/internals.md has all.
 var Differences = []Difference{
 	{"a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset", refusedToNode},
 	{"on a load balancer's or external address, ports that no Service has are refused, and neither routed on nor, " +

@@ -17,7 +17,7 @@ type Difference struct {
 const Resets = "a TCP connection that is to be dropped, as loadBalancerSourceRanges or a policy Local say, is " +
 	"accepted and reset; a Service without endpoints refuses it, and datagrams, too"
 
-// Differences lists those that concern single new connections without a history. The page BACKENDS.md has all.
+// Differences lists those that concern single new connections without a history. The page docs/internals.md has all.
 var Differences = []Difference{
 	{"SCTP is not served", isSCTP},
 	{Resets, resets},

@@ -351,7 +351,7 @@ func texts(lines []report.Line) (list []string) {
 func TestTroubleshootingHasATranscript(t *testing.T) {
 	w := healthy()
 	w.Host.Chains = []doctor.Chain{chain(others.Forward, true, 0)}
-	page, err := os.ReadFile("../../deploy/TROUBLESHOOTING.md")
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}

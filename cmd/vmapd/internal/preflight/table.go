@@ -198,7 +198,7 @@ func notes() []row {
 		},
 		{
 			id: "backend", title: "Metrics and details are those of the backend, in place of kube-proxy's mode",
-			change: "cmd/vmapd/deploy/BACKENDS.md lists what backends other than nftables have of their own.",
+			change: "cmd/vmapd/docs/internals.md lists what backends other than nftables have of their own.",
 			when:   func(c *comparison) bool { return c.mode() != c.Backend },
 		},
 	}

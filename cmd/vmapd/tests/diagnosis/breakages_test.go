@@ -211,10 +211,10 @@ func (p *patient) wantSilence(t *testing.T, from *lab.Namespace, to netip.AddrPo
 	}
 }
 
-// Each breakage has a row in TROUBLESHOOTING.md with the command and its line, in which … stands for any
+// Each breakage has a row in docs/troubleshooting.md with the command and its line, in which … stands for any
 // text; and each line there is that of a breakage.
 func TestTroubleshootingHasEachBreakage(t *testing.T) {
-	page, err := os.ReadFile(vmapdtest.Folder(t) + "/deploy/TROUBLESHOOTING.md")
+	page, err := os.ReadFile(vmapdtest.Folder(t) + "/docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -288,9 +288,9 @@ func (n *neighbourhood) differs(s *model.Snapshot, d model.Decision) bool {
 // rememberedBy is what session affinity knows, as the backends have it.
 type rememberedBy struct {
 	memory modeltest.Memory
-	// IPVS: each frontend has a memory of its own; see BACKENDS.md.
+	// IPVS: each frontend has a memory of its own; see docs/internals.md.
 	byDest map[model.VIP]modeltest.Memory
-	// iptables: all endpoints that a client got; see BACKENDS.md.
+	// iptables: all endpoints that a client got; see docs/internals.md.
 	clients map[visitor]bool
 }
 

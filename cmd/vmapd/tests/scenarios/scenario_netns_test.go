@@ -111,7 +111,7 @@ func TestScenariosForReal(t *testing.T) {
 						flows[i].tries = ""
 					}
 					if p.name == vmapdtest.ByIPVS && f.tries == same {
-						flows[i].tries = sticky // frontends are independent: see BACKENDS.md
+						flows[i].tries = sticky // frontends are independent: see docs/internals.md
 					}
 				}
 				text, _ := s.render(t)
