@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -29,6 +31,7 @@ func Main(m *testing.M) {
 // packets, so it also sets the default of -parallel: more of them run at a time than there are processors.
 func Prepare() {
 	_ = flag.Set("test.parallel", "5")
+	ownLock()
 	again := os.Getenv(inside) != ""
 	os.Unsetenv(inside) // it is not about the programs that this one starts
 	err := available()
@@ -40,14 +43,34 @@ func Prepare() {
 		fmt.Fprintln(os.Stderr, "no network namespaces:", err, missing)
 		return
 	}
-	if err := exec.Command(unshare, "-rnm", "true").Run(); err != nil {
+	if err := exec.Command(unshare, "-rm", unshare, "-n", "true").Run(); err != nil {
 		fmt.Fprintf(os.Stderr, "no user namespaces: %v; look at the sysctls kernel.unprivileged_userns_clone, "+
 			"kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces and user.max_net_namespaces\n", err)
 		return
 	}
-	args := append([]string{"unshare", "-rnm", "sh", "-c", `ip link set lo up && exec "$0" "$@"`}, os.Args...)
+	// With "unshare -rn", files of the network namespace such as ip_tables_names are not root's: it is created before
+	// the user namespace has a root.
+	args := append([]string{"unshare", "-rm", unshare, "-n", "sh", "-c", `ip link set lo up && exec "$0" "$@"`}, os.Args...)
 	err = unix.Exec(unshare, args, append(os.Environ(), inside+"=1"))
 	fmt.Fprintln(os.Stderr, "run unshare:", err)
+}
+
+// ownLock gives programs of iptables-legacy a lock file of this user's, unless this process may open the usual one. Root
+// of a user namespace may not.
+func ownLock() {
+	f, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		_ = os.Setenv("XTABLES_LOCKFILE", filepath.Join(os.TempDir(), fmt.Sprintf("vmapd-test-%d.lock", os.Getuid())))
+		return
+	}
+	_ = f.Close()
+}
+
+// Rootless reports whether root here is the only user of a user namespace: no other user can be tried, and buffers of
+// sockets have the limits of ordinary users.
+func Rootless() bool {
+	users, err := os.ReadFile("/proc/self/uid_map")
+	return err != nil || strings.Fields(string(users))[2] == "1"
 }
 
 // available returns nil if this process can create network namespaces, and come back from them: after "unshare -r"

@@ -1,7 +1,6 @@
 package vmapdtest
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,12 +15,6 @@ import (
 // Main runs the tests of a package, whose test binary is vmapd when it is called by that name, also as the container of
 // the DaemonSet has it. There may be more names.
 func Main(m *testing.M, more map[string]func()) {
-	// iptables-legacy locks a file that only root may open; root of a user namespace may not.
-	if f, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600); err == nil {
-		_ = f.Close()
-	} else {
-		_ = os.Setenv("XTABLES_LOCKFILE", filepath.Join(os.TempDir(), fmt.Sprintf("vmapd-test-%d.lock", os.Getuid())))
-	}
 	commands := map[string]func(){
 		"vmapd": cli.Main, cli.PluginName: cli.Main, "in-container": inContainer, UnprivilegedName: withoutPrivileges,
 	}
