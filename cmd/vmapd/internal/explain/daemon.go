@@ -13,6 +13,9 @@ type Daemon struct {
 	Backend, Kernel, NotCompared string
 }
 
+// kernelDiffers is the end of a conclusion that the kernel's rules do not have.
+const kernelDiffers = "; but the kernel differs from what the daemon wants"
+
 // Compare adds the comparison to an explanation, as its last step.
 func (e *Explanation) Compare(d Daemon) {
 	x := explainer{e: *e}
@@ -20,7 +23,7 @@ func (e *Explanation) Compare(d Daemon) {
 	switch {
 	case d.Kernel != "":
 		source = fmt.Sprintf("The kernel differs (backend %s): %s.", d.Backend, d.Kernel)
-		x.e.Conclusion += "; but the kernel differs from what the daemon wants"
+		x.e.Conclusion += kernelDiffers
 		x.next("Why does the kernel differ? vmapd doctor has all differences; vmapd trace follows one connection.")
 	case d.NotCompared != "":
 		source = "The kernel was not compared: " + d.NotCompared + "."

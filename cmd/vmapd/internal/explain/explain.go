@@ -59,7 +59,7 @@ func (e Explanation) Write(t *report.Text) {
 	}
 	t.Say("")
 	for _, p := range e.Problems {
-		t.Say("problem: %s", p)
+		t.Mark(report.Warn, "problem: %s", p)
 	}
 	for _, n := range e.Next {
 		t.Say("next: %s", n)
@@ -67,7 +67,11 @@ func (e Explanation) Write(t *report.Text) {
 	if len(e.Next)+len(e.Problems) > 0 {
 		t.Say("")
 	}
-	t.Say("=> %s", e.Conclusion)
+	level := e.Verdict.Level()
+	if strings.HasSuffix(e.Conclusion, kernelDiffers) {
+		level = report.Fail
+	}
+	t.Mark(level, "=> %s", e.Conclusion)
 }
 
 type explainer struct {

@@ -13,14 +13,14 @@ func (r *Report) Write(t *report.Text) {
 	t.Wrap(fmt.Sprintf("Node %s, %s: from %s, mode %s, to vmapd with the backend %s.", r.Node,
 		report.Plural(r.Services, "Service"), strings.TrimSpace("kube-proxy "+r.Version), r.Mode, r.Backend), "", "")
 	for i, d := range r.Differences {
-		d.write(t, fmt.Sprintf("%d. ", i+1))
+		d.write(t, report.Warn, fmt.Sprintf("%d. ", i+1))
 	}
 	if len(r.Notes) > 0 {
 		t.Say("")
 		t.Say("Notes: new connections are answered as before.")
 	}
 	for _, d := range r.Notes {
-		d.write(t, "-  ")
+		d.write(t, "", "-  ")
 	}
 	if len(r.Configuration) > 0 {
 		t.Say("")
@@ -38,10 +38,10 @@ func (r *Report) Write(t *report.Text) {
 		report.Plural(r.NotConcerned, "known difference"))
 }
 
-func (d Difference) write(t *report.Text, head string) {
+func (d Difference) write(t *report.Text, l report.Level, head string) {
 	indent := strings.Repeat(" ", len(head))
 	t.Say("")
-	t.Wrap(d.Title, head, indent)
+	t.Paragraph(l, d.Title, head, indent)
 	t.Wrap(d.Change, indent, indent)
 	for _, detail := range several(d.Details) {
 		t.Wrap(detail, indent+"- ", indent+"  ")

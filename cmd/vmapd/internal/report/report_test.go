@@ -75,6 +75,11 @@ func TestColoursAreNeverTheOnlySign(t *testing.T) {
 	if diff := cmp.Diff(plain, printed(t, say)); diff != "" {
 		t.Errorf("without a terminal (-want +got):\n%s", diff)
 	}
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("CLICOLOR_FORCE", "1")
+	if diff := cmp.Diff(want, printed(t, say)); diff != "" {
+		t.Errorf("with CLICOLOR_FORCE=1 (-want +got):\n%s", diff)
+	}
 }
 
 func TestTextOfObjectsBreaksNoLine(t *testing.T) {

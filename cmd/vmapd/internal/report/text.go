@@ -23,13 +23,14 @@ type Text struct {
 
 func newText(w io.Writer) *Text {
 	const usual, narrowest, widest = 80, 40, 120
-	t := &Text{columns: usual}
+	colours := os.Getenv("NO_COLOR") == ""
+	t := &Text{columns: usual, colours: colours && os.Getenv("CLICOLOR_FORCE") == "1"}
 	file, ok := w.(*os.File)
 	if !ok {
 		return t
 	}
 	if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil {
-		t.colours = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		t.colours = t.colours || colours && os.Getenv("TERM") != "dumb"
 		if size.Col > 0 {
 			t.columns = min(max(int(size.Col), narrowest), widest)
 		}
@@ -47,18 +48,24 @@ func (t *Text) colour(l Level, text string) string {
 }
 
 // Say adds a line as it is, however long.
-func (t *Text) Say(format string, args ...any) {
-	t.out.WriteString(model.OneLine(fmt.Sprintf(format, args...)) + "\n")
+func (t *Text) Say(format string, args ...any) { t.Mark("", format, args...) }
+
+// Mark adds a line as it is, in the colour of a level.
+func (t *Text) Mark(l Level, format string, args ...any) {
+	t.out.WriteString(t.colour(l, model.OneLine(fmt.Sprintf(format, args...))) + "\n")
 }
 
 // Wrap adds a paragraph. Its first line begins with first, further ones with others.
-func (t *Text) Wrap(text, first, others string) {
-	t.out.WriteString(Wrap(model.OneLine(text), first, others, t.columns))
+func (t *Text) Wrap(text, first, others string) { t.Paragraph("", text, first, others) }
+
+// Verdict adds the paragraph by which a report ends.
+func (t *Text) Verdict(l Level, format string, args ...any) {
+	t.Paragraph(l, fmt.Sprintf(format, args...), "=> ", "   ")
 }
 
-// Verdict adds the line by which a report ends.
-func (t *Text) Verdict(l Level, format string, args ...any) {
-	text := Wrap(model.OneLine(fmt.Sprintf(format, args...)), "=> ", "   ", t.columns)
+// Paragraph adds a paragraph in the colour of a level.
+func (t *Text) Paragraph(l Level, text, first, others string) {
+	text = Wrap(model.OneLine(text), first, others, t.columns)
 	t.out.WriteString(t.colour(l, strings.TrimSuffix(text, "\n")) + "\n")
 }
 

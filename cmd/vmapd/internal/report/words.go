@@ -42,6 +42,11 @@ const (
 	OK   Level = "ok"
 )
 
+// Level is how bad an outcome is for the client.
+func (o Outcome) Level() Level {
+	return map[Outcome]Level{Forwarded: OK, Rejected: Fail, Dropped: Fail}[o]
+}
+
 // Rank is lower for worse levels.
 func (l Level) Rank() int { return map[Level]int{Fail: -2, Warn: -1}[l] }
 

@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
@@ -124,7 +125,7 @@ func (s *Story) Write(t *report.Text) {
 	t.Verdict(level, "%s", s.Conclusion)
 	switch {
 	case s.Differs:
-		t.Say("MISMATCH: this is not what vmapd decides.")
+		t.Mark(report.Fail, "MISMATCH: this is not what vmapd decides.")
 	case s.Expected != "":
 		t.Say("This is what vmapd decides.")
 	}
@@ -152,6 +153,10 @@ func (h *Hook) write(t *report.Text, first, indent string) {
 	}
 	t.Say("%s%s", first, title)
 	for _, l := range h.Lines {
-		t.Say("%s%s", indent, l)
+		level := report.Level("")
+		if strings.HasSuffix(strings.TrimSuffix(l, ")"), "drop") {
+			level = report.Fail
+		}
+		t.Mark(level, "%s%s", indent, l)
 	}
 }
