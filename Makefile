@@ -57,6 +57,7 @@ images: ## images without Docker, their SBOMs and checksums in bin/release, for 
 	@bin/releaser --programs bin --out $(RELEASE) --processors $$(echo $(PROCESSORS) | tr ' ' ,)
 
 lint: ## golangci-lint, pinned
+	@sh -n cmd/vmapd/deploy/try-one-node.sh
 	@for m in . $(MODULES); do (cd $$m && $(LINT) run) || exit 1; done
 
 fmt: ## format the sources

@@ -31,7 +31,7 @@ fi
 ` + reproducible + `$date --mode=u=rwX,go=rX -C "$work" -c vmapd | gzip -n >"$out/` + chartName + `"
 mkdir "$out/` + deployName + `"
 cd "$deploy"
-find . -path ./chart -prune -o '(' -name '*.yaml' -o -name '*.json' -o -name '*.sed' ')' \
+find . -path ./chart -prune -o '(' -name '*.yaml' -o -name '*.json' -o -name '*.sed' -o -name '*.sh' ')' \
 	-exec cp -L --parents -t "$out/` + deployName + `" {} +`
 	out, err := filepath.Abs(r.out)
 	if err == nil {

@@ -264,7 +264,7 @@ func TestAReleaseHasWhatAClusterNeeds(t *testing.T) {
 	if err := r.write(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for name, there := range map[string]bool{"vmapd.yaml": true, "legacy.yaml": true, "monitoring/alerts.yaml": true, "from-kube-proxy.sed": true, "INSTALL.md": false, "chart/Chart.yaml": false} {
+	for name, there := range map[string]bool{"vmapd.yaml": true, "legacy.yaml": true, "monitoring/alerts.yaml": true, "from-kube-proxy.sed": true, "try-one-node.sh": true, "chart/Chart.yaml": false} {
 		if _, err := os.Stat(filepath.Join(r.out, deployName, name)); (err == nil) != there {
 			t.Errorf("%s is in the release: %v, want %v", name, err == nil, there)
 		}
