@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -23,7 +22,10 @@ const (
 	servicePort, nodePort            = 80, 30080
 )
 
-// route is a way to a Service.
+// theSource is what the pods of a route see without masquerade.
+const theSource = "the source"
+
+// route is a path to a Service.
 type route struct {
 	from     string // client, node or a pod
 	name     string // of the destination
@@ -43,7 +45,7 @@ func routes() []route {
 	}
 }
 
-// networks are the protocols and families of each route.
+// networks are the protocols and families of each route. The rows of the table are about the first.
 func networks() []string { return []string{"tcp4", "tcp6", "udp4", "udp6"} }
 
 func (r route) addr(network string) netip.AddrPort {
@@ -68,71 +70,89 @@ func (d *demo) namespace(name string) (*lab.Namespace, error) {
 	return pod.Namespace, nil
 }
 
-// connections connects on all routes to the Service, and prints which pods answered.
+// connections connects on all routes to the Service, and prints which pods answered over IPv4 and TCP.
 func (d *demo) connections(ctx context.Context) error {
-	d.printf("Pods that answer %d connections on each route:\n\n", perRoute)
+	d.printf("%d connections on each path, by the pod that answered:\n\n", perRoute)
 	d.printf("  %-31s %6s %6s %6s %7s   %s\n", "", "pod-1", "pod-2", "pod-3", "failed", "the pods see")
+	failed, asked := 0, 0
 	for _, r := range routes() {
-		d.printf("  %s to %s\n", r.from, r.name)
-		for _, network := range networks() {
-			if err := d.ask(ctx, r, network); err != nil {
+		for i, network := range networks() {
+			a, err := d.ask(ctx, r, network)
+			if err != nil {
 				return err
 			}
+			if i == 0 {
+				d.printf("  %-31s %6d %6d %6d %7d   %s\n", r.from+" to "+r.name,
+					a.by["pod-1"], a.by["pod-2"], a.by["pod-3"], a.failed, a.seen)
+			} else {
+				failed, asked = failed+a.failed, asked+perRoute
+			}
+			d.check(r, network, a)
 		}
 	}
+	d.printf("  the same for IPv6 and UDP: %d failed of %d\n", failed, asked)
 	return nil
 }
 
-// ask connects on one route, and prints a line.
-func (d *demo) ask(ctx context.Context, r route, network string) error {
+// answers are those to the connections on a route.
+type answers struct {
+	by     map[string]int // by pod
+	failed int
+	first  error
+	seen   string // sources of the connections, by name
+}
+
+// ask connects on one route.
+func (d *demo) ask(ctx context.Context, r route, network string) (a answers, err error) {
 	ns, err := d.namespace(r.from)
 	if err != nil {
-		return err
+		return a, err
 	}
-	answered, sources, failed := map[string]int{}, map[string]bool{}, 0
-	var first error
+	a.by = map[string]int{}
+	sources := map[string]bool{}
 	for range perRoute {
 		answer, err := ns.Ask(ctx, network, r.addr(network))
 		d.asked++
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return a, ctx.Err()
 		}
 		if err != nil {
-			failed++
-			first = err
+			a.failed++
+			a.first = err
 			continue
 		}
-		answered[answer.Pod]++
+		a.by[answer.Pod]++
 		// A pod that reaches itself must see the node as the source, or its reply would not
 		// come back through the node.
 		if answer.Pod != r.from {
 			sources[d.nameOf(answer.Source.Addr())] = true
 		}
 	}
-	seen := strings.Join(slices.Sorted(maps.Keys(sources)), ", ")
+	a.seen = strings.Join(slices.Sorted(maps.Keys(sources)), ", ")
+	if r.source && a.seen == r.from {
+		a.seen = theSource
+	}
+	return a, nil
+}
+
+// check complains of what is wrong with answers.
+func (d *demo) check(r route, network string, a answers) {
 	want := "the node"
 	if r.source {
-		want = "the source"
-		if seen == r.from {
-			seen = want
-		}
+		want = theSource
 	}
-	d.printf("    %-29s %6d %6d %6d %7d   %s\n",
-		fmt.Sprintf("%v/%s", r.addr(network), network[:3]),
-		answered["pod-1"], answered["pod-2"], answered["pod-3"], failed, seen)
-	d.wrong += failed
-	if first != nil {
-		d.printf("      first failure: %v\n", first)
+	d.wrong += a.failed
+	if a.first != nil {
+		d.printf("      first failure over %s: %v\n", network, a.first)
 	}
 	for _, pod := range []string{"pod-1", "pod-2", "pod-3"} {
-		if answered[pod] == 0 {
-			d.complain("%s got none of %d connections", pod, perRoute)
+		if a.by[pod] == 0 {
+			d.complain("%s got none of %d connections over %s", pod, perRoute, network)
 		}
 	}
-	if seen != want {
-		d.complain("the pods should see %s, but see %s", want, seen)
+	if a.seen != want {
+		d.complain("over %s the pods should see %s, but see %s", network, want, a.seen)
 	}
-	return nil
 }
 
 func (d *demo) complain(format string, args ...any) {
@@ -158,22 +178,22 @@ func (d *demo) nameOf(a netip.Addr) string {
 
 // refusals shows connections that must be rejected at once.
 func (d *demo) refusals(ctx context.Context) error {
-	d.printf("\nRejected at once:\n\n")
+	d.printf("\nRejected at once, over IPv4 and IPv6:\n\n")
 	for _, r := range []route{
 		{from: "client", name: "a Service without endpoints", ip4: "172.30.0.11", ip6: "fd00:172:30::11", port: servicePort},
 		{from: "pod-1", name: "a port that the Service does not have", ip4: clusterIP4, ip6: clusterIP6, port: 81},
 	} {
+		d.printf("  %-7s to %s\n", r.from, r.name)
+		ns, err := d.namespace(r.from)
+		if err != nil {
+			return err
+		}
 		for _, network := range networks()[:2] {
-			ns, err := d.namespace(r.from)
-			if err != nil {
-				return err
-			}
-			_, err = ns.Ask(ctx, network, r.addr(network))
+			_, err := ns.Ask(ctx, network, r.addr(network))
 			d.asked++
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			d.printf("  %-7s %-38s %v/%s\n", r.from, r.name, r.addr(network), network[:3])
 			if err == nil || lab.FailureOf(err) != lab.Refused {
 				d.complain("want a refused connection, got: %v", err)
 			}

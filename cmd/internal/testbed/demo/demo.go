@@ -20,8 +20,9 @@ const port = 8080
 
 // demo is one run.
 type demo struct {
-	out   io.Writer
-	vmapd string // the program
+	out      io.Writer
+	terminal bool   // out is one
+	vmapd    string // the program
 
 	world   *lab.World
 	proxy   *lab.Daemon
@@ -78,18 +79,32 @@ func (d *demo) waitFor(ctx context.Context, text string) error {
 	return d.proxy.Await(ctx, text)
 }
 
+// next is what to try after the demo.
+const next = `
+Next, why a connection is forwarded to these pods, and the page:
+
+  bin/vmapd explain -f testdata/demo/before --from 203.0.113.7 192.168.98.10:80
+  unshare -rn bin/vmapd --from testdata/demo/before --socket $PWD/bin/sock &
+  bin/vmapd ui --socket $PWD/bin/sock
+`
+
 func (d *demo) verdict() error {
 	took := time.Since(d.started).Round(100 * time.Millisecond)
 	if d.wrong > 0 {
-		d.printf("\nFAILED: %d of %d connections had a wrong result (%v).\nvmapd's log:\n%s",
+		d.printf("\nFAILED: %d of %d connections had an unexpected result (%v).\nvmapd's log:\n%s",
 			d.wrong, d.asked, took, &d.proxy.Log)
 		return errors.New("a result was wrong")
 	}
-	d.printf("\nOK: all %d connections had the right result (%v).\n", d.asked, took)
+	d.printf("\nOK: all %d connections had the expected result (%v).\n%s", d.asked, took, next)
 	return nil
 }
 
-func (d *demo) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
+func (d *demo) printf(format string, args ...any) {
+	if d.terminal {
+		format = clearLine + format // there may be a live one
+	}
+	fmt.Fprintf(d.out, format, args...)
+}
 
 // write copies the manifests of one folder to the folder that vmapd follows. It replaces each
 // file as a whole, so that vmapd never reads half a file.

@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,16 +20,22 @@ const rate = 200
 // rollout replaces pod-1 by pod-4 under load, as Kubernetes does: pod-1 serves its connections for a while. No
 // connection must be lost.
 func (d *demo) rollout(ctx context.Context) error {
-	d.printf("\npod-4 replaces pod-1, with %d connections a second on each route:\n\n", rate)
+	d.printf("\npod-4 replaces pod-1, with %d connections a second on each path:\n\n", rate)
 	loadCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	ways := []struct{ network, ip string }{{"tcp4", loadBalancerIP4}, {"tcp6", clusterIP6}, {"udp4", clusterIP4}}
-	reports := make([]lab.Report, len(ways))
+	paths := []struct{ network, ip string }{{"tcp4", loadBalancerIP4}, {"tcp6", clusterIP6}, {"udp4", clusterIP4}}
+	reports := make([]lab.Report, len(paths))
 	var wait sync.WaitGroup
-	for i, way := range ways {
-		to := netip.AddrPortFrom(netip.MustParseAddr(way.ip), servicePort)
+	live := live{by: map[string]int{}}
+	if d.terminal {
+		wait.Go(func() { live.show(loadCtx, d.out) })
+	}
+	for i, path := range paths {
+		to := netip.AddrPortFrom(netip.MustParseAddr(path.ip), servicePort)
 		load := lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
-			return d.world.Client.Ask(ctx, way.network, to)
+			answer, err := d.world.Client.Ask(ctx, path.network, to)
+			live.add(answer, err)
+			return answer, err
 		}}
 		wait.Go(func() { reports[i] = load.Run(loadCtx) })
 	}
@@ -36,11 +46,11 @@ func (d *demo) rollout(ctx context.Context) error {
 		return err
 	}
 	d.printf("\n")
-	for i, way := range ways {
+	for i, path := range paths {
 		r := &reports[i]
 		d.asked += r.Sent
 		d.wrong += r.Lost()
-		d.printf("  %s: %s\n", way.network, strings.ReplaceAll(r.String(), "\n", "\n        "))
+		d.printf("  %s: %s\n", path.network, strings.ReplaceAll(r.String(), "\n", "\n        "))
 		if r.Answered["pod-4"] == 0 {
 			d.complain("pod-4 got no connection")
 		}
@@ -64,7 +74,7 @@ func (d *demo) replacePod(ctx context.Context) error {
 	if _, err := d.world.AddPod(ctx, "pod-4"); err != nil {
 		return err
 	}
-	d.printf("  pod-4 is ready, and pod-1 is told to end; the EndpointSlices say so\n")
+	d.printf("  pod-4 is ready and pod-1 terminating in the EndpointSlices\n")
 	took, err := d.change(ctx, "ending")
 	if err != nil {
 		return err
@@ -94,4 +104,46 @@ func (d *demo) change(ctx context.Context, folder string) (time.Duration, error)
 	}
 	err := d.waitFor(ctx, `msg="changes applied"`)
 	return time.Since(start).Round(time.Millisecond), err
+}
+
+// live is the state of a load while it runs.
+type live struct {
+	mutex  sync.Mutex
+	by     map[string]int // answers by pod, since the last line
+	sent   int
+	failed int
+}
+
+func (l *live) add(answer lab.Answer, err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.sent++
+	if err != nil {
+		l.failed++
+		return
+	}
+	l.by[answer.Pod]++
+}
+
+// clearLine begins a terminal's line anew.
+const clearLine = "\r\x1b[K"
+
+// show keeps the line with the state up to date until ctx ends.
+func (l *live) show(ctx context.Context, w io.Writer) {
+	const every = 200 * time.Millisecond
+	for ctx.Err() == nil {
+		l.mutex.Lock()
+		text := fmt.Sprintf("  %4d connections, %d failed; now", l.sent, l.failed)
+		for _, pod := range slices.Sorted(maps.Keys(l.by)) {
+			text += fmt.Sprintf("  %s %2d", pod, l.by[pod])
+		}
+		clear(l.by)
+		l.mutex.Unlock()
+		fmt.Fprint(w, clearLine+text)
+		select {
+		case <-ctx.Done():
+		case <-time.After(every):
+		}
+	}
+	fmt.Fprint(w, clearLine)
 }
