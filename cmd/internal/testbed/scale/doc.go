@@ -5,13 +5,13 @@
 //	go run ./cmd/internal/testbed/scale -shapes 5000x50
 //	go run ./cmd/internal/testbed/scale -shapes none -results cmd/internal/testbed/scale/results
 //
-// With -results, they are kept in a file, which is drawn; the second line only draws it. With -kube-proxy, the start of
-// kube-proxy is measured in the same clusters.
+// With -results, they are kept in a file, which is drawn; the second line only draws it. With -kube-proxy,
+// kube-proxy's start and its time for a change are measured in the same clusters.
 //
 // The API server and the objects are in this process, the proxy is one of its own, and both are in a network namespace
 // that is made for it. It needs root, or makes itself root of a user namespace.
 //
-// The time of a change is that from before the object is given to the API server until the kernel has told of the new
+// The time of a change is that from before the object is given to the API server until the kernel has sent the new
 // endpoint to a netlink socket of this process: encoding, sending and the wake-ups of three processes are in it. In the
 // end, vmapd is killed and started again, and must find nothing to change in the kernel.
 package main

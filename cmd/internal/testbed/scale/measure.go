@@ -21,7 +21,7 @@ func measure(ctx context.Context, o *options, s cluster.Shape, log io.Writer) (r
 	r = record{Proxy: vmapd, Cluster: s.String(), Services: s.Services, Endpoints: s.Services * s.Endpoints}
 	r.Load = machineLoad()
 	if o.kubeProxy != "" {
-		r.Proxy = "kube-proxy nftables"
+		r.Proxy = kubeProxy
 	}
 	w, err := newWorld(s)
 	if err != nil {
@@ -74,9 +74,6 @@ func (r *record) life(ctx context.Context, o *options, w *world, log io.Writer) 
 		return err
 	}
 	r.Peak, r.Settled = u.peak, u.settled
-	if o.kubeProxy != "" {
-		return nil
-	}
 	if err := r.changes(ctx, o, p); err != nil {
 		return fmt.Errorf("%w; the log:\n%s", err, &p.Log)
 	}
@@ -95,26 +92,39 @@ func (r *record) changes(ctx context.Context, o *options, p *proxy) error {
 	}
 	var missed [2]int
 	r.One, r.OneP99, missed[0] = observer.take()
-	if err := p.world.manyAtOnce(ctx, o, observer); err != nil {
-		return err
+	if o.kubeProxy == "" {
+		if missed[1], err = r.many(ctx, o, p, observer); err != nil {
+			return err
+		}
 	}
-	if err := p.rest(ctx, observer); err != nil {
-		return err
-	}
-	r.Churn, r.ChurnP99, missed[1] = observer.take()
 	if missed != [2]int{} {
 		r.wrong = fmt.Errorf("%s: %d changes were never seen in the kernel", r.Cluster, missed[0]+missed[1])
 	}
 	if observer.lost.Load() {
-		return errors.New("the kernel told more than could be read in time")
+		return errors.New("messages of the kernel were lost")
 	}
 	return nil
 }
 
+// many measures changes among others.
+func (r *record) many(ctx context.Context, o *options, p *proxy, observer *observer) (missed int, err error) {
+	if err := p.world.manyAtOnce(ctx, o, observer); err != nil {
+		return 0, err
+	}
+	if err := p.rest(ctx, observer); err != nil {
+		return 0, err
+	}
+	r.Churn, r.ChurnP99, missed = observer.take()
+	return missed, nil
+}
+
 // oneByOne changes an endpoint and waits until it is programmed, again and again.
 func (w *world) oneByOne(ctx context.Context, o *options, observer *observer) error {
-	const patience, between = 10 * time.Second, 5 * time.Millisecond
-	for range o.probes {
+	patience, between, probes := 10*time.Second, 5*time.Millisecond, o.probes
+	if o.kubeProxy != "" { // it programs at most once a second: minSyncPeriod
+		patience, between, probes = time.Minute, 2*time.Second, min(probes, 10)
+	}
+	for range probes {
 		w.probe(observer)
 		select {
 		case <-observer.seen:

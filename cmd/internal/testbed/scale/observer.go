@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,7 +18,7 @@ import (
 type observer struct {
 	socket *netlink.Conn
 	done   chan struct{}
-	seen   chan struct{} // told of each endpoint that came, if there is room
+	seen   chan struct{} // receives a value for each endpoint that came, if there is room
 
 	mu      sync.Mutex
 	waiting map[netip.Addr]time.Time // endpoints that are to come, since when
@@ -69,9 +70,17 @@ func (o *observer) run() {
 			return
 		}
 		for _, m := range list {
-			if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWSETELEM && len(m.Data) > 4 { // struct nfgenmsg
-				path := []uint16{unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE}
+			if len(m.Data) <= 4 { // struct nfgenmsg
+				continue
+			}
+			switch m.Header.Type {
+			case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWSETELEM:
+				path := []uint16{
+					unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE,
+				}
 				descend(m.Data[4:], path, func(data []byte) { o.element(data, at) })
+			case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE:
+				o.rule(m.Data[4:], at)
 			}
 		}
 	}
@@ -95,9 +104,24 @@ func (o *observer) element(data []byte, at time.Time) {
 	if len(data) != 8 { // of IPv4: address and port, padded to registers
 		return
 	}
-	addr := netip.AddrFrom4([4]byte(data))
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.programmed(netip.AddrFrom4([4]byte(data)), at)
+}
+
+// rule records that an endpoint is in a rule: kube-proxy has a chain of its own for each, with the address as data.
+func (o *observer) rule(attrs []byte, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for addr := range o.waiting {
+		if bytes.Contains(attrs, addr.AsSlice()) {
+			o.programmed(addr, at)
+			return
+		}
+	}
+}
+
+func (o *observer) programmed(addr netip.Addr, at time.Time) {
 	since, ok := o.waiting[addr]
 	if !ok {
 		return

@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"html"
 	"math"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -21,61 +19,43 @@ func savePlot(path string) error {
 	return nil
 }
 
-// panel is one diagram: a value over the number of endpoints, both logarithmic.
+// panel is one diagram: seconds over the number of endpoints, both logarithmic.
 type panel struct {
 	title    string
-	from, to float64 // powers of ten
-	label    func(float64) string
+	from, to int                  // powers of ten
 	value    func(record) float64 // 0: not measured
 }
 
 func panels() []panel {
-	s := func(v float64) string { return fmt.Sprintf("%g s", v) }
-	ms := func(v float64) string { return fmt.Sprintf("%g ms", v) }
-	mb := func(v float64) string { return fmt.Sprintf("%g MB", v) }
 	return []panel{
-		{"start, until all is programmed", -2, 2, s, func(r record) float64 { return r.Ready }},
-		{"memory, at most", 1, 4, mb, func(r record) float64 { return float64(r.Peak) / 1e6 }},
-		{"one endpoint replaced: p99", -1, 3, ms, func(r record) float64 { return r.OneP99 * 1e3 }},
-		{"… while 1,000 slices a second are written: p50", -1, 3, ms, func(r record) float64 { return r.Churn * 1e3 }},
-		{"start: processor time", -2, 2, s, func(r record) float64 { return r.Processor }},
-		{"restart, with nothing changed", -2, 2, s, func(r record) float64 { return r.Restart }},
+		{"Time until a changed endpoint is in the kernel", -4, 2, func(r record) float64 { return r.One }},
+		{"Time from start until all Services are programmed", -2, 3, func(r record) float64 { return r.Ready }},
 	}
 }
 
 // The size of a panel and the range of endpoints, in powers of ten.
 const (
-	panelWidth, panelHeight = 390, 230
-	left, top               = 60, 30 // of the axes in a panel
-	axisWidth, axisHeight   = 280, 160
-	perRow                  = 2
+	panelWidth, panelHeight = 400, 260
+	left, top               = 70, 36 // of the axes in a panel
+	axisWidth, axisHeight   = 290, 170
 	fewest, mostEndpoints   = 3, 6
+	perService              = 10 // endpoints of each Service in the clusters that are drawn
 )
 
-// A curve is the results of one proxy in clusters with as many endpoints for each Service.
+// A curve is the results of one proxy.
 type curve struct {
-	name, colour string
-	points       []record
+	name, colour, dashes string
+	points               []record
 }
 
 func curves(all []record) []curve {
-	colours := []string{"#0072b2", "#009e73", "#d55e00", "#cc79a7", "#e69f00", "#56b4e9"} // told apart by everybody
-	var list []curve
-	for _, r := range all {
-		if r.Endpoints < 1000 {
-			continue
+	list := []curve{{name: vmapd, colour: "#0072b2", dashes: "none"}, {name: kubeProxy, colour: "#d55e00", dashes: "6 4"}}
+	for i := range list {
+		for _, r := range all {
+			if r.Proxy == list[i].name && r.Endpoints == r.Services*perService {
+				list[i].points = append(list[i].points, r)
+			}
 		}
-		n := r.Endpoints / r.Services
-		name := fmt.Sprintf("%s, %d endpoints for each Service", r.Proxy, n)
-		if n == 1 {
-			name = r.Proxy + ", 1 endpoint for each Service"
-		}
-		i := slices.IndexFunc(list, func(c curve) bool { return c.name == name })
-		if i < 0 {
-			i = len(list)
-			list = append(list, curve{name: name, colour: colours[i%len(colours)]})
-		}
-		list[i].points = append(list[i].points, r)
 	}
 	return list
 }
@@ -84,20 +64,21 @@ func curves(all []record) []curve {
 func plot(all []record) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	list, diagrams := curves(all), panels()
-	rows := (len(diagrams) + perRow - 1) / perRow
-	const legend = 18
-	width, height := perRow*panelWidth, rows*panelHeight+legend*len(list)+legend
-	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="11">`, width, height, width, height)
+	diagrams := panels()
+	width, height := len(diagrams)*panelWidth, panelHeight+30
+	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" `+
+		`font-size="12">`, width, height, width, height)
 	line(`<rect width="%d" height="%d" fill="white"/>`, width, height)
+	list := curves(all)
 	for i, p := range diagrams {
-		line(`<g transform="translate(%d %d)">`, i%perRow*panelWidth, i/perRow*panelHeight)
+		line(`<g transform="translate(%d 0)">`, i*panelWidth)
 		p.draw(line, list)
 		line(`</g>`)
 	}
 	for i, c := range list {
-		y := rows*panelHeight + legend*(i+1)
-		line(`<circle cx="%d" cy="%d" r="4" fill="%s"/><text x="%d" y="%d">%s</text>`, left, y-4, c.colour, left+12, y, html.EscapeString(c.name))
+		x, y := left+i*panelWidth/2, height-14
+		line(`<path d="M%d %dh36" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`, x, y, c.colour, c.dashes)
+		line(`<text x="%d" y="%d">%s</text>`, x+44, y+4, c.name)
 	}
 	line(`</svg>`)
 	return b.String()
@@ -108,37 +89,42 @@ func (p panel) draw(line func(string, ...any), list []curve) {
 		return left + axisWidth*(math.Log10(float64(n))-fewest)/(mostEndpoints-fewest)
 	}
 	y := func(v float64) float64 {
-		at := (math.Log10(v) - p.from) / (p.to - p.from)
-		return top + axisHeight*(1-min(max(at, 0), 1))
+		return top + axisHeight*(1-(math.Log10(v)-float64(p.from))/float64(p.to-p.from))
 	}
-	line(`<text x="%d" y="%d" font-weight="bold">%s</text>`, left, top-12, p.title)
+	line(`<text x="%d" y="%d" font-weight="bold">%s</text>`, left, top-14, p.title)
 	for power := p.from; power <= p.to; power++ {
-		v := math.Pow10(int(power))
-		line(`<path d="M%d %.1fh%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(v), axisWidth, left-6, y(v)+4, p.label(v))
+		at := y(math.Pow10(power))
+		line(`<path d="M%d %.1fh%d" stroke="#ddd"/>`, left, at, axisWidth)
+		line(`<text x="%d" y="%.1f" text-anchor="end">%s</text>`, left-6, at+4, duration(math.Pow10(power)))
 	}
 	for n, power := 1000, fewest; power <= mostEndpoints; n, power = n*10, power+1 {
-		line(`<path d="M%.1f %dv%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`,
-			x(n), top, axisHeight, x(n), top+axisHeight+16, thousands(n))
+		line(`<path d="M%.1f %dv%d" stroke="#ddd"/>`, x(n), top, axisHeight)
+		line(`<text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x(n), top+axisHeight+16, thousands(n))
 	}
+	line(`<text x="%d" y="%d" text-anchor="middle">endpoints in the cluster, %d of each Service</text>`,
+		left+axisWidth/2, top+axisHeight+34, perService)
 	for _, c := range list {
-		var path strings.Builder
+		var path []string
 		for _, r := range c.points {
-			v := p.value(r)
-			if v <= 0 {
-				continue
+			if v := p.value(r); v > 0 {
+				path = append(path, fmt.Sprintf("%.1f %.1f", x(r.Endpoints), y(v)))
+				line(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"><title>%s, %s: %s</title></circle>`,
+					x(r.Endpoints), y(v), c.colour, c.name, r.Cluster, duration(v))
 			}
-			command := "L"
-			if path.Len() == 0 {
-				command = "M"
-			}
-			fmt.Fprintf(&path, "%s%.1f %.1f", command, x(r.Endpoints), y(v))
-			line(`<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s, %s: %s</title></circle>`,
-				x(r.Endpoints), y(v), c.colour, html.EscapeString(r.Proxy), r.Cluster, p.label(math.Round(v*100)/100))
 		}
-		if path.Len() > 0 {
-			line(`<path d="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, path.String(), c.colour)
+		if len(path) > 0 {
+			line(`<path d="M%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`,
+				strings.Join(path, "L"), c.colour, c.dashes)
 		}
 	}
+}
+
+// duration returns seconds with two digits, in a unit that suits.
+func duration(seconds float64) string {
+	if seconds < 1 {
+		return fmt.Sprintf("%.2g ms", seconds*1e3)
+	}
+	return fmt.Sprintf("%.3g s", seconds)
 }
 
 func thousands(n int) string {

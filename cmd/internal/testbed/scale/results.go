@@ -35,7 +35,11 @@ type record struct {
 	wrong error // whatever the times are
 }
 
-const vmapd = "vmapd"
+// The values of Proxy.
+const (
+	vmapd     = "vmapd"
+	kubeProxy = "kube-proxy, mode nftables"
+)
 
 // writeTable writes a row for each record.
 func writeTable(w io.Writer, all []record) {

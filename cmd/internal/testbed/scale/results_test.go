@@ -44,9 +44,9 @@ func TestResultsAreKept(t *testing.T) {
 
 func TestPlotIsXMLWithEachResult(t *testing.T) {
 	text := plot([]record{
-		{Proxy: vmapd, Cluster: "10x100", Services: 10, Endpoints: 1000, Ready: 0.1, Peak: 30e6, Settled: 20e6, One: 1e-3},
-		{Proxy: vmapd, Cluster: "10000x100", Services: 10_000, Endpoints: 1_000_000, Ready: 2, Peak: 130e6, Settled: 90e6, One: 1e-3},
-		{Proxy: "kube-proxy <nftables>", Cluster: "1000x1", Services: 1000, Endpoints: 1000, Ready: 1, Peak: 90e6},
+		{Proxy: vmapd, Cluster: "100x10", Services: 100, Endpoints: 1000, Ready: 0.1, One: 1e-3},
+		{Proxy: vmapd, Cluster: "100000x10", Services: 100_000, Endpoints: 1_000_000, Ready: 2, One: 1e-3},
+		{Proxy: kubeProxy, Cluster: "100x10", Services: 100, Endpoints: 1000, Ready: 1, One: 0.5},
 		{Proxy: vmapd, Cluster: "100x1", Services: 100, Endpoints: 100, Ready: 9},
 	})
 	titles := 0
@@ -62,7 +62,7 @@ func TestPlotIsXMLWithEachResult(t *testing.T) {
 			titles++
 		}
 	}
-	const want = 2 * 3 // ready and memory, of three clusters with one shape
+	const want = 2 * 3 // two times of three clusters; the fourth has another shape
 	if titles != want {
 		t.Errorf("%d points, want %d:\n%s", titles, want, text)
 	}
