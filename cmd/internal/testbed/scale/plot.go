@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -119,12 +120,15 @@ func (p panel) draw(line func(string, ...any), list []curve) {
 	}
 }
 
-// duration returns seconds with two digits, in a unit that suits.
+// duration returns seconds with about two digits, in a unit that suits.
 func duration(seconds float64) string {
+	const digits = 2
+	value, unit := seconds, "s"
 	if seconds < 1 {
-		return fmt.Sprintf("%.2g ms", seconds*1e3)
+		value, unit = seconds*1e3, "ms"
 	}
-	return fmt.Sprintf("%.3g s", seconds)
+	decimals := max(0, digits-1-int(math.Floor(math.Log10(value))))
+	return strconv.FormatFloat(math.Round(value*math.Pow10(decimals))/math.Pow10(decimals), 'f', -1, 64) + " " + unit
 }
 
 func thousands(n int) string {

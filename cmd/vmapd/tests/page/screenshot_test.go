@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "take the screenshots of the page anew")
 // The sizes of screens.
 const phoneWidth, phoneHeight, screenWidth, screenHeight = 390, 760, 1180, 710
 
-// screenshots takes those of OPERATION.md.
+// screenshots takes those of the page operate.md.
 func (b *tab) screenshots(t *testing.T) {
 	t.Helper()
 	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(b.address))
@@ -64,7 +64,7 @@ func (b *tab) keep(t *testing.T, name string, take chromedp.Action[[]byte]) {
 		t.Errorf("%s has %d bytes, more than %d", name, file.Len(), most)
 	}
 	if *update {
-		if err := os.WriteFile(filepath.Join(root, "cmd/vmapd/deploy", name), file.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, "cmd/vmapd/docs/pictures", name), file.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,83 @@
+// Command pictures draws what a program writes to a terminal: it reads its output, with colours, and writes an SVG.
+//
+//	CLICOLOR_FORCE=1 bin/vmapd doctor | go run ./cmd/internal/testbed/pictures 'vmapd doctor' >doctor.svg
+//
+// The script beside it, world.sh, makes the pictures of vmapd's pages, with "make pictures" of the bench.
+package main
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: pictures COMMAND <OUTPUT >SVG")
+		os.Exit(2)
+	}
+	text, err := io.ReadAll(os.Stdin)
+	if err == nil {
+		_, err = io.WriteString(os.Stdout, draw(os.Args[1], string(text)))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pictures:", err)
+		os.Exit(1)
+	}
+}
+
+// The size of a character and of the frame, in pixels.
+const (
+	fontSize, charWidth, lineHeight, frame = 14, 8.4, 20, 16
+	foreground, background                 = "#d6d9de", "#16191d"
+)
+
+// escape is a sequence that begins or ends a colour.
+var escape = regexp.MustCompile("\x1b\\[([0-9;]*)m")
+
+// draw returns the picture of a command and its output.
+func draw(command, output string) string {
+	lines := append([]string{"$ " + command}, strings.Split(strings.TrimRight(output, "\n"), "\n")...)
+	columns := 0
+	for _, l := range lines {
+		columns = max(columns, utf8.RuneCountInString(escape.ReplaceAllString(l, "")))
+	}
+	width, height := 2*frame+int(charWidth*float64(columns)), 2*frame+lineHeight*len(lines)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d">`+"\n",
+		width, height, width, height)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" rx="8" fill="%s"/>`+"\n", width, height, background)
+	fmt.Fprintf(&b, `<g font-family="monospace" font-size="%d" fill="%s">`+"\n", fontSize, foreground)
+	for i, l := range lines {
+		fmt.Fprintf(&b, `<text x="%d" y="%d" textLength="%.0f">%s</text>`+"\n", frame, frame+lineHeight*i+fontSize,
+			charWidth*float64(utf8.RuneCountInString(escape.ReplaceAllString(l, ""))), spans(l))
+	}
+	b.WriteString("</g>\n</svg>\n")
+	return b.String()
+}
+
+// spans returns a line with each coloured part in an element of its own.
+func spans(line string) string {
+	var b strings.Builder
+	colour, from := "", 0
+	add := func(text string) {
+		text = strings.ReplaceAll(html.EscapeString(text), " ", "\u00a0") // each of several spaces is drawn
+		if text != "" && colour != "" {
+			text = fmt.Sprintf(`<tspan fill="%s">%s</tspan>`, colour, text)
+		}
+		b.WriteString(text)
+	}
+	for _, at := range escape.FindAllStringSubmatchIndex(line, -1) {
+		add(line[from:at[0]])
+		colour, from = colours[line[at[2]:at[3]]], at[1]
+	}
+	add(line[from:])
+	return b.String()
+}
+
+// colours are those of the codes that vmapd writes. Every other code ends a colour.
+var colours = map[string]string{"31": "#ff7b72", "32": "#6fce7d", "33": "#e5b75c"}
