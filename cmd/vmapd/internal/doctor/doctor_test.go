@@ -355,7 +355,7 @@ func TestTroubleshootingHasATranscript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := text(t, w.diagnose()); !strings.Contains(string(page), "```\n$ vmapd doctor\n"+want+"$ echo $?\n0\n```\n") {
+	if want := text(t, w.diagnose()); !strings.Contains(string(page), "```text\n"+want+"```\n") {
 		t.Errorf("the page lacks:\n%s", want)
 	}
 }

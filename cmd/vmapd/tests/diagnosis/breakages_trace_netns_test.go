@@ -47,6 +47,7 @@ func traceBreakages() []breakage {
 			name: "node-port firewall with exceptions", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
 			spoil: nft("table inet guard { chain between { type filter hook forward priority filter; ip saddr != 10.0.0.0/8 meta l4proto tcp ct original proto-dst 30000-32767 drop;\n}\n}"),
 			want:  "=> dropped in table inet guard, chain between, rule 1 (",
+			more:  []string{"which is not vmapd's."},
 		},
 		{
 			name: "node-port firewall of iptables-legacy, traced", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
