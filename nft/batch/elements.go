@@ -19,21 +19,13 @@ func (l elements) of(port *model.ServicePort) func(set string, e nft.Element) {
 
 func (l elements) add(set string, op nft.ElementOp) { l[set] = append(l[set], op) }
 
-// room returns empty lists for a piece of size elements, in proportion to what is left of each set.
-func room(left map[string]int, size int) elements {
-	all := max(total(left), size)
-	lists := make(elements, len(left))
-	for set, n := range left {
-		lists[set] = make([]nft.ElementOp, 0, min(n, n*size/all*33/32))
+// emptied returns empty lists with room for as many operations.
+func (l elements) emptied() elements {
+	lists := make(elements, len(l))
+	for set, ops := range l {
+		lists[set] = make([]nft.ElementOp, 0, len(ops))
 	}
 	return lists
-}
-
-func total(sizes map[string]int) (n int) {
-	for _, size := range sizes {
-		n += size
-	}
-	return n
 }
 
 // each yields every element.

@@ -11,7 +11,7 @@ import (
 // NewTable is DiffTable without a table. If the table has more than about size elements, the batch has none of them:
 // [Batch.Pieces] makes them, piece by piece. A list of all would take twice the memory of everything else.
 func NewTable(want *compile.Ruleset, size int) *Batch {
-	if total(want.Sizes()) <= size {
+	if want.Size() <= size {
 		return DiffTable(nil, want)
 	}
 	b := newBatch(want.Family)
@@ -70,15 +70,11 @@ func (b *Batch) largePieces(size int, yield func(*Batch) bool) {
 	ahead := b.ahead()
 	ahead.DeleteTable, ahead.CreateTable = b.DeleteTable, true
 	more := yield(ahead)
-	left := b.large.Sizes()
-	next, count, add := &Batch{Family: b.Family, SetChains: b.SetChains, newChains: b.newChains}, 0, room(left, size)
+	next, count, add := &Batch{Family: b.Family, SetChains: b.SetChains, newChains: b.newChains}, 0, elements{}
 	give := func() {
 		next.Add = add.list()
 		more = more && yield(next)
-		for set, list := range add {
-			left[set] = max(0, left[set]-len(list))
-		}
-		next, count, add = &Batch{Family: b.Family}, 0, room(left, size)
+		next, count, add = &Batch{Family: b.Family}, 0, add.emptied()
 	}
 	for stage := range b.large.Stages() {
 		stage.Elements(func(set string, op nft.ElementOp) {

@@ -10,11 +10,10 @@ import (
 
 // Part is a set or map, or a chain, of a ruleset as far as it is about one service port.
 type Part struct {
-	Name    string
-	Chain   bool     // else a set or a map
-	Comment string   // its purpose
-	Lines   []string // elements or rules, as nft writes them
-	More    int      // further elements
+	Name  string
+	Chain bool     // else a set or a map
+	Lines []string // elements or rules, as nft writes them
+	More  int      // further elements
 }
 
 // Excerpt returns the sets, maps and chains that connections to a service port meet, in the order in which they
@@ -40,7 +39,7 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 			continue
 		}
 		slices.SortFunc(list, func(a, b nft.Element) int { return set.CompareKeys(a.Key, b.Key) })
-		p := Part{Name: set.Name, Comment: set.Comment, More: max(0, len(list)-most)}
+		p := Part{Name: set.Name, More: max(0, len(list)-most)}
 		for _, e := range list {
 			follow(e.Verdict)
 		}
@@ -56,7 +55,7 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 			continue
 		}
 		c := chains[at]
-		p := Part{Name: c.Name, Chain: true, Comment: c.Comment}
+		p := Part{Name: c.Name, Chain: true}
 		for _, rule := range c.Rules {
 			p.Lines = append(p.Lines, rule.Text(r.Family))
 			for _, s := range rule {

@@ -138,18 +138,15 @@ func isUrgent(sp *model.ServicePort) bool {
 		slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Port == dns })
 }
 
-// Sizes are about how many elements the sets have that grow with every Service.
-func (r *Ruleset) Sizes() map[string]int {
-	sizes := map[string]int{}
+// Size is about how many elements there are.
+func (r *Ruleset) Size() (n int) {
 	for sp := range r.snapshot.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			of := nft.FrontendsOf(fe.Kind)
-			sizes[of.Dispatch]++
-			sizes[of.Endpoints[fe.TrafficPolicy]] += sp.SlotCount(fe.TrafficPolicy)
+			n += 1 + sp.SlotCount(fe.TrafficPolicy)
 		}
 	}
 	for range r.snapshot.ClusterIPs() {
-		sizes[nft.ClusterIPs]++
+		n++
 	}
-	return sizes
+	return n
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -100,20 +101,11 @@ const readBuffer = 8 << 20
 type kernelSocket struct {
 	conn *netlink.Conn
 	raw  syscall.RawConn
-
-	// A quarter of a million answers may come one by one, so the function that reads them is
-	// allocated once.
-	read   func(fd uintptr)
-	buffer []byte
-	n      int
-	err    error
 }
 
 func newKernelSocket(c *netlink.Conn) (*kernelSocket, error) {
 	raw, err := c.SyscallConn()
-	s := &kernelSocket{conn: c, raw: raw}
-	s.read = s.receive
-	return s, err
+	return &kernelSocket{c, raw}, err
 }
 
 func (s *kernelSocket) Port() uint32 { return s.conn.PID() }
@@ -132,21 +124,13 @@ func (s *kernelSocket) Send(messages []byte) error {
 	return errors.Join(err, sendErr)
 }
 
-func (s *kernelSocket) Receive(b []byte) (int, error) {
-	s.buffer = b
-	if err := s.raw.Control(s.read); err != nil {
-		return 0, err
-	}
-	return s.n, s.err
-}
-
-// receive reads a datagram. The socket does not wait.
-func (s *kernelSocket) receive(fd uintptr) {
-	for {
-		if s.n, s.err = unix.Read(int(fd), s.buffer); !errors.Is(s.err, unix.EINTR) {
-			return
+func (s *kernelSocket) Receive(b []byte) (n int, err error) {
+	closed := s.raw.Control(func(fd uintptr) { // the socket does not wait
+		for n, err = unix.Read(int(fd), b); errors.Is(err, unix.EINTR); {
+			n, err = unix.Read(int(fd), b)
 		}
-	}
+	})
+	return n, cmp.Or(closed, err)
 }
 
 func (s *kernelSocket) growWriteBuffer(size int) error {

@@ -2,14 +2,12 @@ package kernel
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/batch"
 )
 
 const setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
@@ -33,21 +31,6 @@ func (m *messages) elements(msgType uint16, set *nft.Set, ops []nft.ElementOp) {
 	}
 	m.close(list)
 	m.end(message)
-}
-
-// growForElements makes room for all elements at once: append would copy megabytes several times.
-func (m *messages) growForElements(lists []batch.SetOps) {
-	const overhead = 48 // attributes of an element, and its part of a message's header
-	size := 0
-	for _, list := range lists {
-		for i := range list.Ops {
-			e := &list.Ops[i].Element
-			size += overhead + len(e.Key) + len(e.End) + len(e.Data) + len(e.Comment) + len(e.Verdict.Chain)
-		}
-	}
-	if room := cap(m.b) - len(m.b); room < size {
-		m.b = slices.Grow(m.b, max(size, len(m.b))) // at least twice as much, for what else comes
-	}
 }
 
 // beginElements begins a message about elements of one set, and their list.

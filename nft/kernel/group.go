@@ -35,10 +35,8 @@ type group struct {
 	foreign atomic.Uint64
 	overrun atomic.Uint64
 	ended   atomic.Bool
+	touched bool // Run's: the transaction whose messages come now changed something of ours
 }
-
-// groupNFTables is NFNLGRP_NFTABLES.
-const groupNFTables = 7
 
 // ForeignChanges count the changes by others.
 type ForeignChanges struct {
@@ -103,7 +101,6 @@ func (g *group) Run(ctx context.Context) error {
 	defer g.close()
 	stop := context.AfterFunc(ctx, g.close)
 	defer stop()
-	l := listener{notice: g.notice}
 	overrun := false
 	for {
 		messages, err := g.receive(overrun)
@@ -113,15 +110,15 @@ func (g *group) Run(ctx context.Context) error {
 		case errors.Is(err, unix.ENOBUFS):
 			// Until the buffer is empty, the kernel goes on dropping messages and says no
 			// more about it.
-			overrun, l.touched = true, false
+			overrun, g.touched = true, false
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			overrun = false
-			g.notice(change{overrun: true})
+			g.notice(&g.overrun, "too many changes by others to follow")
 		case err != nil:
 			return fmt.Errorf("watch rules: %w", err)
 		}
 		for _, m := range messages {
-			l.read(m)
+			g.read(m)
 		}
 	}
 }
@@ -138,54 +135,31 @@ func (g *group) receive(overrun bool) ([]netlink.Message, error) {
 	return g.socket.Receive()
 }
 
-// change is a change by others.
-type change struct {
-	overrun bool // the rest is unknown, and whether there was anything
-	pid     uint32
-	process string
-}
-
-func (g *group) notice(c change) {
-	count := &g.foreign
-	if c.overrun {
-		count = &g.overrun
-	}
+// notice counts a change by others, and logs it unless nobody has looked after the last one yet.
+func (g *group) notice(count *atomic.Uint64, text string, attrs ...slog.Attr) {
 	count.Add(1)
 	select {
 	case g.changed <- struct{}{}:
+		g.log.LogAttrs(context.Background(), slog.LevelInfo, text, attrs...)
 	default:
-		return // nobody has looked after the last one yet
 	}
-	if c.overrun {
-		g.log.LogAttrs(context.Background(), slog.LevelInfo, "too many changes by others to follow")
-		return
-	}
-	g.log.LogAttrs(context.Background(), slog.LevelInfo, "rules changed by another program",
-		slog.String("process", c.process), slog.Uint64("thread", uint64(c.pid)))
-}
-
-// listener reads the messages of the group.
-type listener struct {
-	notice  func(change)
-	touched bool // the transaction that is being told of changed something of ours
 }
 
 // read understands one message.
-func (l *listener) read(m netlink.Message) {
+func (g *group) read(m netlink.Message) {
 	const genmsg = 4 // sizeof(struct nfgenmsg)
 	if len(m.Data) < genmsg || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return
 	}
 	family, attrs := m.Data[0], m.Data[genmsg:]
 	if m.Header.Type&0xff != unix.NFT_MSG_NEWGEN {
-		l.touched = l.touched || isOurs(family, attrs)
+		g.touched = g.touched || isOurs(family, attrs)
 		return
 	}
-	if l.touched {
-		l.notice(change{
-			pid:     nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_PROC_PID)),
-			process: string(nfnl.Text(nfnl.First(attrs, unix.NFTA_GEN_PROC_NAME))),
-		})
+	if g.touched {
+		g.notice(&g.foreign, "rules changed by another program",
+			slog.String("process", string(nfnl.Text(nfnl.First(attrs, unix.NFTA_GEN_PROC_NAME)))),
+			slog.Uint64("thread", uint64(nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_PROC_PID)))))
 	}
-	l.touched = false
+	g.touched = false
 }

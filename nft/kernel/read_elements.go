@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
@@ -85,7 +84,6 @@ type elementReader struct {
 	// The kernel has two elements for each range, where it begins and where it ends, in no
 	// order that it promises.
 	starts, ends []string
-	chains       map[string]string // names in verdicts, of which many elements have the same
 }
 
 // newElementReader returns one that collects a set's elements anew.
@@ -101,64 +99,31 @@ func newElementReader(t *nft.Table, s nft.Set) *elementReader {
 func (r *elementReader) add(message []byte) error {
 	for list := range nfnl.Attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
 		for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
-			if err := r.element(element); err != nil {
-				return err
-			}
+			r.element(element)
 		}
 	}
 	return nil
 }
 
 // element takes one element.
-func (r *elementReader) element(b []byte) error {
-	var key, end, data, user []byte
-	flags := uint32(0)
-	for len(b) > 0 {
-		kind, value, rest, ok := nfnl.CutAttribute(b)
-		if !ok {
-			return fmt.Errorf("element of %d bytes is cut off", len(b))
-		}
-		switch b = rest; kind {
-		case unix.NFTA_SET_ELEM_KEY:
-			key = nfnl.First(value, unix.NFTA_DATA_VALUE)
-		case setElemKeyEnd:
-			end = nfnl.First(value, unix.NFTA_DATA_VALUE)
-		case unix.NFTA_SET_ELEM_DATA:
-			data = value
-		case unix.NFTA_SET_ELEM_USERDATA:
-			user = value
-		case unix.NFTA_SET_ELEM_FLAGS:
-			flags = nfnl.Uint32(value)
-		}
+func (r *elementReader) element(b []byte) {
+	text := func(attr uint16) string { return string(nfnl.First(nfnl.First(b, attr), unix.NFTA_DATA_VALUE)) }
+	e := nft.Element{Key: text(unix.NFTA_SET_ELEM_KEY), End: text(setElemKeyEnd)}
+	switch isRange := r.set.Interval && len(r.set.Key) == 1; {
+	case isRange && nfnl.Uint32(nfnl.First(b, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0:
+		r.ends = append(r.ends, e.Key)
+		return
+	case isRange:
+		r.starts = append(r.starts, e.Key)
+		return
+	case r.set.Verdicts:
+		e.Verdict = readVerdict(nfnl.First(nfnl.First(b, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VERDICT))
+	default:
+		e.Data = text(unix.NFTA_SET_ELEM_DATA)
 	}
-	if r.set.Interval && len(r.set.Key) == 1 {
-		if flags&unix.NFT_SET_ELEM_INTERVAL_END != 0 {
-			r.ends = append(r.ends, string(key))
-		} else {
-			r.starts = append(r.starts, string(key))
-		}
-		return nil
-	}
-	var e nft.Element
-	if r.set.Verdicts {
-		e.Verdict, data = r.verdict(nfnl.First(data, unix.NFTA_DATA_VERDICT)), nil
-	} else {
-		data = nfnl.First(data, unix.NFTA_DATA_VALUE)
-	}
-	comment := readComment(user, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
-	var all strings.Builder // one piece of memory for all parts
-	all.Grow(len(key) + len(end) + len(data) + len(comment))
-	for _, part := range [...][]byte{key, end, data, comment} {
-		all.Write(part)
-	}
-	rest := all.String()
-	cut := func(n int) (part string) {
-		part, rest = rest[:n], rest[n:]
-		return part
-	}
-	e.Key, e.End, e.Data, e.Comment = cut(len(key)), cut(len(end)), cut(len(data)), cut(len(comment))
+	user := nfnl.First(b, unix.NFTA_SET_ELEM_USERDATA)
+	e.Comment = string(readComment(user, userdata.NFTNL_UDATA_SET_ELEM_COMMENT))
 	r.into.Add(r.set.Name, e)
-	return nil
 }
 
 // end joins the beginnings and ends of ranges. Without an end, a range goes on to the last
@@ -195,18 +160,9 @@ func readComment(user []byte, kind userdata.Type) []byte {
 	return nil
 }
 
-// verdict reads the contents of NFTA_DATA_VERDICT. A verdict that we would not write becomes
-// NoVerdict.
-func (r *elementReader) verdict(b []byte) nft.Verdict {
+// readVerdict reads the contents of NFTA_DATA_VERDICT. A verdict that we would not write becomes NoVerdict.
+func readVerdict(b []byte) nft.Verdict {
 	code := expr.VerdictKind(int32(nfnl.Uint32(nfnl.First(b, unix.NFTA_VERDICT_CODE))))
-	name := nfnl.Text(nfnl.First(b, unix.NFTA_VERDICT_CHAIN))
-	chain, ok := r.chains[string(name)]
-	if !ok {
-		if r.chains == nil {
-			r.chains = map[string]string{}
-		}
-		chain = string(name)
-		r.chains[chain] = chain
-	}
-	return nft.Verdict{Kind: nft.VerdictKind(max(0, slices.Index(verdictKinds[:], code))), Chain: chain}
+	kind := nft.VerdictKind(max(0, slices.Index(verdictKinds[:], code)))
+	return nft.Verdict{Kind: kind, Chain: string(nfnl.Text(nfnl.First(b, unix.NFTA_VERDICT_CHAIN)))}
 }

@@ -66,7 +66,6 @@ func (t *transaction) elements(lists []batch.SetOps, perMessage int, add bool) {
 	if add {
 		verb, msgType = "add", unix.NFT_MSG_NEWSETELEM
 	}
-	t.msgs.growForElements(lists)
 	for _, list := range lists {
 		set := nft.DeclarationOf(list.Set)
 		for ops := range slices.Chunk(list.Ops, perMessage) {

@@ -31,7 +31,7 @@ func (b *Backend) Watch(changed chan<- struct{}) (*Watched, error) {
 	if err := w.open(b.netns); err != nil {
 		return nil, fmt.Errorf("watch tables: %w", err)
 	}
-	if err := cmp.Or(w.ignore(w.conn.socket.Port()), w.socket.JoinGroup(groupNFTables)); err != nil {
+	if err := cmp.Or(w.ignore(w.conn.socket.Port()), w.socket.JoinGroup(unix.NFNLGRP_NFTABLES)); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch tables: %w", err), w.socket.Close())
 	}
 	return w, nil
@@ -53,7 +53,6 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 
 // isOurs reports whether a message is about a table of ours, or something in it.
 func isOurs(family byte, attrs []byte) bool {
-	return isIP(family) && string(nfnl.Text(nfnl.First(attrs, objectTable))) == nft.TableName
+	isIP := family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6
+	return isIP && string(nfnl.Text(nfnl.First(attrs, objectTable))) == nft.TableName
 }
-
-func isIP(family byte) bool { return family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6 }

@@ -74,22 +74,6 @@ const (
 	Returned Code = -5
 )
 
-// Attributes of messages (enum nft_trace_attributes of linux/netfilter/nf_tables.h). Package
-// unix lacks them.
-const (
-	attrTable     = 1
-	attrChain     = 2
-	attrHandle    = 3
-	attrType      = 4
-	attrVerdict   = 5
-	attrID        = 6
-	attrNetwork   = 8
-	attrTransport = 9
-	attrIn        = 10
-	attrOut       = 12
-	attrPolicy    = 16 // the verdict of an event of kind Policy
-)
-
 var errShort = errors.New("the kernel's message about a traced packet is too short")
 
 // decode reads a message behind its netlink header.
@@ -108,27 +92,27 @@ func decode(b []byte) (Event, error) {
 	var network, transport []byte
 	for ad.Next() {
 		switch ad.Type() {
-		case attrTable:
+		case unix.NFTA_TRACE_TABLE:
 			e.Place.Table = ad.String()
-		case attrChain:
+		case unix.NFTA_TRACE_CHAIN:
 			e.Place.Chain = ad.String()
-		case attrHandle:
+		case unix.NFTA_TRACE_RULE_HANDLE:
 			e.Rule = ad.Uint64()
-		case attrType:
+		case unix.NFTA_TRACE_TYPE:
 			e.Kind = Kind(ad.Uint32())
-		case attrVerdict:
+		case unix.NFTA_TRACE_VERDICT:
 			ad.Nested(e.decodeVerdict)
-		case attrID:
+		case unix.NFTA_TRACE_ID:
 			e.ID = ad.Uint32()
-		case attrNetwork:
+		case unix.NFTA_TRACE_NETWORK_HEADER:
 			network = ad.Bytes()
-		case attrTransport:
+		case unix.NFTA_TRACE_TRANSPORT_HEADER:
 			transport = ad.Bytes()
-		case attrIn:
+		case unix.NFTA_TRACE_IIF:
 			e.In = ad.Uint32()
-		case attrOut:
+		case unix.NFTA_TRACE_OIF:
 			e.Out = ad.Uint32()
-		case attrPolicy:
+		case unix.NFTA_TRACE_POLICY:
 			e.Code = Code(int32(ad.Uint32()))
 		}
 	}

@@ -20,7 +20,6 @@ type Line struct {
 	Drops    bool // it drops the packet, or may: its verdict is that of a map
 	Rejects  bool // it answers with an error
 	DNAT     bool // it replaces the destination
-	SNAT     bool // it replaces the source
 	Marks    bool // it sets the packet's mark, or the connection's
 	Untracks bool // it keeps the packet from connection tracking
 
@@ -152,13 +151,10 @@ func (l *Line) note(e expr.Any) {
 		l.Drops = l.Drops || e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT
 	case *expr.Reject:
 		l.Rejects = true
-	case *expr.Masq:
-		l.SNAT = true
 	case *expr.Redir:
 		l.DNAT = true
 	case *expr.NAT:
 		l.DNAT = l.DNAT || e.Type == expr.NATTypeDestNAT
-		l.SNAT = l.SNAT || e.Type == expr.NATTypeSourceNAT
 	case *expr.Notrack:
 		l.Untracks = true
 	case *expr.Meta:
@@ -175,8 +171,6 @@ func (l *Line) note(e expr.Any) {
 			l.Rejects = true
 		case "DNAT", "REDIRECT":
 			l.DNAT = true
-		case "SNAT", "MASQUERADE":
-			l.SNAT = true
 		case "MARK", "CONNMARK":
 			l.Marks = true
 		}

@@ -21,31 +21,21 @@ func First(b []byte, want uint16) []byte {
 	return nil
 }
 
-// Attributes yields what the attributes of a type hold.
+// Attributes yields what the attributes of a type hold, up to one that is cut off.
 func Attributes(b []byte, want uint16) iter.Seq[[]byte] {
+	const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
 	return func(yield func([]byte) bool) {
-		for {
-			kind, data, rest, ok := CutAttribute(b)
-			if !ok || kind == want && !yield(data) {
+		for len(b) >= unix.SizeofNlAttr {
+			length := int(binary.NativeEndian.Uint16(b))
+			if length < unix.SizeofNlAttr || length > len(b) {
 				return
 			}
-			b = rest
+			if binary.NativeEndian.Uint16(b[2:])&^flags == want && !yield(b[unix.SizeofNlAttr:length]) {
+				return
+			}
+			b = b[min(len(b), aligned(length)):]
 		}
 	}
-}
-
-// CutAttribute returns the first attribute, and the bytes behind it.
-func CutAttribute(b []byte) (kind uint16, data, rest []byte, ok bool) {
-	const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
-	if len(b) < unix.SizeofNlAttr {
-		return 0, nil, nil, false
-	}
-	length := int(binary.NativeEndian.Uint16(b))
-	if length < unix.SizeofNlAttr || length > len(b) {
-		return 0, nil, nil, false
-	}
-	kind = binary.NativeEndian.Uint16(b[2:]) &^ flags
-	return kind, b[unix.SizeofNlAttr:length], b[min(len(b), aligned(length)):], true
 }
 
 // CutMessage returns the first message, with its header, and the bytes behind it.
