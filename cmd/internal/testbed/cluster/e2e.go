@@ -146,7 +146,7 @@ func prepareE2E(ctx context.Context, c *kube.Cluster) error {
 func newTableCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "table RUN.json...",
-		Short: "Print a page of the results of tests; fail if kube-proxy passes one that vmapd does not",
+		Short: "Print a table of the results of tests; fail if kube-proxy passes one that vmapd does not",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all := e2e.Tests()

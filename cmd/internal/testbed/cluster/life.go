@@ -22,7 +22,7 @@ connect to Services; those that fail are counted. Run it in the root of the repo
   cluster life --before v1.2                       the steps of vmapd
   cluster life --proxy kube-proxy:nftables         the same, to compare with
 
-Each step prints its row of LIFE.md.`
+Each step prints a row of a table.`
 
 func newLifeCommand(dir *string) *cobra.Command {
 	var proxy, before, only string

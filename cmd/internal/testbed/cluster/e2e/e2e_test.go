@@ -87,7 +87,7 @@ func TestReadReportWithoutTheTest(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	all := []Test{{Name: "[sig-network] Services work"}, {Name: "[sig-network] DNS <works> | [Conformance]"}}
-	page := Table(all, []*Run{
+	table := Table(all, []*Run{
 		{Proxy: "vmapd nftables", Commit: "abc", Kubernetes: "v1.36.2", Kernel: "6.18", Nodes: 3, Date: "2026-01-02", Results: map[string]Result{
 			all[0].Name: {Outcome: Passed, Attempts: 2},
 			all[1].Name: {Outcome: Failed, Reason: "a | b", Attempts: 1},
@@ -102,8 +102,8 @@ func TestTable(t *testing.T) {
 		"| Services work | pass, try 2 | skipped: needs 3 nodes |\n",
 		`| DNS &lt;works> \| [Conformance] | **FAIL**: a \| b | not run |` + "\n",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q:\n%s", want, page)
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
 		}
 	}
 }

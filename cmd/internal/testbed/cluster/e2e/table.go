@@ -6,19 +6,9 @@ import (
 	"strings"
 )
 
-// Table returns the page of the results of some runs, in Markdown. A test that a run has no result for is "not run".
+// Table returns the results of some runs, in Markdown. A test that a run has no result for is "not run".
 func Table(all []Test, runs []*Run) string {
 	var b strings.Builder
-	b.WriteString(`# Kubernetes' own tests
-
-The tests of Kubernetes that a Service proxy takes part in, with vmapd and with kube-proxy of the same
-version. ` + "`make -C cmd/internal/testbed test-cluster`" + ` starts the cluster that they ran in: API server, scheduler,
-controller manager, etcd, CoreDNS, and nodes with kubelet and containerd, all on one machine. The
-command "cluster e2e" of the same program runs the tests, and "cluster table" wrote this page.
-The [list](../../internal/testbed/cluster/e2e/tests.txt) says why some tests are not in it, and why
-one of them fails with every proxy.
-
-`)
 	fmt.Fprintf(&b, "| Proxy | pass | FAIL | skipped | not run | vmapd's source | Kubernetes | Kernel | Nodes | Date |\n")
 	fmt.Fprintf(&b, "|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range runs {

@@ -28,7 +28,7 @@ func (r *Result) Err() error {
 	return nil
 }
 
-// String is the row of LIFE.md, and a line for each kind of error.
+// String is a row of a table, and a line for each kind of error.
 func (r *Result) String() string {
 	n := r.sums()
 	var s strings.Builder
