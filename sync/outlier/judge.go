@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -246,6 +247,8 @@ func (j *judge) eject(now time.Time, at netip.AddrPort) {
 	if len(others) > 0 {
 		places = others
 	}
+	// Who may write EndpointSlices of several namespaces can't foresee which are asked.
+	rand.Shuffle(len(places), func(a, b int) { places[a], places[b] = places[b], places[a] })
 	for _, p := range places[:min(len(places), mostWitnesses)] {
 		n.witnesses = append(n.witnesses, p.Endpoint)
 		if w := j.suspects[p.Endpoint]; w == nil {

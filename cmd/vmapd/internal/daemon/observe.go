@@ -83,6 +83,8 @@ func (d *base) observe(
 		})
 		o.all = append(o.all, outliers, &events.Ejections{Recorder: d.events})
 		o.beside = append(o.beside, quiet(outliers.Run))
+	} else if d.config.Model().OutlierDetection && d.config.Backend == config.Auto { // or the configuration has a note already
+		d.log.Warn("ignoring outlier detection: the backend has none", slog.String("backend", p.name))
 	}
 	if in.cluster != nil {
 		o.all = append(o.all, &nodeCheck{base: d})
