@@ -63,13 +63,9 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
 		}, nil
 	case nft.MatchToNode: // fib daddr type != local
-		op := expr.CmpOpEq
-		if s.Not {
-			op = expr.CmpOpNeq
-		}
 		return []expr.Any{
 			&expr.Fib{Register: unix.NFT_REG_1, FlagDADDR: true, ResultADDRTYPE: true},
-			&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+			&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
 		}, nil
 	case nft.MatchOriginal: // ct direction original
 		const original = 0 // IP_CT_DIR_ORIGINAL
@@ -127,6 +123,13 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		return []expr.Any{&expr.Verdict{Kind: verdictKinds[s.Kind], Chain: s.Chain}}, nil
 	}
 	return nil, fmt.Errorf("unknown statement %T", s)
+}
+
+func equal(not bool) expr.CmpOp {
+	if not {
+		return expr.CmpOpNeq
+	}
+	return expr.CmpOpEq
 }
 
 // Bits of a connection's status (linux/netfilter/nf_conntrack_common.h).
@@ -207,13 +210,9 @@ func encodeMatchInterface(s nft.MatchInterface) []expr.Any {
 	if !s.Wildcard {
 		name = append(name, make([]byte, unix.IFNAMSIZ-len(name))...)
 	}
-	op := expr.CmpOpEq
-	if s.Not {
-		op = expr.CmpOpNeq
-	}
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1},
-		&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: name},
+		&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: name},
 	}
 }
 
@@ -262,10 +261,6 @@ func addrOffset(f model.Family, field nft.Field) uint32 {
 
 // encodeMatchAddr compares whole bytes where the prefix ends between two, as nft does.
 func encodeMatchAddr(f model.Family, s nft.MatchAddr) []expr.Any {
-	op := expr.CmpOpEq
-	if s.Not {
-		op = expr.CmpOpNeq
-	}
 	prefix := s.Prefix.Masked()
 	addr, bits := prefix.Addr().AsSlice(), prefix.Bits()
 	if bits > 0 && bits%8 == 0 {
@@ -275,7 +270,7 @@ func encodeMatchAddr(f model.Family, s nft.MatchAddr) []expr.Any {
 				Base: expr.PayloadBaseNetworkHeader, Offset: addrOffset(f, s.Field), Len: uint32(n),
 				DestRegister: unix.NFT_REG_1,
 			},
-			&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: addr[:n]},
+			&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: addr[:n]},
 		}
 	}
 	load, _ := encodeLoad(f, nft.Expr{Field: s.Field}, unix.NFT_REG_1)
@@ -285,7 +280,7 @@ func encodeMatchAddr(f model.Family, s nft.MatchAddr) []expr.Any {
 			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(len(addr)),
 			Mask: net.CIDRMask(bits, 8*len(addr)), Xor: make([]byte, len(addr)),
 		},
-		&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: addr},
+		&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: addr},
 	}
 }
 

@@ -109,27 +109,12 @@ const idleTimeout = "/proc/sys/net/netfilter/nf_flowtable_tcp_timeout"
 // probeFastPath tries what compile.Options.FastPath needs.
 func (c *conn) probeFastPath(f model.Family) error {
 	o := compile.Options{FastPath: true}
-	m := c.newBatch(f, probeTable)
-	m.addTable(0)
-	for i, s := range o.LayoutSets() {
-		m.addSet(s, uint32(i+1))
-	}
-	for _, t := range o.Flowtables() {
-		m.addFlowtable(t, nil)
-	}
-	for _, chain := range o.FastPathChains() {
-		m.addChain(chain)
-	}
-	for _, chain := range o.FastPathChains() {
-		for _, r := range chain.Rules {
-			m.addRule(chain.Name, r)
-		}
-	}
+	table := nft.Table{Family: f, Sets: o.LayoutSets(), Flowtables: o.Flowtables(), Chains: o.FastPathChains()}
 	lacks := &UnsupportedError{
 		Feature: "flowtables (nf_flow_table, nft_flow_offload)", Since: "5.8", Family: f.String(),
 		Without: "connections take the usual path",
 	}
-	switch err := c.check(&m); {
+	switch err := c.tryTable(0, table); {
 	case isLack(err):
 		lacks.Err = err
 		return lacks

@@ -67,7 +67,7 @@ const probeTries = 3
 func (c *conn) probe(f model.Family) (flags uint32, err error) { return c.probeAll(f, features(f)) }
 
 func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {
-	if err := c.tryTable(f, 0); err != nil {
+	if err := c.tryTable(0, nft.Table{Family: f}); err != nil {
 		if !isLack(err) {
 			return 0, err
 		}
@@ -86,7 +86,7 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 			}
 		}
 	}
-	switch err := c.tryTable(f, tableFlagOwner|tableFlagPersist); {
+	switch err := c.tryTable(tableFlagOwner|tableFlagPersist, nft.Table{Family: f}); {
 	case err == nil:
 		return tableFlagOwner | tableFlagPersist, nil
 	case !isLack(err):
@@ -134,29 +134,38 @@ func (c *conn) probeCounters(f model.Family) error {
 	return err
 }
 
-// tryTable lets the kernel check an empty table.
-func (c *conn) tryTable(f model.Family, flags uint32) error {
-	m := c.newBatch(f, probeTable)
+// tryTable lets the kernel check a table, with its sets, flowtables and chains.
+func (c *conn) tryTable(flags uint32, t nft.Table) error {
+	m := c.newBatch(t.Family, probeTable)
 	m.addTable(flags)
-	return c.check(&m)
-}
-
-// tryFeatures lets the kernel check one batch with a table that has some sets, and rules
-// that use some features.
-func (c *conn) tryFeatures(f model.Family, sets []nft.Set, list ...feature) error {
-	m := c.newBatch(f, probeTable)
-	m.addTable(0)
-	for i, s := range sets {
+	for i, s := range t.Sets {
 		m.addSet(s, uint32(i+1))
 	}
-	for i, feature := range list {
-		chain := fmt.Sprintf("probe-%d", i)
-		m.addChain(nft.Chain{Name: chain, Hook: feature.hook})
-		if feature.rule != nil {
-			m.addRule(chain, feature.rule)
+	for _, f := range t.Flowtables {
+		m.addFlowtable(f, nil)
+	}
+	for _, chain := range t.Chains {
+		m.addChain(chain)
+	}
+	for _, chain := range t.Chains {
+		for _, r := range chain.Rules {
+			m.addRule(chain.Name, r)
 		}
 	}
 	return c.check(&m)
+}
+
+// tryFeatures lets the kernel check a table that has some sets, and rules that use some features.
+func (c *conn) tryFeatures(f model.Family, sets []nft.Set, list ...feature) error {
+	t := nft.Table{Family: f, Sets: sets}
+	for i, feature := range list {
+		chain := nft.Chain{Name: fmt.Sprintf("probe-%d", i), Hook: feature.hook}
+		if feature.rule != nil {
+			chain.Rules = []nft.Rule{feature.rule}
+		}
+		t.Chains = append(t.Chains, chain)
+	}
+	return c.tryTable(0, t)
 }
 
 // check lets the kernel check a batch, some times if it could not.

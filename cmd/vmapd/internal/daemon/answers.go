@@ -94,7 +94,7 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 	}
 	found.Slices, err = d.slices(ctx, name)
 	note("the pods of endpoints are not known", err)
-	found.Counts, err = d.countsTo(ports)
+	found.Counts, err = d.countsTo(ctx, ports)
 	note("new connections are not counted", err)
 	if query.Has("tracked") {
 		found.Flows, err = d.flows(ctx, ports)
@@ -131,27 +131,31 @@ func (d *Daemon) slices(ctx context.Context, name model.NamespacedName) (out []n
 }
 
 // countsTo returns the numbers of new connections to service ports, or the reason for which they are not counted.
-func (d *Daemon) countsTo(ports []*model.ServicePort) (status.Counts, error) {
+func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (status.Counts, error) {
+	var list []kernel.Count
+	var err error
 	switch {
 	case d.plane.iptables != nil:
 		return nil, errors.New("with iptables, each answer would need a listing of all rules")
-	case d.plane.userspace != nil:
-		counts := status.Counts{}
-		for _, n := range d.plane.listenerCounts() {
-			for _, sp := range ports {
-				if sp.Name == n.Name && sp.Family == n.Family {
-					counts[sp] = n.Connections
-				}
-			}
-		}
-		return counts, nil
 	case d.plane.ipvs != nil:
 		return nil, errors.New("IPVS counts nothing that is refused, " +
 			"and begins at 0 when it makes a virtual server anew")
+	case d.plane.userspace != nil:
+		list = d.plane.listenerCounts()
 	case !d.config.ServiceCounters:
 		return nil, errors.New("the daemon runs without --service-counters")
+	default:
+		list, err = d.plane.nft.Connections(ctx)
 	}
-	return kernel.ConnectionsTo(ports)
+	counts := status.Counts{}
+	for _, n := range list {
+		for _, sp := range ports {
+			if sp.Name == n.Name && sp.Family == n.Family {
+				counts[sp] = n.Connections
+			}
+		}
+	}
+	return counts, err
 }
 
 // flows counts the entries of connection tracking of service ports.
