@@ -51,7 +51,7 @@ func TestAFailedPassAfterARepairIsDoneAgain(t *testing.T) {
 	c.pass(t, now)
 	f := &c.families[model.IPv4]
 	f.todo.early = true
-	f.end(f.begin(now), errSize)
+	f.end(f.begin(now), errShort)
 	gone := unanswered(to("tcp", 0)[:4])
 	c.wantPass(t, "again", now, gone, gone)
 }

@@ -3,10 +3,10 @@ package conntrack
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -41,129 +41,64 @@ const (
 	ipsDstNAT    = 1 << 5
 )
 
-var (
-	errShort = errors.New("message ends in the middle of an attribute")
-	errSize  = errors.New("attribute has the wrong size")
-)
+var errShort = errors.New("message about a connection lacks an address")
 
 // parseFlow reads a message of the kernel. It does not allocate: there may be a million
 // flows.
-func parseFlow(b []byte) (flow, error) {
-	var f flow
+func parseFlow(b []byte) (f flow, err error) {
 	if len(b) < nl.SizeofNfgenmsg {
 		return f, errShort
 	}
-	err := attributes(b[nl.SizeofNfgenmsg:], func(kind uint16, data []byte) (err error) {
-		var n uint32
-		switch kind {
-		case nl.CTA_TUPLE_ORIG:
-			f.source, f.dest, err = f.parseTuple(data)
-		case nl.CTA_TUPLE_REPLY:
-			f.replySource, f.replyDest, err = f.parseTuple(data)
-		case nl.CTA_STATUS:
-			n, err = number(data, 4)
-			f.translated, f.answered = n&ipsDstNAT != 0, n&ipsSeenReply != 0
-		case nl.CTA_PROTOINFO:
-			err = f.parseState(data)
-		case nl.CTA_ID:
-			f.id, err = number(data, 4)
-		case nl.CTA_ZONE:
-			n, err = number(data, 2)
-			f.zone = f.zone || n != 0
-		}
-		return err
-	})
-	return f, err
-}
-
-func (f *flow) parseTuple(b []byte) (from, to netip.AddrPort, err error) {
-	var src, dst netip.Addr
-	var srcPort, dstPort uint32
-	err = attributes(b, func(kind uint16, data []byte) error {
-		switch kind {
-		case nl.CTA_TUPLE_IP:
-			return attributes(data, func(kind uint16, data []byte) error {
-				a, ok := netip.AddrFromSlice(data)
-				switch {
-				case !ok:
-					return errSize
-				case kind == nl.CTA_IP_V4_SRC || kind == nl.CTA_IP_V6_SRC:
-					src = a
-				case kind == nl.CTA_IP_V4_DST || kind == nl.CTA_IP_V6_DST:
-					dst = a
-				}
-				return nil
-			})
-		case nl.CTA_TUPLE_PROTO:
-			return attributes(data, func(kind uint16, data []byte) (err error) {
-				var n uint32
-				switch kind {
-				case nl.CTA_PROTO_NUM:
-					n, err = number(data, 1)
-					f.protocol = model.Protocol(n)
-				case nl.CTA_PROTO_SRC_PORT:
-					srcPort, err = number(data, 2)
-				case nl.CTA_PROTO_DST_PORT:
-					dstPort, err = number(data, 2)
-				}
-				return err
-			})
-		case ctaTupleZone:
-			n, err := number(data, 2)
-			f.zone = f.zone || n != 0
-			return err
-		}
-		return nil
-	})
-	return netip.AddrPortFrom(src, uint16(srcPort)), netip.AddrPortFrom(dst, uint16(dstPort)), err
-}
-
-// parseState reads the state of a TCP connection. Other protocols have other attributes here.
-func (f *flow) parseState(b []byte) error {
-	return attributes(b, func(kind uint16, data []byte) error {
-		if kind != nl.CTA_PROTOINFO_TCP {
-			return nil
-		}
-		return attributes(data, func(kind uint16, data []byte) error {
-			if kind == nl.CTA_PROTOINFO_TCP_STATE {
-				n, err := number(data, 1)
-				f.state = byte(n)
-				return err
-			}
-			return nil
-		})
-	})
-}
-
-// number reads an integer in the network's byte order.
-func number(data []byte, size int) (uint32, error) {
-	switch {
-	case len(data) != size:
-		return 0, errSize
-	case size == 1:
-		return uint32(data[0]), nil
-	case size == 2:
-		return uint32(binary.BigEndian.Uint16(data)), nil
+	b = b[nl.SizeofNfgenmsg:]
+	original, reply := attribute(b, nl.CTA_TUPLE_ORIG), attribute(b, nl.CTA_TUPLE_REPLY)
+	f.id = number(b, nl.CTA_ID)
+	f.protocol = model.Protocol(number(attribute(original, nl.CTA_TUPLE_PROTO), nl.CTA_PROTO_NUM))
+	f.source, f.dest = parseTuple(original)
+	f.replySource, f.replyDest = parseTuple(reply)
+	f.zone = number(b, nl.CTA_ZONE)|number(original, ctaTupleZone)|number(reply, ctaTupleZone) != 0
+	status := number(b, nl.CTA_STATUS)
+	f.translated, f.answered = status&ipsDstNAT != 0, status&ipsSeenReply != 0
+	tcp := attribute(attribute(b, nl.CTA_PROTOINFO), nl.CTA_PROTOINFO_TCP)
+	f.state = byte(number(tcp, nl.CTA_PROTOINFO_TCP_STATE))
+	if !f.source.IsValid() || !f.dest.IsValid() || !f.replySource.IsValid() || !f.replyDest.IsValid() {
+		return f, errShort
 	}
-	return binary.BigEndian.Uint32(data), nil
+	return f, nil
 }
 
-// attributes calls f for each netlink attribute (struct nlattr, netlink(7)).
-func attributes(b []byte, f func(kind uint16, data []byte) error) error {
-	const header, align, kindMask = 4, 4, 0x3fff
-	for len(b) > 0 {
-		if len(b) < header {
-			return errShort
+func parseTuple(b []byte) (from, to netip.AddrPort) {
+	ip, ports := attribute(b, nl.CTA_TUPLE_IP), attribute(b, nl.CTA_TUPLE_PROTO)
+	end := func(v4, v6, port uint16) netip.AddrPort {
+		a, ok := netip.AddrFromSlice(attribute(ip, v4))
+		if !ok {
+			a, _ = netip.AddrFromSlice(attribute(ip, v6))
 		}
+		return netip.AddrPortFrom(a, uint16(number(ports, port)))
+	}
+	return end(nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT),
+		end(nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT)
+}
+
+// number reads an integer in the network's byte order; 0: there is none.
+func number(b []byte, kind uint16) (n uint32) {
+	for _, part := range attribute(b, kind) {
+		n = n<<8 | uint32(part)
+	}
+	return n
+}
+
+// attribute returns what the first netlink attribute of a kind holds (struct nlattr, netlink(7)); nil: there is none.
+func attribute(b []byte, want uint16) []byte {
+	const kindMask = 0x3fff
+	for len(b) >= unix.SizeofNlAttr {
 		size := int(binary.NativeEndian.Uint16(b))
-		if size < header || size > len(b) {
-			return errShort
+		if size < unix.SizeofNlAttr || size > len(b) {
+			return nil
 		}
-		kind := binary.NativeEndian.Uint16(b[2:]) & kindMask
-		if err := f(kind, b[header:size]); err != nil {
-			return fmt.Errorf("attribute %d: %w", kind, err)
+		if binary.NativeEndian.Uint16(b[2:])&kindMask == want {
+			return b[unix.SizeofNlAttr:size]
 		}
-		b = b[min(len(b), (size+align-1)/align*align):]
+		b = b[min(len(b), (size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
 	}
 	return nil
 }

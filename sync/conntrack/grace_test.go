@@ -172,7 +172,7 @@ func TestAPassThatFailsIsDoneAgain(t *testing.T) {
 	c.apply(start.Add(grace))
 	for i := range c.families {
 		f := &c.families[i]
-		f.end(f.begin(start.Add(2*grace)), errSize)
+		f.end(f.begin(start.Add(2*grace)), errShort)
 	}
 	set(c, dnsSlices(nil, 2)...) // pod 3 gets its own time
 	c.apply(start.Add(2 * grace))

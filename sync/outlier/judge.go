@@ -2,7 +2,6 @@ package outlier
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -120,42 +119,23 @@ func (j *judge) known(counted map[netip.AddrPort]model.Ejection, s *model.Snapsh
 	}
 	for _, f := range model.Families {
 		for sp := range s.Family(f).ServicePorts() {
+			note := func(at netip.AddrPort) {
+				if of, asked := all[at]; asked && !of.detects {
+					all[at] = owner{sp.Name.NamespacedName, sp.OutlierDetection}
+				}
+			}
 			if sp.Name.Protocol != model.TCP {
 				continue
 			}
-			for at := range among(all, sp) {
-				if !all[at].detects {
-					all[at] = owner{sp.Name.NamespacedName, sp.OutlierDetection}
-				}
+			for _, e := range sp.Endpoints {
+				note(e.Addr)
+			}
+			for _, at := range sp.Ejected {
+				note(at)
 			}
 		}
 	}
 	return all
-}
-
-// among yields the endpoints of a service port that are in a map, the ejected ones included. It goes through the
-// shorter of the two.
-func among[V any](all map[netip.AddrPort]V, sp *model.ServicePort) iter.Seq[netip.AddrPort] {
-	return func(yield func(netip.AddrPort) bool) {
-		if len(all) <= len(sp.Endpoints) {
-			for at := range all {
-				if sp.Has(at) && !yield(at) {
-					return
-				}
-			}
-			return
-		}
-		for _, e := range sp.Endpoints {
-			if _, ok := all[e.Addr]; ok && !yield(e.Addr) {
-				return
-			}
-		}
-		for _, at := range sp.Ejected {
-			if _, ok := all[at]; ok && !yield(at) {
-				return
-			}
-		}
-	}
 }
 
 // suspect notes what clients sent again to an endpoint of a Service, which has so many suspects. It reports whether it

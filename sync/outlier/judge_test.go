@@ -241,19 +241,6 @@ func TestWithoutAnAnswerNothingIsEjected(t *testing.T) {
 	c.wants("", "")
 }
 
-// Whichever is longer, an endpoint is found, also one that is ejected.
-func TestAmong(t *testing.T) {
-	in, out, none := netip.MustParseAddrPort(first), netip.MustParseAddrPort(second), netip.MustParseAddrPort(third)
-	for name, endpoints := range map[string][]model.Endpoint{"fewer endpoints": {{Addr: in}}, "more": {{Addr: in}, {}, {}, {}}} {
-		slices.SortFunc(endpoints, func(a, b model.Endpoint) int { return a.Addr.Compare(b.Addr) })
-		sp := &model.ServicePort{Endpoints: endpoints, Ejected: []netip.AddrPort{out}}
-		got := slices.SortedFunc(among(map[netip.AddrPort]int{in: 1, out: 2, none: 3}, sp), netip.AddrPort.Compare)
-		if !slices.Equal(got, []netip.AddrPort{in, out}) {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // BenchmarkReading is what a reading costs in a large cluster: of nothing, of one endpoint, and of as many pairs of endpoint
 // and client as the kernel remembers.
 func BenchmarkReading(b *testing.B) {
