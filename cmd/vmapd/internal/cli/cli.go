@@ -84,7 +84,7 @@ Without a subcommand it is the daemon:
   vmapd --config FILE                 with kube-proxy's configuration file
   vmapd --from PATH                   without a cluster: manifests in files
 
-It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. If
+It needs CAP_NET_ADMIN and Linux 5.10 or newer with nftables, but no nft command. If
 the kernel lacks a feature, it uses IPVS, iptables or listeners of its own.`
 
 // Command returns vmapd's command, for pages and tests.
