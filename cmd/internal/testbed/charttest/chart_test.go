@@ -249,7 +249,7 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n# (\\S+)\n(.*?)^```$")
 // block returns a file that a page shows.
 func block(t *testing.T, page, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deploy, page))
+	text, err := os.ReadFile(filepath.Join(deploy, "../docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +264,8 @@ func block(t *testing.T, page, name string) string {
 
 // Values that the pages show are accepted, and do what the pages say.
 func TestValuesOfPages(t *testing.T) {
-	for page := range map[string]bool{"INSTALL.md": true, "PLATFORMS.md": true} {
-		text, err := os.ReadFile(filepath.Join(deploy, page))
+	for page := range map[string]bool{"install.md": true, "platforms.md": true} {
+		text, err := os.ReadFile(filepath.Join(deploy, "../docs", page))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,10 +274,10 @@ func TestValuesOfPages(t *testing.T) {
 		}
 	}
 	for page, files := range map[string]map[string]int{
-		"INSTALL.md": {
-			"values.yaml": 5, "values-released.yaml": 5, "values-imported.yaml": 5, "values-beside-kube-proxy.yaml": 5, "values-monitoring.yaml": 9,
+		"install.md": {
+			"values-released.yaml": 5, "values-imported.yaml": 5, "values-beside-kube-proxy.yaml": 5, "values-monitoring.yaml": 9,
 		},
-		"PLATFORMS.md": {
+		"platforms.md": {
 			"values-k3s.yaml": 5, "values-rke2.yaml": 5, "values-talos.yaml": 5, "values-eks.yaml": 5, "values-kind.yaml": 5,
 		},
 	} {

@@ -42,7 +42,7 @@ func TestTheOverlayOfThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay := strings.ReplaceAll(block(t, "INSTALL.md", "kustomization.yaml"), "BASE", base)
+	overlay := strings.ReplaceAll(block(t, "install.md", "kustomization.yaml"), "BASE", base)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestTheOverlayOfThePage(t *testing.T) {
 
 	// The chart makes the same of the same values.
 	want, _, err := render(t, `
-image: {repository: registry.example/vmapd, tag: "1.0"}
+image: {repository: registry.example/vmapd, tag: v0.1.0-dev}
 apiServer: https://control-plane.example:6443
 config: {clusterCIDR: 10.42.0.0/16, metricsBindAddress: "0.0.0.0:10249"}
 podMonitor: {enabled: true}

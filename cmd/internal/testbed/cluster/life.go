@@ -16,7 +16,7 @@ import (
 )
 
 const lifeLong = `life takes a running cluster through what happens to clusters: upgrades, exchange of the proxy
-as FROM-KUBE-PROXY.md describes it, drains, an API server that is away, and more. Meanwhile clients
+as docs/from-kube-proxy.md describes it, drains, an API server that is away, and more. Meanwhile clients
 connect to Services; those that fail are counted. Run it in the root of the repository.
 
   cluster life --before v1.2                       the steps of vmapd

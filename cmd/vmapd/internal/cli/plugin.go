@@ -63,7 +63,7 @@ func asPlugin() *cobra.Command {
 	f.StringVar(&p.Node, "node", "", "name of the node")
 	f.StringVar(&p.Plugin.Namespace, "vmapd-namespace", "kube-system", "namespace of vmapd's pods")
 	f.StringVar(&p.Selector, "vmapd-selector", "k8s-app=vmapd",
-		"labels of vmapd's pods; k8s-app=kube-proxy after way A of FROM-KUBE-PROXY.md")
+		"labels of vmapd's pods; k8s-app=kube-proxy if vmapd runs in kube-proxy's DaemonSet")
 	for _, name := range kubectlFlags {
 		f.String(name, "", "as kubectl's")
 	}

@@ -267,7 +267,7 @@ func NotCompared(why string) []report.Line {
 func (d *Daemon) otherProxies(l *found) {
 	for _, text := range d.OtherProxies {
 		l.fail("end the other proxy: delete its DaemonSet, or keep it from this node "+
-			"(cmd/vmapd/deploy/FROM-KUBE-PROXY.md)", "%s", text)
+			"(cmd/vmapd/docs/from-kube-proxy.md)", "%s", text)
 	}
 	if d.Leftovers != "" {
 		l.warn("vmapd removes them; if they stay, the log has the reason",

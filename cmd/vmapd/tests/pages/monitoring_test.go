@@ -78,9 +78,9 @@ func TestAlertsHaveTestsAndRunbooks(t *testing.T) {
 	var rules ruleFile
 	readMonitoring(t, "alerts.yaml", &rules)
 	tested := readMonitoring(t, "tests.yaml", nil)
-	runbooks := readMonitoring(t, "RUNBOOKS.md", nil)
+	runbooks := readMonitoring(t, "../../docs/operate.md", nil)
 	var sections []string
-	for _, m := range regexp.MustCompile(`(?m)^## (Vmapd\w+)$`).FindAllStringSubmatch(runbooks, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### (Vmapd\w+)$`).FindAllStringSubmatch(runbooks, -1) {
 		sections = append(sections, m[1])
 	}
 	var alerts []string
@@ -90,7 +90,7 @@ func TestAlertsHaveTestsAndRunbooks(t *testing.T) {
 			if !strings.Contains(tested, "    alertname: "+r.Alert+"\n    exp_alerts:\n    - exp_labels: ") {
 				t.Errorf("%s: no unit test in which it fires", r.Alert)
 			}
-			if want := "/deploy/monitoring/RUNBOOKS.md#" + strings.ToLower(r.Alert); !strings.HasSuffix(r.Annotations["runbook_url"], want) {
+			if want := "/docs/operate.md#" + strings.ToLower(r.Alert); !strings.HasSuffix(r.Annotations["runbook_url"], want) {
 				t.Errorf("%s: the runbook is %s, want …%s", r.Alert, r.Annotations["runbook_url"], want)
 			}
 		}

@@ -24,7 +24,7 @@ func TestREADMECommandsWork(t *testing.T) {
 func TestCommandsOfPagesWork(t *testing.T) {
 	t.Parallel()
 	for page, atLeast := range map[string]int{
-		"CONTRIBUTING.md": 1, "cmd/vmapd/docs/commands.md": 15, "cmd/vmapd/docs/internals.md": 4, "cmd/vmapd/deploy/FROM-KUBE-PROXY.md": 4,
+		"CONTRIBUTING.md": 1, "cmd/vmapd/docs/commands.md": 15, "cmd/vmapd/docs/internals.md": 4, "cmd/vmapd/docs/from-kube-proxy.md": 2,
 	} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()

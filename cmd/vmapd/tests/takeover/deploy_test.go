@@ -155,8 +155,8 @@ func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
 	}
 }
 
-// Way B of FROM-KUBE-PROXY.md uses kube-proxy's ConfigMap as it is: the daemon has all of its
-// settings, of kubeadm's file and of kind's, which leaves the limit of connections alone.
+// In a DaemonSet of its own, vmapd uses kube-proxy's ConfigMap as it is: the daemon has all of its settings,
+// of kubeadm's file and of kind's, which leaves the limit of connections alone.
 func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "sed", "-f", vmapdtest.Folder(t)+"/deploy/from-kube-proxy.sed", vmapdtest.Folder(t)+"/deploy/vmapd.yaml").Output()
 	if err != nil {

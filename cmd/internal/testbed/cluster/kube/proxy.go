@@ -74,7 +74,7 @@ func (c *Cluster) Manifest(p Proxy) (string, error) {
 }
 
 // InstallProxy makes p the Service proxy of all nodes, in the place of any other, and waits until
-// it is ready everywhere. Nothing of the other one remains; a migration by FROM-KUBE-PROXY.md,
+// it is ready everywhere. Nothing of the other one remains; a migration by docs/from-kube-proxy.md,
 // in which Services work all the time, has other steps.
 func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 	c.Log.Info("installing the Service proxy", slog.String("proxy", p.String()))

@@ -9,10 +9,12 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// Commands of FROM-KUBE-PROXY.md, with its words to fill in. A test compares them with the page.
+// Commands of docs/from-kube-proxy.md, with its words to fill in. A test compares them with the page.
 const (
 	save = `kubectl -n kube-system get daemonset/kube-proxy configmap/kube-proxy -o yaml \
   | grep -vE '^ *(resourceVersion|uid|creationTimestamp|generation):' > kube-proxy-before.yaml`
+	writeManifest = `image=IMAGE; sed -f cmd/vmapd/deploy/from-kube-proxy.sed -e "s|example.org/vmapd:latest|$image|" ` +
+		`-e "s|# vmapd.io/proxy|vmapd.io/proxy|" cmd/vmapd/deploy/vmapd.yaml > my-vmapd.yaml`
 	onDelete = `kubectl -n kube-system patch daemonset kube-proxy ` +
 		`-p '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}'`
 	rollingUpdate = `kubectl -n kube-system patch daemonset kube-proxy ` +
@@ -34,10 +36,8 @@ const (
 	removeVmapd  = `kubectl delete --ignore-not-found -f my-vmapd.yaml`
 )
 
-// What the page has in words, or with grep at the end.
+// What the page has in words.
 const (
-	writeManifest = `image=IMAGE; sed -f cmd/vmapd/deploy/from-kube-proxy.sed -e "s|example.org/vmapd:latest|$image|" ` +
-		`-e "s|# vmapd.io/proxy|vmapd.io/proxy|" cmd/vmapd/deploy/vmapd.yaml > my-vmapd.yaml`
 	chooseNftables = `sed -i 's/^\( *\)kind: VmapdConfiguration$/&\n\1backend: nftables/' my-vmapd.yaml`
 	writeCleanup   = `sed "s|example.org/vmapd:latest|IMAGE|" cmd/vmapd/deploy/cleanup.yaml > my-cleanup.yaml`
 )
@@ -46,18 +46,18 @@ const (
 func conversions() []Step {
 	var all []Step
 	for _, mode := range []string{"nftables", "iptables"} {
-		// Way A keeps the mode, and way B has nftables.
-		for _, way := range []struct {
+		// In place, vmapd keeps the mode; node by node, it has nftables.
+		for _, steps := range []struct {
 			name string
 			do   Action
 		}{
-			{"A", wayA(mode)},
-			{"B, node by node", inTurn(toVMAPD(mode), backByNode())},
-			{"B, and without kube-proxy for a while", inTurn(toVMAPD(mode), withoutKubeProxy())},
+			{"in place", inPlace(mode)},
+			{"node by node", inTurn(toVMAPD(mode), backByNode())},
+			{"node by node, without kube-proxy for a while", inTurn(toVMAPD(mode), withoutKubeProxy())},
 		} {
 			all = append(all, Step{
-				Name: fmt.Sprintf("kube-proxy (%s), vmapd, kube-proxy: way %s", mode, way.name),
-				From: KubeProxy + mode, Until: KubeProxy + mode, Do: inTurn(sh(save), way.do),
+				Name: fmt.Sprintf("kube-proxy (%s), vmapd, kube-proxy: %s", mode, steps.name),
+				From: KubeProxy + mode, Until: KubeProxy + mode, Do: inTurn(sh(save), steps.do),
 			})
 		}
 	}
@@ -69,8 +69,8 @@ func page(node string, commands ...string) Action {
 	return sh(strings.NewReplacer("NODE", node, "IMAGE", kube.VmapdImage).Replace(strings.Join(commands, "\n")))
 }
 
-// wayA exchanges the image of kube-proxy's DaemonSet.
-func wayA(mode string) Action {
+// inPlace exchanges the image of kube-proxy's DaemonSet.
+func inPlace(mode string) Action {
 	return inTurn(
 		page(first, onDelete, setImage, deletePod), check(first, mode),
 		sh(rollingUpdate, status), eachNode(func(n string) Action { return check(n, mode) }),
@@ -94,7 +94,7 @@ func backByNode() Action {
 	return inTurn(
 		eachNode(func(n string) Action { return inTurn(page(n, unlabel), kubeProxyRuns(n)) }),
 		cleanUp(),
-		sh(removeVmapd, rollingUpdate, status), // "until you patch it back to RollingUpdate as in way A"
+		sh(removeVmapd, rollingUpdate, status), // "until you patch it to RollingUpdate as above"
 	)
 }
 
