@@ -2,7 +2,9 @@ package informer
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -49,18 +51,22 @@ func (c Config) REST() (*rest.Config, error) {
 
 // load reads the kubeconfig.
 func (c Config) load() (*rest.Config, error) {
-	from := fmt.Sprintf("read kubeconfig %q", c.Kubeconfig)
-	read := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+	if c.Kubeconfig == "" && c.Master == "" {
+		out, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			err = errors.New("no kubeconfig and no master is given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
+		}
+		return out, err
+	}
+	out, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
 		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Master}},
-	).ClientConfig
-	if c.Kubeconfig == "" && c.Master == "" {
-		from = "connect as the pod's service account, as neither a kubeconfig nor a master is given"
-		read = rest.InClusterConfig
+	).ClientConfig()
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		err = file.Err
 	}
-	out, err := read()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
+		return nil, fmt.Errorf("cannot read the kubeconfig %s: %w", c.Kubeconfig, err)
 	}
 	return out, nil
 }

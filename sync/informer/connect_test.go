@@ -65,8 +65,8 @@ func TestConnectErrors(t *testing.T) {
 		conf Config
 		want string
 	}{
-		{"outside of a pod", Config{}, "neither a kubeconfig nor a master"},
-		{"no such file", Config{Kubeconfig: "/none"}, `read kubeconfig "/none"`},
+		{"outside of a pod", Config{}, "no kubeconfig and no master is given"},
+		{"no such file", Config{Kubeconfig: "/none"}, "cannot read the kubeconfig /none: no such file"},
 		{"nonsense", Config{Master: "http://192.0.2.1:x"}, "192.0.2.1:x"},
 	} {
 		if _, err := Connect(tt.conf); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -84,7 +84,7 @@ func (o *Objects) Unread() string {
 		return ""
 	}
 	kinds := strings.Join(slices.Sorted(maps.Keys(o.unread)), ", ")
-	return failure("no objects of other kinds are read: " + kinds).Error()
+	return failure("ignored objects of other kinds: " + kinds).Error()
 }
 
 // Located is the text of a problem with the place of its object before it; "": the place is not known.

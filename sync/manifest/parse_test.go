@@ -294,7 +294,7 @@ items: {not: a list}
 	if len(errs) > 0 || o.Len() > 0 {
 		t.Fatal(refs(o), errs)
 	}
-	want := "no objects of other kinds are read: apps/v1 Deployment, example.com/v1 Basket, v1 Servce"
+	want := "ignored objects of other kinds: apps/v1 Deployment, example.com/v1 Basket, v1 Servce"
 	if got := o.Unread(); got != want {
 		t.Errorf("want %q, got %q", want, got)
 	}

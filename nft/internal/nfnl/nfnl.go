@@ -10,8 +10,8 @@ import (
 )
 
 // ErrNotPermitted indicates that this process must not administer the network.
-var ErrNotPermitted = errors.New("CAP_NET_ADMIN is missing: run this as root, or in a container " +
-	"with the capability NET_ADMIN; in a user namespace, it counts only for network namespaces of that user namespace")
+var ErrNotPermitted = errors.New("CAP_NET_ADMIN is missing: run vmapd as root, or in a container " +
+	"with the capability NET_ADMIN; one of a user namespace applies to its own network namespaces only")
 
 // First returns what the first attribute of a type holds, or nil.
 func First(b []byte, want uint16) []byte {

@@ -33,7 +33,7 @@ func newCleanupCommand() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Remove everything that vmapd or kube-proxy left on this node",
 		Long:  cleanupLong,
-		Args:  cobra.NoArgs,
+		Args:  arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := config.Load(&flags)
 			if err != nil {

@@ -9,12 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 // Main is the program: it runs vmapd, or the plugin of kubectl if it is called by that name, and exits.
@@ -48,9 +48,14 @@ func execute(
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.SetFlagErrorFunc(flagError)
 	failed, err := root.ExecuteContextC(ctx)
 	var code exitError
 	_, _, unknown := root.Find(args) // a command of this name
+	isDaemon := failed == root && s != nil && unknown == nil
+	if unknown != nil {
+		err = unknownCommand(unknown)
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -58,18 +63,19 @@ func execute(
 		return int(code)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || s == nil): // Ctrl-C
 		return 128 + int(syscall.SIGINT) // as in a shell
-	case failed == root && s != nil && unknown == nil:
-		s.logFailure(ctx, stderr, args, err)
+	case isDaemon && s.logs(args):
+		s.logFailure(ctx, stderr, err)
 	default:
-		fmt.Fprintf(stderr, "vmapd: %s\n", strings.TrimRight(err.Error(), "\n"))
+		report.Complain(stderr, err.Error())
+	}
+	if _, ok := errors.AsType[usageError](err); ok && !(isDaemon && s.logs(args)) {
+		if failed.Name() == "help" {
+			failed = root
+		}
+		fmt.Fprintf(stderr, "See '%s --help'.\n", failed.CommandPath())
 	}
 	return 1
 }
-
-// exitError is an error that was already printed.
-type exitError int
-
-func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 const rootLong = `vmapd programs Kubernetes Services on one node, in place of kube-proxy.
 

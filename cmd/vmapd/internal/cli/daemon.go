@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -17,7 +18,8 @@ import (
 // start is the command without a subcommand.
 type start struct {
 	config.Flags
-	log *slog.Logger // nil before the configuration is read
+	log     *slog.Logger // nil before the configuration is read
+	running bool
 }
 
 func (s *start) run(ctx context.Context, stderr io.Writer) error {
@@ -55,11 +57,22 @@ func (s *start) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	s.running = true
 	if err := d.Run(ctx); err != nil {
 		return err
 	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
+	stopped := "stopped"
+	if d.LeavesRules() {
+		stopped = "stopped; the rules stay"
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, stopped)
 	return nil
+}
+
+// logs reports whether an error for which the daemon exits is a line of its log: if the daemon has run, or if the log
+// is JSON.
+func (s *start) logs(args []string) bool {
+	return s.running || config.LogFormat(args) == config.JSONLog
 }
 
 // levelOf returns the level of the log for a verbosity.
@@ -80,12 +93,13 @@ func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// logFailure logs the error for which the daemon exits, so that all its lines have one format. Without a
-// configuration, that is the one which the arguments ask for.
-func (s *start) logFailure(ctx context.Context, stderr io.Writer, args []string, err error) {
+// logFailure logs the error for which the daemon exits, each line of it alone.
+func (s *start) logFailure(ctx context.Context, stderr io.Writer, err error) {
 	log := s.log
 	if log == nil {
-		log = newLogger(stderr, config.LogFormat(args), slog.LevelInfo)
+		log = newLogger(stderr, config.JSONLog, slog.LevelInfo)
 	}
-	log.LogAttrs(ctx, slog.LevelError, "exiting because of an error", slog.Any("err", err))
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		log.LogAttrs(ctx, slog.LevelError, "exiting because of an error", slog.String("err", line))
+	}
 }

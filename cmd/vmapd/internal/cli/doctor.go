@@ -46,7 +46,7 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine this node",
 		Long:  doctorLong,
-		Args:  cobra.NoArgs,
+		Args:  arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return x.run(cmd.Context(), cmd.OutOrStdout())
 		},

@@ -59,16 +59,17 @@ func newExplainCommand() *cobra.Command {
 		Use:   "explain [-f PATH | --kubeconfig FILE] --from CLIENT DESTINATION",
 		Short: "Explain what happens to a connection",
 		Long:  explainLong,
-		Args:  cobra.ExactArgs(1),
+		Args:  arguments("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			x.To = args[0]
+			if x.To = args[0]; x.From == "" {
+				return missing("client (--from CLIENT)")
+			}
 			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	x.addFlags(c.Flags())
 	c.Flags().StringVar(&x.Interface, "interface", "",
 		"interface by which the connection arrives, if pods are recognized by it")
-	_ = c.MarkFlagRequired("from")
 	return c
 }
 
@@ -104,7 +105,7 @@ func (x *connection) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	if otherwise := want.Differs(e.Verdict, e.Conclusion, e.Used); otherwise != "" {
-		fmt.Fprintln(stderr, "vmapd: "+model.OneLine(otherwise))
+		report.Complain(stderr, model.OneLine(otherwise))
 		return exitError(explain.ExitUnexpected)
 	}
 	return nil
@@ -117,9 +118,9 @@ func (x *connection) check() (explain.Expectation, error) {
 	case err != nil:
 		return want, fmt.Errorf("--expect: %w", err)
 	case x.kubeconfig != "" && len(x.paths) > 0:
-		return want, errors.New("give either --filename, for manifests, or --kubeconfig, for a cluster")
+		return want, usageError{errors.New("give either manifests (-f) or a cluster (--kubeconfig)")}
 	case x.ipv4 && x.ipv6:
-		return want, errors.New("give one of -4 and -6")
+		return want, usageError{errors.New("give either -4 or -6")}
 	case x.ipv4:
 		x.Family = model.IPv4.String()
 	case x.ipv6:
@@ -132,12 +133,11 @@ func (x *connection) check() (explain.Expectation, error) {
 func (x *connection) explanation(ctx context.Context, stderr io.Writer) (e explain.Explanation, err error) {
 	if x.kubeconfig == "" && len(x.paths) == 0 {
 		if x.set.Changed("node-name") || x.ConfigFile != "" || x.OwnConfigFile != "" {
-			return e, errors.New("the daemon of this node has a name and a configuration of its own; for others, " +
-				"give -f or --kubeconfig")
+			return e, usageError{errors.New("--node-name, --config and --vmapd-config: only with -f or --kubeconfig")}
 		}
 		err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", x.Values(), &e)
 		if errors.Is(err, socket.ErrNoDaemon) {
-			err = fmt.Errorf("%w; without a daemon, give manifests (-f) or --kubeconfig", err)
+			err = fmt.Errorf("%w\nwithout a daemon, give manifests (-f) or a cluster (--kubeconfig)", err)
 		}
 		return e, err
 	}

@@ -35,7 +35,7 @@ func setHelp(root *cobra.Command) {
 		RunE: func(c *cobra.Command, args []string) error {
 			about, _, err := c.Root().Find(args)
 			if err != nil {
-				return err
+				return unknownCommand(err)
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -46,7 +46,7 @@ func warn(f *config.Flags, c *config.Config, stderr io.Writer) {
 	}
 	for _, n := range c.Notes {
 		if n.Level >= slog.LevelWarn && !n.Event {
-			fmt.Fprintln(stderr, n.Text)
+			report.Complain(stderr, n.Text)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
@@ -54,7 +55,7 @@ func (s *objectFlags) read(
 	r := objects.Reader{Client: cluster, Query: q}
 	d, err = r.Read(ctx)
 	for _, e := range r.Unread {
-		fmt.Fprintf(stderr, "%v; continuing without them\n", e)
+		report.Complain(stderr, fmt.Sprintf("%v; continuing without them", e))
 	}
 	return d, len(r.Unread) == 0, err
 }

@@ -54,7 +54,7 @@ func asPlugin() *cobra.Command {
 	p := &kubectlPlugin{}
 	root := &cobra.Command{
 		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: kubectlLong,
-		RunE:         func(*cobra.Command, []string) error { return errors.New("want a command; --help lists them") },
+		RunE:         func(*cobra.Command, []string) error { return missing("COMMAND") },
 		SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"},
 	}
@@ -129,7 +129,7 @@ func (p *kubectlPlugin) status() *cobra.Command {
 // ui serves the page of a node's daemon on this machine.
 func (p *kubectlPlugin) ui() *cobra.Command {
 	return &cobra.Command{
-		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
+		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k := p.begin(cmd)
 			target, err := p.find(cmd, "", nil)
@@ -194,7 +194,7 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 	flags := cmd.Flags()
 	for _, name := range []string{"filename", "live", "master", "config", "vmapd-config", "socket"} {
 		if flags.Changed(name) {
-			return fmt.Errorf("--%s: it is for a process on this machine; use vmapd %s", name, cmd.Name())
+			return fmt.Errorf("--%s: only with vmapd %s, on this machine", name, cmd.Name())
 		}
 	}
 	k := p.begin(cmd)

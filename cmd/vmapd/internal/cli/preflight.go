@@ -50,7 +50,7 @@ func newPreflightCommand() *cobra.Command {
 		Long:  preflightLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return fmt.Errorf("unknown argument %q (kube-proxy's flags are behind --)", args[0])
+				return usageError{fmt.Errorf("unexpected argument %q (kube-proxy's flags follow --)", args[0])}
 			}
 			p.proxyFlags = args
 			return p.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -67,17 +67,19 @@ func newPreflightCommand() *cobra.Command {
 	f.StringVar(&p.ownFile, "vmapd-config", "", "vmapd's own configuration file")
 	f.StringVar(&p.backend, "backend", "", "vmapd's backend; overrides --vmapd-config")
 	report.AddFormat(f, &p.output)
-	c.MarkFlagsOneRequired("filename", "kubeconfig")
-	c.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
 	return c
 }
 
 func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
+	case p.kubeconfig == "" && len(p.paths) == 0:
+		return missing("objects: manifests (-f PATH) or a cluster (--kubeconfig FILE)")
+	case p.kubeconfig != "" && len(p.paths) > 0:
+		return usageError{errors.New("give either manifests (-f) or a cluster (--kubeconfig)")}
 	case p.configFile != "" && len(p.proxyFlags) > 0:
-		return errors.New("give either --config or kube-proxy's flags, which it ignores if it has a file")
+		return usageError{errors.New("give either --config or kube-proxy's flags: with --config, it ignores them")}
 	case p.kubeconfig == "" && p.configFile == "" && len(p.proxyFlags) == 0:
-		return errors.New("kube-proxy's configuration is missing: give its file (--config), or its flags behind --")
+		return missing("kube-proxy's configuration: its file (--config), or its flags after --")
 	}
 	in, complete, err := p.input(ctx, stderr)
 	if err != nil {

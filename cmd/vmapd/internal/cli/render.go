@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
@@ -42,8 +43,11 @@ func newRenderCommand() *cobra.Command {
 		Use:   "render -f PATH",
 		Short: "Print the rules that vmapd would program",
 		Long:  renderLong,
-		Args:  cobra.NoArgs,
+		Args:  arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(r.Paths) == 0 {
+				return missing("manifests (-f PATH)")
+			}
 			return r.Run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -51,7 +55,6 @@ func newRenderCommand() *cobra.Command {
 	c.Flags().StringArrayVarP(&r.Paths, "filename", "f", nil,
 		"file or folder of manifests, - for standard input (repeatable)")
 	c.Flags().StringVar(&r.IPFamily, "ip-family", "", "ipv4 or ipv6 (default: both)")
-	_ = c.MarkFlagRequired("filename")
 	return c
 }
 
@@ -61,7 +64,7 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 		"": model.Families[:], "ipv4": {model.IPv4}, "ipv6": {model.IPv6},
 	}[r.IPFamily]
 	if !ok {
-		return fmt.Errorf("--ip-family: %q is neither ipv4 nor ipv6", r.IPFamily)
+		return fmt.Errorf("--ip-family: unknown family %q (ipv4, ipv6)", r.IPFamily)
 	}
 	conf, traffic, err := r.Load(stderr)
 	if err != nil {
@@ -70,6 +73,9 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 	read, complete, err := objects.Load(r.Paths, stderr)
 	if err != nil {
 		return err
+	}
+	if !complete && read.Len() == 0 {
+		return exitError(1)
 	}
 	if traffic.NodeName == "" {
 		if traffic.NodeName, err = config.OnlyNode(manifest.Of[model.Node](read)); err != nil {
@@ -81,7 +87,7 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 	snapshot := builder.Snapshot()
 	problems := snapshot.Problems()
 	for _, p := range problems {
-		fmt.Fprintln(stderr, manifest.Located(read.Locate(p), p))
+		report.Complain(stderr, manifest.Located(read.Locate(p), p))
 	}
 	for _, f := range families {
 		if err := write(stdout, snapshot.Family(f), conf); err != nil {

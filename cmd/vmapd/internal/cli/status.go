@@ -65,12 +65,12 @@ kubectl exec -n kube-system ds/vmapd -- vmapd `
 func newStatusCommand() *cobra.Command {
 	var q question
 	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", statusLong+asksLong+"status")
-	c.Args = cobra.MaximumNArgs(1)
+	c.Args = arguments("[SERVICE]")
 	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its rules")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			if q.rules {
-				return errors.New("--rules: name a Service")
+				return missing("SERVICE: --rules is about one")
 			}
 			return q.run(cmd.Context(), cmd.OutOrStdout(), q.overview)
 		}
@@ -97,7 +97,7 @@ func newStatusCommand() *cobra.Command {
 func newServicesCommand() *cobra.Command {
 	var q question
 	c := q.command("services", "Show the Services that the daemon serves", servicesLong+asksLong+"services")
-	c.Args = cobra.NoArgs
+	c.Args = arguments()
 	c.Flags().BoolVarP(&q.all, "all-namespaces", "A", false, "show the Services of all namespaces")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		return q.run(cmd.Context(), cmd.OutOrStdout(), q.services)
@@ -155,7 +155,7 @@ func (q *question) run(
 	ctx context.Context, w io.Writer, ask func(ctx context.Context, again bool) (answer, error),
 ) error {
 	if q.watch && q.format != report.InText && q.format != report.Wide {
-		return errors.New("--watch: it prints changes of text and wide alone")
+		return errors.New("--watch: only with -o text or wide")
 	}
 	p := report.Watcher{W: w, Format: q.format}
 	for again := false; ; again = true {

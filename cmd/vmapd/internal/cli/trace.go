@@ -58,7 +58,7 @@ func newTraceCommand() *cobra.Command {
 		Use:   "trace [--from CLIENT] DESTINATION",
 		Short: "Show what the kernel does with a connection",
 		Long:  traceLong,
-		Args:  cobra.ExactArgs(1),
+		Args:  arguments("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.To = args[0]
 			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -148,7 +148,7 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil || otherwise == "" {
 		return err
 	}
-	fmt.Fprintln(stderr, "vmapd: "+model.OneLine(otherwise))
+	report.Complain(stderr, model.OneLine(otherwise))
 	return exitError(explain.ExitUnexpected)
 }
 
@@ -196,7 +196,7 @@ func (x *tracing) expected(
 	q.Asked = names.Asked{From: client.String(), To: fmt.Sprintf("%v/%v", dest, x.Filter.Protocol), Interface: in}
 	e, err := q.explanation(ctx, stderr)
 	if err != nil {
-		fmt.Fprintf(stderr, "vmapd's decision is not known: %v\n", err)
+		report.Complain(stderr, fmt.Sprintf("the expected result is unknown: %v", err))
 		return nil
 	}
 	return &e

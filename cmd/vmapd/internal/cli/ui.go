@@ -15,7 +15,7 @@ opens nothing else, and changes nothing. For another machine's browser: kubectl 
 func newUICommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
-		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
+		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), socket.Client{Path: path})
 		},

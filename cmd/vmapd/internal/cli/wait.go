@@ -8,7 +8,7 @@ func newWaitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "wait",
 		Short:  "Do nothing until SIGTERM",
-		Args:   cobra.NoArgs,
+		Args:   arguments(),
 		Hidden: true,
 		Run:    func(cmd *cobra.Command, _ []string) { <-cmd.Context().Done() },
 	}

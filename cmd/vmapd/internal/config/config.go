@@ -146,7 +146,7 @@ func (c *Config) Write(w io.Writer) error {
 func (c *Config) WriteFile(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
-		return fmt.Errorf("--write-config-to: %w", err)
+		return fmt.Errorf("cannot write %s: %w", path, errors.Unwrap(err))
 	}
 	return errors.Join(c.Write(file), file.Close())
 }

@@ -29,7 +29,7 @@ const maxFile = 4 << 20
 func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read %s: %w", path, errors.Unwrap(err))
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
@@ -69,7 +69,7 @@ func decode(data []byte, out runtime.Object, want schema.GroupVersionKind) (odd 
 		}
 	}
 	if err != nil {
-		if fields := locate("", text, reflect.TypeOf(out).Elem()); len(fields) > 0 {
+		if fields := locate("", text, reflect.ValueOf(out).Elem()); len(fields) > 0 {
 			return nil, errors.Join(fields...)
 		}
 		return nil, err
@@ -93,24 +93,23 @@ func checkKind(text []byte, want schema.GroupVersionKind) error {
 	return nil
 }
 
-// locate returns an error for each field that can't be read, with its path: the decoder
+// locate reads each field alone, and returns an error for each that can't be read, with its path: the decoder
 // stops at the first, and does not name fields that unmarshal themselves, like durations.
-func locate(path string, text []byte, t reflect.Type) []error {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+func locate(path string, text []byte, out reflect.Value) []error {
 	var fields map[string]json.RawMessage
-	if !isSection(t) || kjson.UnmarshalCaseSensitivePreserveInts(text, &fields) != nil {
-		err := kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface())
+	if !isSection(out.Type()) || kjson.UnmarshalCaseSensitivePreserveInts(text, &fields) != nil {
+		err := kjson.UnmarshalCaseSensitivePreserveInts(text, out.Addr().Interface())
 		if err == nil {
 			return nil
 		}
+		out.SetZero()
 		return []error{fmt.Errorf("%s: %w", path, err)}
 	}
 	var errs []error
-	for _, f := range fieldsOf(t) {
+	for _, f := range fieldsOf(out.Type()) {
 		if part, ok := fields[f.name]; ok {
-			errs = append(errs, locate(strings.TrimPrefix(path+"."+f.name, "."), part, f.of)...)
+			field := out.FieldByIndex(f.index)
+			errs = append(errs, locate(strings.TrimPrefix(path+"."+f.name, "."), part, field)...)
 		}
 	}
 	return errs

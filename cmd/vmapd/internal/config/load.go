@@ -30,12 +30,13 @@ type loader struct {
 func Load(f *Flags) (*Config, error) {
 	l := &loader{flags: f, own: &VmapdConfiguration{}}
 	c := &Config{flags: f}
-	if err := errors.Join(l.loadKubeProxy(c), l.loadOwn(c)); err != nil {
+	read := errors.Join(l.loadKubeProxy(c), l.loadOwn(c))
+	setDefaults(l.kubeProxy)
+	setOwnDefaults(l.own)
+	if err := errors.Join(read, l.validate()); err != nil {
 		return nil, err
 	}
-	if err := l.finish(c); err != nil {
-		return nil, err
-	}
+	l.finish(c)
 	return c, nil
 }
 
@@ -44,13 +45,13 @@ func (l *loader) loadKubeProxy(c *Config) error {
 	if path == "" {
 		l.kubeProxy = l.flags.configuration()
 	} else {
+		// As kube-proxy, it accepts unknown and duplicate fields.
+		l.kubeProxy = &proxyconfig.KubeProxyConfiguration{}
 		data, err := readFile(path)
 		if err != nil {
 			return fmt.Errorf("--config: %w", err)
 		}
 		c.files = append(c.files, file{path, data})
-		// As kube-proxy, it accepts unknown and duplicate fields.
-		l.kubeProxy = &proxyconfig.KubeProxyConfiguration{}
 		odd, err := decode(data, l.kubeProxy, proxyconfig.SchemeGroupVersion.WithKind(proxyKind))
 		if err != nil {
 			return placed(path, err)
@@ -98,13 +99,8 @@ func placed(path string, err error) error {
 	return errors.New(path + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+path+": "))
 }
 
-// finish sets the defaults, validates all settings, and fills c.
-func (l *loader) finish(c *Config) error {
-	setDefaults(l.kubeProxy)
-	setOwnDefaults(l.own)
-	if err := l.validate(); err != nil {
-		return err
-	}
+// finish fills c.
+func (l *loader) finish(c *Config) {
 	c.Backend, c.BackendReason = l.chooseBackend()
 	l.noteIgnored()
 	l.noteGates()
@@ -113,7 +109,6 @@ func (l *loader) finish(c *Config) error {
 	l.fill(c)
 	c.kubeProxy, c.own, c.Notes = l.kubeProxy, *l.own, l.notes
 	fillPeriods(c.kubeProxy, c.Backend)
-	return nil
 }
 
 // fillPeriods sets the periods to their effective values, for /configz and --write-config-to.

@@ -132,8 +132,8 @@ func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 		{"--backend=ipvs --ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
 		{"--from=x --master=y", `from excludes --kubeconfig and --master`},
-		{"--config=missing", `config: open missing: no such file or directory`},
-		{"--vmapd-config=missing", `vmapd-config: open missing: no such file or directory`},
+		{"--config=missing", `config: cannot read missing: no such file or directory`},
+		{"--vmapd-config=missing", `vmapd-config: cannot read missing: no such file or directory`},
 		{"--hostname-override= --cluster-cidr=10.0.0.0/8", ``},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

@@ -75,7 +75,7 @@ func newBase(c *config.Config, log *slog.Logger) (*base, error) {
 	if len(c.From) == 0 {
 		client, err := informer.Connect(c.Client()) // of its own, so that events do not delay lists
 		if err != nil {
-			return nil, fmt.Errorf("connect to the cluster for events: %w", err)
+			return nil, fmt.Errorf("connect to the cluster: %w", err)
 		}
 		o.Client = client
 		o.ServiceUID = func(ctx context.Context, n model.NamespacedName) (types.UID, error) {
@@ -125,6 +125,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	return runAll(ctx, tasks)
 }
+
+// LeavesRules reports whether rules stay in the kernel when the daemon ends.
+func (d *Daemon) LeavesRules() bool { return d.view.View().Snapshot != nil && d.plane.userspace == nil }
 
 // newLoop returns the loop that applies the state of the inputs to the dataplane, also when another program has
 // changed that.

@@ -31,7 +31,7 @@ func ParseExpectation(s string) (w Expectation, err error) {
 	outcomes := []report.Outcome{report.Forwarded, report.Rejected, report.Dropped, report.NotService}
 	switch {
 	case !slices.Contains(outcomes, w.outcome):
-		return w, fmt.Errorf("want forwarded, rejected, dropped or not-a-service; got %q", text)
+		return w, fmt.Errorf("unknown result %q (forwarded, rejected, dropped, not-a-service)", text)
 	case found && (w.outcome != report.Forwarded || endpoint == ""):
 		return w, fmt.Errorf("want an endpoint after forwarded=; got %q", s)
 	}

@@ -91,7 +91,7 @@ func ParseDestination(s string) (Ref, error) {
 	a, named := netip.ParseAddr(strings.Trim(name, "[]"))
 	switch {
 	case err != nil || given && r.Protocol == "":
-		return r, fmt.Errorf("want protocol tcp, udp or sctp; got %q in %q", r.Protocol, s)
+		return r, fmt.Errorf("destination %q: unknown protocol %q (tcp, udp, sctp)", s, r.Protocol)
 	case numeric == nil && (n < 1 || n > 65535):
 		return r, fmt.Errorf("destination %q: port %d is not between 1 and 65535", s, n)
 	case named == nil && a.Zone() == "" && r.number() != 0 && a.Is6() == strings.HasPrefix(name, "["):

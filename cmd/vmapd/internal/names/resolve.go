@@ -109,8 +109,7 @@ func (d *Directory) Resolve(q Query) (out Answer, err error) {
 		}
 		return out, nil
 	}
-	return out, fmt.Errorf("no connection within %s is possible from %v to %v",
-		cmp.Or(q.Family, "one IP family"), from, to)
+	return out, fmt.Errorf("%v and %v have no %s in common", from, to, cmp.Or(q.Family, "IP family"))
 }
 
 type resolver struct {
@@ -241,7 +240,7 @@ func (r *resolver) findService(ref Ref, e *end) error {
 		e.port = uint16(found[0].Port)
 		e.protocol, _ = model.ParseProtocol(found[0].Protocol)
 	case e.port == 0: // else it is TCP, if the Service has both; the explanation has the Service's ports
-		return fmt.Errorf("%s: want one of its ports, %s; got %q", e.what, strings.Join(ports, ", "), ref.text)
+		return fmt.Errorf("%q names no port of %s; its ports: %s", ref.text, e.what, strings.Join(ports, ", "))
 	}
 	return nil
 }

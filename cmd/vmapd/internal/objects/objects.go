@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/client"
@@ -30,10 +31,10 @@ func Load(paths []string, stderr io.Writer) (o *manifest.Objects, complete bool,
 		return nil, false, err
 	}
 	if text := o.Unread(); text != "" { // a kind of ours may be misspelt
-		fmt.Fprintln(stderr, "warning: "+text)
+		report.Complain(stderr, "warning: "+text)
 	}
 	for _, e := range errs {
-		fmt.Fprintln(stderr, e)
+		report.Complain(stderr, e.Error())
 	}
 	return o, len(errs) == 0, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -40,6 +41,13 @@ func (f *Format) String() string { return string(*f) }
 
 // Type implements [pflag.Value].
 func (*Format) Type() string { return "format" }
+
+// Complain writes an error or a warning to standard error: each line of it begins with the program's name.
+func Complain(stderr io.Writer, text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(stderr, "vmapd: %s\n", strings.TrimSuffix(line, "\n"))
+	}
+}
 
 // Print writes a value: as JSON, as YAML, or as the text that a function makes.
 func Print(w io.Writer, format Format, value any, text func(*Text)) error {

@@ -221,7 +221,7 @@ func private(dir string) error {
 	const writeByOthers = 0o022
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if info.Mode().Perm()&writeByOthers != 0 || !ok || !trusted(int(owner.Uid)) {
-		return fmt.Errorf("folder %s: others may write to it", dir)
+		return fmt.Errorf("folder %s: it is writable by other users", dir)
 	}
 	return nil
 }

@@ -193,7 +193,7 @@ func TestPlacesWhereNoSocketIsMade(t *testing.T) {
 		make             func(path string) error
 	}{
 		{"a file is there", dir + "/file", "is not a socket", func(path string) error { return os.WriteFile(path, []byte("kept"), 0o600) }},
-		{"others may write to the folder", dir + "/open/vmapd.sock", "others may write to it", func(path string) error {
+		{"others may write to the folder", dir + "/open/vmapd.sock", "it is writable by other users", func(path string) error {
 			return errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.Chmod(filepath.Dir(path), 0o777|os.ModeSticky))
 		}},
 		{"the folder is a file", dir + "/file/vmapd.sock", "not a directory", func(string) error { return nil }},

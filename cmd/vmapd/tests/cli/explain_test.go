@@ -104,14 +104,14 @@ func TestExplainLive(t *testing.T) {
 			map[apitest.Resource]apitest.Fault{apitest.ServiceCIDRs: http.StatusForbidden},
 			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
 			"=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged",
-			"list servicecidrs: servicecidrs is forbidden: no permission; continuing without them\n",
+			"vmapd: list servicecidrs: servicecidrs is forbidden: no permission; continuing without them\n",
 		},
 		{
 			"no right to read the Node",
 			map[apitest.Resource]apitest.Fault{apitest.Nodes: http.StatusForbidden},
 			"--node-name node-1 --from 203.0.113.7 172.30.0.41:80/tcp", 0,
 			"on   node-1 (its Node object is missing, so its addresses and its zone are not known)",
-			"list nodes: nodes is forbidden: no permission; continuing without them\n",
+			"vmapd: list nodes: nodes is forbidden: no permission; continuing without them\n",
 		},
 		{
 			"no such Node", nil, "--node-name node-2 --from node 172.30.0.41:80/tcp", 1, "",

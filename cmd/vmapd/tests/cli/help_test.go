@@ -98,9 +98,10 @@ func TestHelpHasEachFlagInItsGroup(t *testing.T) {
 
 func TestUnknownWordsAreErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"explian":                "vmapd: unknown command \"explian\" for \"vmapd\"\n\nDid you mean this?\n\texplain\n",
-		"render --vmapd-confg=x": "vmapd: unknown flag: --vmapd-confg\n",
-		"render -x":              "vmapd: unknown shorthand flag: 'x' in -x\n",
+		"help explian":           "vmapd: unknown command \"explian\" for \"vmapd\"; did you mean explain?\nSee 'vmapd --help'.\n",
+		"explian":                "vmapd: unknown command \"explian\" for \"vmapd\"; did you mean explain?\nSee 'vmapd --help'.\n",
+		"render --vmapd-confg=x": "vmapd: unknown flag: --vmapd-confg\nSee 'vmapd render --help'.\n",
+		"render -x":              "vmapd: unknown shorthand flag: 'x' in -x\nSee 'vmapd render --help'.\n",
 	} {
 		if diff := cmp.Diff(ran{code: 1, stderr: want}, runVmapd(t, strings.Fields(args)...), cmp.AllowUnexported(ran{})); diff != "" {
 			t.Errorf("vmapd %s (-want +got):\n%s", args, diff)
@@ -108,32 +109,30 @@ func TestUnknownWordsAreErrors(t *testing.T) {
 	}
 }
 
-// The daemon's errors are lines of its log, also those before it has a configuration.
-func TestErrorsOfTheStartAreLinesOfTheLog(t *testing.T) {
+// Errors of a start have one format, but for a log in JSON, of which they are lines.
+func TestErrorsOfTheStart(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"--nodeport-adresses=all":             "unknown flag: --nodeport-adresses",
-		"--oom-score-adj=high":                `invalid argument "high" for "--oom-score-adj" flag: strconv.ParseInt: parsing "high": invalid syntax`,
-		"--config=no-such-file":               "--config: open no-such-file: no such file or directory",
+		"--oom-score-adj=high":                `--oom-score-adj: strconv.ParseInt: parsing "high": invalid syntax`,
+		"--config=no-such-file":               "--config: cannot read no-such-file: no such file or directory",
 		"--from=x --kubeconfig=y":             "--from excludes --kubeconfig and --master",
 		"--init-only --cluster-cidr=ten":      `--cluster-cidr: Invalid value: "ten": not a CIDR`,
-		"--write-config-to=/proc/no/such/one": "--write-config-to: open /proc/no/such/one: no such file or directory",
+		"--write-config-to=/proc/no/such/one": "cannot write /proc/no/such/one: no such file or directory",
 	} {
 		for _, format := range []string{"", "--logging-format=json", "--logging-format json", "--logging-format=text"} {
 			got := runVmapd(t, append(strings.Fields(args), strings.Fields(format)...)...)
-			lines := strings.Split(strings.TrimSuffix(got.stderr, "\n"), "\n")
-			last := lines[len(lines)-1]
-			said := struct{ Level, Err string }{}
+			said := strings.TrimSuffix(strings.TrimSuffix(got.stderr, "See 'vmapd --help'.\n"), "\n")
+			said = said[strings.LastIndexByte(said, '\n')+1:]
 			if strings.HasSuffix(format, "json") {
-				if err := json.Unmarshal([]byte(last), &said); err != nil {
-					t.Errorf("vmapd %s %s: %v: %s", args, format, err, last)
+				line := struct{ Level, Err string }{}
+				if err := json.Unmarshal([]byte(said), &line); err != nil || line.Level != "ERROR" {
+					t.Errorf("vmapd %s %s: %v: %s", args, format, err, said)
 				}
-			} else if m := regexp.MustCompile(`^time=\S+ level=(\S+) msg=".*" err=(".*")$`).FindStringSubmatch(last); m != nil {
-				said.Level = m[1]
-				_ = json.Unmarshal([]byte(m[2]), &said.Err) // the quotes of both are alike here
+				said = "vmapd: " + line.Err
 			}
-			if got.code != 1 || said.Level != "ERROR" || said.Err != want {
-				t.Errorf("vmapd %s %s: exit code %d, and:\n%s\nwant an error in the log's format: %s", args, format, got.code, got.stderr, want)
+			if got.code != 1 || said != "vmapd: "+want {
+				t.Errorf("vmapd %s %s: exit code %d, and:\n%s\nwant %s", args, format, got.code, got.stderr, want)
 			}
 		}
 	}

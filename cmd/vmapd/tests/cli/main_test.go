@@ -33,7 +33,7 @@ func TestGarbageCostsOneLine(t *testing.T) {
 			}
 			var stdout, stderr bytes.Buffer
 			code := cli.Run(t.Context(), []string{"render", "-f", path, "-f", vmapdtest.Demo(t)}, nil, &stdout, &stderr)
-			if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), path+":1: ") {
+			if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), "vmapd: "+path+":1: ") {
 				t.Errorf("exit code %d, and %.500q; want 1, and one line about the file", code, &stderr)
 			}
 			if !strings.Contains(stdout.String(), `comment "default/web:tcp" : goto endpoints-3-to-4`) {
