@@ -3,10 +3,10 @@ package model_test
 import (
 	"testing"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
+// Further ones are the scenario load-balancer.
 func TestFrontends(t *testing.T) {
 	const ends = " 10.0.0.2:8080, 10.0.0.3:8080"
 	for _, tt := range []struct {
@@ -14,21 +14,6 @@ func TestFrontends(t *testing.T) {
 		service modeltest.Service
 		want    []string
 	}{
-		{
-			"status is believed whatever the type",
-			web().Typed("ClusterIP").LoadBalancer("192.168.98.11"),
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward, 192.168.98.11:80 forward masquerade]" + ends},
-		},
-		{
-			"a load balancer that is a proxy must see its own traffic",
-			web().From(model.Ingress{IP: "192.168.98.11", IPMode: "Proxy"}).From(model.Ingress{IP: "192.168.98.12", IPMode: "VIP"}),
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward, 192.168.98.12:80 forward masquerade]" + ends},
-		},
-		{
-			"a host name is no address",
-			web().From(model.Ingress{}).LoadBalancer("192.168.98.11"),
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward, 192.168.98.11:80 forward masquerade]" + ends},
-		},
 		{
 			"addresses of a family in which the Service has no cluster IP are left out",
 			web().External("fd00:192:168:99::b").LoadBalancer("fd00:192:168:98::b"),

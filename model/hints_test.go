@@ -78,38 +78,3 @@ func TestHints(t *testing.T) {
 		})
 	}
 }
-
-func TestHintsFollowTheZoneOfTheNode(t *testing.T) {
-	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).
-		Endpoint("10.0.0.2", here, modeltest.ForZones("zone-a")).Endpoint("10.0.0.3", there, modeltest.ForZones("zone-b"))
-	other := modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80)
-	b := modeltest.Builder(modeltest.Config(), web(), slice, other)
-	const (
-		inA   = "10.0.0.2:8080 local"
-		inB   = "10.0.0.3:8080"
-		noOne = "10.0.0.2:8080 local, 10.0.0.3:8080"
-	)
-	untouched := pointers(b.Snapshot())[model.IPv4][modeltest.PortName("ns1/other", "", model.TCP)]
-	for _, step := range []struct {
-		name   string
-		change func()
-		want   string
-	}{
-		{"no Node object", func() {}, noOne},
-		{"a Node without a zone", func() { modeltest.OurNode().Set(b) }, noOne},
-		{"zone-a", func() { modeltest.OurNode().In("zone-a").Set(b) }, inA},
-		{"zone-b", func() { modeltest.OurNode().In("zone-b").Set(b) }, inB},
-		{"another Node's zone", func() { modeltest.NewNode("node-2").In("zone-a").Set(b) }, inB},
-		{"a Service that comes later", func() { web().Delete(b); b.Snapshot(); web().Set(b) }, inB},
-		{"the label is removed", func() { modeltest.OurNode().Set(b) }, noOne},
-		{"zone-b again", func() { modeltest.OurNode().In("zone-b").Set(b) }, inB},
-		{"the Node is deleted", func() { modeltest.OurNode().Delete(b) }, inB},
-	} {
-		step.change()
-		got := modeltest.PortTexts(b.Snapshot().Family(model.IPv4))
-		equal(t, step.name, []string{"ns1/other/tcp [172.30.0.42:80 reject]", "ns1/web:http/tcp [172.30.0.41:80 forward] " + step.want}, got)
-		if pointers(b.Snapshot())[model.IPv4][modeltest.PortName("ns1/other", "", model.TCP)] != untouched {
-			t.Errorf("%s: a service port that does not depend on the zone was made anew", step.name)
-		}
-	}
-}

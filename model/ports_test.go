@@ -7,63 +7,6 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-func TestPortsJoinByNameAndProtocol(t *testing.T) {
-	service := modeltest.NewService("ns1/web").On("172.30.0.41")
-	slice := func(n string) modeltest.Slice { return modeltest.NewSlice("ns1/web-"+n, "web") }
-	for _, tt := range []struct {
-		name    string
-		objects objects
-		want    []string
-	}{
-		{
-			"another name does not join",
-			objects{service.TCP("http", 80), slice("1").TCP("", 80).Ready("10.0.0.2")},
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 reject]"},
-		},
-		{
-			"another protocol does not join",
-			objects{service.TCP("dns", 53), slice("1").UDP("dns", 53).Ready("10.0.0.2")},
-			[]string{"ns1/web:dns/tcp [172.30.0.41:53 reject]"},
-		},
-		{
-			"one name over two protocols is two service ports",
-			objects{
-				service.TCP("dns", 53).UDP("dns", 53),
-				slice("1").UDP("dns", 5353).TCP("dns", 5354).Ready("10.0.0.2"),
-			},
-			[]string{
-				"ns1/web:dns/tcp [172.30.0.41:53 forward] 10.0.0.2:5354",
-				"ns1/web:dns/udp [172.30.0.41:53 forward] 10.0.0.2:5353",
-			},
-		},
-		{
-			"no protocol means TCP, in the Service and in the slice",
-			objects{
-				service.Port(model.Port{Name: "http", Port: 80}),
-				slice("1").RawPort(model.SlicePort{Name: new("http"), Port: new(int32(8080))}).Ready("10.0.0.2"),
-			},
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:8080"},
-		},
-		{
-			"endpoints are sorted by number, not by text",
-			objects{service.TCP("http", 80), slice("1").TCP("http", 80).Ready("10.0.0.10", "10.0.0.9")},
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.9:80, 10.0.0.10:80"},
-		},
-		{
-			"only the first address of an endpoint counts",
-			objects{service.TCP("http", 80), slice("1").TCP("http", 80).
-				RawEndpoint(model.SliceEndpoint{Addresses: []string{"10.0.0.2", "10.0.0.3"}})},
-			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:80"},
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := modeltest.Snapshot(modeltest.Config(), tt.objects...)
-			checkPorts(t, s, tt.want...)
-			checkProblems(t, s)
-		})
-	}
-}
-
 func TestDuplicateEndpoints(t *testing.T) {
 	one := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2", "10.0.0.3")
 	two := modeltest.NewSlice("ns1/web-2", "web").TCP("http", 8080).Local("10.0.0.2", "10.0.0.4")

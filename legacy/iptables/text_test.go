@@ -1,19 +1,15 @@
 package iptables_test
 
 import (
-	"flag"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // dualStack has each kind of frontend, with each kind of treatment.
 func dualStack() *model.Builder {
@@ -47,17 +43,7 @@ func TestGoldenTextOfADualStackCluster(t *testing.T) {
 			path := filepath.Join("testdata", "dual-stack."+map[model.Family]string{
 				model.IPv4: "iptables", model.IPv6: "ip6tables",
 			}[f])
-			got := wholeText(dualStack().Snapshot().Family(f))
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			equal(t, path, strings.Split(string(want), "\n"), strings.Split(got, "\n"))
+			testaid.Golden(t, path, wholeText(dualStack().Snapshot().Family(f)))
 		})
 	}
 }

@@ -2,7 +2,6 @@ package ipvs_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -22,9 +22,7 @@ func inNamespace(t *testing.T, script string, files map[string]string) (string, 
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testaid.Write(t, filepath.Join(dir, name), text)
 	}
 	cmd := exec.Command("unshare", "-rn", "sh", "-ec", script)
 	cmd.Dir = dir

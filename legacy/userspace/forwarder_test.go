@@ -1,7 +1,6 @@
 package userspace
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -18,6 +16,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // Where a Forwarder listens, and what it decides there, is what model.Decide says: for node ports on loopback, and for
@@ -179,7 +178,7 @@ func nodePorts(n int, b *model.Builder) {
 
 func TestRunFollowsEverySnapshot(t *testing.T) {
 	r, port, taken := newRig(t), freePort(t), freePort(t)
-	var log syncBuffer
+	var log testaid.Log
 	r.Forwarder.Log = slog.New(slog.NewTextHandler(&log, nil))
 	a, b := r.pod(0, tcpServer(t, model.IPv4, echo('a'))), r.pod(1, tcpServer(t, model.IPv4, echo('b')))
 	other, err := net.Listen("tcp", nodePort(model.IPv4, taken))
@@ -187,14 +186,14 @@ func TestRunFollowsEverySnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hangUp(other)
-	stop := running(t, r.Forwarder)
+	stop := testaid.Run(t, r.Forwarder.Run)
 	web("TCP", port).TCP("other", 81).NodePort(int32(taken)).Set(r.builder)
 	round := func(pod string) {
 		t.Helper()
 		slice(model.IPv4, "TCP", pod).TCP("other", 8080).Set(r.builder)
 		s := r.builder.Snapshot()
 		r.Follow(s)
-		eventually(t, "the round is followed", func() bool { return r.now.Load().Snapshot == s })
+		testaid.WaitUntil(t, "the round is followed", func() bool { return r.now.Load().Snapshot == s })
 		r.Stats() // it waits for the end of the round
 	}
 	round(a)
@@ -213,7 +212,7 @@ func TestRunFollowsEverySnapshot(t *testing.T) {
 	}
 
 	hangUp(other)
-	eventually(t, "the other port is open", func() bool { return r.Stats()[model.IPv4].Missing == 0 })
+	testaid.WaitUntil(t, "the other port is open", func() bool { return r.Stats()[model.IPv4].Missing == 0 })
 	whoOnce(t, nodePort(model.IPv4, taken))
 	mustEcho(t, c)
 	stop()
@@ -226,24 +225,6 @@ func TestRunFollowsEverySnapshot(t *testing.T) {
 			t.Errorf("want %q once, got it %d times:\n%s", line, n, log.String())
 		}
 	}
-}
-
-// syncBuffer is a buffer for several goroutines.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // Listeners whose address does not change stay.

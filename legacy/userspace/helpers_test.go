@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // patience is how long a test waits for what must happen.
@@ -96,7 +97,7 @@ func newRig(t *testing.T) *rig {
 	modeltest.OurNode().Set(r.builder)
 	t.Cleanup(func() {
 		r.stop()
-		eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+		testaid.WaitUntil(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return r
 }
@@ -159,20 +160,6 @@ func (r *rig) stop() {
 	r.close()
 }
 
-// running has a Forwarder run until the test ends, or stop is called.
-func running(t testing.TB, f *Forwarder) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var run sync.WaitGroup
-	run.Go(func() { f.Run(ctx) })
-	stop = func() {
-		cancel()
-		run.Wait()
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
 // web is a Service with both families and one port that is also a node port.
 func web(protocol string, nodePort uint16) modeltest.Service {
 	return modeltest.NewService("ns1/web").Typed("NodePort").On("172.30.0.41", "fd00:172:30::41").
@@ -228,18 +215,6 @@ func hangUp(c io.Closer) { c.Close() }
 
 func nodePort(f model.Family, port uint16) string {
 	return netip.AddrPortFrom(f.Loopback(), port).String()
-}
-
-// eventually waits for something that nothing announces.
-func eventually(t testing.TB, what string, happened func() bool) bool {
-	t.Helper()
-	for end := time.Now().Add(patience); !happened(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Errorf("not within %v: %s", patience, what)
-			return false
-		}
-	}
-	return true
 }
 
 // within gives a connection's test an end.

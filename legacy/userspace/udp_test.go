@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestDatagramsOfAnySizeAreForwarded(t *testing.T) {
@@ -63,7 +64,7 @@ func TestUDPClientsMoveIfTheirEndpointLeaves(t *testing.T) {
 	if name := ask(t, c, "3"); name != 'b' {
 		t.Errorf("a is gone, but %c got the datagram", name)
 	}
-	eventually(t, "one client has one session", func() bool { return sessions(r) == 1 })
+	testaid.WaitUntil(t, "one client has one session", func() bool { return sessions(r) == 1 })
 }
 
 // sessions returns the number of clients.
@@ -107,7 +108,7 @@ func TestADatagramThatIsRefusedGoesElsewhereTheNextTime(t *testing.T) {
 				if _, err := io.WriteString(c, "hello"); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "an answer, or a refusal", func() bool {
+				testaid.WaitUntil(t, "an answer, or a refusal", func() bool {
 					_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 					var b [100]byte
 					if n, _ := c.Read(b[:]); n > 0 {
@@ -144,7 +145,7 @@ func TestIdleUDPClientsAreForgotten(t *testing.T) {
 	r.set(web("UDP", port), slice(model.IPv4, "UDP", r.pod(0, udpServer(t, model.IPv4, 'a'))))
 	c := dialUDP(t, nodePort(model.IPv4, port))
 	ask(t, c, "1")
-	eventually(t, "the client is forgotten", func() bool { return sessions(r) == 0 })
+	testaid.WaitUntil(t, "the client is forgotten", func() bool { return sessions(r) == 0 })
 	ask(t, c, "2")
 }
 

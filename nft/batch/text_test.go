@@ -1,10 +1,8 @@
 package batch_test
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,13 +11,12 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // dualStack has each kind of frontend once, and a set of each kind that is not empty.
 func dualStack() *model.Builder {
@@ -41,32 +38,17 @@ func bothTexts(s *model.Snapshot) string {
 }
 
 func TestTextOfADualStackService(t *testing.T) {
-	checkText(t, "dual-stack.nft", bothTexts(dualStack().Snapshot()))
+	testaid.Golden(t, "testdata/dual-stack.nft", bothTexts(dualStack().Snapshot()))
 }
 
 func TestTextWithCounters(t *testing.T) {
 	o := compile.Options{Counters: true}
-	checkText(t, "counters.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).Table().String())
+	testaid.Golden(t, "testdata/counters.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).Table().String())
 }
 
 func TestTextWithTheFastPath(t *testing.T) {
 	o := compile.Options{FastPath: true}
-	checkText(t, "fast-path.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).Table().String())
-}
-
-func checkText(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	equal(t, path, strings.Split(string(want), "\n"), strings.Split(got, "\n"))
+	testaid.Golden(t, "testdata/fast-path.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).Table().String())
 }
 
 func TestRanges(t *testing.T) {
@@ -127,9 +109,7 @@ func load(t *testing.T, scripts ...string) string {
 	commands := "set -e\n"
 	for i, s := range scripts {
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.nft", i))
-		if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testaid.Write(t, path, s)
 		commands += "nft -f " + path + "\n"
 	}
 	out, err := exec.Command("unshare", "-rn", "sh", "-c", commands+"nft list ruleset\n").CombinedOutput()

@@ -14,14 +14,10 @@ import (
 func TestCountsAreReadOverOneConnection(t *testing.T) {
 	k := &nftfake.Kernel{}
 	dials := 0
-	b, err := Open(Options{Counters: true, Dial: func() (Socket, error) {
+	b := openAs(t, Options{Counters: true, Dial: func() (Socket, error) {
 		dials++
 		return k.Dial(), nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
 	apply(t, b, exampleBuilder().Snapshot())
 	want, err := b.Connections(t.Context())
 	if err != nil || len(want) == 0 {
@@ -42,12 +38,7 @@ func TestCountsAreReadOverOneConnection(t *testing.T) {
 		t.Errorf("%d connections were opened for three readings, want none", dials-opened)
 	}
 	for _, fault := range []nftfake.Fault{nftfake.NoBuffers, nftfake.Busy, nftfake.LostAnswers} {
-		k.Fail(func(r nftfake.Request) nftfake.Fault {
-			if r.Type == unix.NFT_MSG_GETSETELEM {
-				return fault
-			}
-			return nftfake.NoFault
-		})
+		k.Fail(failing(unix.NFT_MSG_GETSETELEM, fault))
 		if _, err := b.Connections(t.Context()); err == nil {
 			t.Errorf("%v: no error", fault)
 		}

@@ -167,12 +167,7 @@ func TestAFailureToReadIsNoReasonToReplaceATable(t *testing.T) {
 			b := openFake(t, k)
 			apply(t, b, s)
 			b.Resync()
-			withoutReplacement(t, k, func(r nftfake.Request) nftfake.Fault {
-				if r.Type == kind {
-					return fault
-				}
-				return nftfake.NoFault
-			})
+			withoutReplacement(t, k, failing(kind, fault))
 			for range 4 {
 				if err := b.Apply(t.Context(), s); err == nil {
 					t.Errorf("%v of message type %d: no error", fault, kind)
@@ -190,12 +185,7 @@ func TestAFailureToDeleteATableIsAnError(t *testing.T) {
 	k := &nftfake.Kernel{}
 	b := openFake(t, k)
 	apply(t, b, exampleBuilder().Snapshot())
-	k.Fail(func(r nftfake.Request) nftfake.Fault {
-		if r.Type == unix.NFT_MSG_DELTABLE {
-			return nftfake.Invalid
-		}
-		return nftfake.NoFault
-	})
+	k.Fail(failing(unix.NFT_MSG_DELTABLE, nftfake.Invalid))
 	if err := b.Remove(t.Context()); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("Remove returned %v, want EINVAL", err)
 	}
@@ -204,11 +194,7 @@ func TestAFailureToDeleteATableIsAnError(t *testing.T) {
 // Another program's set in our table, of a type that nobody knows, is removed as any other, and the table stays.
 func TestASetOfAnUnknownTypeIsRemoved(t *testing.T) {
 	k := &nftfake.Kernel{}
-	b, err := Open(Options{Dial: fakeDialer(k), Unowned: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openAs(t, Options{Dial: fakeDialer(k), Unowned: true})
 	s := exampleBuilder().Snapshot()
 	apply(t, b, s)
 	other, err := fakeDialer(k).dial()

@@ -25,12 +25,17 @@ func fakeDialer(k *nftfake.Kernel) dialer {
 // openFake opens a Backend of a kernel in memory.
 func openFake(t testing.TB, k *nftfake.Kernel) *Backend {
 	t.Helper()
-	b, err := Open(Options{Dial: fakeDialer(k)})
-	if err != nil {
-		t.Fatal(err)
+	return openAs(t, Options{Dial: fakeDialer(k)})
+}
+
+// failing makes messages of one type fail.
+func failing(kind uint16, fault nftfake.Fault) func(nftfake.Request) nftfake.Fault {
+	return func(r nftfake.Request) nftfake.Fault {
+		if r.Type == kind {
+			return fault
+		}
+		return nftfake.NoFault
 	}
-	t.Cleanup(func() { _ = b.Close() })
-	return b
 }
 
 // fakeContents reads all that a kernel has.
@@ -86,11 +91,7 @@ func TestATableIsClaimed(t *testing.T) {
 			apply(t, openFake(t, k), s)
 		}, nil, 0, false},
 		{"it was made without an owner", false, func(t *testing.T, k *nftfake.Kernel) {
-			b, err := Open(Options{Dial: fakeDialer(k), Unowned: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			apply(t, b, s)
+			apply(t, openAs(t, Options{Dial: fakeDialer(k), Unowned: true}), s)
 		}, nil, ours, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,11 +16,7 @@ import (
 // each family.
 func TestAKernelWithoutFlowtables(t *testing.T) {
 	k, log := &nftfake.Kernel{}, &bytes.Buffer{}
-	b, err := Open(Options{FastPath: true, Dial: fakeDialer(k), Log: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openAs(t, Options{FastPath: true, Dial: fakeDialer(k), Log: slog.New(slog.NewTextHandler(log, nil))})
 	b.SetDevices([]string{"eth0"})
 	s := exampleBuilder().Snapshot()
 	for range 2 {

@@ -1,13 +1,13 @@
 package kernel
 
 import (
-	"context"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // besides is a backend with a Service whose clients are remembered, and another Service that
@@ -29,10 +29,7 @@ func newBesides(t testing.TB, clients int, o Options) *besides {
 	n := newNetNS(t)
 	o.NetNS = n.fd()
 	s := &besides{n: n, backend: openAs(t, o), builder: model.NewBuilder(model.Config{})}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { s.backend.RunPurges(ctx); close(ended) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	testaid.Run(t, s.backend.RunPurges)
 	manyService(s.builder, 1, besidesEndpoints, true)
 	manyService(s.builder, 2, 10, false)
 	apply(t, s.backend, s.builder.Snapshot())

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -82,62 +82,33 @@ func interrupted(t *testing.T, happens func(b *Backend, s *sticky)) (b *Backend,
 	return b, s, all
 }
 
-func TestAnEndpointThatIsBackKeepsItsClients(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, _, all := interrupted(t, func(b *Backend, s *sticky) {
-			s.pods(2, 3, 4)
-			if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-				t.Error(err)
-			}
+// What happens while clients are read has its effect on them. A table that is read anew has all its maps purged.
+func TestAChangeDuringAPurge(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(b *Backend, s *sticky)
+		keeps  func(noted) bool // who stays
+	}{
+		{"an endpoint is back", func(_ *Backend, s *sticky) { s.pods(2, 3, 4) }, func(noted) bool { return true }},
+		{"another one goes", func(_ *Backend, s *sticky) { s.pods(4) }, func(noted) bool { return false }},
+		{"the map goes", func(_ *Backend, s *sticky) { s.lasts(0) }, func(noted) bool { return false }},
+		{"a comparison", func(b *Backend, _ *sticky) { b.Resync() }, func(n noted) bool { return n.pod != 3 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, s, all := interrupted(t, func(b *Backend, s *sticky) {
+					tt.change(b, s)
+					if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
+						t.Error(err)
+					}
+				})
+				s.lasts(time.Hour)
+				apply(t, b, s.builder.Snapshot())
+				all = slices.DeleteFunc(all, func(n noted) bool { return !tt.keeps(n) })
+				mustHaveClients(t, b, clusterClients, all...)
+			})
 		})
-		mustHaveClients(t, b, clusterClients, all...)
-	})
-}
-
-func TestAnotherEndpointGoesDuringAPurge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, _, _ := interrupted(t, func(b *Backend, s *sticky) {
-			s.pods(4)
-			if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-				t.Error(err)
-			}
-		})
-		mustHaveClients(t, b, clusterClients)
-	})
-}
-
-func TestAMapGoesDuringAPurge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, s, _ := interrupted(t, func(b *Backend, s *sticky) {
-			s.lasts(0)
-			if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-				t.Error(err)
-			}
-		})
-		s.lasts(time.Hour)
-		apply(t, b, s.builder.Snapshot())
-		mustHaveClients(t, b, clusterClients)
-	})
-}
-
-// A table that is read anew has all its maps purged.
-func TestAComparisonDuringAPurge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, _, all := interrupted(t, func(b *Backend, s *sticky) {
-			b.Resync()
-			if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-				t.Error(err)
-			}
-		})
-		mustHaveClients(t, b, clusterClients, slices.DeleteFunc(all, func(n noted) bool { return n.pod == 3 })...)
-	})
-}
-
-func failsToListElements(r nftfake.Request) nftfake.Fault {
-	if r.Type == unix.NFT_MSG_GETSETELEM {
-		return nftfake.Busy
 	}
-	return nftfake.NoFault
 }
 
 // A purge that fails is tried again, and no Apply fails for it.
@@ -150,11 +121,8 @@ func TestAPurgeThatFailsIsTriedAgain(t *testing.T) {
 		for _, f := range model.Families {
 			note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
 		}
-		k.Fail(failsToListElements)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { b.RunPurges(ctx); close(ended) }()
-		defer func() { cancel(); <-ended }()
+		k.Fail(failing(unix.NFT_MSG_GETSETELEM, nftfake.Busy))
+		testaid.Run(t, b.RunPurges)
 		s.pods(2, 4)
 		if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
 			t.Error(err)

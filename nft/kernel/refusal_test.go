@@ -27,12 +27,7 @@ func TestAChainThatARefusedServiceKept(t *testing.T) {
 	slice.Ready("10.0.0.1", "10.0.0.2").Set(builder)
 	apply(t, b, builder.Snapshot())
 	bad, _ := builder.Snapshot().Family(model.IPv4).ServicePort(modeltest.PortName("ns1/bad", "http", model.TCP))
-	k.Fail(func(r nftfake.Request) nftfake.Fault {
-		if r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, frontendKey(bad)) {
-			return nftfake.Full
-		}
-		return nftfake.NoFault
-	})
+	refuseElements(k, frontendKey(bad))
 	refused := func() {
 		t.Helper()
 		if _, ports := model.Failures(b.Apply(t.Context(), builder.Snapshot())); !ports[model.IPv4][bad.Name] {

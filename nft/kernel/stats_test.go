@@ -12,11 +12,7 @@ import (
 func TestEachBatchIsObserved(t *testing.T) {
 	n := newNetNS(t)
 	var got []Commit
-	b, err := Open(Options{NetNS: n.fd(), Observe: func(c Commit) { got = append(got, c) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openAs(t, Options{NetNS: n.fd(), Observe: func(c Commit) { got = append(got, c) }})
 	builder := exampleBuilder()
 	check := func(what string, want ...Commit) {
 		t.Helper()

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
 )
 
@@ -17,20 +19,17 @@ import (
 // node, pod 4 is not.
 type sticky struct {
 	builder *model.Builder
-	service model.Service
-	slices  [len(model.Families)]model.EndpointSlice
+	service modeltest.Service
+	numbers []int          // of its endpoints
+	moved   map[int]string // where pods have gone
 }
 
 func newSticky(timeout time.Duration) *sticky {
 	s := &sticky{
-		builder: model.NewBuilder(model.Config{NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true}}),
-		service: model.Service{
-			NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"},
-			ClusterIPs:     []string{"172.30.0.41", "fd00:172:30::41"}, ExternalTrafficPolicy: "Local",
-			Ports: []model.Port{{Name: "http", Port: 80, NodePort: 30080}},
-		},
+		builder: modeltest.Builder(modeltest.Config(), modeltest.OurNode()),
+		service: modeltest.NewService("default/web").On("172.30.0.41", "fd00:172:30::41").Policies("", "Local").TCP("http", 80).NodePort(30080),
+		moved:   map[int]string{4: "node-2"},
 	}
-	s.builder.SetNode(model.Node{Name: "node-1", Addresses: []string{"192.168.0.2", "fd00:192:168::2"}})
 	s.lasts(timeout)
 	s.pods(2, 3, 4)
 	return s
@@ -38,44 +37,32 @@ func newSticky(timeout time.Duration) *sticky {
 
 // lasts sets the timeout; 0 switches affinity off.
 func (s *sticky) lasts(timeout time.Duration) {
-	s.service.SessionAffinity = "None"
+	service := s.service
 	if timeout > 0 {
-		s.service.SessionAffinity, s.service.AffinityTimeout = "ClientIP", new(int32(timeout.Seconds()))
+		service = service.Sticky(int32(timeout.Seconds()))
 	}
-	s.builder.SetService(s.service)
+	service.Set(s.builder)
 }
 
 // pods sets which endpoints there are.
 func (s *sticky) pods(numbers ...int) {
+	s.numbers = numbers
 	for _, f := range model.Families {
-		slice := model.EndpointSlice{
-			NamespacedName: model.NamespacedName{Namespace: "default", Name: "web-" + f.String()},
-			Labels:         map[string]string{model.LabelServiceName: "web"},
-			AddressType:    f.String(),
-			Ports:          []model.SlicePort{{Name: new("http"), Port: new(int32(8080))}},
+		slice := modeltest.NewSlice("default/web-"+f.String(), "web").TCP("http", 8080)
+		if f == model.IPv6 {
+			slice = slice.IPv6()
 		}
 		for _, n := range numbers {
-			e := model.SliceEndpoint{Addresses: []string{podOf(f, n).Addr().String()}, NodeName: "node-1"}
-			if n == 4 {
-				e.NodeName = "node-2"
-			}
-			slice.Endpoints = append(slice.Endpoints, e)
+			slice = slice.Endpoint(podOf(f, n).Addr().String(), modeltest.OnNode(cmp.Or(s.moved[n], modeltest.NodeName)))
 		}
-		s.slices[f] = slice
-		s.builder.SetEndpointSlice(slice)
+		slice.Set(s.builder)
 	}
 }
 
 // move puts a pod of both families on another node.
 func (s *sticky) move(pod int, node string) {
-	for _, f := range model.Families {
-		for i, e := range s.slices[f].Endpoints {
-			if e.Addresses[0] == podOf(f, pod).Addr().String() {
-				s.slices[f].Endpoints[i].NodeName = node
-			}
-		}
-		s.builder.SetEndpointSlice(s.slices[f])
-	}
+	s.moved[pod] = node
+	s.pods(s.numbers...)
 }
 
 func podOf(f model.Family, n int) netip.AddrPort {

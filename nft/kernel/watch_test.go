@@ -12,17 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 )
 
 func openUnowned(t testing.TB, n netns) *Backend {
 	t.Helper()
-	b, err := Open(Options{NetNS: n.fd(), Unowned: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
-	return b
+	return openAs(t, Options{NetNS: n.fd(), Unowned: true})
 }
 
 // watched is a watch with what it tells.
@@ -50,12 +46,8 @@ func watchOf(t testing.TB, b *Backend) watched {
 // run runs the watch until the test ends.
 func (w watched) run(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
+	testaid.Run(t, func(ctx context.Context) {
+		if err := w.Run(ctx); err != nil {
 			t.Errorf("the watch ended with: %v", err)
 		}
 	})
@@ -347,11 +339,7 @@ func TestATableWithoutAnOwnerIsReplaced(t *testing.T) {
 			builder.SetEndpointSlice(exampleSlice("IPv4", 2*replacedWhole))
 			s := builder.Snapshot()
 			n.nft(t, text(s)+"add element ip vmapd cluster-ips { 172.30.0.77 }\n", "-f", "-")
-			b, err := Open(Options{NetNS: n.fd(), PieceSize: size})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = b.Close() })
+			b := openAs(t, Options{NetNS: n.fd(), PieceSize: size})
 			if !b.Owned() {
 				t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
 			}

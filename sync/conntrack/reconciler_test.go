@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/health"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -57,10 +58,7 @@ func newBench(t *testing.T, objects ...modeltest.Object) *bench {
 		}
 		return 7, 3, b.err
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); b.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	testaid.Run(t, b.Run)
 	return b
 }
 
@@ -286,10 +284,7 @@ func TestARefusedPassFailsNoRound(t *testing.T) {
 		backend := &willing{}
 		state := reconcile.NewState(b.Builder, 0)
 		loop := &reconcile.Loop{State: state, Backend: backend, Log: slog.New(slog.DiscardHandler), Observers: []reconcile.Observer{tracker, b}}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); loop.Run(ctx) }()
-		defer func() { cancel(); <-ended }()
+		testaid.Run(t, loop.Run)
 		for i := range 3 {
 			time.Sleep(40 * time.Second)
 			state.Update(reconcile.Change{}, func(m *model.Builder) { ip(10 + i).Set(m) })

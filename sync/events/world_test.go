@@ -1,8 +1,6 @@
 package events
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
@@ -180,13 +179,13 @@ func clientVia(t *testing.T, url string, transport http.RoundTripper) *client.Cl
 type world struct {
 	*Recorder
 	server *server
-	log    *lockedBuffer
+	log    *testaid.Log
 }
 
 // inMemory returns a world without sockets.
 func inMemory(t *testing.T, with ...func(*Options)) *world {
 	t.Helper()
-	w := &world{server: newServer(), log: &lockedBuffer{}}
+	w := &world{server: newServer(), log: &testaid.Log{}}
 	o := Options{
 		Client: w.server.client(t, ""), NodeName: "node-1",
 		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -201,30 +200,5 @@ func inMemory(t *testing.T, with ...func(*Options)) *world {
 // start runs the recorder; stop ends it and waits for it.
 func (w *world) start(t *testing.T) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.Run(ctx)
-	}()
-	stop = func() { cancel(); <-done }
-	t.Cleanup(stop)
-	return stop
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	return testaid.Run(t, w.Run)
 }

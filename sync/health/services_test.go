@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func body(endpoints int, healthy bool) string {
@@ -244,17 +245,10 @@ func TestDoneDoesNotWait(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		w := &world{T: t, Services: s, builder: modeltest.Builder(modeltest.Config())}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.Run(ctx)
-		}()
+		testaid.Run(t, s.Run)
 		for i := range 10 {
 			w.set(service("ns1/web", uint16(30000+i)))
 			synctest.Wait() // Run is where it waits for a socket
 		}
-		cancel()
-		<-done
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestAPortThatIsTaken(t *testing.T) {
@@ -162,12 +163,7 @@ func TestAPortThatIsTakenIsTriedAgain(t *testing.T) {
 		})
 		a := &attempts{start: time.Now()}
 		s.listen = a.listen
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.Run(ctx)
-		}()
+		stop := testaid.Run(t, s.Run)
 		w := &world{T: t, Services: s, builder: modeltest.Builder(modeltest.Config())}
 		w.set(service("ns1/web", 30000))
 		const ms = time.Millisecond
@@ -188,8 +184,7 @@ func TestAPortThatIsTakenIsTriedAgain(t *testing.T) {
 		a.setFree(false)
 		w.set(service("ns1/other", 30001))
 		a.after(0)
-		cancel()
-		<-done
+		stop()
 		if failures != 2 {
 			t.Errorf("told of %d failures, want 2: one for each Service, as they stay the same", failures)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -290,13 +291,7 @@ func TestTrackerOfALoop(t *testing.T) {
 				state := reconcile.NewState(modeltest.Builder(modeltest.Config()), 0)
 				tracker := NewTracker(Options{})
 				loop := &reconcile.Loop{State: state, Backend: &b, Log: slog.New(slog.DiscardHandler), Observers: []reconcile.Observer{tracker}}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					loop.Run(ctx)
-				}()
-				defer func() { cancel(); <-done }()
+				testaid.Run(t, loop.Run)
 				synctest.Wait()
 				if s := tracker.Status(); !s.Ready || !s.Healthy {
 					t.Errorf("after the first round: %+v, want ready and healthy", s)

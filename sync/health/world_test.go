@@ -24,6 +24,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -44,9 +45,8 @@ type world struct {
 	*Services
 	builder *model.Builder
 	sick    atomic.Bool // the proxy
-	log     lockedLog
-	cancel  context.CancelFunc
-	done    chan struct{}
+	log     testaid.Log
+	stop    func()
 
 	mu       sync.Mutex
 	listens  int      // how often it was tried
@@ -82,23 +82,13 @@ func newWorld(t *testing.T, with ...func(*world)) *world {
 	for _, set := range with {
 		set(w)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	w.cancel, w.done = cancel, make(chan struct{})
-	go func() {
-		defer close(w.done)
-		w.Services.Run(ctx)
-	}()
+	w.stop = testaid.Run(t, w.Services.Run)
 	t.Cleanup(func() {
 		w.stop()
 		http.DefaultClient.CloseIdleConnections()
 		w.eventually("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return w
-}
-
-func (w *world) stop() {
-	w.cancel()
-	<-w.done
 }
 
 // service is a Service with a healthCheckNodePort.
@@ -303,22 +293,4 @@ func take(t *testing.T, at string) net.Listener {
 	}
 	t.Cleanup(func() { hangUp(l) })
 	return l
-}
-
-// lockedLog is a buffer for a log.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -66,15 +67,8 @@ func TestSourceFollowsTheKernel(t *testing.T) {
 	got := make(chan []netip.Addr, 100)
 	complete := make(chan struct{})
 	s := Source{Log: slog.New(slog.DiscardHandler), Ignore: []string{"virtual", "none"}}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	testaid.Run(t, func(ctx context.Context) {
 		s.follow(ctx, int(ns), func(a []netip.Addr) { got <- a }, func() { close(complete) })
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
 	})
 	deadline := time.After(patience)
 	var last []string

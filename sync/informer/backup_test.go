@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -45,9 +44,9 @@ func TestOlderStateOfABackup(t *testing.T) {
 					t.Errorf("%d requests for %s of a version that is not there any more", n, r)
 				}
 			}
-			w.until("recovery", func() bool { return w.logs.count("from the API server again") == len(everything) })
-			if got := w.logs.count("WARN", "older state"); got != len(everything) {
-				t.Errorf("%d lines about the backup, want one of each kind:\n%s", got, strings.Join(w.logs.all(), "\n"))
+			w.until("recovery", func() bool { return w.logs.Count("from the API server again") == len(everything) })
+			if got := w.logs.Count("WARN", "older state"); got != len(everything) {
+				t.Errorf("%d lines about the backup, want one of each kind:\n%s", got, w.logs)
 			}
 			// Changes count again, and are not taken for old ones.
 			s.Set(service("new", "172.30.0.44"))

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -37,7 +37,7 @@ func TestAnErrorThatChangesIsLogged(t *testing.T) {
 	out(t, s, apitest.Up)
 	for _, r := range everything {
 		w.until("an error about permissions", func() bool {
-			return w.logs.count("ERROR", "cannot read from the API server", "resource="+string(r), "is forbidden") == 1
+			return w.logs.Count("ERROR", "cannot read from the API server", "resource="+string(r), "is forbidden") == 1
 		})
 	}
 	w.until("the source knows", func() bool { return len(w.source.Failing()) == len(everything) })
@@ -48,10 +48,10 @@ func TestAnErrorThatChangesIsLogged(t *testing.T) {
 	}
 	s.SetRules(nil)
 	for _, r := range everything {
-		w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again", "resource="+string(r)) == 1 })
+		w.until("recovery", func() bool { return w.logs.Count("INFO", "from the API server again", "resource="+string(r)) == 1 })
 	}
-	if got := w.logs.count("ERROR"); got != 2*len(everything) {
-		t.Errorf("%d errors, want two of each kind:\n%s", got, strings.Join(w.logs.all(), "\n"))
+	if got := w.logs.Count("ERROR"); got != 2*len(everything) {
+		t.Errorf("%d errors, want two of each kind:\n%s", got, w.logs)
 	}
 	if got := w.source.Failing(); len(got) > 0 {
 		t.Errorf("still failing: %v", got)
@@ -63,12 +63,12 @@ func TestAnErrorThatChangesIsLogged(t *testing.T) {
 func TestErrorsThatAlternateAreLoggedOnceEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("no"))
-		logs := &lines{Handler: slog.DiscardHandler}
+		logs := &testaid.Log{}
 		f := quietFollower(logs)
 		logged := func(err error) bool {
-			before := len(logs.all())
+			before := logs.Count()
 			f.failed(t.Context(), "list", err)
-			return len(logs.all()) > before
+			return logs.Count() > before
 		}
 		var got []bool
 		for range 3 {
@@ -110,8 +110,8 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	s.SetRules(allowed)
 	w := follow(t, s)
 	w.until("the missing rights", func() bool {
-		return w.logs.count("ERROR", "resource=endpointslices", `endpointslices of API group "discovery.k8s.io"`, "nothing is programmed until") == 1 &&
-			w.logs.count("INFO", "resource=servicecidrs", `servicecidrs of API group "networking.k8s.io"`, "unused cluster IPs will not be dropped") == 1
+		return w.logs.Count("ERROR", "resource=endpointslices", `endpointslices of API group "discovery.k8s.io"`, "nothing is programmed until") == 1 &&
+			w.logs.Count("INFO", "resource=servicecidrs", `servicecidrs of API group "networking.k8s.io"`, "unused cluster IPs will not be dropped") == 1
 	})
 	s.SetRules(nil)
 	w.want(whole[:2]...)

@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -32,8 +31,8 @@ func TestHistoryThatGoesOn(t *testing.T) {
 		if got := lists(s, apitest.EndpointSlices) + lists(s, apitest.Services); got != before {
 			t.Errorf("%d lists, want %d:\n%s", got, before, w.requests())
 		}
-		if got := w.logs.count("older state") + w.logs.count("does not know changes"); got > 0 {
-			t.Errorf("log:\n%s", strings.Join(w.logs.all(), "\n"))
+		if got := w.logs.Count("older state") + w.logs.Count("does not know changes"); got > 0 {
+			t.Errorf("log:\n%s", w.logs)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -118,8 +117,8 @@ func TestTooManyRequests(t *testing.T) {
 				s.DropWatches()
 			}
 			w.fails(everything...)
-			if got := w.logs.count("ERROR", "429 Too Many Requests") + w.logs.count("ERROR", "too many requests"); got != len(everything) {
-				t.Errorf("%d lines say why:\n%s", got, strings.Join(w.logs.all(), "\n"))
+			if got := w.logs.Count("ERROR", "429 Too Many Requests") + w.logs.Count("ERROR", "too many requests"); got != len(everything) {
+				t.Errorf("%d lines say why:\n%s", got, w.logs)
 			}
 			s.Set(slice("web", "10.180.2.1"))
 			if when == "later" {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -40,7 +40,7 @@ func TestAServerWithoutTheBookmarkIsAskedForPlainLists(t *testing.T) {
 				}
 			}
 			if fault == apitest.Silent {
-				w.until("plain lists", func() bool { return w.logs.count("requesting plain lists from now on") == len(everything) })
+				w.until("plain lists", func() bool { return w.logs.Count("requesting plain lists from now on") == len(everything) })
 				spoil(s, apitest.NoFault)
 			}
 			w.want(whole...)
@@ -76,16 +76,16 @@ func TestPlainListsFromTheStart(t *testing.T) {
 }
 
 // quietFollower is one of Nodes, without a server.
-func quietFollower(logs *lines) *follower {
-	source := &Source{Log: slog.New(logs)}
+func quietFollower(logs *testaid.Log) *follower {
+	source := &Source{Log: slog.New(slog.NewTextHandler(logs, nil))}
 	state := reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1)
 	return newFollower(resources(new(client.Client), "node1")[2], source, state, func() {})
 }
 
 // quietWatch is a streamed list of Nodes that a test fills.
-func quietWatch(t *testing.T) (*watch.RaceFreeFakeWatcher, watch.Interface, *follower, *lines) {
+func quietWatch(t *testing.T) (*watch.RaceFreeFakeWatcher, watch.Interface, *follower, *testaid.Log) {
 	t.Helper()
-	logs := &lines{Handler: slog.DiscardHandler}
+	logs := &testaid.Log{}
 	f, w := quietFollower(logs), watch.NewRaceFreeFake()
 	f.resource.watch = func(context.Context, metav1.ListOptions) (watch.Interface, error) { return w, nil }
 	s, err := f.watch(t.Context(), metav1.ListOptions{SendInitialEvents: new(true)})
@@ -129,13 +129,13 @@ func TestWhenAStreamedListIsGivenUp(t *testing.T) {
 				}()
 				time.Sleep(9 * time.Second)
 				synctest.Wait()
-				if got := logs.count("ERROR"); got > 0 {
-					t.Errorf("logged too early:\n%s", strings.Join(logs.all(), "\n"))
+				if got := logs.Count("ERROR"); got > 0 {
+					t.Errorf("logged too early:\n%s", logs)
 				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				if got := logs.count("ERROR", "no bookmark"); (got == 1) != tt.warns {
-					t.Errorf("logged %d times:\n%s", got, strings.Join(logs.all(), "\n"))
+				if got := logs.Count("ERROR", "no bookmark"); (got == 1) != tt.warns {
+					t.Errorf("logged %d times:\n%s", got, logs)
 				}
 				time.Sleep(50 * time.Second)
 				synctest.Wait()
@@ -151,8 +151,8 @@ func TestWhenAStreamedListIsGivenUp(t *testing.T) {
 func TestAServerThatCannotStreamLists(t *testing.T) {
 	w, s, _, logs := quietWatch(t)
 	w.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "the required storage feature is disabled"})
-	if e := <-s.ResultChan(); e.Type != watch.Error || logs.count() > 0 {
-		t.Errorf("client-go is told %v; the log has:\n%s", e, strings.Join(logs.all(), "\n"))
+	if e := <-s.ResultChan(); e.Type != watch.Error || logs.Count() > 0 {
+		t.Errorf("client-go is told %v; the log has:\n%s", e, logs)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestDisorder(t *testing.T) {
 		got = append(got, (<-s.ResultChan()).Type)
 	}
 	want := []watch.EventType{watch.Added, watch.Added, watch.Bookmark, watch.Modified, watch.Modified, watch.Error}
-	if diff := cmp.Diff(want, got); diff != "" || logs.count("ERROR", "out of order; listing again") != 1 {
-		t.Errorf("client-go is told (-want +got):\n%s\nlogged:\n%s", diff, strings.Join(logs.all(), "\n"))
+	if diff := cmp.Diff(want, got); diff != "" || logs.Count("ERROR", "out of order; listing again") != 1 {
+		t.Errorf("client-go is told (-want +got):\n%s\nlogged:\n%s", diff, logs)
 	}
 }

@@ -162,11 +162,11 @@ func TestServiceCIDRsAreOptional(t *testing.T) {
 			s.Fault(apitest.ServiceCIDRs, status)
 			w := follow(t, s)
 			w.want(whole[:2]...)
-			if got := w.logs.count("INFO", "unused cluster IPs will not be dropped", "resource=servicecidrs"); got != 1 {
-				t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
+			if got := w.logs.Count("INFO", "unused cluster IPs will not be dropped", "resource=servicecidrs"); got != 1 {
+				t.Errorf("logged %d times:\n%s", got, w.logs)
 			}
-			if got := w.logs.count("ERROR"); got != 0 {
-				t.Errorf("%d errors:\n%s", got, strings.Join(w.logs.all(), "\n"))
+			if got := w.logs.Count("ERROR"); got != 0 {
+				t.Errorf("%d errors:\n%s", got, w.logs)
 			}
 			if got := len(s.Requests(apitest.ServiceCIDRs)); got != 1 {
 				t.Errorf("asked %d times, want once", got)
@@ -190,12 +190,12 @@ func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
 			w := follow(t, s)
 			w.until("a second try", func() bool { return len(s.Requests(r)) > 3 })
 			w.incomplete()
-			if got := w.logs.count("ERROR", "keeping the last known state", "resource="+string(r)); got != 1 {
-				t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
+			if got := w.logs.Count("ERROR", "keeping the last known state", "resource="+string(r)); got != 1 {
+				t.Errorf("logged %d times:\n%s", got, w.logs)
 			}
 			s.Fault(r, apitest.NoFault)
 			w.want(whole...)
-			w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again", "resource="+string(r)) == 1 })
+			w.until("recovery", func() bool { return w.logs.Count("INFO", "from the API server again", "resource="+string(r)) == 1 })
 		})
 	}
 }

@@ -55,8 +55,8 @@ func TestDroppedWatchResumes(t *testing.T) {
 		if got := lists(s, apitest.Services); got != before {
 			t.Errorf("%d lists, want %d:\n%s", got, before, w.requests())
 		}
-		if got := w.logs.count("ERROR"); got > 0 {
-			t.Errorf("errors:\n%s", strings.Join(w.logs.all(), "\n"))
+		if got := w.logs.Count("ERROR"); got > 0 {
+			t.Errorf("errors:\n%s", w.logs)
 		}
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -87,7 +88,7 @@ type world struct {
 	server *apitest.Server
 	source *Source
 	state  *reconcile.State
-	logs   *lines
+	logs   *testaid.Log
 
 	stop func() // stops the source and waits for it
 }
@@ -162,14 +163,14 @@ func followAs(t *testing.T, s *apitest.Server, source *Source) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, start: time.Now(), server: s, logs: &lines{Handler: slog.DiscardHandler},
+		t: t, start: time.Now(), server: s, logs: &testaid.Log{},
 		state: reconcile.NewState(model.NewBuilder(model.Config{
 			NodeName:          "node1",
 			NodePortAddresses: model.NodePortAddresses{Primary: true},
 		}), 1),
 	}
 	w.source = source
-	source.Client, source.NodeName, source.Log = client, "node1", slog.New(w.logs)
+	source.Client, source.NodeName, source.Log = client, "node1", slog.New(slog.NewTextHandler(w.logs, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.source.Run(ctx, w.state) }()
@@ -234,7 +235,7 @@ func (w *world) until(what string, ok func() bool) {
 		case <-w.state.Changed():
 		case <-tick.C:
 		case <-deadline:
-			w.t.Fatalf("%s: did not happen; logged:\n%s\nrequests:\n%s", what, strings.Join(w.logs.all(), "\n"), w.requests())
+			w.t.Fatalf("%s: did not happen; logged:\n%s\nrequests:\n%s", what, w.logs, w.requests())
 		}
 	}
 }
@@ -294,7 +295,7 @@ func (w *world) incomplete() []string {
 func (w *world) fails(kinds ...apitest.Resource) {
 	w.t.Helper()
 	for _, r := range kinds {
-		w.until(string(r)+" fail", func() bool { return w.logs.count("ERROR", "keeping the last known state", "resource="+string(r)) > 0 })
+		w.until(string(r)+" fail", func() bool { return w.logs.Count("ERROR", "keeping the last known state", "resource="+string(r)) > 0 })
 	}
 }
 
@@ -305,11 +306,11 @@ func (w *world) recovers(kinds ...apitest.Resource) {
 	w.t.Helper()
 	for _, r := range kinds {
 		w.until(string(r)+" recover", func() bool {
-			return w.logs.count("INFO", "from the API server again", "resource="+string(r)) > 0
+			return w.logs.Count("INFO", "from the API server again", "resource="+string(r)) > 0
 		})
 	}
-	if bad, good := w.logs.count("ERROR"), w.logs.count("INFO", "from the API server again"); bad != len(kinds) || good != len(kinds) {
-		w.t.Errorf("%d errors and %d recoveries, want %d of each:\n%s", bad, good, len(kinds), strings.Join(w.logs.all(), "\n"))
+	if bad, good := w.logs.Count("ERROR"), w.logs.Count("INFO", "from the API server again"); bad != len(kinds) || good != len(kinds) {
+		w.t.Errorf("%d errors and %d recoveries, want %d of each:\n%s", bad, good, len(kinds), w.logs)
 	}
 	w.calm()
 }
@@ -341,60 +342,3 @@ func (w *world) watching() {
 }
 
 var everything = []apitest.Resource{apitest.Services, apitest.EndpointSlices, apitest.Nodes, apitest.ServiceCIDRs}
-
-// lines is a log handler that keeps each record, from Info on, as a line.
-type lines struct {
-	slog.Handler
-	attrs string
-
-	root *lines // where the lines are kept; nil in the root itself
-	mu   sync.Mutex
-	list []string
-}
-
-func (l *lines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
-
-func (l *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
-	out := &lines{Handler: l.Handler, attrs: l.attrs, root: l.keeper()}
-	for _, a := range attrs {
-		out.attrs += " " + a.String()
-	}
-	return out
-}
-
-func (l *lines) keeper() *lines {
-	if l.root != nil {
-		return l.root
-	}
-	return l
-}
-
-func (l *lines) Handle(_ context.Context, r slog.Record) error {
-	line := r.Level.String() + " " + r.Message + l.attrs
-	r.Attrs(func(a slog.Attr) bool {
-		line += " " + a.String()
-		return true
-	})
-	k := l.keeper()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.list = append(k.list, line)
-	return nil
-}
-
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.list)
-}
-
-// count returns how many lines contain all the texts.
-func (l *lines) count(texts ...string) int {
-	n := 0
-	for _, line := range l.all() {
-		if !slices.ContainsFunc(texts, func(t string) bool { return !strings.Contains(line, t) }) {
-			n++
-		}
-	}
-	return n
-}

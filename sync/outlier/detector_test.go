@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -44,16 +45,7 @@ func newBench(t *testing.T, on bool, objects ...modeltest.Object) *bench {
 		NodeName: modeltest.NodeName, State: reconcile.NewState(c.Builder, 0), Attempts: c.read, Ask: c.ask,
 		Log: slog.New(slog.NewTextHandler(&c.log, nil)),
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
+	testaid.Run(t, c.Run)
 	return c
 }
 

@@ -2,9 +2,12 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestAFollowerThatHasEndedDoesNoWork(t *testing.T) {
@@ -26,10 +29,7 @@ func TestAFollowerWorksOnTheLatestState(t *testing.T) {
 			state int
 		}
 		var calls []call
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
+		stop := testaid.Run(t, func(ctx context.Context) {
 			f.Run(ctx, func() time.Duration {
 				f.With(func(state *int) { calls = append(calls, call{time.Since(start), *state}) })
 				if len(calls) == 1 {
@@ -40,7 +40,7 @@ func TestAFollowerWorksOnTheLatestState(t *testing.T) {
 				}
 				return -1
 			})
-		}()
+		})
 		synctest.Wait()
 		for i := range 3 {
 			f.With(func(state *int) { *state = i + 1 })
@@ -48,16 +48,10 @@ func TestAFollowerWorksOnTheLatestState(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(time.Hour)
-		cancel()
-		<-ended
+		stop()
 		want := []call{{0, 1}, {10 * time.Second, 3}, {70 * time.Second, 3}}
-		if len(calls) != len(want) {
-			t.Fatalf("calls: want %v, got %v", want, calls)
-		}
-		for i := range want {
-			if calls[i] != want[i] {
-				t.Errorf("call %d: want %v, got %v", i, want[i], calls[i])
-			}
+		if !slices.Equal(calls, want) {
+			t.Errorf("calls: want %v, got %v", want, calls)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // fakeBackend notes what it is told, and fails while err is set.
@@ -114,13 +115,7 @@ func start(t *testing.T, sources int, b *fakeBackend, with ...func(*Loop)) (*Sta
 	for _, set := range with {
 		set(l)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.Run(ctx)
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	testaid.Run(t, l.Run)
 	return s, &log
 }
 

@@ -4,7 +4,6 @@ package rtnetlink
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // world is a kernel that answers what the test says.
@@ -107,9 +108,7 @@ func TestErrorsAreRetried(t *testing.T) {
 		noSocket, noList := errors.New("too many open files"), errors.New("dump interrupted")
 
 		w.is(noSocket, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); f.Run(ctx) }()
+		testaid.Run(t, f.Run)
 		want("no socket", time.Hour, 0,
 			"cannot read the links; keeping the known ones\" err=\"subscribe: too many open files\"")
 		if got, most := dialed(), int(time.Hour/maxRetry)+20; got > most {
@@ -132,8 +131,6 @@ func TestErrorsAreRetried(t *testing.T) {
 		if got := dialed(); got != before+1 {
 			t.Errorf("opened %d times after an error, want 1", got-before)
 		}
-		cancel()
-		<-ended
 	})
 }
 
@@ -141,9 +138,7 @@ func TestChangesDuringThePauseAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w world
 		f := Follower{Log: slog.New(slog.DiscardHandler), Pause: time.Second, Read: w.read, dial: w.dial}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); f.Run(ctx) }()
+		testaid.Run(t, f.Run)
 		synctest.Wait()
 		w.is(nil, nil, nil, nil, nil)
 		for _, want := range []int{1, 2, 3, 3} { // the first change, and all others
@@ -155,7 +150,5 @@ func TestChangesDuringThePauseAreOne(t *testing.T) {
 			w.mu.Unlock()
 			time.Sleep(3 * time.Second / 2)
 		}
-		cancel()
-		<-ended
 	})
 }

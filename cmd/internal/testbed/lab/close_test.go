@@ -11,6 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -45,7 +46,7 @@ func TestCancelledNewLeavesNothing(t *testing.T) {
 	if _, err := New(ctx, Config{Pods: 2}); !errors.Is(err, context.Canceled) {
 		t.Errorf("want %v, got %v", context.Canceled, err)
 	}
-	eventually(t, "resources given back", func() bool { return !held(t).exceed(before) })
+	testaid.WaitUntil(t, "resources given back", func() bool { return !held(t).exceed(before) })
 }
 
 func TestCloseLeavesNothing(t *testing.T) {
@@ -80,14 +81,14 @@ func TestCloseLeavesNothing(t *testing.T) {
 		t.Errorf("closed twice: %v", err)
 	}
 	conn.Close()
-	eventually(t, "client and pods are gone", func() bool { return links(t, node) == 1 })
+	testaid.WaitUntil(t, "client and pods are gone", func() bool { return links(t, node) == 1 })
 	if err := node.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := w.AddPod(t.Context(), "late"); !errors.Is(err, ErrClosed) {
 		t.Errorf("want %v, got %v", ErrClosed, err)
 	}
-	eventually(t, "resources given back", func() bool { return !held(t).exceed(before) })
+	testaid.WaitUntil(t, "resources given back", func() bool { return !held(t).exceed(before) })
 }
 
 // resources are what a world takes of the process.

@@ -40,21 +40,6 @@ func newWorld(t *testing.T, n int) *World {
 	return w
 }
 
-// eventually retries until ok or ten seconds have passed.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ticks := time.NewTicker(5 * time.Millisecond)
-	defer ticks.Stop()
-	deadline := time.After(10 * time.Second)
-	for !ok() {
-		select {
-		case <-ticks.C:
-		case <-deadline:
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
-}
-
 // networks are the protocols that servers answer, with the pod's address and
 // the client's for each.
 func networks(p *Pod) []struct {

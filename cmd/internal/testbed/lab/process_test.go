@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -96,7 +97,7 @@ func TestKilledLeavesNothing(t *testing.T) {
 				t.Error("want a killed process")
 			}
 			for _, pid := range []int{holder, sleeper} {
-				eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !running(pid) })
+				testaid.WaitUntil(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !running(pid) })
 			}
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // A stream goes on while nobody listens, and its sink answers nothing.
@@ -23,11 +25,7 @@ func TestAStreamIsHeard(t *testing.T) {
 		streams[name] = s
 	}
 	for name, s := range streams {
-		for deadline := time.Now().Add(10 * time.Second); s.Sent() < 3; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: nothing is sent", name)
-			}
-		}
+		testaid.WaitUntil(t, "it is sent "+name, func() bool { return s.Sent() >= 3 })
 	}
 	sink, err := pod.Sink(9000)
 	if err != nil {
@@ -35,11 +33,7 @@ func TestAStreamIsHeard(t *testing.T) {
 	}
 	defer sink.Close()
 	for name := range streams {
-		for deadline := time.Now().Add(10 * time.Second); sink.Heard(name) < 3; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: nothing is heard", name)
-			}
-		}
+		testaid.WaitUntil(t, "it is heard "+name, func() bool { return sink.Heard(name) >= 3 })
 	}
 	if got := sink.Heard("nobody"); got != 0 {
 		t.Errorf("%d datagrams of nobody", got)

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestResultsAreKept(t *testing.T) {
@@ -34,9 +35,7 @@ func TestResultsAreKept(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(record{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, path, "{")
 	if err := saveRecord(path, record{}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v, want an error with the file's name", err)
 	}
@@ -74,11 +73,8 @@ func TestPlotIsUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("results.svg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := plot(all); want != string(got) {
+	got := testaid.Read(t, "results.svg")
+	if want := plot(all); want != got {
 		t.Error("results.svg is not the plot of results.json: run go run . -shapes none -results results")
 	}
 }

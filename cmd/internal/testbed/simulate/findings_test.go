@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // finding is a short life that failed once. Its steps are as report prints them.
@@ -33,12 +33,9 @@ func (s *Step) UnmarshalText(text []byte) (err error) {
 }
 
 func TestFindings(t *testing.T) {
-	text, err := os.ReadFile("testdata/findings.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testaid.Read(t, "testdata/findings.json")
 	var findings []finding
-	if err := json.Unmarshal(text, &findings); err != nil {
+	if err := json.Unmarshal([]byte(text), &findings); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range findings {

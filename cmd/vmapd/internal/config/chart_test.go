@@ -3,7 +3,6 @@ package config_test
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	kubeproxyv1alpha1 "k8s.io/kube-proxy/config/v1alpha1"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // valuesSchema describes the values of the Helm chart.
@@ -21,14 +21,11 @@ const valuesSchema = "../../deploy/chart/values.schema.json"
 // A field that no configuration has, or one of a wrong type, is refused before anything is installed. A daemon
 // that does not start with its files would be the other answer.
 func TestTheChartsSchemaIsUpToDate(t *testing.T) {
-	text, err := os.ReadFile(valuesSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testaid.Read(t, valuesSchema)
 	var got struct {
 		Properties map[string]any `json:"properties"`
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
 	theirs := schemaOf(reflect.TypeFor[kubeproxyv1alpha1.KubeProxyConfiguration]())
@@ -37,7 +34,7 @@ func TestTheChartsSchemaIsUpToDate(t *testing.T) {
 	delete(fields["clientConnection"].(map[string]any)["properties"].(map[string]any), "kubeconfig")
 	fields["winkernel"] = map[string]any{"type": "object"} // its fields mean nothing
 	for name, want := range map[string]map[string]any{"config": theirs, "vmapdConfig": schemaOf(reflect.TypeFor[config.VmapdConfiguration]())} {
-		if *update {
+		if *testaid.Update {
 			rewriteSchema(t, name, want)
 			continue
 		}
@@ -49,21 +46,17 @@ func TestTheChartsSchemaIsUpToDate(t *testing.T) {
 
 func rewriteSchema(t *testing.T, name string, want map[string]any) {
 	t.Helper()
-	text, err := os.ReadFile(valuesSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testaid.Read(t, valuesSchema)
 	var all map[string]any
-	if err := json.Unmarshal(text, &all); err != nil {
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		t.Fatal(err)
 	}
 	all["properties"].(map[string]any)[name] = want
-	if text, err = json.MarshalIndent(all, "", "  "); err != nil {
+	changed, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(valuesSchema, append(text, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, valuesSchema, string(changed)+"\n")
 }
 
 // schemaOf returns the JSON schema of a type, as encoding/json makes it.

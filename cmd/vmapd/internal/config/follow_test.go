@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // told is what Follow said.
@@ -25,15 +26,11 @@ func follow(t *testing.T, args ...string) <-chan told {
 		t.Fatal(err)
 	}
 	said := make(chan told, 10)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	stop := testaid.Run(t, func(ctx context.Context) {
 		c.Follow(ctx, func(c *config.Config, err error) { said <- told{c, err} })
-	}()
+	})
 	t.Cleanup(func() {
-		cancel()
-		<-ended
+		stop()
 		if len(said) > 0 {
 			t.Errorf("something else was said: %+v", <-said)
 		}

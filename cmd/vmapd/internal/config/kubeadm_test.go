@@ -3,17 +3,16 @@ package config_test
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // What kubeadm writes for kube-proxy must start, and say what is different here; so must what it
@@ -25,15 +24,7 @@ func TestKubeadmClustersStart(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden := strings.TrimSuffix(path, ".yaml") + ".golden"
-			want, err := os.ReadFile(golden)
-			if err != nil && !*update {
-				t.Fatal(err)
-			}
+			text := testaid.Read(t, path)
 			// kubeadm's command line, but for the folder.
 			f := flags(t, "--config="+path, "--hostname-override=Node-1")
 			c, err := config.Load(f)
@@ -44,15 +35,9 @@ func TestKubeadmClustersStart(t *testing.T) {
 				c.Backend, c.BackendReason, c.Model(), c.IPVS(), c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack,
 				c.SyncPeriod(c.Backend), c.MinSyncPeriod(c.Backend), notes(c))
 			got = strings.ReplaceAll(got, path, "config.conf")
-			if *update {
-				write(t, golden, got)
-				return
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			testaid.Golden(t, strings.TrimSuffix(path, ".yaml")+".golden", got)
 			var generic map[string]any
-			if err := yaml.Unmarshal(text, &generic); err != nil || generic["mode"] == nil {
+			if err := yaml.Unmarshal([]byte(text), &generic); err != nil || generic["mode"] == nil {
 				t.Errorf("not a file of kubeadm's: %v", err)
 			}
 		})

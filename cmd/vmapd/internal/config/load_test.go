@@ -3,10 +3,8 @@ package config_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,10 +23,9 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/informer"
 )
-
-var update = flag.Bool("update", false, "rewrite expected texts")
 
 // flags parses a command line of the daemon.
 func flags(t testing.TB, args ...string) *config.Flags {
@@ -76,9 +73,7 @@ func (f files) mustLoad(t testing.TB, args ...string) *config.Config {
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, path, text)
 }
 
 // notes returns what start says.
@@ -347,11 +342,7 @@ func FuzzLoad(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(text)
+		f.Add([]byte(testaid.Read(f, path)))
 	}
 	f.Add([]byte(ownHeader + "externalAddresses: {ipRanges: [192.168.99.0/24]}\n"))
 	f.Add([]byte(header + "a: &a [*a]\n"))

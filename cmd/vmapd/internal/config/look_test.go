@@ -1,11 +1,12 @@
 package config
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // A file is read when it has been the same at two looks, and an error is said once.
@@ -14,9 +15,7 @@ func TestLook(t *testing.T) {
 	write := func(text string) {
 		t.Helper()
 		const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
-		if err := os.WriteFile(path, []byte(header+text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testaid.Write(t, path, header+text)
 	}
 	write("")
 	var flags Flags

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // A field that nobody has said anything about must not come in unnoticed.
@@ -70,60 +69,7 @@ func TestFlagsAreAsKubeProxyHasThem(t *testing.T) {
 	var f Flags
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.AddFlags(fs)
-	for line := range strings.Lines(`bind-address-hard-fail bool false
-cleanup bool false
-cluster-cidr stringSlice []
-config string
-config-sync-period duration 15m0s
-conntrack-max-per-core int32 32768
-conntrack-min int32 131072
-conntrack-tcp-be-liberal bool false
-conntrack-tcp-timeout-close-wait duration 1h0m0s
-conntrack-tcp-timeout-established duration 24h0m0s
-conntrack-udp-timeout duration 0s
-conntrack-udp-timeout-stream duration 0s
-detect-local-mode string ClusterCIDR
-feature-gates mapStringBool
-healthz-bind-address string 0.0.0.0:10256
-healthz-port int32 10256
-hostname-override string
-init-only bool false
-iptables-localhost-nodeports bool true
-iptables-masquerade-bit int32 14
-iptables-sync-period duration 30s
-ipvs-exclude-cidrs stringSlice []
-ipvs-min-sync-period duration 0s
-ipvs-scheduler string
-ipvs-strict-arp bool false
-ipvs-sync-period duration 30s
-ipvs-tcp-timeout duration 0s
-ipvs-tcpfin-timeout duration 0s
-ipvs-udp-timeout duration 0s
-kube-api-burst int32 10
-kube-api-content-type string application/vnd.kubernetes.protobuf
-kube-api-qps float32 5
-kubeconfig string
-log-flush-frequency duration 5s
-log-json-info-buffer-size quantity 0
-log-json-split-stream bool false
-log-text-info-buffer-size quantity 0
-log-text-split-stream bool false
-logging-format string text
-masquerade-all bool false
-master string
-metrics-bind-address string 127.0.0.1:10249
-metrics-port int32 10249
-nodeport-addresses stringSlice []
-oom-score-adj int32 -999
-pod-bridge-interface string
-pod-interface-name-prefix string
-profiling bool false
-proxy-mode string
-show-hidden-metrics-for-version string
-v Level 0
-vmodule pattern=N,...
-write-config-to string
-`) {
+	for line := range strings.Lines(testaid.Read(t, "testdata/kube-proxy.flags")) {
 		line = strings.TrimSpace(line)
 		name, want, _ := strings.Cut(line, " ")
 		flag := fs.Lookup(name)
@@ -141,11 +87,8 @@ const document = "../../docs/configuration.md"
 
 // The tables in the documentation are those of the code.
 func TestTheDocumentIsUpToDate(t *testing.T) {
-	data, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := string(data)
+	want := testaid.Read(t, document)
+	got := want
 	for name, table := range map[string]string{
 		"kube-proxy": tableOf(kubeProxySettings), "vmapd": tableOf(ownSettings), "gates": gateTable(),
 		"annotations": annotationTable(),
@@ -158,13 +101,11 @@ func TestTheDocumentIsUpToDate(t *testing.T) {
 		}
 		want = before + begin + table + end + after
 	}
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if *testaid.Update {
+		testaid.Write(t, document, want)
 		return
 	}
-	if diff := cmp.Diff(want, string(data)); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s, -want +got (-update rewrites it):\n%s", document, diff)
 	}
 }

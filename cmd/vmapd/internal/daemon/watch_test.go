@@ -15,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -69,11 +70,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 			t.Error(err)
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(u.log.String(), "msg=ready"); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not ready:\n%s", u.log)
-		}
-	}
+	testaid.WaitUntil(t, "it is ready", func() bool { return strings.Contains(u.log.String(), "msg=ready") })
 	return u
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/health"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -351,11 +351,8 @@ func texts(lines []report.Line) (list []string) {
 func TestTroubleshootingHasATranscript(t *testing.T) {
 	w := healthy()
 	w.Host.Chains = []doctor.Chain{chain(others.Forward, true, 0)}
-	page, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := text(t, w.diagnose()); !strings.Contains(string(page), "```text\n"+want+"```\n") {
+	page := testaid.Read(t, "../../docs/troubleshooting.md")
+	if want := text(t, w.diagnose()); !strings.Contains(page, "```text\n"+want+"```\n") {
 		t.Errorf("the page lacks:\n%s", want)
 	}
 }

@@ -51,16 +51,6 @@ func newLog() (*slog.Logger, *lab.Log) {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // running is a server that runs.
 type running struct {
 	listening chan net.Listener // the first one

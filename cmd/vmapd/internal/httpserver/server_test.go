@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestServesUntilTheEnd(t *testing.T) {
@@ -56,11 +58,11 @@ func TestATakenPortIsServedOnceItIsFree(t *testing.T) {
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the port is served", func() bool {
+	testaid.WaitUntil(t, "the port is served", func() bool {
 		_, body, err := get(t, http.DefaultClient, "http://"+address)
 		return err == nil && body == "hello"
 	})
-	eventually(t, "that is said", func() bool { return strings.Count(said.String(), "listening again") == 1 })
+	testaid.WaitUntil(t, "that is said", func() bool { return strings.Count(said.String(), "listening again") == 1 })
 }
 
 // stuckListener waits for connections that never come.

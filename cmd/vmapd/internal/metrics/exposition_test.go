@@ -1,9 +1,7 @@
 package metrics
 
 import (
-	"flag"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,9 +12,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // othersFamilies are those of libraries, which differ from build to build.
 func othersFamilies(name string) bool {
@@ -41,20 +38,7 @@ func TestGoldenExposition(t *testing.T) {
 	for _, backend := range backends {
 		t.Run(string(backend), func(t *testing.T) {
 			families := scrape(t, fed(all(backend)))
-			got := text(t, families, ours(families))
-			path := filepath.Join("testdata", string(backend)+".prom")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testaid.Golden(t, filepath.Join("testdata", string(backend)+".prom"), text(t, families, ours(families)))
 		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // node is a folder with the files of a node with two CPUs, and what was said about it.
@@ -239,12 +241,9 @@ func TestTheTableIsNearlyFull(t *testing.T) {
 	type use struct{ used, limit int }
 	synctest.Test(t, func(t *testing.T) {
 		var got []use
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
+		stop := testaid.Run(t, func(ctx context.Context) {
 			WatchTable(ctx, n.Options, func(used, limit int) { got = append(got, use{used, limit}) })
-		}()
+		})
 		look := func(count, limit string) {
 			n.put(fileCount, count)
 			n.put(fileMax, limit)
@@ -257,8 +256,7 @@ func TestTheTableIsNearlyFull(t *testing.T) {
 		look("100", "1000")
 		look("5000", "0") // no limit
 		look("1000000000", "1000000000")
-		cancel()
-		<-done
+		stop()
 		want := []use{{900, 1000}, {901, 1000}, {1000000000, 1000000000}}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(use{})); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)

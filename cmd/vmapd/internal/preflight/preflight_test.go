@@ -2,7 +2,6 @@ package preflight_test
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -29,9 +29,7 @@ func load(t *testing.T, proxy, own string) preflight.Input {
 		"vmapd-config": "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\n" + own,
 	} {
 		path := filepath.Join(dir, flag)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testaid.Write(t, path, text)
 		flags = append(flags, "--"+flag+"="+path)
 	}
 	var f config.Flags
@@ -62,9 +60,7 @@ func load(t *testing.T, proxy, own string) preflight.Input {
 func add(t *testing.T, in *preflight.Input, text string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, file, text)
 	o, errs, err := manifest.Load([]string{file})
 	if err != nil || len(errs) > 0 {
 		t.Fatal(err, errs)
@@ -74,11 +70,7 @@ func add(t *testing.T, in *preflight.Input, text string) {
 
 func read(t *testing.T, cluster string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../../testdata/preflight/" + cluster + "/objects.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return testaid.Read(t, "../../../../testdata/preflight/"+cluster+"/objects.yaml")
 }
 
 func ids(list []preflight.Difference) (all []string) {

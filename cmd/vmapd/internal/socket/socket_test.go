@@ -14,9 +14,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // start runs a server, and returns a function that ends it.
@@ -24,27 +24,7 @@ func start(t *testing.T, path string, routes map[string]Route) (log *lab.Log, st
 	t.Helper()
 	log = &lab.Log{}
 	s := &Server{Path: path, Routes: routes, Log: slog.New(slog.NewTextHandler(log, nil))}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-	stop = func() {
-		cancel()
-		<-done
-	}
-	t.Cleanup(stop)
-	return log, stop
-}
-
-func waitUntil(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20s: %s", what)
-		}
-	}
+	return log, testaid.Run(t, s.Run)
 }
 
 // A panic is an error in the log, the client hears of it, and the next one is answered.
@@ -55,7 +35,7 @@ func TestAPanicIsAnError(t *testing.T) {
 	log, _ := start(t, path, routes)
 	c := Client{Path: path}
 	var out greeting
-	waitUntil(t, "an answer", func() bool { return c.Get(t.Context(), "/v1/greeting", nil, &out) == nil })
+	testaid.WaitUntil(t, "an answer", func() bool { return c.Get(t.Context(), "/v1/greeting", nil, &out) == nil })
 	refused, ok := errors.AsType[*Error](c.Get(t.Context(), "/v1/panic", nil, &out))
 	if !ok || refused.Status != http.StatusInternalServerError || !strings.Contains(refused.Message, "its log has the reason") {
 		t.Errorf("got %v", refused)
@@ -99,7 +79,7 @@ func asks(t *testing.T, path, name string) string {
 func TestTheDaemonAnswers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made", "vmapd.sock")
 	_, stop := start(t, path, greet("daemon of "))
-	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "a") == "daemon of a" })
+	testaid.WaitUntil(t, "the daemon answers", func() bool { return asks(t, path, "a") == "daemon of a" })
 	for file, want := range map[string]os.FileMode{filepath.Dir(path): os.ModeDir | 0o700, path: os.ModeSocket | 0o600} {
 		info, err := os.Stat(file)
 		if err != nil {
@@ -152,7 +132,7 @@ func TestTheFileOfAProcessThatEndedIsReplaced(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	start(t, path, greet("new"))
-	waitUntil(t, "the new daemon answers", func() bool { return asks(t, path, "") == "new" })
+	testaid.WaitUntil(t, "the new daemon answers", func() bool { return asks(t, path, "") == "new" })
 }
 
 // Two daemons run for a moment during a rollout, and for good by mistake.
@@ -160,15 +140,15 @@ func TestTheSocketOfALivingProcessIsNotStolen(t *testing.T) {
 	t.Parallel() // it waits
 	path := filepath.Join(t.TempDir(), "vmapd.sock")
 	_, stop := start(t, path, greet("first"))
-	waitUntil(t, "the first daemon answers", func() bool { return asks(t, path, "") == "first" })
+	testaid.WaitUntil(t, "the first daemon answers", func() bool { return asks(t, path, "") == "first" })
 	log, _ := start(t, path, greet("second"))
 	const want = "another process answers at"
-	waitUntil(t, "the second daemon complains", func() bool { return strings.Contains(log.String(), want) })
+	testaid.WaitUntil(t, "the second daemon complains", func() bool { return strings.Contains(log.String(), want) })
 	if got := asks(t, path, ""); got != "first" {
 		t.Errorf("%q answers, want the first daemon", got)
 	}
 	stop()
-	waitUntil(t, "the second daemon takes over", func() bool { return asks(t, path, "") == "second" })
+	testaid.WaitUntil(t, "the second daemon takes over", func() bool { return asks(t, path, "") == "second" })
 	if got := strings.Count(log.String(), want); got != 1 {
 		t.Errorf("the second daemon complains %d times, want once:\n%s", got, log)
 	}
@@ -179,11 +159,11 @@ func TestALostFileIsMadeAgain(t *testing.T) {
 	t.Parallel() // it waits
 	path := filepath.Join(t.TempDir(), "vmapd.sock")
 	start(t, path, greet("daemon"))
-	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
+	testaid.WaitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the daemon answers again", func() bool { return asks(t, path, "") == "daemon" })
+	testaid.WaitUntil(t, "the daemon answers again", func() bool { return asks(t, path, "") == "daemon" })
 }
 
 func TestPlacesWhereNoSocketIsMade(t *testing.T) {
@@ -219,7 +199,7 @@ func TestPlacesWhereNoSocketIsMade(t *testing.T) {
 func TestAClientThatHangsCostsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "vmapd.sock")
 	start(t, path, greet("daemon"))
-	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
+	testaid.WaitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
 	for range 10 * maxRequests {
 		c, err := net.Dial("unix", path)
 		if err != nil {
@@ -248,7 +228,7 @@ func TestRequestsAreLimited(t *testing.T) {
 		return greeting{}, nil
 	}
 	start(t, path, routes)
-	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
+	testaid.WaitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
 	var slow sync.WaitGroup
 	for range maxRequests {
 		slow.Go(func() {
@@ -259,10 +239,10 @@ func TestRequestsAreLimited(t *testing.T) {
 			}
 		})
 	}
-	waitUntil(t, "no place is free", func() bool { return asks(t, path, "") == "the daemon answers 4 requests already" })
+	testaid.WaitUntil(t, "no place is free", func() bool { return asks(t, path, "") == "the daemon answers 4 requests already" })
 	close(proceed)
 	slow.Wait()
-	waitUntil(t, "the daemon answers again", func() bool { return asks(t, path, "") == "daemon" })
+	testaid.WaitUntil(t, "the daemon answers again", func() bool { return asks(t, path, "") == "daemon" })
 }
 
 // openFolder returns a new folder that other users may enter.
@@ -285,7 +265,7 @@ func TestOnlyRootIsAnswered(t *testing.T) {
 	dir := openFolder(t)
 	path := filepath.Join(dir, "vmapd.sock")
 	start(t, path, greet("daemon"))
-	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
+	testaid.WaitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
 	if got, want := asNobody(t, path), "only root may ask the daemon at "+path; !strings.HasPrefix(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func get(h http.Handler, path string) *httptest.ResponseRecorder {
@@ -35,16 +36,7 @@ func daemon(t *testing.T) socket.Client {
 		},
 		"/v1/doctor": func(context.Context, url.Values) (any, error) { return "facts", nil },
 	}}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	testaid.Run(t, s.Run)
 	client := socket.Client{Path: path}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if client.Get(t.Context(), "/v1/doctor", nil, new(string)) == nil {

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -164,9 +164,7 @@ func TestExplainLiveWithConfigAndKubeconfig(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "config.conf")
 	text := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
 		"clusterCIDR: 10.0.0.0/8\nclientConnection: {kubeconfig: /var/lib/kube-proxy/kubeconfig.conf}\n"
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, conf, text)
 	var stdout, stderr bytes.Buffer
 	code := cli.Run(t.Context(), []string{
 		"explain", "--kubeconfig", kubeconfig, "--config", conf, "--node-name", "node-1", "--from", "node", "172.30.0.41:80/tcp",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestMain(m *testing.M) { vmapdtest.Main(m, nil) }
@@ -46,7 +47,7 @@ func TestGarbageCostsOneLine(t *testing.T) {
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir: vmapdtest.Testdata(t) + "/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *vmapdtest.Update,
+		Dir: vmapdtest.Testdata(t) + "/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *testaid.Update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", vmapdtest.Testdata(t))
 			vmapd, err := exec.LookPath("vmapd")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/events"
 )
 
@@ -204,11 +204,8 @@ func (v *victim) wantOverBudget(t *testing.T, budget string) {
 // peak reads the peak of the memory of the process, in bytes.
 func (v *victim) peak(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile(path.Join("/proc", v.Pid(), "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, peak, _ := strings.Cut(string(text), "VmHWM:")
+	text := testaid.Read(t, path.Join("/proc", v.Pid(), "status"))
+	_, peak, _ := strings.Cut(text, "VmHWM:")
 	n, err := strconv.Atoi(strings.Fields(peak)[0])
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -75,14 +76,10 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 	builder := modeltest.Builder(vmapdtest.LabConfig(), append(objects, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))...)
 	tr.state, tr.flows = reconcile.NewState(builder, 0), r
 	loop := &reconcile.Loop{State: tr.state, Backend: backend, Log: log, Observers: []reconcile.Observer{r}}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{}, 2)
-	go func() { loop.Run(ctx); ended <- struct{}{} }()
-	go func() { r.Run(ctx); ended <- struct{}{} }()
+	stopLoop, stopFlows := testaid.Run(t, loop.Run), testaid.Run(t, r.Run)
 	stop = sync.OnceFunc(func() {
-		cancel()
-		<-ended
-		<-ended
+		stopLoop()
+		stopFlows()
 		if c, ok := backend.(io.Closer); ok {
 			_ = c.Close() // its tables are free for the next
 		}

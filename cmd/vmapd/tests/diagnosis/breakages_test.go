@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // A breakage is a way to break a Service or a node, with the command that tells an administrator the cause.
@@ -214,11 +215,8 @@ func (p *patient) wantSilence(t *testing.T, from *lab.Namespace, to netip.AddrPo
 // Each breakage has a line in docs/troubleshooting.md, in which … stands for any text; and each of doctor's lines there
 // is that of a breakage.
 func TestTroubleshootingHasEachBreakage(t *testing.T) {
-	page, err := os.ReadFile(vmapdtest.Folder(t) + "/docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(page), "\n## From symptom to cause\n")
+	page := testaid.Read(t, vmapdtest.Folder(t)+"/docs/troubleshooting.md")
+	_, text, _ := strings.Cut(page, "\n## From symptom to cause\n")
 	ofDoctor, text, _ := strings.Cut(text, "\n## ")
 	_, ofTrace, _ := strings.Cut(text, "\n## trace\n")
 	lines := regexp.MustCompile("`((?:fail|warn|ok|…) [^`]*)`").FindAllStringSubmatch(ofDoctor, -1)

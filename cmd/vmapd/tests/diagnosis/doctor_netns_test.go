@@ -22,38 +22,7 @@ func TestDoctorAndTheRulesOfOthers(t *testing.T) {
 	p := newPatient(t)
 	p.startUp(t)
 	p.daemon.WaitFor(t, "msg=ready")
-	vmapdtest.Feed(t, p.Node, `table inet firewall {
-	set banned { type ipv4_addr; elements = { 198.51.100.7, 198.51.100.8 }; }
-	set trusted { type ipv4_addr; flags interval; elements = { 10.0.0.0/16, 192.168.0.0/24 }; }
-	chain early {
-		type filter hook prerouting priority raw; policy accept;
-		ip saddr @banned drop
-		tcp flags & (fin|syn|rst|ack) == fin|syn drop
-	}
-	chain input {
-		type filter hook input priority filter; policy drop;
-		ct state established,related accept
-		iif lo accept
-		ip6 nexthdr ipv6-icmp accept
-		tcp dport { 22, 6443, 10256 } accept
-	}
-	chain forward {
-		type filter hook forward priority filter; policy drop;
-		ct state vmap { established : accept, related : accept, invalid : drop }
-		meta nfproto ipv6 goto six
-		ip daddr @trusted jump admitted
-		ip saddr 10.0.0.0/16 accept
-	}
-	chain six {
-		ip6 daddr fd00:10::/64 counter accept
-		ip6 saddr fd00:10::/64 counter accept
-	}
-	chain admitted {
-		limit rate over 1000/second drop
-		meta l4proto { tcp, udp, sctp } accept
-	}
-}
-`, "nft", "-f", "-")
+	vmapdtest.Feed(t, p.Node, "", "nft", "-f", "testdata/firewall.nft")
 	p.wantWarning(t, "warn firewall table inet firewall, chain forward (hook forward, priority 0), which is not vmapd's, may drop connections to Services: "+
 		"its policy is drop, and 2 of its rules may drop or reject packets -> vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it; ",
 		"ok firewall table inet firewall, chain early (hook prerouting, priority -300), which is not vmapd's, may drop connections to Services: "+

@@ -17,100 +17,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-// Services that do not work, beside those of the demonstration.
-const brokenServices = `
-apiVersion: v1
-kind: Service
-metadata: {namespace: default, name: ranged}
-spec:
-  type: LoadBalancer
-  clusterIPs: [172.30.0.20, "fd00:172:30::20"]
-  ipFamilies: [IPv4, IPv6]
-  loadBalancerSourceRanges: [198.51.100.0/24, "2001:db8:100::/48"]
-  ports: [{port: 80, name: tcp}]
-status:
-  loadBalancer: {ingress: [{ip: 192.168.98.20}, {ip: "fd00:192:168:98::20"}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: default, name: ranged-1, labels: {kubernetes.io/service-name: ranged}}
-addressType: IPv4
-ports: [{name: tcp, port: 8080}]
-endpoints: [{addresses: [10.0.0.2], nodeName: node-1}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: default, name: ranged-2, labels: {kubernetes.io/service-name: ranged}}
-addressType: IPv6
-ports: [{name: tcp, port: 8080}]
-endpoints: [{addresses: ["fd00:10::2"], nodeName: node-1}]
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: default, name: closed}
-spec:
-  clusterIP: 172.30.0.30
-  ports: [{port: 80, name: tcp}, {port: 80, name: udp, protocol: UDP}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: default, name: closed-1, labels: {kubernetes.io/service-name: closed}}
-addressType: IPv4
-ports: [{name: tcp, port: 9999}, {name: udp, port: 9999, protocol: UDP}]
-endpoints: [{addresses: [10.0.0.2], nodeName: node-1}]
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: default, name: nowhere}
-spec:
-  clusterIP: 172.30.0.40
-  ports: [{port: 80, name: tcp}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: default, name: nowhere-1, labels: {kubernetes.io/service-name: nowhere}}
-addressType: IPv4
-ports: [{name: tcp, port: 8080}]
-endpoints: [{addresses: [198.51.100.7]}]
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: default, name: local}
-spec:
-  clusterIP: 172.30.0.50
-  internalTrafficPolicy: Local
-  ports: [{port: 80, name: tcp}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: default, name: local-1, labels: {kubernetes.io/service-name: local}}
-addressType: IPv4
-ports: [{name: tcp, port: 8080}]
-endpoints: [{addresses: [10.0.0.2], nodeName: another}]
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: default, name: silent}
-spec:
-  clusterIPs: [172.30.0.60, "fd00:172:30::60"]
-  ipFamilies: [IPv4, IPv6]
-  ports: [{port: 80, name: tcp}, {port: 80, name: udp, protocol: UDP}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: default, name: silent-1, labels: {kubernetes.io/service-name: silent}}
-addressType: IPv4
-ports: [{name: tcp, port: 7}, {name: udp, port: 7, protocol: UDP}]
-endpoints: [{addresses: [10.0.0.2], nodeName: node-1}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: default, name: silent-2, labels: {kubernetes.io/service-name: silent}}
-addressType: IPv6
-ports: [{name: tcp, port: 7}, {name: udp, port: 7, protocol: UDP}]
-endpoints: [{addresses: ["fd00:10::2"], nodeName: node-1}]
-`
-
 // silentPort makes a pod's port 7 one that never answers.
 const silentPort = "table inet silence { chain input { type filter hook input priority 0; meta l4proto { tcp, udp } th dport 7 drop; }; }\n"
 
@@ -119,10 +25,7 @@ const silentPort = "table inet silence { chain input { type filter hook input pr
 func traceWorld(t *testing.T, args ...string) (w *lab.World, known []string) {
 	t.Helper()
 	w = labtest.New(t)
-	broken := filepath.Join(t.TempDir(), "broken.yaml")
-	if err := os.WriteFile(broken, []byte(brokenServices), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	const broken = "testdata/broken.yaml"
 	vmapdtest.Feed(t, w.Pods()[0].Namespace, silentPort, "nft", "-f", "-")
 	p := vmapdtest.Start(t, w.Node, append([]string{
 		"--from", vmapdtest.Demo(t), "--from", broken, "--hostname-override", lab.NodeName, "--socket", "",

@@ -2,10 +2,11 @@ package page
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // Texts that would run a script if they became markup, and a name that no API server admits.
@@ -61,9 +62,7 @@ func writeCluster(t *testing.T) (dir string) {
 
 func write(t *testing.T, path string, b *strings.Builder) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, path, b.String())
 	b.Reset()
 }
 

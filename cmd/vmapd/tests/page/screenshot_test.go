@@ -3,7 +3,6 @@ package page
 import (
 	"bytes"
 	"cmp"
-	"flag"
 	"image"
 	"image/color"
 	"image/png"
@@ -14,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-)
 
-var update = flag.Bool("update", false, "take the screenshots of the page anew")
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
+)
 
 // The sizes of screens.
 const phoneWidth, phoneHeight, screenWidth, screenHeight = 390, 760, 1180, 710
@@ -63,7 +62,7 @@ func (b *tab) keep(t *testing.T, name string, take chromedp.Action[[]byte]) {
 	if file.Len() > most {
 		t.Errorf("%s has %d bytes, more than %d", name, file.Len(), most)
 	}
-	if *update {
+	if *testaid.Update {
 		if err := os.WriteFile(filepath.Join(root, "cmd/vmapd/docs/pictures", name), file.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -34,16 +34,13 @@ type ruleFile struct {
 
 func readMonitoring(t *testing.T, file string, into any) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(monitoring(t), file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testaid.Read(t, filepath.Join(monitoring(t), file))
 	if into != nil {
-		if err := yaml.Unmarshal(text, into); err != nil {
+		if err := yaml.Unmarshal([]byte(text), into); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 	}
-	return string(text)
+	return text
 }
 
 // promtool returns the path of the program, which is of Debian's package prometheus.
@@ -106,11 +103,8 @@ var usedMetric = regexp.MustCompile(`\b(?:[a-z_]+:)?(?:vmapd|kubeproxy|kubernete
 // Rules and the dashboard name only metrics that vmapd has, and the recording rules.
 func TestMonitoringKnowsOurMetrics(t *testing.T) {
 	known := map[string]bool{"process_resident_memory_bytes": true, "process_cpu_seconds_total": true} // of client_golang
-	text, err := os.ReadFile(vmapdtest.Folder(t) + "/internal/metrics/testdata/nftables.prom")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+	text := testaid.Read(t, vmapdtest.Folder(t)+"/internal/metrics/testdata/nftables.prom")
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
 		known[m[1]] = true
 		if m[2] == "histogram" {
 			known[m[1]+"_bucket"], known[m[1]+"_sum"], known[m[1]+"_count"] = true, true, true
@@ -179,10 +173,8 @@ func TestPrometheusRulesAreUpToDate(t *testing.T) {
 		}
 	}
 	const file = "prometheusrules.yaml"
-	if *vmapdtest.Update {
-		if err := os.WriteFile(filepath.Join(monitoring(t), file), []byte(want.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if *testaid.Update {
+		testaid.Write(t, filepath.Join(monitoring(t), file), want.String())
 	}
 	if got := readMonitoring(t, file, nil); got != want.String() {
 		t.Errorf("%s is not made of the rule files; make golden writes it", file)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -40,10 +41,7 @@ func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
 	t.Helper()
 	nettest.Need(t)
 	root := filepath.Dir(vmapdtest.Testdata(t))
-	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testaid.Read(t, filepath.Join(root, page))
 	bin := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -53,7 +51,7 @@ func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
 		t.Fatal(err)
 	}
 	commands := 0
-	for _, block := range consoleBlock.FindAllStringSubmatch(string(text), -1) {
+	for _, block := range consoleBlock.FindAllStringSubmatch(text, -1) {
 		for _, part := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			command, want, _ := strings.Cut(part+"\n", "\n")
 			commands++

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -11,16 +10,14 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // TestTheContractIsShown checks the second column of the table "From the contract to a test": it names all scenarios,
 // and no scenario or Go test that does not exist.
 func TestTheContractIsShown(t *testing.T) {
-	text, err := os.ReadFile(vmapdtest.Testdata(t) + "/scenario/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "\n## From the contract to a test\n")
+	text := testaid.Read(t, vmapdtest.Testdata(t)+"/scenario/README.md")
+	_, table, _ := strings.Cut(text, "\n## From the contract to a test\n")
 	tests, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func Test\w+`, filepath.Dir(vmapdtest.Testdata(t))).Output()
 	if err != nil {
 		t.Fatal(err)

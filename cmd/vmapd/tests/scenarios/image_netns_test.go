@@ -15,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 var (
@@ -31,10 +32,7 @@ func scenariosOfImages() []string { return []string{"cluster-ip", "external-poli
 // the folders for mounts.
 func unpacked(t *testing.T, folder string) vmapdtest.Container {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testaid.Read(t, filepath.Join(folder, "config.json"))
 	var image struct {
 		Architecture string
 		Config       struct {
@@ -43,7 +41,7 @@ func unpacked(t *testing.T, folder string) vmapdtest.Container {
 			Labels           map[string]string
 		}
 	}
-	if err := json.Unmarshal(text, &image); err != nil {
+	if err := json.Unmarshal([]byte(text), &image); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%s, for %s", image.Config.Labels["org.opencontainers.image.version"], image.Architecture)

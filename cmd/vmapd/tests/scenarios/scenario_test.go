@@ -22,6 +22,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -52,11 +53,8 @@ func scenarios(t *testing.T) []*scenario {
 		if s.name == "empty" {
 			*empty, s = *s, empty
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.parse(string(data))
+		data := testaid.Read(t, path)
+		s.parse(data)
 		all = append(all, s)
 	}
 	return all
@@ -131,9 +129,7 @@ func (s *scenario) render(t *testing.T) (stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in.yaml")
-	if err := os.WriteFile(in, []byte(s.manifests()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, in, s.manifests())
 	var out, errs bytes.Buffer
 	command := cli.Render{NodeFlags: s.parseFlags(t), Paths: []string{in}}
 	code := 0
@@ -176,9 +172,7 @@ func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifes
 	}
 	// Errors in the manifests are in want.stderr.
 	path := filepath.Join(t.TempDir(), "in.yaml")
-	if err := os.WriteFile(path, []byte(s.manifests()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, path, s.manifests())
 	objects, _, err := manifest.Load([]string{path})
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +200,7 @@ func TestScenarios(t *testing.T) {
 					s.checkGolden(t, familyPart(f, "chains"), chainsGolden(t, all, f))
 				}
 			}
-			if *vmapdtest.Update {
+			if *testaid.Update {
 				if err := s.write(); err != nil {
 					t.Fatal(err)
 				}
@@ -235,7 +229,7 @@ func TestScenarios(t *testing.T) {
 // checkGolden compares a part of the archive, or rewrites it.
 func (s *scenario) checkGolden(t *testing.T, name, got string) {
 	t.Helper()
-	if *vmapdtest.Update {
+	if *testaid.Update {
 		s.set(name, got)
 	}
 	if diff := cmp.Diff(lines(s.file(name)), lines(got)); diff != "" {

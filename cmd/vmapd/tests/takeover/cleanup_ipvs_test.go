@@ -2,7 +2,6 @@ package takeover
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // localWeb has a virtual server by packet mark: from inside, all its endpoints may answer.
@@ -41,9 +41,7 @@ func TestCleanupOfWhatIsLeftByIPVS(t *testing.T) {
 		t.Run(fmt.Sprintf("kube-proxy too: %v", kubeProxyToo), func(t *testing.T) {
 			w := labtest.New(t)
 			path := filepath.Join(t.TempDir(), "local.yaml")
-			if err := os.WriteFile(path, []byte(localWeb), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testaid.Write(t, path, localWeb)
 			p := vmapdtest.Start(t, w.Node, "--backend=ipvs", "--from", path, "--hostname-override", lab.NodeName)
 			p.WaitFor(t, "msg=ready")
 			vmapdtest.Stop(t, p)

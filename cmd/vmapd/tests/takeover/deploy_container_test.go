@@ -24,6 +24,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // confined is the container of the DaemonSet.
@@ -195,21 +196,15 @@ func mountPod(t *testing.T, c *vmapdtest.Cluster, root string, files *corev1.Con
 // checkConfined checks that the process has what the test says.
 func checkConfined(t *testing.T, pid int) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := testaid.Read(t, fmt.Sprintf("/proc/%d/status", pid))
 	only := fmt.Sprintf("%016x", 1<<unix.CAP_NET_ADMIN|1<<unix.CAP_NET_RAW)
 	for _, want := range []string{"CapPrm:\t" + only, "CapEff:\t" + only, "CapBnd:\t" + only, "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
-		if !strings.Contains(string(status), want+"\n") {
+		if !strings.Contains(status, want+"\n") {
 			t.Errorf("not %q:\n%s", want, status)
 		}
 	}
-	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(mounts)) {
+	mounts := testaid.Read(t, fmt.Sprintf("/proc/%d/mounts", pid))
+	for line := range strings.Lines(mounts) {
 		fields := strings.Fields(line)
 		if path := fields[1]; (path == "/" || path == "/sys" || path == "/proc/sys") && !strings.HasPrefix(fields[3], "ro") {
 			t.Errorf("can be written to: %s", line)

@@ -3,7 +3,6 @@ package takeover
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,16 +16,14 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // patched applies a file as kubectl patch does.
 func patched(t *testing.T, ds *appsv1.DaemonSet, file string) *appsv1.DaemonSet {
 	t.Helper()
-	patch, err := os.ReadFile(filepath.Join(vmapdtest.Folder(t), "deploy", file))
+	patch, err := yaml.ToJSON([]byte(testaid.Read(t, filepath.Join(vmapdtest.Folder(t), "deploy", file))))
 	if err != nil {
-		t.Fatal(err)
-	}
-	if patch, err = yaml.ToJSON(patch); err != nil {
 		t.Fatal(err)
 	}
 	original, err := json.Marshal(ds)
@@ -51,9 +48,7 @@ func patched(t *testing.T, ds *appsv1.DaemonSet, file string) *appsv1.DaemonSet 
 func mount(t *testing.T, pod *corev1.PodSpec, c *corev1.Container, files *corev1.ConfigMap, dir string) string {
 	t.Helper()
 	for name, text := range files.Data {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testaid.Write(t, filepath.Join(dir, name), text)
 	}
 	for _, v := range pod.Volumes {
 		for _, m := range c.VolumeMounts {

@@ -12,16 +12,13 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // stock is a ConfigMap of kubeadm's, of the kube-proxy of some version.
 func stock(t *testing.T, version string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(vmapdtest.Folder(t), "internal/config/testdata", version+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return testaid.Read(t, filepath.Join(vmapdtest.Folder(t), "internal/config/testdata", version+".yaml"))
 }
 
 // stockKubeconfig is the other file of that ConfigMap, but for the server's address.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // An init container sets the node up, and the daemon gets by with CAP_NET_ADMIN alone.
@@ -62,9 +63,5 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 
 func oomScore(t *testing.T) string {
 	t.Helper()
-	score, err := os.ReadFile("/proc/self/oom_score_adj")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(score))
+	return strings.TrimSpace(testaid.Read(t, "/proc/self/oom_score_adj"))
 }

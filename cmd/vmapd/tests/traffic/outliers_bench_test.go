@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -117,12 +117,9 @@ func serveStreams(b *testing.B, pod *lab.Pod) {
 // busy is how long all processors of the machine have worked: much of what a packet costs is in no process.
 func busy(b *testing.B) time.Duration {
 	b.Helper()
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := testaid.Read(b, "/proc/stat")
 	var user, nice, system, idle, iowait, irq, softirq int64
-	if _, err := fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq); err != nil {
+	if _, err := fmt.Sscanf(text, "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq); err != nil {
 		b.Fatal(err)
 	}
 	const tick = 10 * time.Millisecond // USER_HZ

@@ -16,6 +16,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // Ten thousand open connections to Services, each of which has carried data in both directions and is idle, take less
@@ -92,11 +93,8 @@ func raiseOpenFiles(t *testing.T, to uint64) uint64 {
 // residentSize returns the memory of a process.
 func residentSize(t *testing.T, p *vmapdtest.Process) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	text := testaid.Read(t, fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
+	for line := range strings.Lines(text) {
 		if words := strings.Fields(line); len(words) > 1 && words[0] == "VmRSS:" {
 			n, err := strconv.Atoi(words[1])
 			if err != nil {

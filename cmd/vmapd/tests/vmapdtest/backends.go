@@ -1,7 +1,6 @@
 package vmapdtest
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/devices"
@@ -77,20 +77,8 @@ func NetNS(t testing.TB, node *lab.Namespace) int {
 func OpenKernel(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
 	t.Helper()
 	b := OpenUnpurged(t, node, o)
-	untilEnd(t, b.RunPurges)
+	testaid.Run(t, b.RunPurges)
 	return b
-}
-
-// untilEnd runs something until the test ends.
-func untilEnd(t testing.TB, run func(context.Context)) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var ended sync.WaitGroup
-	ended.Go(func() { run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		ended.Wait()
-	})
 }
 
 // OpenUnpurged is OpenKernel without purges.
@@ -186,7 +174,7 @@ func LacksFastPath(t testing.TB) error {
 func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []string)) {
 	t.Helper()
 	s := devices.Source{Log: slog.New(slog.DiscardHandler), NetNS: NetNS(t, node), Choice: devices.Choice{Auto: true}, Changed: changed}
-	untilEnd(t, s.Run)
+	testaid.Run(t, s.Run)
 }
 
 // NeedNFT skips a test where there is no nft.

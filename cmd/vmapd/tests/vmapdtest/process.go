@@ -5,7 +5,6 @@ package vmapdtest
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -57,9 +56,6 @@ func Folder(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(filepath.Dir(Testdata(t)), "cmd/vmapd")
 }
-
-// Update is the flag to rewrite golden texts.
-var Update = flag.Bool("update", false, "rewrite the golden texts in testdata")
 
 // Process is vmapd, running in a namespace.
 type Process struct {

@@ -2,7 +2,6 @@ package image
 
 import (
 	"archive/tar"
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,13 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // contents returns the files of an archive, and what a link leads to as "-> TARGET".
-func contents(t *testing.T, archive []byte) map[string]string {
+func contents(t *testing.T, archive string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+	for r := tar.NewReader(strings.NewReader(archive)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return found
@@ -53,11 +53,7 @@ func saved(t *testing.T, i Image) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return contents(t, data)
+	return contents(t, testaid.Read(t, file))
 }
 
 func write(t *testing.T, name, content string) string {
@@ -111,7 +107,7 @@ func TestAnImageWithoutPackagesHasOnlyItsPrograms(t *testing.T) {
 		"usr": "folder", "usr/local": "folder", "usr/local/bin": "folder",
 		"usr/local/bin/vmapd": "program", "usr/local/bin/kube-proxy": "-> vmapd",
 	}
-	if diff := cmp.Diff(want, contents(t, []byte(layer))); diff != "" {
+	if diff := cmp.Diff(want, contents(t, layer)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -134,11 +130,7 @@ func TestFilesTakeThePlaceOfThoseOfPackages(t *testing.T) {
 	if err := i.write(t.Context(), packages, t.TempDir(), file); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := contents(t, []byte(contents(t, data)["layer.tar"]))
+	got := contents(t, contents(t, testaid.Read(t, file))["layer.tar"])
 	for name, want := range map[string]string{
 		"agnhost":            "program",
 		"etc/wgetrc":         "tries = 1\n",

@@ -1,9 +1,10 @@
 package kube
 
 import (
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestManifestsOfProxies(t *testing.T) {
@@ -43,9 +44,7 @@ func TestManifestsOfProxies(t *testing.T) {
 func TestAManifestThatIsNotFilledInIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	const changed = "image: example.org/vmapd:latest\nserver: https://elsewhere.example:6443\nclusterCIDR: 10.244.0.0/16\n    kind: VmapdConfiguration\n"
-	if err := os.WriteFile(dir+"/vmapd.yaml", []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, dir+"/vmapd.yaml", changed)
 	_, err := connect(Config{}).Manifest(Proxy{Program: Vmapd, Mode: "nftables", Deploy: dir})
 	if want := "control-plane.example"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("want an error about %s, got %v", want, err)

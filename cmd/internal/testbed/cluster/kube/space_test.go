@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // newCluster makes a folder and control groups of a cluster in which nothing runs yet.
@@ -75,11 +77,8 @@ func TestANodeHasItsOwnNameAndFolders(t *testing.T) {
 	if _, err := os.Stat("/run/mine"); err == nil {
 		t.Error("the host has the node's file")
 	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(mounts), c.Dir) {
+	mounts := testaid.Read(t, "/proc/self/mounts")
+	if strings.Contains(mounts, c.Dir) {
 		t.Errorf("the host has mounts of the node:\n%s", mounts)
 	}
 }

@@ -1,0 +1,73 @@
+// Package testaid has what tests of many packages need: files, texts that are expected, and work that ends with the test.
+package testaid
+
+import (
+	"context"
+	"flag"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Update is the flag to rewrite texts that are expected.
+var Update = flag.Bool("update", false, "rewrite expected texts in testdata")
+
+// Golden compares a text with that of a file or, with -update, writes it there.
+func Golden(t testing.TB, path, got string) {
+	t.Helper()
+	if *Update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // it is in the repository
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(strings.Split(Read(t, path), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-want +got; -update rewrites it):\n%s", path, diff)
+	}
+}
+
+// Read returns the text of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Write writes a file, and returns its path.
+func Write(t testing.TB, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// WaitUntil waits for something, for a minute at most.
+func WaitUntil(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not within a minute: ", what)
+		}
+	}
+}
+
+// Run runs something until the test ends, or stop is called, which waits for its end.
+func Run(t testing.TB, run func(context.Context)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var ended sync.WaitGroup
+	ended.Go(func() { run(ctx) })
+	stop = func() {
+		cancel()
+		ended.Wait()
+	}
+	t.Cleanup(stop)
+	return stop
+}
