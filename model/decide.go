@@ -90,6 +90,13 @@ const (
 // Masquerade reports whether the source address is replaced.
 func (r SNATReason) Masquerade() bool { return r > OnNode }
 
+// Difference is a difference of a backend from the model.
+type Difference struct {
+	What string
+	// Concerns reports whether a decision is carried out otherwise.
+	Concerns func(s *FamilySnapshot, d Decision) bool
+}
+
 // Decide decides about a new connection of a client that session affinity does not remember; in
 // tests, modeltest.Memory is for the others. It is the specification: explain prints its decisions, and
 // the tests compare each backend with it.

@@ -112,24 +112,16 @@ func (r *run) portOf(op ipvs.Op) (model.ServicePortName, bool) {
 func (r *run) setText(ops []ipvs.Op) (text string, n, wrote int) {
 	var b strings.Builder
 	for _, op := range ops {
-		var line string
-		switch op := op.(type) {
-		case ipvs.CreateSet:
-			line = "create " + op.Set.Declaration(op.Family)
-		case ipvs.DeleteEntry:
-			line = op.Text()
-		case ipvs.AddEntry:
-			if !r.leadsNowhere(op) {
-				line = op.Text()
-			}
-		default:
-			return b.String(), n, wrote
+		line, ok := ipvs.Line(op, "ipset")
+		if !ok {
+			break
 		}
 		n++
-		if line != "" {
-			wrote++
-			b.WriteString(line + "\n")
+		if e, adds := op.(ipvs.AddEntry); adds && r.leadsNowhere(e) {
+			continue
 		}
+		wrote++
+		b.WriteString(line + "\n")
 	}
 	return b.String(), n, wrote
 }

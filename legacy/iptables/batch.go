@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 // A Batch turns one ruleset into another. It is text for iptables-restore --noflush or
@@ -20,8 +18,6 @@ import (
 // that is no longer wanted is emptied in the same way and deleted at the end, when nothing
 // leads to it any more.
 type Batch struct {
-	Family model.Family
-
 	tables [tables]changes
 	jumps  bool
 }

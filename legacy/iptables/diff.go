@@ -12,7 +12,7 @@ import (
 // depends on the size of the difference, unless the options or the detection of pods differ.
 // have is nil for a node without our chains; [Ruleset.Repair] is for unknown chains.
 func Diff(have, want *Ruleset) *Batch {
-	b := &Batch{Family: want.Family}
+	b := &Batch{}
 	switch {
 	case have == nil:
 		for c := range want.chains() {

@@ -11,7 +11,6 @@ import (
 // Part is a chain of a ruleset as far as it is about one service port.
 type Part struct {
 	Table, Name string
-	Comment     string   // its purpose
 	Lines       []string // rules, as iptables-save writes them, without the chain's name
 	More        int      // further rules
 }
@@ -85,7 +84,7 @@ func (e *excerpt) visit(at tableChain) {
 	}
 	delete(e.rules, at)
 	shown := min(len(rules), e.most)
-	e.parts = append(e.parts, Part{at.table, at.chain, purposeOf(at), rules[:shown], len(rules) - shown})
+	e.parts = append(e.parts, Part{at.table, at.chain, rules[:shown], len(rules) - shown})
 	groups := map[string]bool{}
 	for _, rule := range rules {
 		to := targetOf(rule)
@@ -108,47 +107,4 @@ func groupOf(name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// targetOf returns the chain to which a rule leads, or the name of another target.
-func targetOf(rule string) string {
-	fields := strings.Fields(rule)
-	for i, option := range fields {
-		if (option == "-j" || option == "-g") && i+1 < len(fields) {
-			return fields[i+1]
-		}
-	}
-	return ""
-}
-
-// purposes of chains, by their names; of service ports' chains, by the beginnings of their names.
-var purposes = map[string]string{
-	servicesChain:    "find the Service by the last digits of the address",
-	nodePortsChain:   "find the Service by the first digits of the node port",
-	outsideChain:     "mark connections that are not from a pod",
-	postroutingChain: "after the endpoint was chosen",
-	masqueradeChain:  "replace the client's address by the node's",
-	hairpinChain:     "an endpoint that asks for itself",
-	filterChain:      "new connections: those with an endpoint go on",
-	rejectChain:      "refuse",
-	dropChain:        "drop connections that are neither from a pod nor from this node",
-
-	Prefix + string(roleExternal):              "connections from outside: mark, and choose a list of endpoints",
-	Prefix + string(roleFirewall):              "check source ranges",
-	Prefix + string(roleChoose[model.Cluster]): "choose one of all endpoints",
-	Prefix + string(roleChoose[model.Local]):   "choose one of the endpoints on this node",
-	Prefix + string(roleRecall[model.Cluster]): "find the client's endpoint of before",
-	Prefix + string(roleRecall[model.Local]):   "find the client's endpoint of before",
-}
-
-// purposeOf returns the purpose of a chain.
-func purposeOf(at tableChain) string {
-	if at == (tableChain{filter.String(), servicesChain}) {
-		return "connections without an endpoint"
-	}
-	if purpose, ok := purposes[at.chain]; ok {
-		return purpose
-	}
-	role, _, _ := strings.Cut(strings.TrimPrefix(at.chain, Prefix), "-")
-	return purposes[Prefix+role+"-"]
 }

@@ -82,9 +82,4 @@ func TestExcerptOfManyEndpointsIsSmall(t *testing.T) {
 	if len(parts) > most {
 		t.Errorf("%d chains, want %d at most:\n%s", len(parts), most, excerptText(parts))
 	}
-	for _, p := range parts {
-		if p.Comment == "" && !strings.HasPrefix(p.Name, iptables.Prefix+"IP-") {
-			t.Errorf("chain %s has no purpose", p.Name)
-		}
-	}
 }

@@ -25,8 +25,6 @@ func TestForwardPolicyOfDrop(t *testing.T) {
 		{"to an external IP, masqueraded", iptables.Options{}, outside, "192.168.99.11", 80, true, true},
 		{"to a cluster IP, from outside, masqueraded", iptables.Options{}, outside, "172.30.0.41", 80, true, true},
 		{"to a cluster IP, from a pod: the network plugin's business", iptables.Options{}, pod, "172.30.0.41", 80, false, false},
-		{"to a cluster IP, from a pod, if all is to be accepted", iptables.Options{AcceptForwarded: true}, pod, "172.30.0.41", 80, true, false},
-		{"to no Service: nobody else's connection is accepted", iptables.Options{AcceptForwarded: true}, pod, "203.0.113.9", 80, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := dualStack().Snapshot().Family(model.IPv4)

@@ -27,7 +27,7 @@ var configs = modeltest.Configs
 // options are the options of random tests, in turn.
 var options = []iptables.Options{
 	{Comments: true},
-	{MasqueradeMark: 1, RandomFully: true, AcceptForwarded: true},
+	{MasqueradeMark: 1, RandomFully: true},
 }
 
 type rulesets [len(model.Families)]*iptables.Ruleset

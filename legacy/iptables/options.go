@@ -20,11 +20,6 @@ type Options struct {
 	// NoAffinity and NoSCTP are a kernel without the matches recent and sctp: clients do not come back to their
 	// endpoints, and service ports of SCTP have no rules.
 	NoAffinity, NoSCTP bool
-	// AcceptForwarded accepts all connections to endpoints in the FORWARD chain, also those
-	// that keep their source address, so that a policy of DROP there stops no Service. Without
-	// it the network plugin decides, as with kube-proxy: its rules for network policies may
-	// stand behind ours, and must not be bypassed.
-	AcceptForwarded bool
 	// Comments adds comments to rules that name the service port.
 	Comments bool
 }

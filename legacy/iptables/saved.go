@@ -85,7 +85,7 @@ func normal(rule []byte) []byte {
 // Repair returns the batch from the listed rules to r: it writes our chains that differ, and
 // deletes those that are not in r.
 func (r *Ruleset) Repair(s *Saved) *Batch {
-	b := &Batch{Family: r.Family}
+	b := &Batch{}
 	wanted := map[tableChain]bool{}
 	for c := range r.chains() {
 		at := tableChain{c.table.String(), c.name}
@@ -221,12 +221,15 @@ func (s *Saved) removeTable(table string, theirs func(chain string) bool) string
 }
 
 // LeadsTo reports whether a rule jumps or goes to one of the given owner's chains.
-func LeadsTo(rule string, theirs func(chain string) bool) bool {
+func LeadsTo(rule string, theirs func(chain string) bool) bool { return theirs(targetOf(rule)) }
+
+// targetOf returns the chain to which a rule leads, or the name of another target.
+func targetOf(rule string) string {
 	words := strings.Fields(rule)
-	for i, w := range words {
-		if i > 0 && (words[i-1] == "-j" || words[i-1] == "-g") && theirs(w) {
-			return true
+	for i, word := range words[:max(0, len(words)-1)] {
+		if word == "-j" || word == "-g" {
+			return words[i+1]
 		}
 	}
-	return false
+	return ""
 }

@@ -71,9 +71,6 @@ func (r *Ruleset) forward(s *model.Settings) chain {
 	}
 	c.add(IsNew, "-j "+filterChain)
 	c.add(r.options.isMarked(), Accept)
-	if r.options.AcceptForwarded {
-		c.add(isDNATed, Accept)
-	}
 	return c
 }
 

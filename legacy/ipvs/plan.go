@@ -26,8 +26,13 @@ import (
 // continue with DiffContent.
 type Plan []Op
 
-// Op is an operation of a Plan: one of the types below.
+// Op is an operation of a Plan: one of the types below. Its text is a command.
 type Op interface{ String() string }
+
+// Line returns an operation as a line for "ipset restore", or for "ipvsadm -R", if the program carries it out.
+func Line(op Op, program string) (line string, ok bool) {
+	return strings.CutPrefix(op.String(), program+" ")
+}
 
 // The operations.
 type (
@@ -131,30 +136,20 @@ func (o DeleteAddress) String() string {
 	return fmt.Sprintf("ip address delete %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
 }
 
-func (o AddEntry) String() string { return "ipset " + o.Text() }
+func (o AddEntry) String() string { return fmt.Sprintf("ipset add %s %v", o.Set.In(o.Family), o.Entry) }
 
-// Text returns a line for ipset restore.
-func (o AddEntry) Text() string { return fmt.Sprintf("add %s %v", o.Set.In(o.Family), o.Entry) }
+func (o DeleteEntry) String() string {
+	return fmt.Sprintf("ipset del %s %v", o.Set.In(o.Family), o.Entry)
+}
 
-func (o DeleteEntry) String() string { return "ipset " + o.Text() }
-
-// Text returns a line for ipset restore.
-func (o DeleteEntry) Text() string { return fmt.Sprintf("del %s %v", o.Set.In(o.Family), o.Entry) }
-
-func (o AddServer) String() string { return "ipvsadm " + o.Text() }
-
-// Text returns a line for ipvsadm -R.
-func (o AddServer) Text() string { return "-A " + serverText(o.Key, o.Server) }
+func (o AddServer) String() string { return "ipvsadm -A " + serverText(o.Key, o.Server) }
 
 func (o UpdateServer) String() string { return "ipvsadm -E " + serverText(o.Key, o.Server) }
 
 func (o DeleteServer) String() string { return "ipvsadm -D " + keyText(o.Key) }
 
-func (o AddReal) String() string { return "ipvsadm " + o.Text() }
-
-// Text returns a line for ipvsadm -R.
-func (o AddReal) Text() string {
-	return fmt.Sprintf("-a %s -r %v -m -w %d", keyText(o.Key), o.Addr, o.Weight)
+func (o AddReal) String() string {
+	return fmt.Sprintf("ipvsadm -a %s -r %v -m -w %d", keyText(o.Key), o.Addr, o.Weight)
 }
 
 func (o DrainReal) String() string {

@@ -140,14 +140,15 @@ func TestIPSetTakesAPlan(t *testing.T) {
 			}
 			last = s.after
 			for _, op := range ipvs.Diff(s.before, s.after) {
+				line, _ := ipvs.Line(op, "ipset")
 				switch op := op.(type) {
 				case ipvs.AddEntry:
 					if !types[op.Set.Type()] {
-						fmt.Fprintln(&script, op.Text()+" -exist")
+						fmt.Fprintln(&script, line+" -exist")
 					}
 				case ipvs.DeleteEntry:
 					if !types[op.Set.Type()] {
-						fmt.Fprintln(&script, op.Text())
+						fmt.Fprintln(&script, line)
 					}
 				}
 			}

@@ -24,6 +24,10 @@ func (c *Content) text(o Options) Text {
 	var t Text
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	operation := func(op Op, program string) {
+		text, _ := Line(op, program)
+		line("%s", text)
+	}
 	flush := func() string {
 		defer b.Reset()
 		return b.String()
@@ -42,16 +46,16 @@ func (c *Content) text(o Options) Text {
 	for _, name := range SetNames {
 		line("create %s", name.Declaration(c.Family))
 		for _, e := range slices.SortedFunc(maps.Keys(c.Sets[name]), compareEntries) {
-			line("%s", AddEntry{c.Family, name, e}.Text())
+			operation(AddEntry{c.Family, name, e}, "ipset")
 		}
 	}
 	t.Sets = flush()
 	t.Rules = c.Companion.String()
 	for _, k := range slices.SortedFunc(maps.Keys(c.Servers), compareKeys) {
 		server := c.Servers[k]
-		line("%s", AddServer{k, server}.Text())
+		operation(AddServer{k, server}, "ipvsadm")
 		for _, a := range slices.SortedFunc(maps.Keys(server.Real), netip.AddrPort.Compare) {
-			line("%s", AddReal{k, a, server.Real[a]}.Text())
+			operation(AddReal{k, a, server.Real[a]}, "ipvsadm")
 		}
 	}
 	t.Servers = flush()

@@ -6,26 +6,19 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A Difference describes different behaviour of the userspace and the nftables backends.
-type Difference struct {
-	What string
-	// Concerns reports whether a decision of the model is carried out otherwise.
-	Concerns func(s *model.FamilySnapshot, d model.Decision) bool
-}
-
 // Resets is the difference that scenarios try.
 const Resets = "a TCP connection that is to be dropped, as loadBalancerSourceRanges or a policy Local say, is " +
 	"accepted and reset; a Service without endpoints refuses it, and datagrams, too"
 
 // Differences lists those that concern single new connections without a history. The page docs/internals.md has all.
-var Differences = []Difference{
-	{"SCTP is not served", isSCTP},
-	{Resets, resets},
-	{"on the address of a Service, ports that no Service has are refused, and neither routed on nor, inside a " +
-		"ServiceCIDR, dropped; a process of the node that listens on all addresses answers there", otherPort},
-	{"an external or load-balancer address that is a pod's is not served", isPods},
-	{"an endpoint at the address and port of another Service, or of the same one, is never used: vmapd would connect to " +
-		"itself for ever", loops},
+var Differences = []model.Difference{
+	{What: "SCTP is not served", Concerns: isSCTP},
+	{What: Resets, Concerns: resets},
+	{What: "on the address of a Service, ports that no Service has are refused, and neither routed on nor, " +
+		"inside a ServiceCIDR, dropped; a process of the node that listens on all addresses answers there", Concerns: otherPort},
+	{What: "an external or load-balancer address that is a pod's is not served", Concerns: isPods},
+	{What: "an endpoint at the address and port of another Service, or of the same one, is never used: vmapd " +
+		"would connect to itself for ever", Concerns: loops},
 }
 
 func isSCTP(_ *model.FamilySnapshot, d model.Decision) bool {

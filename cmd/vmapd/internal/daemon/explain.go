@@ -123,14 +123,17 @@ func (d *Daemon) compareWithKernel(ctx context.Context, s *model.Snapshot, of mo
 
 // byNature returns what the backend does otherwise than decided, by its nature, "" if nothing.
 func (p *dataplane) byNature(s *model.FamilySnapshot, d model.Decision) string {
-	for _, known := range ipvs.Differences {
-		if p.ipvs != nil && known.Concerns != nil && known.Concerns(s, d) {
-			return "the backend IPVS differs by its nature: " + known.What
-		}
+	var known []model.Difference
+	name := "IPVS"
+	switch {
+	case p.ipvs != nil:
+		known = ipvs.Differences
+	case p.userspace != nil:
+		known, name = userspace.Differences, "userspace"
 	}
-	for _, known := range userspace.Differences {
-		if p.userspace != nil && known.Concerns != nil && known.Concerns(s, d) {
-			return "the backend userspace differs by its nature: " + known.What
+	for _, k := range known {
+		if k.Concerns(s, d) {
+			return "the backend " + name + " differs by its nature: " + k.What
 		}
 	}
 	return ""

@@ -280,7 +280,7 @@ func (n *neighbourhood) target(d model.Decision, a lab.Answer) (model.Target, bo
 
 // differs reports whether the backend is known to do otherwise.
 func (n *neighbourhood) differs(s *model.Snapshot, d model.Decision) bool {
-	return n.by.name == vmapdtest.ByIPVS && slices.ContainsFunc(ipvs.Differences, func(difference ipvs.Difference) bool {
+	return n.by.name == vmapdtest.ByIPVS && slices.ContainsFunc(ipvs.Differences, func(difference model.Difference) bool {
 		return difference.Concerns(s.Family(model.FamilyOf(d.Dest.Addr())), d)
 	})
 }
