@@ -152,12 +152,8 @@ func parsePort(s string) (model.Protocol, uint16, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		if strings.EqualFold(name, p.String()) {
-			return p, uint16(port), nil
-		}
-	}
-	return 0, 0, fmt.Errorf("unknown protocol %q", name)
+	p, err := model.ParseProtocol(strings.ToUpper(name))
+	return p, uint16(port), err
 }
 
 func parseNet(s string) (netip.Prefix, error) {

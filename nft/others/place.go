@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/vmapd/vmapd/nft"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,6 +21,11 @@ const tablePrefix = "vmapd-trace-"
 
 // IsOurs reports whether a table is one of a tracer.
 func (p Place) IsOurs() bool { return strings.HasPrefix(p.Table, tablePrefix) }
+
+// IsVmapds reports whether a chain is one of the backends nftables, iptables and ipvs.
+func (p Place) IsVmapds() bool {
+	return (p.Family == "ip" || p.Family == "ip6") && (p.Table == nft.TableName || strings.HasPrefix(p.Chain, "VMAPD-"))
+}
 
 // Suffixes of the names of our chains. Those at the hooks' ends have no rules: they show that a
 // packet came that far.

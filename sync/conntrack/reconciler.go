@@ -41,7 +41,6 @@ type Options struct {
 // Pass is one pass over the flows of a family.
 type Pass struct {
 	Family  model.Family
-	Started time.Time // when the rules were taken
 	Took    time.Duration
 	Seen    int // flows that the kernel listed
 	Deleted int
@@ -172,7 +171,7 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 			continue
 		}
 		did = true
-		p := Pass{Family: f, Started: start}
+		p := Pass{Family: f}
 		p.Seen, p.Deleted, p.Err = r.sweep(ctx, f, work.only(), r.judge(work))
 		p.Took = time.Since(start)
 		if ctx.Err() != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -74,23 +75,17 @@ const (
 	IPv6Disabled = "net/ipv6/conf/all/disable_ipv6"
 )
 
-// BridgeCalls are the settings by which packets that a bridge passes on meet netfilter. Without the module
-// br_netfilter, there are none.
-var BridgeCalls = [len(model.Families)]string{
-	model.IPv4: "net/bridge/bridge-nf-call-iptables", model.IPv6: "net/bridge/bridge-nf-call-ip6tables",
+func setTo1(file string) string {
+	return "sysctl -w " + nodesetup.Dotted(file) + "=1, and in /etc/sysctl.d"
 }
-
-func dotted(file string) string { return strings.ReplaceAll(file, "/", ".") }
-
-func setTo1(file string) string { return "sysctl -w " + dotted(file) + "=1, and in /etc/sysctl.d" }
 
 func checkForwarding(f Facts, l *found) {
 	const text = "%s is 0: the node forwards no %v packets, so that Services do not reach pods"
 	if f.Host.Sysctls[IPForward] == "0" {
-		l.fail(setTo1(IPForward), text, dotted(IPForward), model.IPv4)
+		l.fail(setTo1(IPForward), text, nodesetup.Dotted(IPForward), model.IPv4)
 	}
 	if f.Host.Sysctls[IPv6Forward] == "0" && f.Wants.ServicePorts[model.IPv6] > 0 && f.ipv6On() {
-		l.fail(setTo1(IPv6Forward), text, dotted(IPv6Forward), model.IPv6)
+		l.fail(setTo1(IPv6Forward), text, nodesetup.Dotted(IPv6Forward), model.IPv6)
 	}
 	l.otherwise("is on for the IP families of Services")
 }
@@ -136,8 +131,8 @@ func checkBridges(f Facts, l *found) {
 			continue
 		}
 		names = append(names, bridges...)
-		value, there := f.Host.Sysctls[BridgeCalls[family]]
-		state, fix := "is 0", setTo1(BridgeCalls[family])
+		value, there := f.Host.Sysctls[nodesetup.BridgeCalls[family]]
+		state, fix := "is 0", setTo1(nodesetup.BridgeCalls[family])
 		if !there {
 			state = "is missing (the module br_netfilter is not loaded)"
 			fix = "modprobe br_netfilter, and in /etc/modules-load.d; then " + fix
@@ -145,7 +140,7 @@ func checkBridges(f Facts, l *found) {
 		if value != "1" {
 			l.fail(fix, "%s %s, and pods are ports of the bridge %s: what they send one another does not pass "+
 				"netfilter, so that they do not reach a Service whose endpoint is on the same bridge",
-				dotted(BridgeCalls[family]), state, strings.Join(bridges, ", "))
+				nodesetup.Dotted(nodesetup.BridgeCalls[family]), state, strings.Join(bridges, ", "))
 		}
 	}
 	if slices.Sort(names); len(names) > 0 {

@@ -61,7 +61,7 @@ func healthy() *world {
 				Kernel: "6.18", NetAdmin: true,
 				Sysctls: map[string]string{
 					doctor.IPForward: "1", doctor.IPv6Forward: "1", doctor.IPv6Disabled: "0",
-					doctor.BridgeCalls[model.IPv4]: "1", doctor.BridgeCalls[model.IPv6]: "1",
+					nodesetup.BridgeCalls[model.IPv4]: "1", nodesetup.BridgeCalls[model.IPv6]: "1",
 				},
 				Addrs:   []netip.Addr{nodeIP, netip.MustParseAddr("fd00::2")},
 				Tracked: 100, TrackedMost: 1000,
@@ -201,11 +201,11 @@ func TestEachCheck(t *testing.T) {
 		}},
 		{"firewall", report.Warn, "list chains: x", func(w *world) { w.Host.Unread = []string{"list chains: x"} }},
 		{"bridges", report.Fail, "net.bridge.bridge-nf-call-iptables is 0, and pods are ports of the bridge cni0", func(w *world) {
-			w.Host.Bridges, w.Host.Sysctls[doctor.BridgeCalls[model.IPv4]] = podBridge(), "0"
+			w.Host.Bridges, w.Host.Sysctls[nodesetup.BridgeCalls[model.IPv4]] = podBridge(), "0"
 		}},
 		{"bridges", report.Fail, "net.bridge.bridge-nf-call-ip6tables is missing (the module br_netfilter is not loaded)", func(w *world) {
 			w.Host.Bridges, w.Wants.PodRanges = podBridge(), append(w.Wants.PodRanges, netip.MustParsePrefix("fd00:10::/56"))
-			delete(w.Host.Sysctls, doctor.BridgeCalls[model.IPv6])
+			delete(w.Host.Sysctls, nodesetup.BridgeCalls[model.IPv6])
 		}},
 		{"conntrack", report.Warn, "950 of at most 1000 entries", func(w *world) { w.Host.Tracked = 950 }},
 		{"conntrack", report.Fail, "1000 of at most 1000 entries", func(w *world) { w.Host.Tracked = 1000 }},
@@ -247,10 +247,10 @@ func TestFalseAlarms(t *testing.T) {
 		"no connection tracking": func(w *world) { w.Host.TrackedMost = 0 },
 		"a bridge past netfilter that is not the pods'": func(w *world) {
 			w.Host.Bridges = []doctor.Bridge{{Name: "docker0", Addrs: []netip.Prefix{netip.MustParsePrefix("172.17.0.1/16")}}}
-			w.Host.Sysctls[doctor.BridgeCalls[model.IPv4]] = "0"
+			w.Host.Sysctls[nodesetup.BridgeCalls[model.IPv4]] = "0"
 		},
 		"pods past netfilter, and all are masqueraded": func(w *world) {
-			w.Host.Bridges, w.Host.Sysctls[doctor.BridgeCalls[model.IPv4]], w.Wants.MasqueradeAll = podBridge(), "0", true
+			w.Host.Bridges, w.Host.Sysctls[nodesetup.BridgeCalls[model.IPv4]], w.Wants.MasqueradeAll = podBridge(), "0", true
 		},
 		"rules of other programs, and a policy for the node": func(w *world) {
 			w.Host.Chains = []doctor.Chain{chain(others.Prerouting, false, 3), chain(others.Forward, false, 1), chain(others.Input, true, 9)}

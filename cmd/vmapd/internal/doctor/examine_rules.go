@@ -3,11 +3,9 @@ package doctor
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/others"
 )
 
@@ -26,12 +24,12 @@ func readChains(h *Host, rules bool) {
 	}
 	defer set.Close()
 	for _, b := range set.Bases {
-		if isVmapds(b.Place) || b.Hook == others.Postrouting || b.Place.Family == "bridge" {
+		if b.Place.IsVmapds() || b.Hook == others.Postrouting || b.Place.Family == "bridge" {
 			continue
 		}
 		c := Chain{Base: b}
 		if rules {
-			lines, err := set.Reached(b, isVmapds)
+			lines, err := set.Reached(b, others.Place.IsVmapds)
 			unread(err)
 			addRules(&c, lines)
 		}
@@ -56,9 +54,4 @@ func addRules(c *Chain, lines []others.Line) {
 	slices.SortFunc(c.Untracks, func(a, b others.Line) int {
 		return cmp.Or(cmp.Compare(a.Place.Chain, b.Place.Chain), cmp.Compare(a.Position, b.Position))
 	})
-}
-
-// isVmapds reports whether a chain is one of the backends nftables and iptables.
-func isVmapds(p others.Place) bool {
-	return p.Table == nft.TableName || strings.HasPrefix(p.Chain, "VMAPD-")
 }

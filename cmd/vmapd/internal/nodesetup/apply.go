@@ -106,7 +106,8 @@ func (o Options) apply(ctx context.Context, c Conntrack) []WriteError {
 
 // bridges returns the writes that make packets on bridges meet netfilter, as far as the kernel has such settings.
 func (o Options) bridges() (plan []Write) {
-	for _, file := range []string{fileBridge, fileBridge6} {
+	for _, file := range BridgeCalls {
+		file = "/proc/sys/" + file
 		if have, err := o.read(file); err == nil && have != "1" {
 			plan = append(plan, Write{File: file, Value: "1", Have: have, Why: "Services for pods on one bridge"})
 		}

@@ -3,7 +3,10 @@ package nodesetup
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // The kernel's settings. Those below /proc/sys/net belong to a network namespace, except the
@@ -21,11 +24,17 @@ const (
 	fileUDPTimeout            = sysctls + "nf_conntrack_udp_timeout"
 	fileUDPStreamTimeout      = sysctls + "nf_conntrack_udp_timeout_stream"
 
-	fileBridge  = "/proc/sys/net/bridge/bridge-nf-call-iptables"
-	fileBridge6 = "/proc/sys/net/bridge/bridge-nf-call-ip6tables"
-
 	fileHashSize = "/sys/module/nf_conntrack/parameters/hashsize"
 )
+
+// BridgeCalls are the files below /proc/sys by which packets that a bridge passes on meet netfilter. Without the module
+// br_netfilter, there are none.
+var BridgeCalls = [len(model.Families)]string{
+	model.IPv4: "net/bridge/bridge-nf-call-iptables", model.IPv6: "net/bridge/bridge-nf-call-ip6tables",
+}
+
+// Dotted returns the name of a sysctl by its file below /proc/sys.
+func Dotted(file string) string { return strings.ReplaceAll(file, "/", ".") }
 
 // Conntrack is the configuration of connection tracking; the names are those of kube-proxy's
 // section conntrack. The zero value changes nothing.

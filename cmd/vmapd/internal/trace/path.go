@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/others"
 )
 
@@ -99,7 +98,7 @@ func (p *path) step(e others.Event, h *Hook) {
 		l = p.line(e.Place, e.Rule)
 	}
 	p.dnat = p.dnat || l.DNAT
-	line, verdict, isOurs := ruleText(l), verdictText(e), isVmapds(e.Place)
+	line, verdict, isOurs := ruleText(l), verdictText(e), e.Place.IsVmapds()
 	whose := ", which is not vmapd's"
 	if isOurs {
 		whose = ", which is vmapd's"
@@ -175,8 +174,4 @@ func ruleText(l others.Line) string {
 		text = " (" + text + ")"
 	}
 	return fmt.Sprintf("%s, rule %d%s", where, l.Position, text)
-}
-
-func isVmapds(p others.Place) bool {
-	return (p.Family == "ip" || p.Family == "ip6") && (p.Table == nft.TableName || strings.HasPrefix(p.Chain, "VMAPD-"))
 }

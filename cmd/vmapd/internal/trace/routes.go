@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -29,8 +30,7 @@ func noRoute(from, to netip.Addr, in string) string {
 	sysctl := fmt.Sprintf("net/%s/conf/%s/forwarding", family, all)
 	switch {
 	case !is(unix.RTN_LOCAL) && read(sysctl) == "0":
-		sysctl = strings.ReplaceAll(sysctl, "/", ".")
-		return fmt.Sprintf("this node does not forward packets (the sysctl %s is 0)", sysctl)
+		return fmt.Sprintf("this node does not forward packets (the sysctl %s is 0)", nodesetup.Dotted(sysctl))
 	case err == nil && is(unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT):
 		return "a route says that it must not be reached"
 	case err == nil:
@@ -81,14 +81,13 @@ func pastNetfilter(bridge string, f model.Family) string {
 	if err != nil || l.Type() != "bridge" {
 		return ""
 	}
-	name := map[model.Family]string{model.IPv4: "bridge-nf-call-iptables", model.IPv6: "bridge-nf-call-ip6tables"}[f]
-	switch read("net/bridge/" + name) {
+	switch read(nodesetup.BridgeCalls[f]) {
 	case "1":
 		return ""
 	case "":
 		return "the module br_netfilter is not loaded"
 	}
-	return fmt.Sprintf("net.bridge.%s is 0", name)
+	return nodesetup.Dotted(nodesetup.BridgeCalls[f]) + " is 0"
 }
 
 // noNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on

@@ -7,9 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
+	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
@@ -137,9 +139,11 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	}
 	family := model.FamilyOf(first.Dest.Addr())
 	in.Waited, in.Expected = t.Wait, t.Expect(ctx, first.Source.Addr(), arrival, first.Dest)
-	in.MayMiss = last.Source != first.Source && rules.FiltersEarly(family)
+	legacy, _ := host.LegacyTables(family)
+	isEarly := slices.Contains(legacy, "raw") || rules.FiltersEarly(family)
+	in.MayMiss = last.Source != first.Source && isEarly
 	if p.isUnexplained() || in.Answer.isUnexplained() {
-		in.Suspects = others.Untraceable(family)
+		in.Suspects = others.Untraceable(family, legacy)
 	}
 	switch {
 	case p.lostAt == "after prerouting":
