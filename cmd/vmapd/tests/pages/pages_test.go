@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 var (
@@ -27,36 +28,43 @@ func anchors(page string) map[string]bool {
 	return of
 }
 
-// Each link of a page to another file of the repository leads to a file that is there, and to a heading that it has.
-func TestLinksOfPagesLead(t *testing.T) {
-	root := filepath.Dir(vmapdtest.Testdata(t))
-	links := 0
+// pages returns the paths of all pages of the repository, from its root.
+func pages(t *testing.T, root string) (list []string) {
+	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && (d.Name() == ".git" || d.Name() == "bin"):
 			return fs.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".md":
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
+		case !d.IsDir() && filepath.Ext(path) == ".md":
+			inRoot, err := filepath.Rel(root, path)
+			list = append(list, inRoot)
 			return err
-		}
-		for _, m := range pageLink.FindAllStringSubmatch(fencedBlock.ReplaceAllString(string(text), ""), -1) {
-			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
-				continue
-			}
-			links++
-			if wrong := deadEnd(path, m[1]); wrong != "" {
-				t.Errorf("%s: the link to %s: %s", strings.TrimPrefix(path, root+"/"), m[1], wrong)
-			}
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return list
+}
+
+// Each link of a page to another file of the repository leads to a file that is there, and to a heading that it has.
+func TestLinksOfPagesLead(t *testing.T) {
+	root := filepath.Dir(vmapdtest.Testdata(t))
+	links := 0
+	for _, page := range pages(t, root) {
+		text := fencedBlock.ReplaceAllString(testaid.Read(t, filepath.Join(root, page)), "")
+		for _, m := range pageLink.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			links++
+			if wrong := deadEnd(filepath.Join(root, page), m[1]); wrong != "" {
+				t.Errorf("%s: the link to %s: %s", page, m[1], wrong)
+			}
+		}
 	}
 	if links < 50 {
 		t.Errorf("found only %d links", links)

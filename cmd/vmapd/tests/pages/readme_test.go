@@ -17,31 +17,40 @@ import (
 // consoleBlock is a fenced block of commands, each behind "$ ", and their output.
 var consoleBlock = regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
 
-func TestREADMECommandsWork(t *testing.T) {
-	// These would run this test again or take long; other tests cover them.
-	checkCommands(t, "README.md", 3, "make demo", "make test")
-}
+// aCommand is a line in a block of another kind that a reader would type.
+var aCommand = regexp.MustCompile(`(?m)^(\$ |sudo |(kubectl|helm|make|bin/\w+|vmapd|nft|go|git|curl|iptables|ip|sysctl|docker|sh|journalctl) [\w-]+( |$))`)
 
+// The commands of each page work. Those that need a cluster or another machine are marked as untried.
 func TestCommandsOfPagesWork(t *testing.T) {
 	t.Parallel()
-	for page, atLeast := range map[string]int{
-		"CONTRIBUTING.md": 1, "cmd/vmapd/docs/commands.md": 15, "cmd/vmapd/docs/internals.md": 4, "cmd/vmapd/docs/from-kube-proxy.md": 2,
-	} {
-		t.Run(filepath.Base(page), func(t *testing.T) {
+	root := filepath.Dir(vmapdtest.Testdata(t))
+	commands := 0
+	for _, page := range pages(t, root) {
+		text := testaid.Read(t, filepath.Join(root, page))
+		for _, block := range fencedBlock.FindAllString(text, -1) {
+			kind, lines, _ := strings.Cut(strings.TrimPrefix(block, "```"), "\n")
+			if kind != "console" && kind != "sh untried" && aCommand.MatchString(lines) {
+				t.Errorf("%s: commands are in a block \"console\", which this test runs, or \"sh untried\":\n%s", page, block)
+			}
+		}
+		commands += strings.Count(text, "\n$ ")
+		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			checkCommands(t, page, atLeast)
+			checkCommands(t, root, text)
 		})
+	}
+	if commands < 25 {
+		t.Errorf("found only %d commands", commands)
 	}
 }
 
+// tooLong are commands that would run this test again or take minutes; other tests cover them.
+var tooLong = []string{"make demo", "make test"}
+
 // checkCommands runs every command of a page in the repository's root and compares its
-// output. There must be at least so many commands. A line of "…" stands for any lines, "…"
-// within a line for any text.
-func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
+// output. A line of "…" stands for any lines, "…" within a line for any text.
+func checkCommands(t *testing.T, root, page string) {
 	t.Helper()
-	nettest.Need(t)
-	root := filepath.Dir(vmapdtest.Testdata(t))
-	text := testaid.Read(t, filepath.Join(root, page))
 	bin := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -50,15 +59,14 @@ func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
 	if err := os.Symlink(self, filepath.Join(bin, "vmapd")); err != nil {
 		t.Fatal(err)
 	}
-	commands := 0
-	for _, block := range consoleBlock.FindAllStringSubmatch(text, -1) {
+	for _, block := range consoleBlock.FindAllStringSubmatch(page, -1) {
 		for _, part := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			command, want, _ := strings.Cut(part+"\n", "\n")
-			commands++
-			if slices.Contains(but, command) {
+			if slices.Contains(tooLong, command) {
 				continue
 			}
 			t.Run(command, func(t *testing.T) {
+				nettest.Need(t)
 				// This test binary stands in for bin/vmapd, which may not be built.
 				cmd := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(command, "bin/vmapd", bin+"/vmapd"))
 				cmd.Dir = root
@@ -73,9 +81,6 @@ func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
 				}
 			})
 		}
-	}
-	if commands < atLeast {
-		t.Errorf("found only %d commands in %s", commands, page)
 	}
 }
 
