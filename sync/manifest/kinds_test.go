@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,30 +10,7 @@ import (
 
 // Each kind that is read gets into a snapshot, and out of it.
 func TestEveryKindComesAndGoes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "all.yaml")
-	write(t, path, `apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: ns1}
-spec: {clusterIPs: [172.30.0.41], ports: [{name: http, port: 80}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: web-1, namespace: ns1, labels: {kubernetes.io/service-name: web}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints: [{addresses: [10.0.0.2]}]
----
-apiVersion: v1
-kind: Node
-metadata: {name: node-1}
-status: {addresses: [{type: InternalIP, address: 192.168.0.2}]}
----
-apiVersion: networking.k8s.io/v1
-kind: ServiceCIDR
-metadata: {name: kubernetes}
-spec: {cidrs: [172.30.0.0/16]}
-`)
-	o, _, err := Load([]string{path})
+	o, _, err := Load([]string{"testdata/all.yaml"})
 	if err != nil {
 		t.Fatal(err)
 	}

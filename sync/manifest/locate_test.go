@@ -4,48 +4,11 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestLocate(t *testing.T) {
-	o, errs := Parse("in.yaml", []byte(`# first line
-apiVersion: v1
-kind: Service
-metadata:
-  name: web
-  labels:
-    a/b.c: d
-spec:
-  clusterIP: 172.30.0.41
-  ports:
-  - name: http
-    port: 0
-  - {name: dns,
-     port: 53}
----
-{"apiVersion": "v1", "kind": "List", "items": [
-  {"apiVersion": "v1", "kind": "Node", "metadata": {
-    "name": "a"}},
-  {"apiVersion": "v1", "kind": "NodeList", "items": [
-    {"metadata": {"name": "b"},
-      "status": {"addresses": [
-        {"address": "1"},
-        {"address": "2"}]}}]}
-]}
----
-{"apiVersion": "v1", "kind": "Node", "metadata": {
-  "name": "c"},
-  "spec": {"podCIDR": "nowhere"}}
----
-{"apiVersion": "v1", "kind": "Service", "metadata": {
-  "name": "sticky", "annotations": {
-    "vmapd.io/lb-algorithm": "none"}},
-  "spec": {
-    "loadBalancerSourceRanges": [
-      "nowhere"],
-    "sessionAffinityConfig": {
-      "clientIP": {
-        "timeoutSeconds": 0}}}}
-`))
+	o, errs := Parse("in.yaml", []byte(testaid.Read(t, "testdata/locate.yaml")))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}

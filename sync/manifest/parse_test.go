@@ -4,10 +4,15 @@ package manifest
 // external IPs 192.168.99.0/24, outside 203.0.113.0/24.
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // texts are the errors as a user sees them.
@@ -38,31 +43,6 @@ func TestParse(t *testing.T) {
 		{name: "nothing", in: ""},
 		{name: "comments and empty documents", in: "# a\n---\n\n---\n# b\n--- # c\nnull\n...\n"},
 		{
-			name: "every kind that the proxy reads",
-			in: `apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: ns1}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata:
-  name: web-1
----
-{apiVersion: v1, kind: Node, metadata: {name: node1, namespace: ignored}}
----
-apiVersion: networking.k8s.io/v1
-kind: ServiceCIDR
-metadata: {name: kubernetes}
-...
-%YAML 1.2
----
-apiVersion: networking.k8s.io/v1beta1
-kind: ServiceCIDR
-metadata: {name: more}
-`,
-			refs: []string{"Service ns1/web", "EndpointSlice default/web-1", "Node node1", "ServiceCIDR kubernetes", "ServiceCIDR more"},
-		},
-		{
 			name: "carriage returns and a byte order mark",
 			in:   "\xef\xbb\xbfapiVersion: v1\r\nkind: Node\r\nmetadata:\r\n  name: a\r\n---\r\napiVersion: v1\r\nkind: Node\r\nmetadata:\r\n  name: b\r\n",
 			refs: []string{"Node a", "Node b"},
@@ -73,177 +53,12 @@ metadata: {name: more}
 			refs: []string{"Node a", "Node 😀/b"},
 		},
 		{
-			name: "lists, also in lists, and items of typed lists without a kind",
-			in: `apiVersion: v1
-kind: List
-items:
-- apiVersion: v1
-  kind: Node
-  metadata: {name: a}
-- apiVersion: v1
-  kind: NodeList
-  items:
-  - metadata: {name: b}
-  - {kind: Node, metadata: {name: c}}
-- apiVersion: discovery.k8s.io/v1
-  kind: EndpointSliceList
-  items: []
-- apiVersion: v1
-  kind: ServiceList
-`,
-			refs: []string{"Node a", "Node b", "Node c"},
-		},
-		{
 			name: "unknown fields are errors, also those with other capitals",
 			in:   "apiVersion: v1\nkind: Service\nmetadata: {name: web, shoe: 42}\nspec: {hat: [1, {}], ports: [{port: 80, nodeport: 1}]}\n",
 			errs: []string{
 				"in.yaml:1: Service default/web: unknown field \"metadata.shoe\"",
 				"in.yaml:1: Service default/web: unknown field \"spec.hat\"",
 				"in.yaml:1: Service default/web: unknown field \"spec.ports[0].nodeport\"",
-			},
-		},
-		{
-			name: "anchors, aliases and merge keys",
-			in: `apiVersion: v1
-kind: List
-items:
-- &a
-  apiVersion: v1
-  kind: Node
-  metadata: {name: a}
-- apiVersion: v1
-  kind: Node
-  metadata: {name: b, labels: &b {c: d}}
-- apiVersion: v1
-  kind: Node
-  metadata:
-    name: c
-    labels: {<<: *b}
----
-<<: {kind: Node}
-apiVersion: v1
-kind: Node
-metadata: {name: d}
-`,
-			refs: []string{"Node a", "Node b", "Node c"},
-			errs: []string{`in.yaml:17: yaml: unmarshal errors: line 19: key "kind" already set in map`},
-		},
-		{
-			name: "bad syntax costs the document",
-			in: `apiVersion: v1
-kind: Node
-metadata: {name: a}
----
-apiVersion: v1
-kind: Node
-metadata: {name: b
----
-apiVersion: v1
-kind: Node
-	metadata: {name: c}
----
-{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "d"}}
-{"apiVersion": "v1",
- "kind": "Node" "metadata": {"name": "e"}}
----
-apiVersion: v1
-kind: Node
-metadata: {name: f}
-`,
-			refs: []string{"Node a", "Node d", "Node f"},
-			errs: []string{
-				`in.yaml:5: yaml: line 7: did not find expected ',' or '}'`,
-				`in.yaml:9: yaml: line 11: found a tab character that violates indentation`,
-				`in.yaml:13: what follows the JSON: invalid character '"' after object key:value pair`,
-			},
-		},
-		{
-			name: "a wrong type costs the object",
-			in: `apiVersion: v1
-kind: Service
-metadata:
-  name: web
-  labels:
-    a: yes
-spec:
-  clusterIP: 1.5
-  ports:
-  - name: http
-    port: "80"
-    targetPort: [http]
-  - port: 80.5
-    nodePort: 99999999999
-    protocol:
-      TCP
-  - 80
-  externalIPs: 192.168.99.1
-  publishNotReadyAddresses: 1
----
-apiVersion: v1
-kind: List
-items:
-- apiVersion: v1
-  kind: Service
-  metadata: {name: good}
-- apiVersion: v1
-  kind: Service
-  metadata:
-    name: bad
-    creationTimestamp: yesterday
-    namespace: ns2
-  spec:
-    ports: {}
-`,
-			refs: []string{"Service default/good"},
-			errs: []string{
-				`in.yaml:1: Service default/web: json: cannot unmarshal array into Go struct field ServicePort.spec.ports.targetPort of type int32`,
-				`in.yaml:21: Service ns2/bad: parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006"`,
-			},
-		},
-		{
-			name: "objects that don't say what or who they are",
-			in: `kind: Service
----
-apiVersion: v1
----
-apiVersion: v1
-kind: 5
----
-apiVersion: v1
-kind: Service
-metadata:
-  namespace: ns1
----
-apiVersion: v1
-kind: Node
----
-- a
----
-hello
----
-apiVersion: v1
-kind: List
-items: {}
----
-apiVersion: v1
-kind: List
-items: [1]
----
-apiVersion: v1
-kind: Service
-metadata: {name: 123}
-`,
-			errs: []string{
-				`in.yaml:1: Service: every object needs an apiVersion and a kind`,
-				`in.yaml:3: every object needs an apiVersion and a kind`,
-				`in.yaml:5: every object needs an apiVersion and a kind`,
-				`in.yaml:8: Service: metadata.name is missing`,
-				`in.yaml:13: Node: metadata.name is missing`,
-				`in.yaml:16: every object needs an apiVersion and a kind`,
-				`in.yaml:18: every object needs an apiVersion and a kind`,
-				`in.yaml:20: List: json: cannot unmarshal object into Go struct field .items of type []json.RawMessage`,
-				`in.yaml:24: every object needs an apiVersion and a kind`,
-				`in.yaml:28: Service: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string`,
 			},
 		},
 		{
@@ -264,14 +79,36 @@ metadata: {name: 123}
 			errs: []string{`in.yaml:1: Node a\n\x1b[31mb: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type map[string]string`},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			o, errs := Parse("in.yaml", []byte(tt.in))
-			if diff := cmp.Diff(tt.refs, refs(o)); diff != "" {
-				t.Errorf("objects (-want +got):\n%s", diff)
+		t.Run(tt.name, func(t *testing.T) { checkParsed(t, tt.in, tt.refs, tt.errs) })
+	}
+}
+
+// checkParsed checks which objects, and which errors, a manifest has.
+func checkParsed(t *testing.T, in string, wantRefs, wantErrs []string) {
+	t.Helper()
+	o, errs := Parse("in.yaml", []byte(in))
+	if diff := cmp.Diff(wantRefs, refs(o)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantErrs, texts(errs)); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
+// Each archive has a manifest, and the objects and errors that it has, a line each.
+func TestParseArchives(t *testing.T) {
+	paths, err := filepath.Glob("testdata/parse/*.txtar")
+	if err != nil || len(paths) < 6 {
+		t.Fatalf("found %q, %v", paths, err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			var parts [][]string
+			a := txtar.Parse([]byte(testaid.Read(t, path)))
+			for _, f := range a.Files[1:] {
+				parts = append(parts, slices.Collect(strings.FieldsFuncSeq(string(f.Data), func(r rune) bool { return r == '\n' })))
 			}
-			if diff := cmp.Diff(tt.errs, texts(errs)); diff != "" {
-				t.Errorf("errors (-want +got):\n%s", diff)
-			}
+			checkParsed(t, string(a.Files[0].Data), parts[0], parts[1])
 		})
 	}
 }
