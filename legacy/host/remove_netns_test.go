@@ -12,6 +12,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -49,34 +50,7 @@ var policies = regexp.MustCompile(`(?m)^(:\S+ \S+) \[\d+:\d+\]$`)
 // kube-proxy's stand between them: before and after the first and the last of a chain, and where
 // others jump and go to chains of others that lie behind kube-proxy's.
 func TestRemovalKeepsOthersRulesAndTheirCounters(t *testing.T) {
-	const between = `*nat
-:PREROUTING ACCEPT [7:700]
-:INPUT ACCEPT [0:0]
-:OUTPUT ACCEPT [1:100]
-:POSTROUTING ACCEPT [2:200]
-:AAA - [0:0]
-:KUBE-SERVICES - [0:0]
-:KUBE-SVC-X - [0:0]
-:MMM - [0:0]
-:KUBE-NODEPORTS - [0:0]
-:ZZZ - [0:0]
-[1:11] -A PREROUTING -j KUBE-SERVICES
-[2:22] -A PREROUTING -p tcp -m comment --comment "nothing but counting"
-[3:33] -A PREROUTING -p udp -j ZZZ
-[3:34] -A PREROUTING -p sctp -g MMM
-[3:35] -A PREROUTING -g KUBE-NODEPORTS
-[0:0] -A INPUT -j KUBE-SERVICES
-[4:44] -A POSTROUTING -j AAA
-[5:55] -A AAA -p tcp -m multiport --dports 1,2,3 -j RETURN
-[6:66] -A AAA -j KUBE-SVC-X
-[0:0] -A KUBE-SERVICES -j KUBE-SVC-X
-[0:0] -A KUBE-SERVICES -j ZZZ
-[0:0] -A KUBE-SVC-X -j RETURN
-[7:77] -A MMM -j ZZZ
-[8:88] -A MMM -p tcp -j ACCEPT
-[9:99] -A ZZZ -j RETURN
-COMMIT
-`
+	between := testaid.Read(t, "testdata/between.rules")
 	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft", "ip6tables-legacy"} {
 		t.Run(program, func(t *testing.T) {
 			nettest.Enter(t)

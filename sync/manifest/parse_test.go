@@ -5,7 +5,6 @@ package manifest
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -103,12 +102,15 @@ func TestParseArchives(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			var parts [][]string
 			a := txtar.Parse([]byte(testaid.Read(t, path)))
-			for _, f := range a.Files[1:] {
-				parts = append(parts, slices.Collect(strings.FieldsFuncSeq(string(f.Data), func(r rune) bool { return r == '\n' })))
+			part := func(i int) string { return strings.TrimSuffix(string(a.Files[i].Data), "\n") }
+			split := func(i int) (lines []string) {
+				if part(i) != "" {
+					lines = strings.Split(part(i), "\n")
+				}
+				return lines
 			}
-			checkParsed(t, string(a.Files[0].Data), parts[0], parts[1])
+			checkParsed(t, part(0)+"\n", split(1), split(2))
 		})
 	}
 }

@@ -85,6 +85,14 @@ func (l Load) Run(ctx context.Context) Report {
 	return r
 }
 
+// Start is Run until stop is called, which reports.
+func (l Load) Start() (stop func() Report) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan Report, 1)
+	go func() { done <- l.Run(ctx) }()
+	return func() Report { cancel(); return <-done }
+}
+
 // one makes one connection.
 func (l Load) one(ctx context.Context, timeout time.Duration) outcome {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -83,18 +83,13 @@ func underLoad(t *testing.T, c *vmapdtest.Cluster) {
 	t.Helper()
 	const rate = 100
 	for _, to := range []netip.AddrPort{vmapdtest.WebVIP, vmapdtest.WebNodePort} {
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		report := make(chan lab.Report, 1)
-		go func() {
-			// A SYN that waits for a busy machine is not lost.
-			report <- lab.Load{Rate: rate, Timeout: 10 * time.Second, Ask: func(ctx context.Context) (lab.Answer, error) {
-				return c.Client.Ask(ctx, "tcp4", to)
-			}}.Run(ctx)
-		}()
+		// A SYN that waits for a busy machine is not lost.
+		stop := lab.Load{Rate: rate, Timeout: 10 * time.Second, Ask: func(ctx context.Context) (lab.Answer, error) {
+			return c.Client.Ask(ctx, "tcp4", to)
+		}}.Start()
 		t.Cleanup(func() {
 			time.Sleep(500 * time.Millisecond) // what the last change did shows after it
-			stop()
-			r := <-report
+			r := stop()
 			if r.Lost() > 0 || r.Sent < rate/4 {
 				t.Errorf("connections to %v: %v", to, &r)
 			}

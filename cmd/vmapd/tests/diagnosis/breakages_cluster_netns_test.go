@@ -235,8 +235,7 @@ func processBreakages() []breakage {
 			prepare: func(t *testing.T, p *patient) {
 				path := filepath.Join(p.Dir, "config.yaml")
 				vmapdtest.ReplaceFile(t, path, p.Config("clusterCIDR: 10.0.0.0/24"))
-				p.startUp(t, "--config", path)
-				p.daemon.WaitFor(t, "msg=ready")
+				p.startReady(t, "--config", path)
 				vmapdtest.ReplaceFile(t, path, p.Config("clusterCIDR: 10.0.0.0/77"))
 			},
 			want: "warn configuration the last change is refused, and the one before stays: ", more: []string{"clusterCIDR"},

@@ -135,8 +135,7 @@ func TestInitOnlyLeadsBridgesThroughNetfilter(t *testing.T) {
 	p := newPatient(t)
 	p.API.Set(vmapdtest.WebSlice(2)) // pod-1 alone
 	bridgePods(t, p.World, "0")
-	p.startUp(t)
-	p.daemon.WaitFor(t, "msg=ready")
+	p.startReady(t)
 	p.wantSilence(t, p.Pods()[1].Namespace, vmapdtest.WebVIP)
 	first := p.Start(t, "--init-only", "--conntrack-max-per-core=0")
 	if code := first.Exit(t); code != 0 {

@@ -141,8 +141,7 @@ func TestBreakagesOfServices(t *testing.T) {
 		p.API.Set(s)
 		p.API.Set(slice)
 	}
-	p.startUp(t)
-	p.daemon.WaitFor(t, "msg=ready")
+	p.startReady(t)
 	p.Ask(t, vmapdtest.WebVIP)
 	for i, b := range serviceBreakages {
 		t.Run(b.name, func(t *testing.T) {

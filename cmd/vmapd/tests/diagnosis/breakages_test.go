@@ -52,7 +52,7 @@ type patient struct {
 	through []string
 }
 
-// startUp starts vmapd, and waits until it is ready.
+// startUp starts vmapd.
 func (p *patient) startUp(t *testing.T, args ...string) {
 	t.Helper()
 	args = append([]string{"--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket", p.socket}, args...)
@@ -64,6 +64,13 @@ func (p *patient) startUp(t *testing.T, args ...string) {
 		args = append(args, "--cluster-cidr", "10.0.0.0/24,fd00:10::/64")
 	}
 	p.daemon = p.Start(t, args...)
+}
+
+// startReady starts vmapd, and waits until it is ready.
+func (p *patient) startReady(t *testing.T, args ...string) {
+	t.Helper()
+	p.startUp(t, args...)
+	p.daemon.WaitFor(t, "msg=ready")
 }
 
 func newPatient(t *testing.T) *patient {
@@ -122,8 +129,7 @@ func (b breakage) run(t *testing.T) {
 		b.prepare(t, p)
 	}
 	if p.daemon == nil && !b.notUp {
-		p.startUp(t, b.args...)
-		p.daemon.WaitFor(t, "msg=ready")
+		p.startReady(t, b.args...)
 	}
 	if b.prepare == nil && len(b.args) == 0 {
 		p.wantHealthy(t)

@@ -20,8 +20,7 @@ import (
 func TestDoctorAndTheRulesOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	p.startUp(t)
-	p.daemon.WaitFor(t, "msg=ready")
+	p.startReady(t)
 	vmapdtest.Feed(t, p.Node, "", "nft", "-f", "testdata/firewall.nft")
 	p.wantWarning(t, "warn firewall table inet firewall, chain forward (hook forward, priority 0), which is not vmapd's, may drop connections to Services: "+
 		"its policy is drop, and 2 of its rules may drop or reject packets -> vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it; ",
@@ -52,8 +51,7 @@ func (p *patient) wantWarning(t *testing.T, texts ...string) {
 func TestFindingsAreOnThePages(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	p.startUp(t)
-	p.daemon.WaitFor(t, "msg=ready")
+	p.startReady(t)
 	for format, read := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,
 		"yaml": func(b []byte, out any) error { return yaml.Unmarshal(b, out) },
@@ -83,8 +81,7 @@ func TestFindingsAreOnThePages(t *testing.T) {
 	vmapdtest.WantStatus(t, p.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
 
 	unready := newPatient(t)
-	unready.startUp(t, "--hostname-override", "elsewhere")
-	unready.daemon.WaitFor(t, "msg=ready")
+	unready.startReady(t, "--hostname-override", "elsewhere")
 	vmapdtest.Eventually(t, func() string {
 		page := vmapdtest.Get(unready.Client, vmapdtest.HealthURL+"/readyz")
 		if page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Body, "vmapd doctor has a finding: fail node\n") {
@@ -112,8 +109,7 @@ func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
 			}
 			t.Parallel()
 			p := newPatient(t)
-			p.startUp(t, "--backend", tt.backend, "--iptables-sync-period=1h", "--ipvs-sync-period=1h")
-			p.daemon.WaitFor(t, "msg=ready")
+			p.startReady(t, "--backend", tt.backend, "--iptables-sync-period=1h", "--ipvs-sync-period=1h")
 			p.wantHealthy(t)
 			vmapdtest.Feed(t, p.Node, "", tt.change[0], tt.change[1:]...)
 			if output, exit := p.vmapd(t, "doctor"); exit != 3 || !strings.Contains(output, "fail table the kernel's rules differ") || !strings.Contains(output, tt.want) {

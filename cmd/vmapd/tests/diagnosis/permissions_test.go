@@ -19,8 +19,7 @@ func TestCommandsAskForNoMoreThanTheDaemon(t *testing.T) {
 	named := vmapdtest.WebSlice(2, 3)
 	named.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "pod-1"}
 	p.API.Set(named)
-	p.startUp(t)
-	p.daemon.WaitFor(t, "msg=ready")
+	p.startReady(t)
 	for _, args := range []string{
 		"doctor", "status", "services", "status web", "status web --rules",
 		"explain --from 203.0.113.9 svc/web:tcp", "explain --from 203.0.113.9 172.30.0.10:80", "explain --from node/" + lab.NodeName + " svc/web:tcp",

@@ -25,18 +25,14 @@ func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
 	load := lab.Load{Rate: rate, Timeout: time.Minute, Ask: func(ctx context.Context) (lab.Answer, error) {
 		return w.Client.Ask(ctx, "tcp", to)
 	}}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := make(chan lab.Report, 1)
-	go func() { done <- load.Run(ctx) }()
+	stop := load.Start()
 	for range traces {
 		p := startTrace(t, w.Node, append(known, to.String())...)
 		if got := strings.Count(p.told(t), "\n=> forwarded to "); got != 1 {
 			t.Errorf("want one story, got %d:\n%s", got, &p.stdout)
 		}
 	}
-	cancel()
-	r := <-done
+	r := stop()
 	t.Logf("beside %d traces: %v", traces, &r)
 	if r.Lost() > 0 || r.Sent == 0 {
 		t.Errorf("lost connections: %v", &r)
@@ -53,10 +49,7 @@ func TestTracesEndAlone(t *testing.T) {
 	if !hasTable(w.Node) {
 		t.Error("the trace has no rules")
 	}
-	if err := killed.Cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = killed.Cmd.Wait()
+	killed.Kill(t)
 	if ownedTables(t, w.Node) {
 		vmapdtest.Eventually(t, func() string {
 			if hasTable(w.Node) {

@@ -99,8 +99,7 @@ func TestTheImageProgramsScenarios(t *testing.T) {
 			}
 
 			fresh := newWorld(t, objects, flows)
-			ours := vmapdtest.Start(t, fresh.Node, from(filepath.Join(c.Root, manifestsPath))...)
-			ours.WaitFor(t, "msg=ready")
+			ours := vmapdtest.StartReady(t, fresh.Node, from(filepath.Join(c.Root, manifestsPath))...)
 			want := rules(t, fresh.Node)
 			vmapdtest.Stop(t, ours)
 

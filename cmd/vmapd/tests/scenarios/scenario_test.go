@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/spf13/pflag"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -60,17 +61,12 @@ func scenarios(t *testing.T) []*scenario {
 	return all
 }
 
-// parse reads an archive: a comment, then parts, each under a line "-- name --".
+// parse reads an archive.
 func (s *scenario) parse(text string) {
-	data := &s.about
-	for line := range strings.Lines(text) {
-		marker := strings.TrimSpace(line)
-		if strings.HasPrefix(marker, "-- ") && strings.HasSuffix(marker, " --") && len(marker) > len("-- ") {
-			s.files = append(s.files, archiveFile{name: strings.TrimSpace(marker[3 : len(marker)-3])})
-			data = &s.files[len(s.files)-1].data
-			continue
-		}
-		*data += line
+	a := txtar.Parse([]byte(text))
+	s.about = string(a.Comment)
+	for _, f := range a.Files {
+		s.files = append(s.files, archiveFile{f.Name, string(f.Data)})
 	}
 	for line := range strings.Lines(s.about) {
 		if flags, ok := strings.CutPrefix(line, "flags: "); ok {

@@ -23,30 +23,24 @@ type along struct {
 // askAlong makes connections to a cluster IP while something happens.
 func askAlong(t *testing.T, w *lab.World, during func()) along {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
 	vip := netip.MustParseAddrPort("172.30.0.10:80")
 	const rate = 100
 	seen := along{}
 	var mu sync.Mutex
 	last := time.Now()
-	done := make(chan lab.Report)
-	go func() {
-		done <- lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
-			a, err := w.Client.Ask(ctx, "tcp4", vip)
-			if err == nil {
-				mu.Lock()
-				seen.gap, last = max(seen.gap, time.Since(last)), time.Now()
-				mu.Unlock()
-			}
-			return a, err
-		}}.Run(ctx)
-	}()
+	stop := lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
+		a, err := w.Client.Ask(ctx, "tcp4", vip)
+		if err == nil {
+			mu.Lock()
+			seen.gap, last = max(seen.gap, time.Since(last)), time.Now()
+			mu.Unlock()
+		}
+		return a, err
+	}}.Start()
 	time.Sleep(200 * time.Millisecond) // the load is under way
 	during()
 	time.Sleep(200 * time.Millisecond)
-	stop()
-	seen.Report = <-done
+	seen.Report = stop()
 	return seen
 }
 
@@ -56,8 +50,7 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 	t.Helper()
 	w := labtest.New(t)
 	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
-	p := vmapdtest.Start(t, w.Node, append(args, "--backend="+backends[0])...)
-	p.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartReady(t, w.Node, append(args, "--backend="+backends[0])...)
 	flow, err := w.Client.Dial(t.Context(), "udp", netip.MustParseAddrPort("172.30.0.10:80"))
 	if err != nil {
 		t.Fatal(err)
@@ -71,8 +64,7 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 	for _, next := range backends[1:] {
 		seen := askAlong(t, w, func() {
 			vmapdtest.Stop(t, p)
-			p = vmapdtest.Start(t, w.Node, append(args, "--backend="+next)...)
-			p.WaitFor(t, "msg=ready")
+			p = vmapdtest.StartReady(t, w.Node, append(args, "--backend="+next)...)
 		})
 		t.Logf("to %s: longest time without an answer %v; %v", next, seen.gap.Round(time.Millisecond), &seen.Report)
 		if seen.Lost() > maxLost || seen.Sent == 0 || seen.gap > time.Second {
@@ -86,10 +78,7 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 		}
 	}
 	vmapdtest.Stop(t, p)
-	clean := vmapdtest.Start(t, w.Node, "cleanup")
-	if err := clean.Cmd.Wait(); err != nil {
-		t.Errorf("cleanup: %v\n%s", err, clean.Log)
-	}
+	vmapdtest.Cleanup(t, w.Node)
 	if has := leftByBackends(t, w); len(has) != 0 {
 		t.Errorf("after cleanup, these have something left: %v", has)
 	}
@@ -128,37 +117,3 @@ func TestAutoTakesWhatTheKernelHas(t *testing.T) {
 	}
 	vmapdtest.Stop(t, p)
 }
-
-// What kube-proxy leaves, in any of its modes, and what is not its.
-const (
-	kubeProxyRules = `*nat
-:KUBE-SERVICES - [0:0]
-:KUBE-SVC-NPX46M4PTMTKRN6Y - [0:0]
-:KUBE-SEP-IO5XOSKPAXIFQXAJ - [0:0]
-:KUBE-MARK-MASQ - [0:0]
-:KUBE-POSTROUTING - [0:0]
-:KUBE-KUBELET-CANARY - [0:0]
-:DOCKER - [0:0]
--A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
--A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
--A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
--A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
--A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j KUBE-SVC-NPX46M4PTMTKRN6Y
--A KUBE-SVC-NPX46M4PTMTKRN6Y -j KUBE-SEP-IO5XOSKPAXIFQXAJ
--A KUBE-SEP-IO5XOSKPAXIFQXAJ -s 192.168.0.3/32 -j KUBE-MARK-MASQ
--A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
--A DOCKER -j RETURN
-COMMIT
-*filter
-:KUBE-FIREWALL - [0:0]
-:KUBE-FORWARD - [0:0]
--A INPUT -j KUBE-FIREWALL
--A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
--A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
-COMMIT
-`
-	kubeProxyNFT = `table ip kube-proxy { chain services { }; }
-table ip6 kube-proxy { chain services { }; }
-table ip other { chain theirs { }; }
-`
-)

@@ -94,10 +94,7 @@ func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 			if diff := cmp.Diff(all, answers()); diff != "" { // vmapd's rules are before kube-proxy's
 				t.Errorf("with both, who answers (-want +got):\n%s", diff)
 			}
-			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.Cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
-			}
+			vmapdtest.Cleanup(t, w.Node, "--keep-kube-proxy")
 			goesOn("after the clean-up")
 			if diff := cmp.Diff(one, answers()); diff != "" {
 				t.Errorf("after the clean-up, who answers (-want +got):\n%s", diff)
@@ -159,10 +156,7 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 			kubeProxyLike(t, w.Node, mode, model.IPv4)
 			early("with kube-proxy's rules of IPv4")
 			kubeProxyLike(t, w.Node, mode, model.IPv6)
-			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.Cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
-			}
+			vmapdtest.Cleanup(t, w.Node, "--keep-kube-proxy")
 			if has := leftByBackends(t, w); len(has) > 0 {
 				t.Errorf("still there: %v", has)
 			}
@@ -183,10 +177,7 @@ func TestCleanupWhereKubeProxyHasOneFamily(t *testing.T) {
 			if mode == "nftables" {
 				vmapdtest.Feed(t, w.Node, "", "sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1")
 			}
-			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.Cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
-			}
+			vmapdtest.Cleanup(t, w.Node, "--keep-kube-proxy")
 			if has := leftByBackends(t, w); len(has) > 0 {
 				t.Errorf("still there: %v", has)
 			}

@@ -2,36 +2,13 @@ package takeover
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
-	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
-
-// localWeb has a virtual server by packet mark: from inside, all its endpoints may answer.
-const localWeb = `apiVersion: v1
-kind: Service
-metadata: {name: local}
-spec:
-  type: LoadBalancer
-  clusterIP: 172.30.0.12
-  externalTrafficPolicy: Local
-  externalIPs: [192.168.99.12]
-  ports: [{port: 80}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: local-1, labels: {kubernetes.io/service-name: local}}
-addressType: IPv4
-ports: [{name: "", port: 8080}]
-endpoints:
-- {addresses: ["10.0.0.2"], nodeName: node-1}
-- {addresses: ["10.0.0.9"], nodeName: node-2}
-`
 
 // With kube-proxy's device, the virtual servers are its own, as nothing tells whose they are;
 // without, they are vmapd's.
@@ -40,10 +17,8 @@ func TestCleanupOfWhatIsLeftByIPVS(t *testing.T) {
 	for _, kubeProxyToo := range []bool{true, false} {
 		t.Run(fmt.Sprintf("kube-proxy too: %v", kubeProxyToo), func(t *testing.T) {
 			w := labtest.New(t)
-			path := filepath.Join(t.TempDir(), "local.yaml")
-			testaid.Write(t, path, localWeb)
-			p := vmapdtest.Start(t, w.Node, "--backend=ipvs", "--from", path, "--hostname-override", lab.NodeName)
-			p.WaitFor(t, "msg=ready")
+			from := []string{"--backend=ipvs", "--from", "testdata/local.yaml", "--hostname-override", lab.NodeName}
+			p := vmapdtest.StartReady(t, w.Node, from...)
 			vmapdtest.Stop(t, p)
 			if kubeProxyToo {
 				vmapdtest.Feed(t, w.Node, "", "ip", "link", "add", "kube-ipvs0", "type", "dummy")
@@ -53,10 +28,7 @@ func TestCleanupOfWhatIsLeftByIPVS(t *testing.T) {
 			if !strings.Contains(before, "-A -f ") || !strings.Contains(before, "-A -t 192.168.99.12:80 ") {
 				t.Fatalf("want virtual servers by mark and by address:\n%s", before)
 			}
-			clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
-			if err := clean.Cmd.Wait(); err != nil {
-				t.Fatalf("cleanup: %v\n%s", err, clean.Log)
-			}
+			vmapdtest.Cleanup(t, w.Node, "--keep-kube-proxy")
 			for _, program := range []string{"ip -br link", "ipset list -n", "iptables-save", "ip6tables-save"} {
 				words := strings.Fields(program)
 				out := vmapdtest.Feed(t, w.Node, "", words[0], words[1:]...)

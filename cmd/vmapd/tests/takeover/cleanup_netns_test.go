@@ -10,18 +10,20 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // kubeProxyIsBack puts on a node what kube-proxy has there, in all its modes, and what
 // belongs to others.
 func kubeProxyIsBack(t *testing.T, node *lab.Namespace) {
 	t.Helper()
-	rules6 := strings.NewReplacer("10.96.0.1/32", "fd00::1/128", "192.168.0.3/32", "fd00::3/128").Replace(kubeProxyRules)
+	rules := testaid.Read(t, "testdata/kube-proxy.rules")
+	rules6 := strings.NewReplacer("10.96.0.1/32", "fd00::1/128", "192.168.0.3/32", "fd00::3/128").Replace(rules)
 	for _, variant := range []string{"legacy", "nft"} {
-		vmapdtest.Feed(t, node, kubeProxyRules, "iptables-"+variant+"-restore", "--noflush")
+		vmapdtest.Feed(t, node, rules, "iptables-"+variant+"-restore", "--noflush")
 		vmapdtest.Feed(t, node, rules6, "ip6tables-"+variant+"-restore", "--noflush")
 	}
-	vmapdtest.Feed(t, node, kubeProxyNFT, "nft", "-f", "-")
+	vmapdtest.Feed(t, node, "", "nft", "-f", "testdata/kube-proxy.nft")
 }
 
 var (

@@ -19,6 +19,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // credentialsPath is where the kubelet puts a ServiceAccount's token and the cluster's
@@ -182,7 +183,9 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 			theirs := strings.Replace(stock(t, version), "tcpEstablishedTimeout: null", "tcpEstablishedTimeout: 23h", 1)
 			theirs = strings.Replace(theirs, "configSyncPeriod: 0s", "configSyncPeriod: 7m", 1)
 			dir := t.TempDir()
-			for name, text := range map[string]string{"config.conf": theirs, "kubeconfig.conf": stockKubeconfig, "vmapd.yaml": own.Data["vmapd.yaml"]} {
+			for name, text := range map[string]string{
+				"config.conf": theirs, "kubeconfig.conf": testaid.Read(t, stockKubeconfig), "vmapd.yaml": own.Data["vmapd.yaml"],
+			} {
 				vmapdtest.ReplaceFile(t, filepath.Join(dir, name), text)
 			}
 			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {

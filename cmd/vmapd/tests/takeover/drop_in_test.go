@@ -21,26 +21,7 @@ func stock(t *testing.T, version string) string {
 	return testaid.Read(t, filepath.Join(vmapdtest.Folder(t), "internal/config/testdata", version+".yaml"))
 }
 
-// stockKubeconfig is the other file of that ConfigMap, but for the server's address.
-const stockKubeconfig = `apiVersion: v1
-kind: Config
-clusters:
-- cluster:
-    certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
-    server: SERVER
-  name: default
-contexts:
-- context:
-    cluster: default
-    namespace: default
-    user: default
-  name: default
-current-context: default
-users:
-- name: default
-  user:
-    tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
-`
+const stockKubeconfig = "testdata/kubeconfig.conf"
 
 // inPod mounts a pod's volumes where kubeadm's DaemonSet has them, and becomes the command
 // that follows. Its arguments: the ConfigMap, the service account's secrets, the program.
@@ -59,9 +40,8 @@ PATH=/run/bin:$PATH exec "$@"
 // startPod starts vmapd with kubeadm's ConfigMap and command line of kube-proxy.
 func startPod(t *testing.T, c *vmapdtest.Cluster, config string) *vmapdtest.Process {
 	t.Helper()
-	m := vmapdtest.NewConfigMap(t, map[string]string{
-		"config.conf": config, "kubeconfig.conf": strings.ReplaceAll(stockKubeconfig, "SERVER", c.API.URL()),
-	})
+	kubeconfig := strings.ReplaceAll(testaid.Read(t, stockKubeconfig), "SERVER", c.API.URL())
+	m := vmapdtest.NewConfigMap(t, map[string]string{"config.conf": config, "kubeconfig.conf": kubeconfig})
 	secrets := t.TempDir()
 	credentials := c.API.Config()
 	for name, data := range map[string][]byte{"ca.crt": credentials.CAData, "token": []byte(credentials.BearerToken)} {

@@ -40,7 +40,7 @@ func TestKubeProxysRulesGo(t *testing.T) {
 			t.Run(variant+" "+how, func(t *testing.T) {
 				w := labtest.New(t)
 				vmapdtest.LeaveRules(t, w.Node, variant)
-				vmapdtest.Feed(t, w.Node, kubeProxyNFT, "nft", "-f", "-")
+				vmapdtest.Feed(t, w.Node, "", "nft", "-f", "testdata/kube-proxy.nft")
 				if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(cartNodePort)); err != nil {
 					t.Fatalf("kube-proxy's rules don't work: %v", err)
 				}

@@ -182,8 +182,7 @@ func changeVersions(t *testing.T, args ...string) {
 func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
 	args := []string{"--backend=nftables", "--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
 	w := labtest.New(t)
-	p := vmapdtest.Start(t, w.Node, args...)
-	p.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartReady(t, w.Node, args...)
 	want := vmapdtest.Structure(t, w.Node)
 	vmapdtest.Stop(t, p)
 	tables, err := filepath.Glob(filepath.Join(vmapdtest.Testdata(t), "upgrade/*.nft"))
@@ -204,8 +203,7 @@ func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
 			}
 			tr := startTraffic(t, w, false)
 			time.Sleep(200 * time.Millisecond)
-			p := vmapdtest.Start(t, w.Node, args...)
-			p.WaitFor(t, "msg=ready")
+			p := vmapdtest.StartReady(t, w.Node, args...)
 			if diff := cmp.Diff(want, vmapdtest.Structure(t, w.Node)); diff != "" {
 				t.Errorf("the table is not that of a new start (-want +got):\n%s", diff)
 			}

@@ -31,8 +31,7 @@ func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
 	dir := t.TempDir()
 	stickyManifests(t, dir, "10800")
 	args := []string{"--from", dir, "--hostname-override", lab.NodeName, "-v", "4"}
-	daemon := vmapdtest.Start(t, w.Node, args...)
-	daemon.WaitFor(t, "msg=ready")
+	daemon := vmapdtest.StartReady(t, w.Node, args...)
 
 	var wait sync.WaitGroup
 	stop := make(chan struct{})
@@ -77,13 +76,9 @@ func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
 		}
 		moment()
 		if i%2 == 0 {
-			if err := daemon.Cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = daemon.Cmd.Wait() // killed, of course
+			daemon.Kill(t)
 			moment()
-			daemon = vmapdtest.Start(t, w.Node, args...)
-			daemon.WaitFor(t, "msg=ready")
+			daemon = vmapdtest.StartReady(t, w.Node, args...)
 			moment()
 			if strings.Contains(daemon.Log.String(), "msg=applied") {
 				t.Errorf("the restart sent a batch:\n%s", daemon.Log)

@@ -29,31 +29,20 @@ func killAndRestart(t *testing.T, backend string, rules func(*testing.T, *lab.Na
 	t.Helper()
 	w := labtest.New(t)
 	args := []string{"--backend", backend, "--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName, "-v", "4"}
-	first := vmapdtest.Start(t, w.Node, args...)
-	first.WaitFor(t, "msg=ready")
+	first := vmapdtest.StartReady(t, w.Node, args...)
 	before := rules(t, w.Node)
 
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	report := make(chan lab.Report)
 	vip := netip.MustParseAddrPort("172.30.0.10:80")
 	const rate = 200
-	go func() {
-		report <- lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
-			return w.Client.Ask(ctx, "tcp4", vip)
-		}}.Run(ctx)
-	}()
+	stop := lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
+		return w.Client.Ask(ctx, "tcp4", vip)
+	}}.Start()
 	time.Sleep(500 * time.Millisecond) // the load is under way
-	if err := first.Cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = first.Cmd.Wait() // killed, of course
+	first.Kill(t)
 	time.Sleep(500 * time.Millisecond)
-	second := vmapdtest.Start(t, w.Node, args...)
-	second.WaitFor(t, "msg=ready")
+	second := vmapdtest.StartReady(t, w.Node, args...)
 	time.Sleep(500 * time.Millisecond)
-	stop()
-	r := <-report
+	r := stop()
 	t.Log(r.String())
 	if r.Lost() > 0 || r.Sent < rate {
 		t.Errorf("the client did notice: %v", &r)
@@ -77,10 +66,7 @@ func killAndRestart(t *testing.T, backend string, rules func(*testing.T, *lab.Na
 	}
 
 	// Cleanup removes them.
-	clean := vmapdtest.Start(t, w.Node, "cleanup")
-	if err := clean.Cmd.Wait(); err != nil {
-		t.Errorf("cleanup: %v\n%s", err, clean.Log)
-	}
+	vmapdtest.Cleanup(t, w.Node)
 	if got := rules(t, w.Node); got != "" {
 		t.Errorf("cleanup left:\n%s", got)
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,8 +81,7 @@ func detect(t *testing.T, w *lab.World, services ...outlierService) *vmapdtest.P
 	for _, s := range services {
 		vmapdtest.ReplaceFile(t, filepath.Join(dir, s.namespace+".yaml"), s.manifest(w))
 	}
-	p := vmapdtest.Start(t, w.Node, "--from", dir, "--hostname-override", lab.NodeName, "--socket=", "--outlier-detection")
-	p.WaitFor(t, "msg=ready")
+	p := vmapdtest.StartReady(t, w.Node, "--from", dir, "--hostname-override", lab.NodeName, "--socket=", "--outlier-detection")
 	return p
 }
 
@@ -176,16 +174,11 @@ func TestANodeDiesAndComesBack(t *testing.T) {
 	if testing.Short() {
 		return
 	}
-	var came lab.Report
-	var loading sync.WaitGroup
-	coming, end := context.WithCancel(t.Context())
-	defer end()
 	returned.Store(0)
 	feedPods(t, w, comesBack, "pod-3", "pod-4")
-	loading.Go(func() { came = load.Run(coming) })
+	stop := load.Start()
 	vmapdtest.WaitUntil(t, "its connections return", func() bool { return returned.Load() > 10 })
-	end()
-	loading.Wait()
+	came := stop()
 	// It is asked each 10 s, for 1 s.
 	if t.Logf("it came back: %v", &came); came.Lost() > 0 || came.Elapsed > 2*vmapdtest.Patience {
 		t.Error("connections were lost when it came back, or that took too long")

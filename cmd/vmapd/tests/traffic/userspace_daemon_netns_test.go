@@ -23,37 +23,28 @@ func TestUserspaceDaemon(t *testing.T) {
 	from := func(folder string) []string {
 		return append([]string{"--from", filepath.Join(vmapdtest.Testdata(t), "demo", folder)}, vmapdtest.UserspaceArgs...)
 	}
-	first := vmapdtest.Start(t, w.Node, from("before")...)
-	first.WaitFor(t, "msg=ready")
+	first := vmapdtest.StartReady(t, w.Node, from("before")...)
 	for _, to := range []string{"172.30.0.10:80", "192.168.98.10:80", "192.168.99.10:80", lab.NodeIP4 + ":30080", "[fd00:172:30::10]:80"} {
 		for _, network := range []string{"tcp", "udp"} {
 			allAnswer(t, w.Client, network, netip.MustParseAddrPort(to), len(w.Pods()))
 		}
 	}
 	allAnswer(t, w.Node, "tcp", netip.MustParseAddrPort("127.0.0.1:30080"), len(w.Pods()))
-	if err := first.Cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = first.Cmd.Wait() // killed, of course
+	first.Kill(t)
 	if got := serviceAddresses(t, w); !strings.Contains(got, "172.30.0.10/32") {
 		t.Errorf("the addresses do not stay:\n%s", got)
 	}
 	// Nothing is served, and none of the old addresses is taken for one of the node's.
-	second := vmapdtest.Start(t, w.Node, append([]string{"--from", t.TempDir()}, vmapdtest.UserspaceArgs...)...)
-	second.WaitFor(t, "msg=ready")
+	second := vmapdtest.StartReady(t, w.Node, append([]string{"--from", t.TempDir()}, vmapdtest.UserspaceArgs...)...)
 	if got := serviceAddresses(t, w); strings.Contains(got, "172.30.0.10/32") {
 		t.Errorf("no Service is left, and the node has these addresses:\n%s", got)
 	}
 	vmapdtest.Stop(t, second)
 
-	third := vmapdtest.Start(t, w.Node, from("before")...)
-	third.WaitFor(t, "msg=ready")
+	third := vmapdtest.StartReady(t, w.Node, from("before")...)
 	allAnswer(t, w.Client, "tcp", netip.MustParseAddrPort("172.30.0.10:80"), len(w.Pods()))
 	vmapdtest.Stop(t, third)
-	clean := vmapdtest.Start(t, w.Node, "cleanup")
-	if err := clean.Cmd.Wait(); err != nil {
-		t.Errorf("cleanup: %v\n%s", err, clean.Log)
-	}
+	vmapdtest.Cleanup(t, w.Node)
 	if got := serviceAddresses(t, w); got != before {
 		t.Errorf("cleanup leaves something: the node had these addresses:\n%s\nnow:\n%s", before, got)
 	}
@@ -64,11 +55,9 @@ func TestAnotherBackendRemovesTheAddressesOfUserspace(t *testing.T) {
 	w := labtest.New(t)
 	before := serviceAddresses(t, w)
 	from := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
-	first := vmapdtest.Start(t, w.Node, append(from, "--backend=userspace")...)
-	first.WaitFor(t, "msg=ready")
+	first := vmapdtest.StartReady(t, w.Node, append(from, "--backend=userspace")...)
 	vmapdtest.Stop(t, first)
-	second := vmapdtest.Start(t, w.Node, append(from, "--backend=nftables")...)
-	second.WaitFor(t, "msg=ready")
+	vmapdtest.StartReady(t, w.Node, append(from, "--backend=nftables")...)
 	vmapdtest.Eventually(t, func() string {
 		if got := serviceAddresses(t, w); got != before {
 			return "the addresses are still there:\n" + got

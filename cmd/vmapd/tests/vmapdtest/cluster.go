@@ -156,9 +156,7 @@ func (c *Cluster) Start(t *testing.T, args ...string) *Process {
 // StartReady starts vmapd with the kubeconfig, and waits until it is ready.
 func (c *Cluster) StartReady(t *testing.T, args ...string) *Process {
 	t.Helper()
-	p := c.Start(t, append([]string{"--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName}, args...)...)
-	p.WaitFor(t, "msg=ready")
-	return p
+	return StartReady(t, c.Node, append([]string{"--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName}, args...)...)
 }
 
 // Ask makes one connection from the client, which must be answered.

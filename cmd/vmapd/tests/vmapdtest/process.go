@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -95,9 +94,23 @@ func Launch(t *testing.T, ns *lab.Namespace, path string, args ...string) *Proce
 func StartDemo(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	t.Helper()
 	demo := []string{"--from", Demo(t), "--hostname-override", lab.NodeName}
-	p := Start(t, ns, append(demo, args...)...)
+	return StartReady(t, ns, append(demo, args...)...)
+}
+
+// StartReady starts vmapd, and waits until it is ready.
+func StartReady(t *testing.T, ns *lab.Namespace, args ...string) *Process {
+	t.Helper()
+	p := Start(t, ns, args...)
 	p.WaitFor(t, "msg=ready")
 	return p
+}
+
+// Cleanup runs vmapd cleanup, which must succeed.
+func Cleanup(t *testing.T, ns *lab.Namespace, args ...string) {
+	t.Helper()
+	if p := Start(t, ns, append([]string{"cleanup"}, args...)...); p.Exit(t) != 0 {
+		t.Fatalf("vmapd cleanup fails:\n%s", p.Log)
+	}
 }
 
 // WaitFor waits until the log has a text.
@@ -123,6 +136,15 @@ func (p *Process) Exit(t *testing.T) int {
 		return exit.ExitCode()
 	}
 	return 0
+}
+
+// Kill ends a process at once.
+func (p *Process) Kill(t *testing.T) {
+	t.Helper()
+	if err := p.Cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Cmd.Wait()
 }
 
 // Pid is the process ID.
@@ -217,13 +239,8 @@ func WaitUntil(t *testing.T, what string, holds func() bool) {
 // CallUntil makes connections of TCP until something holds, for a minute at most, and looks at no answer.
 func CallUntil(t *testing.T, from *lab.Namespace, to netip.AddrPort, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	var calls sync.WaitGroup
-	calls.Go(func() {
-		lab.Load{Rate: 40, Ask: func(ctx context.Context) (lab.Answer, error) { return from.Ask(ctx, "tcp", to) }}.Run(ctx)
-	})
-	defer calls.Wait()
-	defer cancel()
+	stop := lab.Load{Rate: 40, Ask: func(ctx context.Context) (lab.Answer, error) { return from.Ask(ctx, "tcp", to) }}.Start()
+	defer stop()
 	WaitUntil(t, "what the calls are for", holds)
 }
 
