@@ -73,6 +73,14 @@ func Rootless() bool {
 	return err != nil || strings.Fields(string(users))[2] == "1"
 }
 
+// NeedRoot skips a test that needs root of the machine, such as to become another user.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 || Rootless() {
+		Missing(t, "root outside of a user namespace")
+	}
+}
+
 // available returns nil if this process can create network namespaces, and come back from them: after "unshare -r"
 // without -n, it is root, but of nothing that owns the namespace that it is in. To enter that one asks just this.
 func available() error {

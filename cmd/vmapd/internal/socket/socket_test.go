@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // start runs a server, and returns a function that ends it.
@@ -259,9 +260,7 @@ func openFolder(t *testing.T) string {
 const nobody = 65534
 
 func TestOnlyRootIsAnswered(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	nettest.NeedRoot(t)
 	dir := openFolder(t)
 	path := filepath.Join(dir, "vmapd.sock")
 	start(t, path, greet("daemon"))
@@ -279,9 +278,7 @@ func TestOnlyRootIsAnswered(t *testing.T) {
 
 // A client of root's must not believe a process of another user.
 func TestOnlyRootIsBelieved(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	nettest.NeedRoot(t)
 	dir := openFolder(t)
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)

@@ -95,9 +95,7 @@ func TestADaemonOfAnotherVersionIsNamed(t *testing.T) {
 
 func TestAUserWithoutRightsGetsTheReason(t *testing.T) {
 	t.Parallel()
-	if nettest.Rootless() {
-		nettest.Missing(t, "a second user in this user namespace")
-	}
+	nettest.NeedRoot(t)
 	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
 	vmapdtest.StartDemo(t, w.Node, "--socket", socket)

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // newCluster makes a folder and control groups of a cluster in which nothing runs yet.
 func newCluster(t *testing.T) *Cluster {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("namespaces and control groups need root")
-	}
+	nettest.NeedRoot(t)
 	for _, program := range []string{"nsenter", "unshare", "ip"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
