@@ -247,7 +247,7 @@ func (s *scenario) checkDialects(t *testing.T, f model.Family, table string) {
 	}
 	for _, d := range dialects {
 		if name := familyPart(f, d.name); d.name == "nft" || s.has(name) {
-			s.checkGolden(t, name, d.golden(t, before, after))
+			s.checkGolden(t, name, d.golden(before, after))
 		}
 	}
 }
