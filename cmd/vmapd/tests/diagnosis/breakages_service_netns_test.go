@@ -129,7 +129,7 @@ var serviceBreakages = []serviceBreakage{
 	},
 	{
 		name: "ipv6", args: []string{"-6"}, change: func(*corev1.Service, *discoveryv1.EndpointSlice) {},
-		want: "vmapd: no connection within IPv6 is possible from the node to Service default/ipv6 172.30.1.10",
+		want: "vmapd: the node and Service default/ipv6 172.30.1.10 have no IPv6 in common",
 	},
 }
 

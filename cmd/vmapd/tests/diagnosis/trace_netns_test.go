@@ -221,7 +221,7 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 	if text := p.told(t); !strings.Contains(text, "=> forwarded to ") || strings.Contains(text, "decides") {
 		t.Errorf("without a daemon, want a story without a comparison:\n%s", text)
 	}
-	if want := "vmapd's decision is not known: no daemon answers: "; !strings.Contains(p.Log.String(), want) {
+	if want := "vmapd: the expected result is unknown: no daemon answers: "; !strings.Contains(p.Log.String(), want) {
 		t.Errorf("want %q, got %s", want, p.Log)
 	}
 }
