@@ -83,7 +83,7 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	b.inForce.Store(nil)
 	for _, f := range b.families {
 		if f.left != nil {
-			b.hookFirst(ctx, f)
+			b.hookFirst(f)
 		}
 	}
 	var errs []error
@@ -135,7 +135,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	f.have, f.left = want, nil
 	f.applied.Store(want)
 	if size := batch.Size(); !batch.Empty() {
-		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
+		b.log.Debug("applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
 			slog.Duration("took", time.Since(start)))
 	}
@@ -203,7 +203,7 @@ func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Save
 // leaves our chains as they are. If it has changed these, too, a jump leads to the rest of them until the comparison
 // has ended. The comparison makes up for any failure here. iptables-legacy reads a whole table to look for one rule,
 // so its jumps wait.
-func (b *IPTables) hookFirst(ctx context.Context, f *ruleFamily) {
+func (b *IPTables) hookFirst(f *ruleFamily) {
 	if f.variant() != variantNFT {
 		return
 	}
@@ -212,7 +212,7 @@ func (b *IPTables) hookFirst(ctx context.Context, f *ruleFamily) {
 		err = errors.Join(err, f.tables.InsertUnique(j.Table, j.Chain, 1, j.Args()...))
 	}
 	if err != nil {
-		b.log.LogAttrs(ctx, slog.LevelDebug, "jumps are looked at with all other rules",
+		b.log.Debug("jumps are looked at with all other rules",
 			slog.String("family", f.family.String()), slog.Any("err", err))
 	}
 }

@@ -198,7 +198,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	f.have = r.want
 	deleted, undrained := b.endDrained(f)
 	if r.done > 0 || deleted > 0 {
-		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
+		b.log.Debug("applied", slog.String("family", f.family.String()),
 			slog.Int("operations", r.done), slog.Int("drained", deleted), slog.Int("draining", len(f.draining)),
 			slog.Duration("took", b.now().Sub(start)))
 	}

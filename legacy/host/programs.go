@@ -77,8 +77,7 @@ func openFamilies(log *slog.Logger, variants []string, open func(*programs) erro
 		}
 		if err != nil {
 			missing = append(missing, fmt.Errorf("%v: %w", f, err))
-			log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",
-				slog.String("family", f.String()), slog.Any("err", err))
+			log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
 		}
 	}
 	if len(missing) == len(model.Families) {

@@ -172,7 +172,7 @@ func (w *Watch) notice(attrs ...any) {
 // logFailure logs an error, unless the last look failed, too.
 func (w *Watch) logFailure(err error) {
 	if err != nil && !w.failed {
-		w.log.LogAttrs(context.Background(), slog.LevelError, "cannot watch our rules", slog.Any("err", err))
+		w.log.Error("cannot watch our rules", slog.Any("err", err))
 	}
 	w.failed = err != nil
 }

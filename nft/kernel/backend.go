@@ -139,8 +139,7 @@ func Open(o Options) (*Backend, error) {
 		}
 		if err != nil {
 			missing = append(missing, err)
-			b.log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",
-				slog.String("family", f.String()), slog.Any("err", err))
+			b.log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
 			continue
 		}
 		if o.Unowned {
@@ -256,7 +255,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	repair := full && st.left != nil && before == nil && !changes.Empty() &&
 		batch.Diff(st.left, options.Compile(st.left, s)).Empty()
 	if !changes.Empty() {
-		if err = b.sendAndTell(ctx, st, changes, start, full); !model.IsProgrammed(err) {
+		if err = b.sendAndTell(st, changes, start, full); !model.IsProgrammed(err) {
 			return err
 		}
 	}
@@ -275,7 +274,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	})
 	b.note(st, changes, start)
 	for _, t := range want.Flowtables() {
-		b.applyDevices(ctx, st, t)
+		b.applyDevices(st, t)
 	}
 	return err
 }
@@ -300,8 +299,7 @@ func (b *Backend) of(f model.Family) *familyState {
 }
 
 // sendAndTell sends a batch that is not empty, and reports it.
-func (b *Backend) sendAndTell(
-	ctx context.Context, st *familyState, changes *batch.Batch, start time.Time, full bool,
+func (b *Backend) sendAndTell(st *familyState, changes *batch.Batch, start time.Time, full bool,
 ) error {
 	done := Commit{Family: st.family, Full: full}
 	cold, sent := changes.CreateTable, b.conn.sent
@@ -321,7 +319,7 @@ func (b *Backend) sendAndTell(
 	case !model.IsProgrammed(err):
 		return err
 	}
-	b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", st.family.String()),
+	b.log.Debug("applied", slog.String("family", st.family.String()),
 		slog.Int("operations", done.Operations), slog.Duration("took", done.Took))
 	if b.observe != nil {
 		b.observe(done)

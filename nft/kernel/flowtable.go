@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -160,7 +159,7 @@ func (b *Backend) SetDevices(names []string) { b.devices.Store(&names) }
 
 // applyDevices makes the devices of a family's flowtable those that SetDevices set. A failure is logged:
 // the packets of the other devices take the usual path.
-func (b *Backend) applyDevices(ctx context.Context, st *familyState, t nft.Flowtable) {
+func (b *Backend) applyDevices(st *familyState, t nft.Flowtable) {
 	want := b.devices.Load()
 	if want == nil || want == st.devices {
 		return
@@ -177,7 +176,7 @@ func (b *Backend) applyDevices(ctx context.Context, st *familyState, t nft.Flowt
 		st.devices, st.devicesSaid = want, ""
 	} else if err.Error() != st.devicesSaid {
 		st.devicesSaid = err.Error()
-		b.log.LogAttrs(ctx, slog.LevelWarn, "packets of some devices do not take the fast path",
+		b.log.Warn("packets of some devices do not take the fast path",
 			slog.String("family", st.family.String()), slog.Any("err", err))
 	}
 }

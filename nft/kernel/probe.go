@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -114,7 +113,7 @@ func (b *Backend) probeOptions(st *familyState) error {
 			return err
 		}
 		if *option.lacks = err; err != nil {
-			b.log.LogAttrs(context.Background(), slog.LevelWarn, option.without, slog.Any("err", err))
+			b.log.Warn(option.without, slog.Any("err", err))
 		}
 	}
 	return nil

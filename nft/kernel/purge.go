@@ -71,8 +71,7 @@ func (b *Backend) RunPurges(ctx context.Context) {
 			again = time.After(purgeAgain)
 			if said != err.Error() {
 				said = err.Error()
-				b.log.LogAttrs(ctx, slog.LevelWarn, "not all clients of removed endpoints are deleted; retrying",
-					slog.Any("err", err))
+				b.log.Warn("not all clients of removed endpoints are deleted; retrying", slog.Any("err", err))
 			}
 		}
 		select {

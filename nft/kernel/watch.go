@@ -46,7 +46,7 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 		return err
 	}
 	if err := w.ignore(port); err != nil {
-		w.group.log.LogAttrs(ctx, slog.LevelWarn, "our own changes will be taken for those of others", slog.Any("err", err))
+		w.group.log.Warn("our own changes will be taken for those of others", slog.Any("err", err))
 	}
 	return err
 }

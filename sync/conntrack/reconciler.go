@@ -178,7 +178,7 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 			return did, ok
 		}
 		r.rounds.With(func(all *families) { all[f].end(work, p.Err) })
-		r.tell(ctx, p)
+		r.tell(p)
 		ok = ok && p.Err == nil
 	}
 	return did, ok
@@ -204,17 +204,16 @@ func (r *Reconciler) judge(p *pass) func(*flow) bool {
 	}
 }
 
-func (r *Reconciler) tell(ctx context.Context, p Pass) {
+func (r *Reconciler) tell(p Pass) {
 	family := slog.String("family", p.Family.String())
 	switch differs := r.said[p.Family].Differs(p.Err); {
 	case differs && p.Err != nil:
-		r.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot delete stale connection-tracking entries; retrying",
-			family, slog.Any("err", p.Err))
+		r.options.Log.Warn("cannot delete stale connection-tracking entries; retrying", family, slog.Any("err", p.Err))
 	case differs:
-		r.options.Log.LogAttrs(ctx, slog.LevelInfo, "deleting stale connection-tracking entries again", family)
+		r.options.Log.Info("deleting stale connection-tracking entries again", family)
 	}
 	if p.Deleted > 0 {
-		r.options.Log.LogAttrs(ctx, slog.LevelDebug, "deleted stale flows", family,
+		r.options.Log.Debug("deleted stale flows", family,
 			slog.Int("deleted", p.Deleted), slog.Int("seen", p.Seen), slog.Duration("took", p.Took))
 	}
 	if r.options.Report != nil {

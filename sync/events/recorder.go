@@ -90,7 +90,7 @@ func (r *Recorder) Service(name model.NamespacedName, eventType, reason, message
 }
 
 func (r *Recorder) record(o model.ObjectRef, eventType, reason, message string) {
-	r.opts.Log.LogAttrs(context.Background(), slog.LevelDebug, "event", slog.String("type", eventType),
+	r.opts.Log.Debug("event", slog.String("type", eventType),
 		slog.String("reason", reason), slog.String("regarding", o.String()), slog.String("note", message))
 	r.recorder.Event(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: types.UID(o.NamespacedName.String()),

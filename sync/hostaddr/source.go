@@ -65,7 +65,7 @@ func (s *Source) follow(ctx context.Context, netNS int, update func([]netip.Addr
 			}
 			known = addrs
 			update(addrs)
-			s.Log.LogAttrs(ctx, slog.LevelInfo, "the node's addresses", slog.Any("addresses", addrs))
+			s.Log.Info("the node's addresses", slog.Any("addresses", addrs))
 			if first {
 				first = false
 				complete()

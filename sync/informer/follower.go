@@ -109,7 +109,7 @@ func (f *follower) run(ctx context.Context) {
 // list answers client-go's request for a list. Its errors come to the WatchErrorHandler.
 func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	f.rest(ctx)
-	f.distrust(ctx, o)
+	f.distrust(o)
 	out, err := request(ctx, f, "list", o, f.resource.list)
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (f *follower) begin(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	s.newest, _ = parseVersion(o.ResourceVersion)
 	var err error
 	if s.initial {
-		f.distrust(ctx, o)
+		f.distrust(o)
 		s.guard(ctx, last)
 	} else {
 		err = f.resume(ctx, o)
@@ -213,9 +213,9 @@ func (f *follower) resume(ctx context.Context, o metav1.ListOptions) error {
 
 // distrust is called before a list. client-go asks for one of any version once the server does not have ours: then
 // versions no longer mean what they meant before.
-func (f *follower) distrust(ctx context.Context, o metav1.ListOptions) {
+func (f *follower) distrust(o metav1.ListOptions) {
 	if o.ResourceVersion == "" && o.Continue == "" && f.store.forget() {
-		f.log.LogAttrs(ctx, slog.LevelWarn, "API server returned to an older state, as after a restore; following it")
+		f.log.Warn("API server returned to an older state, as after a restore; following it")
 	}
 }
 
@@ -249,7 +249,7 @@ func request[T any](
 	out, err := do(ctx, o)
 	if apierrors.IsBadRequest(err) && o.FieldSelector != "" && f.spare {
 		f.noFields.Store(true)
-		f.log.LogAttrs(ctx, slog.LevelInfo, "API server refuses field selector; reading all objects",
+		f.log.Info("API server refuses field selector; reading all objects",
 			slog.String("field_selector", f.fields), slog.Any("err", err))
 		o.FieldSelector = ""
 		out, err = do(ctx, o)

@@ -102,7 +102,7 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	initial.Wait()
 	if ctx.Err() == nil {
 		state.Complete()
-		s.Log.LogAttrs(ctx, slog.LevelInfo, "initial lists read; watching", slog.Duration("took", time.Since(start)))
+		s.Log.Info("initial lists read; watching", slog.Duration("took", time.Since(start)))
 	}
 	all.Wait()
 	return nil

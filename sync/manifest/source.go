@@ -71,10 +71,9 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 			return err
 		}
 	}
-	s.update(ctx, state)
+	s.update(state)
 	state.Complete()
-	s.Log.LogAttrs(ctx, slog.LevelInfo, "manifests read",
-		slog.Int("files", len(s.tree.files)), slog.Int("objects", s.current.Load().Len()))
+	s.Log.Info("manifests read", slog.Int("files", len(s.tree.files)), slog.Int("objects", s.current.Load().Len()))
 	for {
 		select {
 		case <-ctx.Done():
@@ -82,12 +81,12 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 		case <-time.After(lookPeriod):
 		}
 		s.errs, _ = s.tree.refresh()
-		s.update(ctx, state)
+		s.update(state)
 	}
 }
 
 // update writes the objects in effect that are not in the state.
-func (s *Source) update(ctx context.Context, state *reconcile.State) {
+func (s *Source) update(state *reconcile.State) {
 	old := s.current.Load()
 	next := old
 	if !slices.Equal(s.tree.files, s.files) {
@@ -95,9 +94,9 @@ func (s *Source) update(ctx context.Context, state *reconcile.State) {
 		next, s.twice = merge(s.files)
 		s.current.Store(next)
 	}
-	s.say(ctx, append(slices.Clip(s.errs), s.twice...))
+	s.say(append(slices.Clip(s.errs), s.twice...))
 	if text := next.Unread(); text != "" && text != old.Unread() {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, text)
+		s.Log.Warn(text)
 	}
 	set, gone := differences(old, next)
 	if len(set)+len(gone) == 0 {
@@ -142,19 +141,19 @@ func differences(old, next *Objects) (set, gone []*object) {
 }
 
 // say logs errors that are new or gone.
-func (s *Source) say(ctx context.Context, errs []error) {
+func (s *Source) say(errs []error) {
 	before := s.reported
 	s.reported = make(map[string]bool)
 	for _, e := range errs {
 		text := e.Error()
 		s.reported[text] = true
 		if !before[text] {
-			s.Log.LogAttrs(ctx, slog.LevelError, "error in manifest; valid objects stay in effect", slog.String("err", text))
+			s.Log.Error("error in manifest; valid objects stay in effect", slog.String("err", text))
 		}
 	}
 	for text := range before {
 		if !s.reported[text] {
-			s.Log.LogAttrs(ctx, slog.LevelInfo, "error in manifest is gone", slog.String("err", text))
+			s.Log.Info("error in manifest is gone", slog.String("err", text))
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (d *Detector) work(ctx context.Context) time.Duration {
 	}
 	attempts, err := d.options.Attempts(ctx)
 	if d.failure.Differs(err) && err != nil && ctx.Err() == nil {
-		d.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot read which connections got no answer", slog.Any("err", err))
+		d.options.Log.Warn("cannot read which connections got no answer", slog.Any("err", err))
 	}
 	d.judge.observe(now, attempts, s)
 	for _, at := range d.judge.due(now) {
@@ -137,7 +137,7 @@ func (d *Detector) work(ctx context.Context) time.Duration {
 		d.asking++
 		go d.ask(ctx, at)
 	}
-	d.tell(ctx)
+	d.tell()
 	if d.judge.idle() {
 		return max(readEvery, share*time.Since(now))
 	}
@@ -161,7 +161,7 @@ func (d *Detector) take() []given {
 }
 
 // tell gives the state what is ejected now, if it differs, and logs the difference.
-func (d *Detector) tell(ctx context.Context) {
+func (d *Detector) tell() {
 	now, old := d.judge.ejections(), d.said.Load()
 	added, gone := difference(old, now), difference(now, old)
 	if len(added)+len(gone) == 0 {
@@ -174,10 +174,10 @@ func (d *Detector) tell(ctx context.Context) {
 		if !e.Endpoint.IsValid() {
 			text = "endpoints of a Node do not answer; new connections go to those of other Nodes, unless most are silent"
 		}
-		d.options.Log.LogAttrs(ctx, slog.LevelWarn, text, about(e)...)
+		d.options.Log.LogAttrs(context.Background(), slog.LevelWarn, text, about(e)...)
 	}
 	for _, e := range gone {
-		d.options.Log.LogAttrs(ctx, slog.LevelInfo, "no longer ejected", about(e)...)
+		d.options.Log.LogAttrs(context.Background(), slog.LevelInfo, "no longer ejected", about(e)...)
 	}
 }
 

@@ -124,7 +124,7 @@ func (l *Loop) Run(ctx context.Context) {
 			l.Backend.Resync()
 		case <-foreignChange:
 			repair, began = true, time.Now()
-			l.Log.LogAttrs(ctx, slog.LevelWarn, "another program changed our rules; restoring them")
+			l.Log.Warn("another program changed our rules; restoring them")
 			l.full, l.repair = true, true
 			l.Backend.Resync()
 		}
@@ -156,7 +156,7 @@ func (l *Loop) Run(ctx context.Context) {
 
 // round applies one snapshot. If that fails, it returns the time until the retry.
 func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time.Duration {
-	l.logProblems(ctx, s)
+	l.logProblems(s)
 	for _, o := range l.Observers {
 		if b, ok := o.(Beginner); ok {
 			b.Begins(s)
@@ -177,14 +177,14 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 	}
 	l.full, l.repair = err != nil, l.repair && err != nil
 	if model.IsProgrammed(err) {
-		l.logApplied(ctx, done)
+		l.logApplied(done)
 	}
 	if err != nil {
 		again := l.backoff.Step()
 		if _, waits := errors.AsType[Waiting](err); waits {
 			again = min(again, slowestLook)
 		}
-		l.logFailure(ctx, err, again)
+		l.logFailure(err, again)
 		return again
 	}
 	l.failed.Differs(nil)
@@ -193,22 +193,22 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 }
 
 // logApplied logs that a snapshot is programmed: the first one, or for debugging each with changed objects.
-func (l *Loop) logApplied(ctx context.Context, done Round) {
+func (l *Loop) logApplied(done Round) {
 	if l.applied {
 		if done.Services+done.EndpointSlices > 0 {
-			l.Log.LogAttrs(ctx, slog.LevelDebug, "changes applied", slog.Int("services", done.Services),
+			l.Log.Debug("changes applied", slog.Int("services", done.Services),
 				slog.Int("endpointslices", done.EndpointSlices), slog.Duration("took", done.Took))
 		}
 		return
 	}
 	l.applied = true
-	l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(l.started)),
+	l.Log.Info("ready", slog.Duration("after", time.Since(l.started)),
 		slog.Int("service_ports_ipv4", done.Snapshot.Family(model.IPv4).NumServicePorts()),
 		slog.Int("service_ports_ipv6", done.Snapshot.Family(model.IPv6).NumServicePorts()))
 }
 
 // logFailure logs a failure of a round, unless it is that of the last one.
-func (l *Loop) logFailure(ctx context.Context, err error, again time.Duration) {
+func (l *Loop) logFailure(err error, again time.Duration) {
 	if !l.failed.Differs(err) {
 		return
 	}
@@ -216,7 +216,7 @@ func (l *Loop) logFailure(ctx context.Context, err error, again time.Duration) {
 	if model.IsProgrammed(err) {
 		message = "the kernel refuses service ports; all others are programmed"
 	}
-	l.Log.LogAttrs(ctx, slog.LevelError, message, slog.Any("err", err), slog.Duration("retry_in", again))
+	l.Log.Error(message, slog.Any("err", err), slog.Duration("retry_in", again))
 }
 
 func (l *Loop) resetBackoff() {
@@ -228,7 +228,7 @@ func (l *Loop) resetBackoff() {
 }
 
 // logProblems logs problems of objects that are new, and those that are gone.
-func (l *Loop) logProblems(ctx context.Context, s *model.Snapshot) {
+func (l *Loop) logProblems(s *model.Snapshot) {
 	added, gone := ProblemChanges(l.seen, s)
 	l.seen = s
 	describe := l.Describe
@@ -240,9 +240,9 @@ func (l *Loop) logProblems(ctx context.Context, s *model.Snapshot) {
 		if p.Budget != "" {
 			text = "object over its budget"
 		}
-		l.Log.LogAttrs(ctx, slog.LevelWarn, text, slog.String("problem", describe(p)))
+		l.Log.Warn(text, slog.String("problem", describe(p)))
 	}
 	for _, p := range gone {
-		l.Log.LogAttrs(ctx, slog.LevelInfo, "no longer a problem", slog.String("problem", p.Error()))
+		l.Log.Info("no longer a problem", slog.String("problem", p.Error()))
 	}
 }

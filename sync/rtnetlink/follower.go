@@ -68,7 +68,7 @@ func (f *Follower) Run(ctx context.Context) {
 			retry = minRetry
 		}
 		if f.said.Differs(err) {
-			f.Log.LogAttrs(ctx, slog.LevelError, "cannot read "+f.What+"; keeping the known ones",
+			f.Log.Error("cannot read "+f.What+"; keeping the known ones",
 				slog.Any("err", err), slog.Duration("retry_in", retry))
 		}
 		if !sleep(ctx, retry) {
@@ -108,7 +108,7 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 		}
 		read = true
 		if f.said.Differs(nil) {
-			f.Log.LogAttrs(ctx, slog.LevelInfo, "reading "+f.What+" again")
+			f.Log.Info("reading " + f.What + " again")
 		}
 		select {
 		case <-ctx.Done():

@@ -64,7 +64,7 @@ func execute(
 	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || s == nil): // Ctrl-C
 		return 128 + int(syscall.SIGINT) // as in a shell
 	case isDaemon && s.logs(args):
-		s.logFailure(ctx, stderr, err)
+		s.logFailure(stderr, err)
 	default:
 		report.Complain(stderr, err.Error())
 	}

@@ -46,11 +46,11 @@ func (s *start) run(ctx context.Context, stderr io.Writer) error {
 	case s.InitOnly:
 		return daemon.InitOnly(ctx, c, s.log)
 	}
-	daemon.LimitMemory(ctx, s.log)
+	daemon.LimitMemory(s.log)
 	d, err := daemon.New(ctx, daemon.Options{
 		Config: c, Log: s.log, Started: started,
 		SetVerbosity: func(v int) {
-			s.log.LogAttrs(ctx, slog.LevelInfo, "verbosity changed", slog.Int("v", v))
+			s.log.Info("verbosity changed", slog.Int("v", v))
 			level.Set(levelOf(v))
 		},
 	})
@@ -65,7 +65,7 @@ func (s *start) run(ctx context.Context, stderr io.Writer) error {
 	if d.LeavesRules() {
 		stopped = "stopped; the rules stay"
 	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, stopped)
+	s.log.Info(stopped)
 	return nil
 }
 
@@ -94,12 +94,12 @@ func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 }
 
 // logFailure logs the error for which the daemon exits, each line of it alone.
-func (s *start) logFailure(ctx context.Context, stderr io.Writer, err error) {
+func (s *start) logFailure(stderr io.Writer, err error) {
 	log := s.log
 	if log == nil {
 		log = newLogger(stderr, config.JSONLog, slog.LevelInfo)
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		log.LogAttrs(ctx, slog.LevelError, "exiting because of an error", slog.String("err", line))
+		log.Error("exiting because of an error", slog.String("err", line))
 	}
 }

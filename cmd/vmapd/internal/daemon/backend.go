@@ -41,7 +41,7 @@ type dataplane struct {
 
 // openBackend opens the configured backend or, for auto, the first that works on this node. After
 // its first successful Apply, it removes the rules of other backends.
-func (d *base) openBackend(ctx context.Context, observe func(kernel.Commit)) (*dataplane, error) {
+func (d *base) openBackend(observe func(kernel.Commit)) (*dataplane, error) {
 	c := d.config
 	switch why := c.BackendReason; c.Backend {
 	case config.NFTables:
@@ -63,19 +63,19 @@ func (d *base) openBackend(ctx context.Context, observe func(kernel.Commit)) (*d
 		return p, err
 	}
 	why := fmt.Sprintf("the kernel lacks %s", lacks.Feature)
-	d.log.LogAttrs(ctx, slog.LevelWarn, "nftables is not available", slog.Any("err", err))
+	d.log.Warn("nftables is not available", slog.Any("err", err))
 	p, ipvsErr := d.openIPVS(why)
 	var lacksToo *host.UnsupportedError
 	if !errors.As(ipvsErr, &lacksToo) {
 		return p, ipvsErr
 	}
-	d.log.LogAttrs(ctx, slog.LevelWarn, "IPVS is not available", slog.Any("err", ipvsErr))
+	d.log.Warn("IPVS is not available", slog.Any("err", ipvsErr))
 	why = fmt.Sprintf("%s, and there is no %s", why, lacksToo.Feature)
 	p, iptablesErr := d.openIPTables(why)
 	if iptablesErr == nil {
 		return p, nil
 	}
-	d.log.LogAttrs(ctx, slog.LevelWarn, "iptables is not available; "+
+	d.log.Warn("iptables is not available; "+
 		"endpoints will see this node's address as the source of all connections", slog.Any("err", iptablesErr))
 	return d.openUserspace(why + " and no usable iptables")
 }

@@ -92,7 +92,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	var d *Daemon // is made before the first batch, and before anybody asks
-	plane, err := b.openBackend(ctx, func(c kernel.Commit) { d.metrics.Batch(c) })
+	plane, err := b.openBackend(func(c kernel.Commit) { d.metrics.Batch(c) })
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (d *base) traffic(backend config.Backend) model.Config {
 	traffic.Budgets, traffic.NodeName = config.Budgets(backend), d.nodeName
 	if traffic.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
 		traffic.NodePortAddresses.Localhost[model.IPv6] = false
-		d.log.LogAttrs(context.Background(), slog.LevelInfo, "node ports on localhost: IPv4 only; this host has no ::1")
+		d.log.Info("node ports on localhost: IPv4 only; this host has no ::1")
 	}
 	return traffic
 }

@@ -43,7 +43,7 @@ func (d *Daemon) report(age time.Duration) doctor.Report {
 func (d *Daemon) examine() (report doctor.Report) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			d.log.LogAttrs(context.Background(), slog.LevelError, "doctor panicked",
+			d.log.Error("doctor panicked",
 				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
 			report = doctor.Failed(time.Now(), d.nodeName, reason)
 		}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"log/slog"
 	"math"
 	"os"
@@ -15,16 +14,16 @@ import (
 )
 
 // LimitMemory makes the runtime respect the memory limit of the control group, unless the environment sets GOMEMLIMIT.
-func LimitMemory(ctx context.Context, log *slog.Logger) {
+func LimitMemory(log *slog.Logger) {
 	group := func() (uint64, error) {
 		limit, err := memlimit.FromCgroup()
 		return forTheHeap(limit), err
 	}
 	switch limit, err := memlimit.Set(memlimit.WithProvider(group), memlimit.WithRatio(1)); {
 	case err != nil:
-		log.LogAttrs(ctx, slog.LevelWarn, "memory limit of the control group unknown", slog.Any("err", err))
+		log.Warn("memory limit of the control group unknown", slog.Any("err", err))
 	case limit != math.MaxInt64:
-		log.LogAttrs(ctx, slog.LevelInfo, "memory limit of the heap", slog.Int64("bytes", limit))
+		log.Info("memory limit of the heap", slog.Int64("bytes", limit))
 	}
 }
 

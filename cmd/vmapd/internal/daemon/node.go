@@ -40,10 +40,10 @@ func (d *base) setUpNode(ctx context.Context) {
 		}
 		d.events.Node(events.Warning, reason, f.Error())
 	}}
-	nodesetup.Apply(ctx, o, d.config.Conntrack)
-	nodesetup.OOM(ctx, o, d.config.OOMScoreAdj)
+	nodesetup.Apply(o, d.config.Conntrack)
+	nodesetup.OOM(o, d.config.OOMScoreAdj)
 	if err := others.RemoveStaleTraces(); err != nil {
-		d.log.LogAttrs(ctx, slog.LevelWarn, "rules of a trace that was killed may still be there", slog.Any("err", err))
+		d.log.Warn("rules of a trace that was killed may still be there", slog.Any("err", err))
 	}
 }
 
@@ -51,10 +51,10 @@ func (d *base) setUpNode(ctx context.Context) {
 // tracking may not be loaded yet: opening a backend, which probes the kernel, loads it.
 func InitOnly(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	d := &base{config: c, log: log} // sends no events, as nothing is programmed
-	if plane, err := d.openBackend(ctx, nil); err != nil {
-		log.LogAttrs(ctx, slog.LevelWarn, "no backend will work for the daemon", slog.Any("err", err))
+	if plane, err := d.openBackend(nil); err != nil {
+		log.Warn("no backend will work for the daemon", slog.Any("err", err))
 	} else {
 		_ = plane.close() // nothing was programmed
 	}
-	return nodesetup.InitOnly(ctx, nodesetup.Options{Log: log}, c.Conntrack)
+	return nodesetup.InitOnly(nodesetup.Options{Log: log}, c.Conntrack)
 }

@@ -164,7 +164,7 @@ func serviceConnections(b *kernel.Backend, log *slog.Logger) []kernel.Count {
 	defer cancel()
 	counts, err := b.Connections(ctx)
 	if err != nil {
-		log.LogAttrs(ctx, slog.LevelDebug, "could not read all counters of connections", slog.Any("err", err))
+		log.Debug("could not read all counters of connections", slog.Any("err", err))
 	}
 	return counts
 }

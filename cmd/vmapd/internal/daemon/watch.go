@@ -27,14 +27,12 @@ func watchTables(b *kernel.Backend, log *slog.Logger) (reconcile.Backend, watch)
 	changed := make(chan struct{}, 1)
 	w, err := b.Watch(changed)
 	if err != nil {
-		log.LogAttrs(context.Background(), slog.LevelError, "cannot watch our rules; comparing them at each resync",
-			slog.Any("err", err))
+		log.Error("cannot watch our rules; comparing them at each resync", slog.Any("err", err))
 		return b, none
 	}
 	return w, watch{changed, w.ForeignChanges, []task{quiet(func(ctx context.Context) {
 		if err := w.Run(ctx); err != nil {
-			log.LogAttrs(ctx, slog.LevelError, "no longer watching our rules; comparing them at each resync",
-				slog.Any("err", err))
+			log.Error("no longer watching our rules; comparing them at each resync", slog.Any("err", err))
 		}
 	})}}
 }

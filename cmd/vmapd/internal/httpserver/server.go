@@ -92,8 +92,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 		if isNew {
-			s.log.LogAttrs(ctx, slog.LevelError, "cannot listen; retrying",
-				slog.Any("err", err), slog.Duration("retry_every", retryInterval))
+			s.log.Error("cannot listen; retrying", slog.Any("err", err), slog.Duration("retry_every", retryInterval))
 		}
 		select {
 		case <-ctx.Done():
@@ -110,9 +109,9 @@ func (s *Server) serve(ctx context.Context) error {
 		return err
 	}
 	if s.note(nil) != nil {
-		s.log.LogAttrs(ctx, slog.LevelInfo, "listening again")
+		s.log.Info("listening again")
 	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("address", l.Addr().String()))
+	s.log.Info("serving", slog.String("address", l.Addr().String()))
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	server := &http.Server{
@@ -144,7 +143,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		case http.ErrAbortHandler:
 			panic(reason)
 		default:
-			s.log.LogAttrs(r.Context(), slog.LevelError, "a handler panicked", slog.String("path", r.URL.Path),
+			s.log.Error("a handler panicked", slog.String("path", r.URL.Path),
 				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
 			panic(http.ErrAbortHandler) // net/http closes the connection
 		}

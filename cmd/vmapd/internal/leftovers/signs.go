@@ -1,7 +1,6 @@
 package leftovers
 
 import (
-	"context"
 	"log/slog"
 	"maps"
 	"sync"
@@ -64,8 +63,7 @@ func (r *Signs) Seen(kind, text string) {
 		return
 	}
 	s.text, s.told = text, now
-	r.Log.LogAttrs(context.Background(), slog.LevelWarn, "another proxy is active on this node",
-		slog.String("sign", kind), slog.String("why", text))
+	r.Log.Warn("another proxy is active on this node", slog.String("sign", kind), slog.String("why", text))
 	r.Event("another proxy is active on this node: " + text)
 }
 
@@ -80,8 +78,7 @@ func (r *Signs) Gone(kind string) {
 func (r *Signs) drop(kind string) {
 	if r.signs[kind] != nil {
 		delete(r.signs, kind)
-		r.Log.LogAttrs(context.Background(), slog.LevelInfo, "no longer a sign of another proxy",
-			slog.String("sign", kind))
+		r.Log.Info("no longer a sign of another proxy", slog.String("sign", kind))
 	}
 }
 

@@ -115,8 +115,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	s.left.Store(&after)
 	if gone := before.without(after); gone.String() != "" {
 		s.removed = [2]time.Time{s.removed[1], time.Now()}
-		s.o.Log.LogAttrs(ctx, slog.LevelInfo, "removed the rules of another backend or proxy",
-			slog.String("removed", gone.String()))
+		s.o.Log.Info("removed the rules of another backend or proxy", slog.String("removed", gone.String()))
 	}
 	if failed := errors.Join(errs...); failed != nil {
 		err = failed // what can't be listed is in it
@@ -130,7 +129,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 		return
 	}
 	if s.said.Differs(err) {
-		s.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot remove the rules of another backend; retrying",
+		s.o.Log.Warn("cannot remove the rules of another backend; retrying",
 			slog.Any("err", err), slog.Duration("retry_in", RetryTime))
 		s.o.Event(fmt.Sprintf("cannot remove the rules of another backend or proxy: %v; %s", err, Remedy))
 	}
@@ -150,13 +149,13 @@ func (s *Sweeper) Watch(ctx context.Context, more func()) {
 			return
 		case <-time.After(LookInterval):
 		}
-		s.look(ctx)
+		s.look()
 		more()
 		s.o.Signs.Current() // forgets old signs
 	}
 }
 
-func (s *Sweeper) look(ctx context.Context) {
+func (s *Sweeper) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resting := s.resting()
@@ -172,7 +171,7 @@ func (s *Sweeper) look(ctx context.Context) {
 	s.looked = time.Now()
 	now, err := s.o.Find(false)
 	if err != nil {
-		s.o.Log.LogAttrs(ctx, slog.LevelDebug, "cannot look for the rules of another proxy", slog.Any("err", err))
+		s.o.Log.Debug("cannot look for the rules of another proxy", slog.Any("err", err))
 		return
 	}
 	s.left.Store(&now)

@@ -1,7 +1,6 @@
 package nodesetup
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -36,11 +35,10 @@ type Options struct {
 // Nothing can be set before the module nf_conntrack is loaded, which the first rules do: call
 // Apply after them, and again when the configuration changes. A setting that c no longer has
 // keeps its value.
-func Apply(ctx context.Context, o Options, c Conntrack) {
-	for _, f := range o.apply(ctx, c) {
-		o.Log.LogAttrs(ctx, slog.LevelWarn, "could not set sysctl; keeping its current value",
-			slog.String("file", f.File), slog.String("want", f.Value), slog.String("have", f.Have),
-			slog.Any("err", f.Err))
+func Apply(o Options, c Conntrack) {
+	for _, f := range o.apply(c) {
+		o.Log.Warn("could not set sysctl; keeping its current value",
+			slog.String("file", f.File), slog.String("want", f.Value), slog.String("have", f.Have), slog.Any("err", f.Err))
 		if o.Failed != nil {
 			o.Failed(f)
 		}
@@ -61,11 +59,11 @@ func Apply(ctx context.Context, o Options, c Conntrack) {
 // the module is left to the node, which may have no bridges. Apply does not do this, since the daemon can't.
 //
 // It does not set the OOM score, which belongs to a process: this one exits.
-func InitOnly(ctx context.Context, o Options, c Conntrack) error {
+func InitOnly(o Options, c Conntrack) error {
 	var errs []error
-	for _, f := range append(o.apply(ctx, c), o.write(ctx, o.bridges())...) {
+	for _, f := range append(o.apply(c), o.write(o.bridges())...) {
 		if errors.Is(f, ErrNotInitial) {
-			o.Log.LogAttrs(ctx, slog.LevelWarn, "could not set sysctl; keeping its current value", slog.Any("err", f))
+			o.Log.Warn("could not set sysctl; keeping its current value", slog.Any("err", f))
 			continue
 		}
 		errs = append(errs, f)
@@ -76,23 +74,22 @@ func InitOnly(ctx context.Context, o Options, c Conntrack) error {
 // OOM sets oom_score_adj of this process, from -1000 (the kernel never kills it) to 1000. A
 // lower value than the present one needs CAP_SYS_RESOURCE. Without it, the score stays as the
 // kubelet has set it for the pod, which is good enough: this is logged, but not as a warning.
-func OOM(ctx context.Context, o Options, score int) {
+func OOM(o Options, score int) {
 	w := Write{File: fileOOMScore, Value: strconv.Itoa(score), Why: "oomScoreAdj"}
 	w.Have, _ = o.read(w.File)
 	if w.Have == w.Value {
 		return
 	}
 	if err := o.writeFile(w); err != nil {
-		o.Log.LogAttrs(ctx, slog.LevelInfo, "could not set the OOM score; keeping its current value",
-			slog.String("file", w.File), slog.String("want", w.Value), slog.String("have", w.Have),
-			slog.Any("err", err))
+		o.Log.Info("could not set the OOM score; keeping its current value",
+			slog.String("file", w.File), slog.String("want", w.Value), slog.String("have", w.Have), slog.Any("err", err))
 		return
 	}
-	o.logSet(ctx, w)
+	o.logSet(w)
 }
 
 // apply returns the settings that could not be written.
-func (o Options) apply(ctx context.Context, c Conntrack) []WriteError {
+func (o Options) apply(c Conntrack) []WriteError {
 	plan := Plan(c, o.facts())
 	if len(plan) == 0 {
 		return nil
@@ -101,7 +98,7 @@ func (o Options) apply(ctx context.Context, c Conntrack) []WriteError {
 		// Then all files are missing; one failure is enough.
 		return []WriteError{{Write: plan[0], Err: ErrNoConntrack}}
 	}
-	return o.write(ctx, plan)
+	return o.write(plan)
 }
 
 // bridges returns the writes that make packets on bridges meet netfilter, as far as the kernel has such settings.
@@ -116,14 +113,14 @@ func (o Options) bridges() (plan []Write) {
 }
 
 // write returns the settings that could not be written.
-func (o Options) write(ctx context.Context, plan []Write) (failed []WriteError) {
+func (o Options) write(plan []Write) (failed []WriteError) {
 	for _, w := range plan {
 		err := o.writeFile(w)
 		switch {
 		case err == nil:
-			o.logSet(ctx, w)
+			o.logSet(w)
 		case w.enough():
-			o.Log.LogAttrs(ctx, slog.LevelInfo, "keeping the higher limit of connections, which can't be changed here",
+			o.Log.Info("keeping the higher limit of connections, which can't be changed here",
 				slog.String("want", w.Value), slog.String("have", w.Have))
 		default:
 			failed = append(failed, WriteError{Write: w, Err: o.explain(w.File, err)})
@@ -132,9 +129,8 @@ func (o Options) write(ctx context.Context, plan []Write) (failed []WriteError) 
 	return failed
 }
 
-func (o Options) logSet(ctx context.Context, w Write) {
-	o.Log.LogAttrs(ctx, slog.LevelInfo, "changed node setting", slog.String("file", w.File),
-		slog.String("value", w.Value),
+func (o Options) logSet(w Write) {
+	o.Log.Info("changed node setting", slog.String("file", w.File), slog.String("value", w.Value),
 		slog.String("before", w.Have), slog.String("reason", w.Why))
 }
 

@@ -88,7 +88,7 @@ func TestApplyWritesWhatDiffersAndThenNothing(t *testing.T) {
 	want := n.all()
 	want[fileMax], want[fileHashSize] = "400000", "100000"
 	want[fileTCPEstablishedTimeout], want[fileTCPCloseWaitTimeout] = "86400", "3600"
-	Apply(t.Context(), n.Options, c)
+	Apply(n.Options, c)
 	if diff := cmp.Diff(want, n.all()); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -98,14 +98,14 @@ func TestApplyWritesWhatDiffersAndThenNothing(t *testing.T) {
 
 	n.put(fileBuckets, "100352") // the kernel's answer, rounded up
 	n.log.Reset()
-	Apply(t.Context(), n.Options, c)
+	Apply(n.Options, c)
 	n.quiet()
 }
 
 func TestWhatIsNotConfiguredIsNotTouched(t *testing.T) {
 	n := newNode(t)
 	want := n.all()
-	Apply(t.Context(), n.Options, Conntrack{})
+	Apply(n.Options, Conntrack{})
 	if diff := cmp.Diff(want, n.all()); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -120,16 +120,16 @@ func TestWithoutTheModuleOneWarningAndNoNewFile(t *testing.T) {
 		}
 	}
 	want := n.all()
-	Apply(t.Context(), n.Options, Conntrack{})
+	Apply(n.Options, Conntrack{})
 	n.quiet()
-	Apply(t.Context(), n.Options, defaults)
+	Apply(n.Options, defaults)
 	if diff := cmp.Diff(want, n.all()); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	if len(n.failed) != 1 || !errors.Is(n.failed[0], ErrNoConntrack) || strings.Count(n.log.String(), "level=WARN") != 1 {
 		t.Errorf("failures %v, want one of ErrNoConntrack; log:\n%s", n.failed, n.log.String())
 	}
-	if err := InitOnly(t.Context(), n.Options, defaults); !errors.Is(err, ErrNoConntrack) {
+	if err := InitOnly(n.Options, defaults); !errors.Is(err, ErrNoConntrack) {
 		t.Errorf("InitOnly says %v, want ErrNoConntrack", err)
 	}
 }
@@ -139,7 +139,7 @@ func TestOneSettingThatTheKernelLacks(t *testing.T) {
 	if err := os.Remove(n.path(fileTCPCloseWaitTimeout)); err != nil {
 		t.Fatal(err)
 	}
-	Apply(t.Context(), n.Options, defaults)
+	Apply(n.Options, defaults)
 	want := []string{fileTCPCloseWaitTimeout + " should be 3600 and is unknown: " + ErrNoConntrack.Error()}
 	if diff := cmp.Diff(want, messages(n.failed)); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
@@ -158,13 +158,13 @@ func TestAnotherErrorIsTold(t *testing.T) {
 	if err := os.Mkdir(n.path(fileUDPTimeout), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	Apply(t.Context(), n.Options, Conntrack{UDPTimeout: time.Second})
+	Apply(n.Options, Conntrack{UDPTimeout: time.Second})
 	if len(n.failed) != 1 || !errors.Is(n.failed[0], unix.EISDIR) {
 		t.Errorf("failures %v, want that it is a directory", n.failed)
 	}
 	n.Failed = nil // nobody listens: the log does
 	n.log.Reset()
-	Apply(t.Context(), n.Options, Conntrack{UDPTimeout: time.Second})
+	Apply(n.Options, Conntrack{UDPTimeout: time.Second})
 	if !strings.Contains(n.log.String(), "is a directory") {
 		t.Errorf("log:\n%s", n.log.String())
 	}
@@ -177,7 +177,7 @@ func TestInitOnlySetsWhatItCanAndReturnsTheRest(t *testing.T) {
 	}
 	c := defaults
 	c.UDPTimeout = time.Minute
-	err := InitOnly(t.Context(), n.Options, c)
+	err := InitOnly(n.Options, c)
 	var f WriteError
 	if !errors.As(err, &f) || f.File != fileUDPTimeout {
 		t.Errorf("got %v, want a WriteError of %s", err, fileUDPTimeout)
@@ -194,7 +194,7 @@ func TestInitOnlySetsWhatItCanAndReturnsTheRest(t *testing.T) {
 // Only InitOnly sets what bridges do, and only where the kernel has the settings.
 func TestInitOnlySetsBridges(t *testing.T) {
 	n := newNode(t)
-	if err := InitOnly(t.Context(), n.Options, Conntrack{}); err != nil {
+	if err := InitOnly(n.Options, Conntrack{}); err != nil {
 		t.Errorf("without br_netfilter: %v", err)
 	}
 	const bridge, bridge6 = "/proc/sys/net/bridge/bridge-nf-call-iptables", "/proc/sys/net/bridge/bridge-nf-call-ip6tables"
@@ -203,11 +203,11 @@ func TestInitOnlySetsBridges(t *testing.T) {
 	}
 	n.put(bridge, "0")
 	n.put(bridge6, "1")
-	Apply(t.Context(), n.Options, Conntrack{})
+	Apply(n.Options, Conntrack{})
 	if got := n.all(); got[bridge] != "0" {
 		t.Errorf("Apply: %s is %s", bridge, got[bridge])
 	}
-	if err := InitOnly(t.Context(), n.Options, Conntrack{}); err != nil {
+	if err := InitOnly(n.Options, Conntrack{}); err != nil {
 		t.Error(err)
 	}
 	if got := n.all(); got[bridge] != "1" || got[bridge6] != "1" || strings.Count(n.log.String(), "changed node setting") != 1 {
@@ -217,20 +217,20 @@ func TestInitOnlySetsBridges(t *testing.T) {
 
 func TestOOM(t *testing.T) {
 	n := newNode(t)
-	OOM(t.Context(), n.Options, 0)
+	OOM(n.Options, 0)
 	n.quiet()
-	OOM(t.Context(), n.Options, -999)
+	OOM(n.Options, -999)
 	if got := n.all()[fileOOMScore]; got != "-999" {
 		t.Errorf("the score is %s, want -999", got)
 	}
 	n.log.Reset()
-	OOM(t.Context(), n.Options, -999)
+	OOM(n.Options, -999)
 	n.quiet()
 
 	if err := os.Remove(n.path(fileOOMScore)); err != nil {
 		t.Fatal(err)
 	}
-	OOM(t.Context(), n.Options, -999)
+	OOM(n.Options, -999)
 	if got := n.log.String(); !strings.Contains(got, "keeping its current value") || strings.Contains(got, "WARN") || len(n.failed) > 0 {
 		t.Errorf("a failure is logged, and no more than that; failures %v, log:\n%s", n.failed, got)
 	}

@@ -25,7 +25,7 @@ func TestRealKernel(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		Apply(t.Context(), n.Options, c)
+		Apply(n.Options, c)
 		for file, want := range map[string]string{
 			fileMax:                   before, // the whole machine's
 			fileTCPEstablishedTimeout: "12345",
@@ -71,7 +71,7 @@ func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
 			c := Conntrack{MaxPerCore: 1, Min: int32(tt.limit), UDPTimeout: 13 * time.Second}
 			n.log.Reset()
 			n.failed = nil
-			if err := InitOnly(t.Context(), n.Options, c); err != nil {
+			if err := InitOnly(n.Options, c); err != nil {
 				t.Errorf("%s: InitOnly returns %v", tt.name, err)
 			}
 			if got := n.log.String(); !strings.Contains(got, "level="+tt.level) || tt.level == "INFO" && strings.Contains(got, "WARN") {
@@ -80,7 +80,7 @@ func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
 			if got, err := n.read(fileUDPTimeout); got != "13" || err != nil {
 				t.Errorf("%s: the UDP timeout is %s, %v; want 13", tt.name, got, err)
 			}
-			Apply(t.Context(), n.Options, c) // as the daemon does next
+			Apply(n.Options, c) // as the daemon does next
 			if len(n.failed) != tt.events {
 				t.Errorf("%s: %d failures, want %d: %v", tt.name, len(n.failed), tt.events, n.failed)
 			}
@@ -104,10 +104,10 @@ func TestRealKernelReadOnly(t *testing.T) {
 		); err != nil {
 			return err
 		}
-		if err := InitOnly(t.Context(), n.Options, Conntrack{MaxPerCore: 1, Min: int32(limit - 1)}); err != nil {
+		if err := InitOnly(n.Options, Conntrack{MaxPerCore: 1, Min: int32(limit - 1)}); err != nil {
 			t.Errorf("with a higher limit than wanted: %v", err)
 		}
-		if err := InitOnly(t.Context(), n.Options, Conntrack{MaxPerCore: 1, Min: int32(limit + 1)}); !errors.Is(err, ErrReadOnly) {
+		if err := InitOnly(n.Options, Conntrack{MaxPerCore: 1, Min: int32(limit + 1)}); !errors.Is(err, ErrReadOnly) {
 			t.Errorf("with a lower limit than wanted: %v, want ErrReadOnly", err)
 		}
 		return nil
@@ -119,7 +119,7 @@ func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
 	c := Conntrack{TCPBeLiberal: true, TCPEstablishedTimeout: 12345 * time.Second, UDPTimeout: 11 * time.Second}
 	inNamespaces(t, func() error {
 		n := realNode(t)
-		if err := InitOnly(t.Context(), n.Options, c); err != nil {
+		if err := InitOnly(n.Options, c); err != nil {
 			return err
 		}
 		for _, dir := range []string{"/proc/sys", "/sys"} {
@@ -131,12 +131,12 @@ func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
 			}
 		}
 		n.log.Reset()
-		Apply(t.Context(), n.Options, c)
+		Apply(n.Options, c)
 		n.quiet()
 
 		c.UDPTimeout = 12 * time.Second
 		c.MaxPerCore, c.Min = 1, 1<<30 // more than any machine has
-		Apply(t.Context(), n.Options, c)
+		Apply(n.Options, c)
 		var got []string
 		for _, f := range n.failed {
 			if !errors.Is(f, ErrReadOnly) {
@@ -159,7 +159,7 @@ func TestRealKernelWithoutPrivilege(t *testing.T) {
 	inNamespaces(t, func() error {
 		n := realNode(t)
 		c := Conntrack{UDPTimeout: 11 * time.Second}
-		if err := InitOnly(t.Context(), n.Options, c); err != nil {
+		if err := InitOnly(n.Options, c); err != nil {
 			return err
 		}
 		const nobody = 65534
@@ -168,7 +168,7 @@ func TestRealKernelWithoutPrivilege(t *testing.T) {
 		}
 		n.log.Reset()
 		c.MaxPerCore = 4 // of four connections, which every hash table has room for
-		Apply(t.Context(), n.Options, c)
+		Apply(n.Options, c)
 		for _, f := range n.failed {
 			if f.File != fileMax {
 				t.Errorf("unexpected: %v", f)
@@ -176,7 +176,7 @@ func TestRealKernelWithoutPrivilege(t *testing.T) {
 		}
 		c = Conntrack{UDPTimeout: 12 * time.Second}
 		n.failed = nil
-		Apply(t.Context(), n.Options, c)
+		Apply(n.Options, c)
 		if len(n.failed) != 1 || !errors.Is(n.failed[0], ErrPermission) {
 			t.Errorf("failed: %v, want one of ErrPermission", n.failed)
 		}

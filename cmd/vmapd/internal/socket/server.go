@@ -54,14 +54,13 @@ func (s *Server) Run(ctx context.Context) {
 		l, err := listen(s.Path)
 		isNew := said.Differs(err)
 		if err == nil {
-			s.Log.LogAttrs(ctx, slog.LevelDebug, "serving", slog.String("socket", s.Path))
+			s.Log.Debug("serving", slog.String("socket", s.Path))
 			err = s.serve(ctx, l)
-			s.Log.LogAttrs(ctx, slog.LevelDebug, "stopped serving",
-				slog.String("socket", s.Path), slog.Any("reason", err))
+			s.Log.Debug("stopped serving", slog.String("socket", s.Path), slog.Any("reason", err))
 			continue
 		}
 		if isNew {
-			s.Log.LogAttrs(ctx, slog.LevelWarn, "cannot open the socket for vmapd's subcommands; retrying",
+			s.Log.Warn("cannot open the socket for vmapd's subcommands; retrying",
 				slog.Any("err", err), slog.Duration("retry_every", retryInterval))
 		}
 		select {
@@ -128,7 +127,7 @@ func (s *Server) handler() http.Handler {
 // answerPanic answers a request whose handler panicked.
 func (s *Server) answerPanic(w http.ResponseWriter, r *http.Request) {
 	if reason := recover(); reason != nil {
-		s.Log.LogAttrs(r.Context(), slog.LevelError, "a handler panicked", slog.String("path", r.URL.Path),
+		s.Log.Error("a handler panicked", slog.String("path", r.URL.Path),
 			slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
 		writeError(w, &Error{http.StatusInternalServerError, "the daemon panicked; its log has the reason"})
 	}
