@@ -15,7 +15,7 @@
 // decisions; they never look at a Service's policy a second time.
 //
 // The files refer one way: values (of configuration, objects and snapshots), then parsed objects (service.go, slice.go,
-// owners.go and what is next to them), then the Builder (builder.go, builder_settings.go, update.go, explain.go).
+// owners.go and what is next to them), then the Builder (builder.go, builder_settings.go, update.go, selection.go).
 //
 // The package is pure: standard library only, no sockets, no files, no clock, no
 // Kubernetes.

@@ -33,7 +33,7 @@
 //
 // The chains hook NAT, so only the first packet of a connection meets a rule. Others pass one rule if a service port
 // has affinity, and two with Settings.DropInvalid. With compile.Options.FastPath, forwarded packets pass one more,
-// until the connection takes the fast path past all chains (compile/fastpath.go). No packet mark and no conntrack mark
+// until the connection takes the fast path past all chains (compile/features.go). No packet mark and no conntrack mark
 // is read or written.
 //
 //	prerouting (dstnat - 1)    output (-101)

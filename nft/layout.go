@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -112,4 +113,89 @@ func SharedSets() []Set {
 		}
 	}
 	return sets
+}
+
+// FastPath is the name of the flowtable with the Service connections whose packets take the fast
+// path: from the ingress of one device to another, past all chains, routing and connection tracking.
+const FastPath = "fast-path"
+
+// FastPathAfter is the number of packets, in both directions, after which a connection is taken. Most
+// connections are shorter, and for each one that is taken the kernel makes and frees an entry.
+const FastPathAfter = 20
+
+// Flowtable is the declaration of a flowtable. Its devices are no part of a ruleset: they come and go
+// with pods, and whoever knows them puts them into the table.
+type Flowtable struct {
+	Name string
+	Prio int32 // at the hook ingress
+}
+
+// Declaration returns the lines inside its braces.
+func (t Flowtable) Declaration() []string {
+	prio := fmt.Sprint(t.Prio)
+	if t.Prio == PriorityFilter {
+		prio = "filter"
+	}
+	// Without a counter, the packets would be missing in connection tracking's own counters.
+	return []string{"hook ingress priority " + prio, "counter"}
+}
+
+// text is the flowtable in a ruleset.
+func (t Flowtable) text() string {
+	lines := strings.Join(t.Declaration(), "\n\t\t")
+	return fmt.Sprintf("\n\t# the devices are added as they come\n\tflowtable %s {\n\t\t%s\n\t}\n", t.Name, lines)
+}
+
+// Frontends are the names of the sets and maps of one kind of frontends, those with an address or node ports. Their
+// keys begin with a frontend's, see Key.
+type Frontends struct {
+	NodePorts bool                               // else those with an address
+	Dispatch  string                             // the verdict for a frontend
+	Endpoints [len(model.TrafficPolicies)]string // the endpoints in a frontend's slots
+	SourceNAT string                             // the verdict after DNAT: masquerade or not
+	Affinity  string                             // the verdict for clients that may have an endpoint already
+	Remember  string                             // the verdict after DNAT that stores a client's endpoint
+	Counters  string                             // the number of connections to a frontend
+	Refused   string                             // the number of those that are refused
+	FastPath  string                             // those whose connections take the fast path
+}
+
+var (
+	withAddress = &Frontends{
+		Dispatch: ServiceIPs, Endpoints: [...]string{model.Cluster: Endpoints, model.Local: LocalEndpoints},
+		SourceNAT: SourceNAT, Affinity: AffinityIPs, Remember: RememberIPs,
+		Counters: ServiceCounters, Refused: RefusedCounters, FastPath: FastPathIPs,
+	}
+	ofNodePorts = &Frontends{
+		NodePorts: true,
+		Dispatch:  ServiceNodePorts,
+		Endpoints: [...]string{model.Cluster: NodePortEndpoints, model.Local: NodePortLocalEndpoints},
+		SourceNAT: NodePortSourceNAT, Affinity: AffinityNodePorts, Remember: RememberNodePorts,
+		Counters: NodePortCounters, Refused: NodePortRefused, FastPath: FastPathNodePorts,
+	}
+)
+
+// FrontendsOf returns the sets and maps of a kind of frontends.
+func FrontendsOf(k model.FrontendKind) *Frontends {
+	if k == model.NodePort {
+		return ofNodePorts
+	}
+	return withAddress
+}
+
+// DispatchOf returns the map of the frontends that have slots in a map of endpoints.
+func DispatchOf(endpoints string) string {
+	if endpoints == NodePortEndpoints || endpoints == NodePortLocalEndpoints {
+		return ServiceNodePorts
+	}
+	return ServiceIPs
+}
+
+// Key returns a frontend's key.
+func (s *Frontends) Key(v model.VIP) string {
+	key := make([]byte, 0, 24)
+	if !s.NodePorts {
+		key = AppendAddr(key, v.Addr)
+	}
+	return string(AppendPort(AppendProto(key, v.Protocol), v.Port))
 }

@@ -1,6 +1,10 @@
 package userspace
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -110,4 +114,18 @@ func onDevice(s *model.FamilySnapshot, fe model.Frontend) bool {
 	isPods := func(p netip.Prefix) bool { return p.Contains(a) }
 	return fe.Kind != model.NodePort && !slices.Contains(s.NodeAddrs, a) &&
 		(fe.Kind == model.ClusterIP || !slices.ContainsFunc(s.Pods.CIDRs, isPods))
+}
+
+// Write writes the addresses that the device gets in a family, and the listeners, as text: a line for each.
+func Write(w io.Writer, s *model.FamilySnapshot) error {
+	b := bufio.NewWriter(w)
+	for _, a := range slices.SortedFunc(maps.Keys(wantOf(s).addrs), netip.Addr.Compare) {
+		fmt.Fprintf(b, "address %s dev %s\n", a, DeviceName)
+	}
+	for sp := range s.ServicePorts() {
+		for _, at := range places(s, sp, Everything) {
+			fmt.Fprintf(b, "listen %v for %v, %v\n", at.VIP, sp.Name, at.Frontend.Action)
+		}
+	}
+	return b.Flush()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -140,4 +141,96 @@ func (p packetCounts) add(message []byte) error {
 		}
 	}
 	return nil
+}
+
+// refusedCounts add up the refused connections of a family's service ports. The kernel counts them while a
+// frontend has no endpoint, and forgets the count with the element: here it stays, as it was last read.
+// Frontends that never refused a connection take no memory.
+type refusedCounts struct {
+	now  map[string]refusedCount          // by the key of the counter
+	past map[model.ServicePortName]uint64 // of counters that are gone
+}
+
+type refusedCount struct {
+	port    model.ServicePortName
+	packets uint64
+}
+
+// read takes in a new reading of the counters.
+func (r *refusedCounts) read(s *model.FamilySnapshot, counters packetCounts) {
+	before := r.now
+	r.now = map[string]refusedCount{}
+	for sp := range s.ServicePorts() {
+		for _, fe := range sp.Frontends {
+			key := counterKey(fe)
+			if n := counters[key]; n > 0 {
+				r.now[key] = refusedCount{sp.Name, n}
+			}
+		}
+	}
+	for key, old := range before {
+		// A counter that is smaller than before is another one.
+		if now := r.now[key]; now.port == old.port && now.packets >= old.packets {
+			continue
+		}
+		if r.past == nil {
+			r.past = map[model.ServicePortName]uint64{}
+		}
+		r.past[old.port] += old.packets
+	}
+	for name := range r.past {
+		if _, ok := s.ServicePort(name); !ok {
+			delete(r.past, name)
+		}
+	}
+}
+
+// of returns the refused ones of all connections to a service port. If there are more, the table was
+// replaced, and the count of all began anew.
+func (r *refusedCounts) of(name model.ServicePortName, now, all uint64) uint64 {
+	if now+r.past[name] > all {
+		delete(r.past, name)
+	}
+	return min(now+r.past[name], all)
+}
+
+// Unanswered reads the attempts of both families in the last [nft.UnansweredFor]. There are none while no Service has
+// outlier detection. It may be called at any time, and does not wait for Apply. An empty list takes microseconds.
+func (b *Backend) Unanswered(ctx context.Context) ([]model.Attempt, error) {
+	b.countsBusy.Lock()
+	defer b.countsBusy.Unlock()
+	var list []model.Attempt
+	for _, st := range b.families {
+		c, err := b.counts.open(b.dialer)
+		if err != nil {
+			return nil, err
+		}
+		packets := packetCounts{}
+		err = c.readCounters(ctx, st.family, nft.Unanswered, packets)
+		if err != nil && !errors.Is(err, unix.ENOENT) { // no table yet
+			b.counts.close()
+			return nil, &model.FamilyError{Family: st.family, Err: fmt.Errorf("read set %s: %w", nft.Unanswered, err)}
+		}
+		for key, n := range packets {
+			if a, ok := attempt(key); ok {
+				a.Packets = int(n)
+				list = append(list, a)
+			}
+		}
+	}
+	return list, nil
+}
+
+// attempt reads an element's key: endpoint, port, client.
+func attempt(key string) (a model.Attempt, ok bool) {
+	width := (len(key) - nft.RegisterSize) / 2
+	if width < nft.RegisterSize {
+		return a, false
+	}
+	a.Endpoint, ok = nft.Endpoint(key[:width+nft.RegisterSize])
+	if !ok {
+		return a, false
+	}
+	a.Client, ok = netip.AddrFromSlice([]byte(key[width+nft.RegisterSize:]))
+	return a, ok
 }

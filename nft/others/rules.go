@@ -1,13 +1,20 @@
 package others
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"github.com/google/nftables/xt"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // Line is a rule of somebody's, for people.
@@ -193,4 +200,59 @@ func (r *Ruleset) elements(t *nftables.Table, name string) [][]byte {
 		keys = append(keys, e.Key)
 	}
 	return keys
+}
+
+// TableNames returns the names of all tables of a family. Without nf_tables there are none.
+func TableNames(f model.Family) (names []string, err error) {
+	conn, tables, err := openTables()
+	if conn == nil {
+		return nil, err
+	}
+	families := [...]nftables.TableFamily{model.IPv4: nftables.TableFamilyIPv4, model.IPv6: nftables.TableFamilyIPv6}
+	for _, t := range tables {
+		if t.Family == families[f] {
+			names = append(names, t.Name)
+		}
+	}
+	return names, conn.CloseLasting()
+}
+
+// openTables lists all tables. Without nf_tables, there is no connection either.
+func openTables() (conn *nftables.Conn, tables []*nftables.Table, err error) {
+	if conn, err = nftables.New(nftables.AsLasting()); err == nil {
+		if tables, err = conn.ListTables(); err == nil {
+			return conn, tables, nil
+		}
+		_ = conn.CloseLasting()
+	}
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT), nfnl.IsMissing(err):
+		return nil, nil, nil
+	case errors.Is(err, unix.EPERM):
+		return nil, nil, nfnl.ErrNotPermitted
+	}
+	return nil, nil, fmt.Errorf("list tables: %w", err)
+}
+
+// FiltersEarly reports whether a chain of somebody's is before connection tracking, and so may drop packets of a family,
+// or keep them from being tracked.
+func (r *Ruleset) FiltersEarly(f model.Family) bool {
+	foreign := map[model.Family]string{model.IPv4: "ip6", model.IPv6: "ip"}[f]
+	return slices.ContainsFunc(r.Bases, func(b Base) bool {
+		isFirst := (b.Hook == Prerouting || b.Hook == Output) && b.Priority <= atConntrack
+		return isFirst && b.Place.Family != foreign && b.Place.Family != "bridge"
+	})
+}
+
+// Untraceable names what may drop packets although no rule of nftables does. tables are those of iptables-legacy.
+func Untraceable(f model.Family, tables []string) (list []string) {
+	if len(tables) > 0 {
+		program := map[model.Family]string{model.IPv4: "iptables-legacy", model.IPv6: "ip6tables-legacy"}[f]
+		list = append(list, fmt.Sprintf("%s has rules in the tables %s. The kernel cannot trace them; "+
+			"\"%[1]s -L -v -n\" counts packets.", program, strings.Join(tables, ", ")))
+	}
+	if b, err := os.ReadFile("/proc/thread-self/net/ip_vs"); err == nil && strings.Count(string(b), "\n") > 3 {
+		list = append(list, "IPVS has virtual servers. The kernel cannot trace them; \"ipvsadm -Ln --stats\" counts packets.")
+	}
+	return append(list, "Programs of eBPF, such as those of Cilium or Calico, drop packets without a trace here.")
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -195,4 +196,21 @@ func (p *parser) read(text []byte, ref model.ObjectRef, v metav1.Object) {
 		o.raw = v
 	}
 	p.file.objects = append(p.file.objects, o)
+}
+
+// failure is an error in a file, in one line of bounded length: it quotes what is in the file.
+func failure(text string) error {
+	const most = 800
+	if text = model.OneLine(text); len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return errors.New(text)
+}
+
+// unreadable is an error of the file system.
+func unreadable(path string, err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err // its path may be one in a folder
+	}
+	return fmt.Errorf("cannot read %s: %w", model.OneLine(path), err)
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -195,4 +196,18 @@ func (f *Flags) withoutEffect() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// JSONLog is the value of Config.LogFormat for JSON. All others mean text.
+const JSONLog = logsapi.JSONLogFormat
+
+// LogFormat returns the value of --logging-format in arguments that may be invalid, for an error about them.
+func LogFormat(args []string) string {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.ParseErrorsAllowlist.UnknownFlags = true
+	fs.Usage = func() {}
+	format := fs.String("logging-format", logsapi.DefaultLogFormat, "")
+	_ = fs.Parse(args) // as far as it can be parsed
+	return *format
 }

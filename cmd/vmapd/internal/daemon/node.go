@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/events"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // announce logs the start, and sends events about the Node: the start, and notes on the
@@ -57,4 +60,63 @@ func InitOnly(ctx context.Context, c *config.Config, log *slog.Logger) error {
 		_ = plane.close() // nothing was programmed
 	}
 	return nodesetup.InitOnly(nodesetup.Options{Log: log}, c.Conntrack)
+}
+
+// registration is how long the kubelet of a node that has just booted may take to register the Node, before its absence
+// is reported.
+const registration = 5 * time.Second
+
+// nodeCheck reports that the cluster has no Node with this node's name, and the end of that: a deletion later is no
+// wrong name. It is a [reconcile.Observer].
+type nodeCheck struct {
+	*base
+	known   bool
+	missing *time.Timer // until the report, from the first round without the Node on
+}
+
+// Done implements [reconcile.Observer].
+func (n *nodeCheck) Done(r reconcile.Round) {
+	switch {
+	case n.known:
+	case r.Snapshot.Node().Known:
+		n.known = true
+		if n.missing != nil && !n.missing.Stop() { // it was reported
+			n.log.Info("the cluster has this node's Node now", slog.String("node", n.nodeName))
+		}
+	case n.missing == nil:
+		n.missing = time.AfterFunc(registration, n.report)
+	}
+}
+
+func (n *nodeCheck) report() {
+	text := fmt.Sprintf("the cluster has no Node %q: the name comes from --hostname-override, or is the host's. "+
+		"Until there is one, no endpoint is local for traffic policies, and the Node's addresses, pod ranges and zone "+
+		"are not known. \"kubectl get nodes\" lists the names", n.nodeName)
+	n.log.Warn("not ready", slog.String("reason", text))
+	n.events.Node(events.Warning, events.ReasonNoNode, text)
+}
+
+// follow returns an error when the configuration's files mean something else than at the start: the
+// supervisor then starts the process again, and the rules stay meanwhile. An invalid file changes nothing.
+func (d *Daemon) follow(ctx context.Context) error {
+	following, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	d.config.Follow(following, func(c *config.Config, err error) {
+		d.metrics.ConfigRead(err)
+		d.refused.Store(nil)
+		if err != nil {
+			text := err.Error()
+			d.refused.Store(&text)
+			d.log.ErrorContext(ctx, "invalid configuration; keeping the previous one", slog.Any("err", err))
+			return
+		}
+		if fields := config.Compare(d.config, c); len(fields) > 0 {
+			end(fmt.Errorf("the configuration changed (%s): it applies at the next start; the rules stay",
+				strings.Join(fields, ", ")))
+		}
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(following) // nil if there is no file to follow
 }

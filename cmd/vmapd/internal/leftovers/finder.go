@@ -5,13 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
@@ -115,3 +119,25 @@ func (f Found) String() string {
 // Remedy is what an administrator can do where a removal fails.
 const Remedy = "remove them on the node (nft, iptables-nft, iptables-legacy, ipset, ipvsadm), or restart it; " +
 	"until then, Services that no longer exist may go on answering"
+
+// ProxyMode asks a proxy at an address of metrics for its mode, as kube-proxy serves it; "" if none answers.
+func ProxyMode(ctx context.Context, address string) string {
+	const timeout, longest = time.Second, 16
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/proxyMode", nil)
+	if err != nil {
+		return ""
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	mode, err := io.ReadAll(io.LimitReader(response.Body, longest))
+	modes := []config.Backend{config.NFTables, config.IPTables, config.IPVS, config.Userspace}
+	if err != nil || !slices.Contains(modes, config.Backend(mode)) {
+		return ""
+	}
+	return string(mode)
+}

@@ -2,7 +2,11 @@ package nodesetup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -60,4 +64,13 @@ func (o Options) readInt(file string) (int, error) {
 		return 0, fmt.Errorf("read %s: %w", file, err)
 	}
 	return n, nil
+}
+
+// Unset returns the settings of c that the node does not have now. It writes nothing. Before
+// connection tracking is loaded there are none.
+func Unset(o Options, c Conntrack) []Write {
+	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return slices.DeleteFunc(Plan(c, o.facts()), Write.enough)
 }
