@@ -15,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -246,41 +247,6 @@ func TestANodePortHasPriorityOverAHostPort(t *testing.T) {
 	})
 }
 
-// vpcMarks are rules as Amazon's VPC CNI writes them: a connection of a pod that does not go to the VPC is marked,
-// and so are its later packets. Such packets leave by the first interface, whichever interface the pod's address
-// belongs to.
-const vpcMarks = `*nat
-:AWS-CONNMARK-CHAIN-0 - [0:0]
--A PREROUTING -i veth+ -m comment --comment "AWS, outbound connections" -j AWS-CONNMARK-CHAIN-0
--A PREROUTING -m comment --comment "AWS, CONNMARK" -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
--A AWS-CONNMARK-CHAIN-0 -d 10.0.0.0/8 -m comment --comment "AWS CONNMARK CHAIN, VPC CIDR" -j RETURN
--A AWS-CONNMARK-CHAIN-0 -d 192.168.0.0/24 -m comment --comment "AWS CONNMARK CHAIN, VPC CIDR" -j RETURN
--A AWS-CONNMARK-CHAIN-0 -m comment --comment "AWS, CONNMARK" -j CONNMARK --set-xmark 0x80/0x80
-COMMIT
-`
-
-// vpcLater are its rules for packets of connections that have the mark.
-const vpcLater = `*mangle
--A PREROUTING -i eth0 -m addrtype --dst-type LOCAL --limit-iface-in -j CONNMARK --set-xmark 0x80/0x80
--A PREROUTING -i veth+ -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
-COMMIT
-`
-
-// vpcTable has what newer versions of it write in place of the rules in nat.
-const vpcTable = `table ip aws-cni {
-	chain nat-prerouting {
-		type nat hook prerouting priority -90;
-		fib daddr type local return
-		iifname "veth*" jump snat-mark
-		ct mark and 0x80 == 0x80 meta mark set meta mark or 0x80
-	}
-	chain snat-mark {
-		ip daddr { 10.0.0.0/8, 192.168.0.0/24 } return
-		ct mark set ct mark or 0x80
-	}
-}
-`
-
 // A connection of a pod to a Service is not marked, whichever program wrote its rules first. Marked packets of the
 // first pod, whose address belongs to another interface than the node's first one, are lost: there, the VPC takes its
 // address for a wrong one.
@@ -290,15 +256,15 @@ func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 	add := func(name, variant, rules string, load ...string) {
 		programs = append(programs, dnat{name: name, load: func(t *testing.T, node *lab.Namespace, _ [2]string) {
 			t.Helper()
-			vmapdtest.Feed(t, node, vpcLater, "iptables-"+variant+"-restore", "--noflush")
-			vmapdtest.Feed(t, node, rules, load[0], load[1:]...)
+			vmapdtest.Feed(t, node, testaid.Read(t, "testdata/vpc-later.rules"), "iptables-"+variant+"-restore", "--noflush")
+			vmapdtest.Feed(t, node, testaid.Read(t, rules), load[0], load[1:]...)
 			vmapdtest.Feed(t, node, "", "ip", "route", "add", "default", "via", lab.ClientIP4, "dev", lab.UplinkName, "table", "100")
 			vmapdtest.Feed(t, node, "", "ip", "rule", "add", "priority", "1024", "from", lab.FirstPodIP4, "fwmark", "0x80/0x80", "lookup", "100")
 		}})
 	}
-	add("iptables-legacy", "legacy", vpcMarks, "iptables-legacy-restore", "--noflush")
-	add("iptables-nft", "nft", vpcMarks, "iptables-nft-restore", "--noflush")
-	add("nft at -90", "nft", vpcTable, "nft", "-f", "-")
+	add("iptables-legacy", "legacy", "testdata/vpc-marks.rules", "iptables-legacy-restore", "--noflush")
+	add("iptables-nft", "nft", "testdata/vpc-marks.rules", "iptables-nft-restore", "--noflush")
+	add("nft at -90", "nft", "testdata/vpc.nft", "nft", "-f", "-")
 	eachOrder(t, programs, func(t *testing.T, by openPlane, program dnat, first bool) {
 		n := newNeighbour(t, by, program, first, nil, append(vmapdtest.WebSlices([]int{2, 3}), vmapdtest.Web())...)
 		n.wants(t, dnatPorts{model.IPv4: vmapdtest.Frontends(model.IPv4)}, "pod-2", "pod-3")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,22 +151,7 @@ func BenchmarkFirstPacket(b *testing.B) {
 		const count = 100
 		ways := [2]*syns{open(service, 80, count), open(pod, 8080, count)}
 		n.checkTranslated(b, open(service, 80, 10*count), 10*count, service)
-		var took [2][]time.Duration
-		for round := 0; b.Loop(); round++ {
-			for k := range ways {
-				i := (k + round) % len(ways)
-				took[i] = append(took[i], n.send(b, ways[i]))
-			}
-		}
-		var median [2]float64
-		for i, list := range took {
-			slices.Sort(list)
-			median[i] = float64(list[len(list)/2].Nanoseconds())
-		}
-		b.ReportMetric(median[0], "ns/conn")
-		b.ReportMetric(median[1], "ns/direct")
-		b.ReportMetric(median[0]/median[1], "conn:direct")
-		b.ReportMetric(0, "ns/op")
+		compareMedians(b, [2]string{"conn", "direct"}, func(i int) time.Duration { return n.send(b, ways[i]) })
 	})
 }
 

@@ -203,22 +203,22 @@ func BenchmarkOutlierDetection(b *testing.B) {
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			var rounds [2]func() time.Duration
-			for i, detect := range []bool{false, true} {
+			for i, detect := range []bool{true, false} {
 				rounds[i] = bm.round(b, newDetecting(b, detect))
 			}
-			compareMedians(b, rounds)
+			compareMedians(b, [2]string{"with", "without"}, func(i int) time.Duration { return rounds[i]() })
 		})
 	}
 }
 
-// compareMedians takes rounds without and with something in turns.
-func compareMedians(b *testing.B, rounds [2]func() time.Duration) {
+// compareMedians takes rounds of two kinds in turns.
+func compareMedians(b *testing.B, names [2]string, round func(kind int) time.Duration) {
 	b.Helper()
 	var took [2][]time.Duration
 	for n := 0; b.Loop(); n++ {
-		for k := range rounds {
-			i := (k + n) % len(rounds)
-			took[i] = append(took[i], rounds[i]())
+		for k := range took {
+			i := (k + n) % len(took)
+			took[i] = append(took[i], round(i))
 		}
 	}
 	var median [2]float64
@@ -226,8 +226,9 @@ func compareMedians(b *testing.B, rounds [2]func() time.Duration) {
 		slices.Sort(list)
 		median[i] = float64(list[len(list)/2].Nanoseconds())
 	}
-	b.ReportMetric(median[0], "ns/without")
-	b.ReportMetric(median[1], "ns/with")
-	b.ReportMetric(median[1]/median[0], "with:without")
+	for i, name := range names {
+		b.ReportMetric(median[i], "ns/"+name)
+	}
+	b.ReportMetric(median[0]/median[1], names[0]+":"+names[1])
 	b.ReportMetric(0, "ns/op")
 }
