@@ -1,4 +1,4 @@
-// Package testaid has what tests of many packages need: files, texts that are expected, and work that ends with the test.
+// Package testaid has what tests of many packages need: files, expected texts, logs, and work that ends with the test.
 package testaid
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 // Update is the flag to rewrite texts that are expected.
-var Update = flag.Bool("update", false, "rewrite expected texts in testdata")
+var Update = flag.Bool("update", false, "rewrite expected texts in testdata") //nolint:gochecknoglobals // a flag
 
 // Golden compares a text with that of a file or, with -update, writes it there.
 func Golden(t testing.TB, path, got string) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func dial(t *testing.T, address string) net.Conn {
@@ -107,9 +109,7 @@ func TestHowLongAClientMayTake(t *testing.T) {
 				l := pipeListener{stuckListener{make(chan struct{})}, make(chan net.Conn)}
 				s := New(Options{Address: "here:1", Handler: mux, Log: discard()})
 				s.listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
-				ctx, cancel := context.WithCancel(t.Context())
-				stopped := make(chan error)
-				go func() { stopped <- s.Run(ctx) }()
+				stop := testaid.Run(t, func(ctx context.Context) { _ = s.Run(ctx) })
 				c, begin := l.dial(), time.Now()
 				if _, err := io.WriteString(c, tt.sends); err != nil {
 					t.Fatal(err)
@@ -123,8 +123,7 @@ func TestHowLongAClientMayTake(t *testing.T) {
 					t.Errorf("want %v, got %v", tt.want, got)
 				}
 				_ = c.Close()
-				cancel()
-				<-stopped
+				stop()
 			})
 		})
 	}
