@@ -89,10 +89,10 @@ func (b *Builder) updateNodeProblems() {
 	}
 	if b.node != nil && b.remembers.zone {
 		found.add("metadata.labels",
-			"%s is missing since the Node was made anew: the last known zone stays in use (%q)", LabelZone, last.zone)
+			"%s is missing since the Node was recreated: the last known zone stays in use (%q)", LabelZone, last.zone)
 	}
 	if b.node != nil && b.config.LocalPods.Mode == ByNodeCIDR && len(last.podCIDRs) == 0 {
-		found.add("spec.podCIDRs", "is empty: until it is set, pods can't be told from other clients")
+		found.add("spec.podCIDRs", "is empty: until it is set, pods can't be distinguished from other clients")
 	}
 	b.setProblems(found.object, found)
 }

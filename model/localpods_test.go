@@ -46,7 +46,7 @@ func TestPodCIDRsOfTheNode(t *testing.T) {
 	config.LocalPods.Mode = model.ByNodeCIDR
 	b := modeltest.Builder(config, web(), webSlice())
 	sp := pointers(b.Snapshot())[model.IPv4][modeltest.PortName("ns1/web", "http", model.TCP)]
-	const missing = "Node node-1: spec.podCIDRs: is empty: until it is set, pods can't be told from other clients"
+	const missing = "Node node-1: spec.podCIDRs: is empty: until it is set, pods can't be distinguished from other clients"
 	const gone = "Node node-1: metadata.name: no Node has it any more: the last known addresses, pod ranges and zone stay in use"
 	for _, step := range []struct {
 		name     string

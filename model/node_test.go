@@ -47,7 +47,7 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 		gone    = "Node node-1: metadata.name: no Node has it any more: the last known addresses, pod ranges and zone stay in use"
 		noAddrs = "Node node-1: status.addresses: is empty: the last known ones stay in use (192.168.0.2)"
 		noPods  = "Node node-1: spec.podCIDRs: is empty: the last known ones stay in use (10.0.0.0/24)"
-		noZone  = `Node node-1: metadata.labels: topology.kubernetes.io/zone is missing since the Node was made anew: the last known zone stays in use ("zone-a")`
+		noZone  = `Node node-1: metadata.labels: topology.kubernetes.io/zone is missing since the Node was recreated: the last known zone stays in use ("zone-a")`
 	)
 	for _, step := range []struct {
 		name     string

@@ -93,7 +93,7 @@ func TestBadSlices(t *testing.T) {
 		problems []string
 	}{
 		{"no service name", withoutLabel, []string{
-			"EndpointSlice ns1/web-9: metadata.labels: the label kubernetes.io/service-name is missing: nobody knows whose endpoints these are",
+			"EndpointSlice ns1/web-9: metadata.labels: the label kubernetes.io/service-name is missing: its Service is unknown",
 		}},
 		{"an unknown address type", good.Typed("IPX").Ready("10.0.0.9"), []string{`EndpointSlice ns1/web-9: addressType: "IPX" is none of IPv4, IPv6, FQDN`}},
 		{"no address type", good.Typed("").Ready("10.0.0.9"), []string{`EndpointSlice ns1/web-9: addressType: "" is none of IPv4, IPv6, FQDN`}},

@@ -65,7 +65,7 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 	}
 	name := in.Labels[LabelServiceName]
 	if name == "" {
-		s.problems.add("metadata.labels", "the label %s is missing: nobody knows whose endpoints these are", LabelServiceName)
+		s.problems.add("metadata.labels", "the label %s is missing: its Service is unknown", LabelServiceName)
 		return s.endpointSlice, s.problems
 	}
 	s.ports = make([]slicePort, 0, len(in.Ports))

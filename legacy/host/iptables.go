@@ -51,7 +51,7 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 		if err := p.lacks(iptables.MatchRecent); err != nil {
 			f.noAffinity = true
 			log.LogAttrs(context.Background(), slog.LevelWarn,
-				"no session affinity: clients do not come back to their endpoints; load the kernel's module xt_recent",
+				"session affinity is not available; load the kernel module xt_recent",
 				slog.String("family", p.family.String()), slog.Any("err", err))
 		}
 		b.families = append(b.families, f)

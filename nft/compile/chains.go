@@ -100,7 +100,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 			Name: postroutingChain, Hook: nft.Postrouting, Prio: nft.PrioritySNAT,
 			Rules: postroutingRules(s, c.features), Comment: "after an endpoint was chosen: is the source address replaced?",
 		},
-		{Name: servicesChain, Rules: o.servicesRules(c.features), Comment: "dispatch: who is meant?"},
+		{Name: servicesChain, Rules: o.servicesRules(c.features), Comment: "find the Service"},
 		{Name: clusterIPsChain, Rules: restRules(s), Comment: "refuse what no Service has"},
 		{Name: rejectChain, Rules: o.rejectRules(), Comment: "no endpoint, or a port that the Service does not have"},
 		{Name: masqueradeChain, Rules: []nft.Rule{{nft.Masquerade{}}}, Comment: "replies must come back through this node"},
@@ -117,7 +117,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 	if s.DropInvalid {
 		chains = append(chains, nft.Chain{
 			Name: forwardChain, Hook: nft.Forward, Prio: nft.PriorityFilter, Filter: true, Rules: invalidRules(),
-			Comment: "packets of Services that belong to no connection would only break one",
+			Comment: "packets of Services that connection tracking classifies as INVALID",
 		})
 	}
 	chains = append(chains, o.FastPathChains()...)
@@ -134,7 +134,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 			},
 			nft.Chain{
 				Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts, protocols[:], protocols[:]),
-				Comment: "session affinity: who got which endpoint?",
+				Comment: "session affinity: remember the client's endpoint",
 			})
 	}
 	if c.features.has(withOutliers) {
@@ -143,7 +143,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 			Rules: []nft.Rule{{
 				nft.MatchUnanswered{}, protocolIs(model.TCP), nft.CountIn{Key: sourcesKey, Set: nft.Unanswered},
 			}},
-			Comment: "endpoints that do not answer: which of them is silent?",
+			Comment: "outlier detection: packets without an answer",
 		})
 	}
 	for one := range c.choices {

@@ -52,7 +52,7 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 		return err
 	}
 	if err := w.ignore(port); err != nil {
-		w.group.log.Warn("our own changes will be taken for those of others", slog.Any("err", err))
+		w.group.log.Warn("our own changes may be reported as those of other programs", slog.Any("err", err))
 	}
 	return err
 }
@@ -159,7 +159,7 @@ func (g *group) Run(ctx context.Context) error {
 			overrun, g.touched = true, false
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			overrun = false
-			g.notice(&g.overrun, "too many changes by others to follow")
+			g.notice(&g.overrun, "too many changes by other programs to follow")
 		case err != nil:
 			return fmt.Errorf("watch rules: %w", err)
 		}

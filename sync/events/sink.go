@@ -101,7 +101,7 @@ func (s *sink) written(e *corev1.Event, name string, err error) (*corev1.Event, 
 	}
 	s.complain.Do(func() {
 		regarding := e.InvolvedObject.Kind + " " + e.InvolvedObject.Name
-		s.opts.Log.Warn("cannot write an event; not logging others for a while",
+		s.opts.Log.Warn("cannot write an event; further failures are not logged for a while",
 			slog.String("reason", e.Reason), slog.String("regarding", regarding), slog.Any("err", err))
 	})
 	if passing(err) {

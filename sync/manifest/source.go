@@ -153,7 +153,7 @@ func (s *Source) say(errs []error) {
 	}
 	for text := range before {
 		if !s.reported[text] {
-			s.Log.Info("error in manifest is gone", slog.String("err", text))
+			s.Log.Info("error in manifest is corrected", slog.String("err", text))
 		}
 	}
 }

@@ -180,7 +180,7 @@ func TestSourceFollowsAFile(t *testing.T) {
 	r.want("d=172.30.0.5")
 	write(t, path, service("e", 6))
 	r.want("e=172.30.0.6")
-	r.log("is gone")
+	r.log("is corrected")
 }
 
 func TestSourceFollowsAFolder(t *testing.T) {
@@ -299,7 +299,7 @@ func TestSourceKeepsTheLastGoodContent(t *testing.T) {
 		r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
 		select {
 		case line := <-r.logs.c:
-			if !strings.Contains(line, "is gone") { // an earlier error
+			if !strings.Contains(line, "is corrected") { // an earlier error
 				t.Errorf("logged again: %s", line)
 			}
 		default:
@@ -307,7 +307,7 @@ func TestSourceKeepsTheLastGoodContent(t *testing.T) {
 	}
 	write(t, dir+"/a.yaml", service("a", 4))
 	r.want("a=172.30.0.4", "c=172.30.0.3")
-	r.log("is gone err=" + dir + "/a.yaml")
+	r.log("is corrected err=" + dir + "/a.yaml")
 }
 
 func TestSourceUsesWhatIsGoodAtTheStart(t *testing.T) {

@@ -212,7 +212,7 @@ func (l *Loop) logFailure(err error, again time.Duration) {
 	if !l.failed.Differs(err) {
 		return
 	}
-	message := "apply failed; keeping the rules of the last round"
+	message := "sync failed; keeping the last rules"
 	if model.IsProgrammed(err) {
 		message = "the kernel refuses service ports; all others are programmed"
 	}

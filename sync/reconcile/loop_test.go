@@ -183,7 +183,7 @@ func TestAFailedRoundIsRetriedLessAndLessOften(t *testing.T) {
 		if got := b.rounds(); got != rounds {
 			t.Errorf("%d more rounds after it worked, want none", got-rounds)
 		}
-		if got := log.String(); !strings.Contains(got, "apply failed") || !strings.Contains(got, "ready") {
+		if got := log.String(); !strings.Contains(got, "sync failed") || !strings.Contains(got, "ready") {
 			t.Errorf("the log should tell of the failure and of being ready:\n%s", got)
 		}
 	})

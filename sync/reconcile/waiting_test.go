@@ -30,7 +30,7 @@ func TestWaitingForAnotherProcessIsTriedOften(t *testing.T) {
 				t.Errorf("%d rounds in two seconds, want about 2", got)
 			}
 		}
-		if got := strings.Count(log.String(), "apply failed"); got != 1 {
+		if got := strings.Count(log.String(), "sync failed"); got != 1 {
 			t.Errorf("%d lines in ten minutes, want one:\n%s", got, log)
 		}
 		b.fail(nil)

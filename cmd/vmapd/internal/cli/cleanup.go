@@ -47,6 +47,6 @@ func newCleanupCommand() *cobra.Command {
 		},
 	}
 	flags.AddCleanupFlags(c.Flags())
-	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only what vmapd left, nothing of kube-proxy's")
+	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only vmapd's rules, none of kube-proxy's")
 	return c
 }

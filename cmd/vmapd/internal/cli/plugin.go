@@ -31,7 +31,7 @@ in its pods, by kubectl.
   kubectl vmapd --node node-1 doctor
   kubectl vmapd trace --from pod/web-1 svc/frontend:80
   kubectl vmapd status shop/frontend --rules
-  kubectl vmapd bundle                           for a report of a defect
+  kubectl vmapd bundle                           for a bug report
 
 Without --node, the node is that of the client, or of the destination: of a pod, of a node, or
 of an endpoint of a Service. If there is none, one node of all is asked.
@@ -152,11 +152,11 @@ func (p *kubectlPlugin) ui() *cobra.Command {
 	}
 }
 
-// bundle writes an archive for a report of a defect.
+// bundle writes an archive for a bug report.
 func (p *kubectlPlugin) bundle() *cobra.Command {
 	var file string
 	c := &cobra.Command{
-		Use: "bundle [NODE...]", Short: "Collect what a report of a defect needs, of all nodes or some, in an archive",
+		Use: "bundle [NODE...]", Short: "Collect what a bug report needs, from all nodes or some, in an archive",
 		Long: bundleLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.begin(cmd)

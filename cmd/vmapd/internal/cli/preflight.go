@@ -18,7 +18,7 @@ setting that keeps it as it was. It reads the configuration and the objects, and
 nothing. What a kube-proxy has in the kernel of a node is not examined.
 
 kube-proxy's configuration, which vmapd reads, too, is in the file of --config, with
---kubeconfig in its ConfigMap, or in its flags, behind --.
+--kubeconfig in its ConfigMap, or in its flags, after --.
 
   vmapd preflight --kubeconfig FILE --node-name NODE
   vmapd preflight -f cluster.yaml --node-name NODE --config config.conf

@@ -70,7 +70,7 @@ func (p *preflighter) configuration(ctx context.Context, cluster *client.Client)
 			err = errors.New("it has no config.conf")
 		}
 		if err != nil {
-			const without = "without it: --config FILE, or kube-proxy's flags behind --"
+			const without = "without it: --config FILE, or kube-proxy's flags after --"
 			return nil, fmt.Errorf("read the ConfigMap kube-system/kube-proxy: %w (%s)", err, without)
 		}
 		dir, err := os.MkdirTemp("", "configmap-kube-proxy-")
@@ -101,7 +101,7 @@ func loadConfig(flags []string) (*config.Config, error) {
 		return nil, fmt.Errorf("kube-proxy's flags: %w", err)
 	}
 	if set.NArg() > 0 {
-		return nil, fmt.Errorf("kube-proxy's flags: %q is no flag", set.Arg(0))
+		return nil, fmt.Errorf("kube-proxy's flags: %q is not a flag", set.Arg(0))
 	}
 	return config.Load(&f)
 }
@@ -117,7 +117,7 @@ func (p *preflighter) minorVersion(ctx context.Context, cluster *client.Client) 
 	}
 	v, err := utilversion.ParseGeneric(text)
 	if err != nil || v.Major() != 1 {
-		return 0, fmt.Errorf("--kube-proxy-version: %q is no version of Kubernetes, such as 1.36", text)
+		return 0, fmt.Errorf("--kube-proxy-version: %q is not a version of Kubernetes, such as 1.36", text)
 	}
 	return int(v.Minor()), nil
 }

@@ -38,7 +38,7 @@ type answer struct {
 const watchInterval = time.Second
 
 const statusLong = `Status shows the state of the daemon on this node: whether it is ready, its problems, what
-doctor has found, the number of service ports by what happens to their connections, and the
+doctor has found, the number of service ports by state, and the
 last syncs.
 
 With the name of a Service, it describes that: its addresses, its endpoints with their pods,
@@ -51,8 +51,8 @@ reason why an endpoint is not used.
   kubectl vmapd status                    all nodes`
 
 const servicesLong = `Services shows each service port that the daemon on this node serves, and Services that are
-left out with the reason; those that fail come first. AGE is the time since when the kernel
-has it as it is.
+left out with the reason; those that fail come first. AGE is the time since its rules
+last changed.
 
   vmapd services -A
   vmapd services -n shop -w               changes, too`

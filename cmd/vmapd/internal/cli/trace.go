@@ -67,7 +67,7 @@ func newTraceCommand() *cobra.Command {
 	f := c.Flags()
 	x.addFlags(f)
 	f.Lookup("from").Usage += `; "any" waits for any client (default: node)`
-	f.DurationVar(&x.Timeout, "timeout", 30*time.Second, "end if no connection has come by then")
+	f.DurationVar(&x.Timeout, "timeout", 30*time.Second, "time to wait for a connection")
 	f.DurationVar(&x.Wait, "wait", 3*time.Second, "time to wait for an answer after a packet was forwarded")
 	return c
 }

@@ -35,7 +35,7 @@ func (l *loader) noteSurprises(b Backend) {
 	c, f := l.kubeProxy, l.flags
 	if c.DetectLocalMode == defaultDetectLocalMode && c.ClusterCIDR == "" {
 		l.note(slog.LevelInfo, l.place("clusterCIDR"),
-			"empty: pods cannot be told from other clients, so traffic to cluster IPs is not masqueraded")
+			"empty: pods cannot be distinguished from other clients, so traffic to cluster IPs is not masqueraded")
 	}
 	if c.Mode == "" && c.IPTables.MasqueradeAll && f.ConfigFile != "" {
 		l.note(slog.LevelInfo, l.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")

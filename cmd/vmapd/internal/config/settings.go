@@ -85,8 +85,8 @@ var kubeProxySettings = []setting{
 	{"ipvs.minSyncPeriod", "ipvs-min-sync-period", further, "as `--iptables-min-sync-period`, with IPVS"},
 	{"ipvs.scheduler", "ipvs-scheduler", traffic, "IPVS scheduler of Services where neither they nor " +
 		"`--lb-algorithm` set an algorithm (default: rr)"},
-	{"ipvs.excludeCIDRs", "ipvs-exclude-cidrs", traffic, "ranges of others' virtual servers, which a cleanup leaves " +
-		"alone"},
+	{"ipvs.excludeCIDRs", "ipvs-exclude-cidrs", traffic, "ranges of other programs' virtual servers, which a cleanup " +
+		"does not remove"},
 	{"ipvs.strictARP", "ipvs-strict-arp", traffic, "do not answer ARP requests for Services' addresses"},
 	{"ipvs.tcpTimeout", "ipvs-tcp-timeout", traffic, "timeout of idle TCP connections, in whole seconds; 0 keeps the " +
 		"kernel's"},

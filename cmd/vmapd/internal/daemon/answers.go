@@ -138,8 +138,8 @@ func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (stat
 	case d.plane.iptables != nil:
 		return nil, errors.New("with iptables, each answer would need a listing of all rules")
 	case d.plane.ipvs != nil:
-		return nil, errors.New("IPVS counts nothing that is refused, " +
-			"and begins at 0 when it makes a virtual server anew")
+		return nil, errors.New("IPVS does not count refused connections, " +
+			"and counts from 0 when it creates a virtual server again")
 	case d.plane.userspace != nil:
 		list = d.plane.listenerCounts()
 	case !d.config.ServiceCounters:

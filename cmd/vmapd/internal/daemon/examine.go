@@ -124,7 +124,7 @@ func (d *Daemon) doctorTable(ctx context.Context, _ url.Values) (any, error) {
 			return doctor.Compared(d.plane.name, differences[:min(few, len(differences))], all, errs), nil
 		}
 	}
-	return doctor.NotCompared("the Services change all the time"), nil
+	return doctor.NotCompared("the Services are changing constantly"), nil
 }
 
 // differences returns the differences of the kernel's rules from a snapshot, as text, and their number.

@@ -133,7 +133,7 @@ func (p *dataplane) byNature(s *model.FamilySnapshot, d model.Decision) string {
 	}
 	for _, k := range known {
 		if k.Concerns(s, d) {
-			return "the backend " + name + " differs by its nature: " + k.What
+			return "known difference of the backend " + name + ": " + k.What
 		}
 	}
 	return ""

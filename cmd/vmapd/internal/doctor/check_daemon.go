@@ -140,13 +140,13 @@ func (d *Daemon) node(l *found) {
 			"not known yet: it has not been read whether the cluster has a Node %q", name)
 	case !d.Node.Known && d.Health.NoNode != "":
 		l.fail("set --hostname-override to the Node's name (kubectl get nodes), or register the Node",
-			"the cluster has no Node %q: no endpoint counts as local, and the Node's addresses, pod ranges and zone "+
+			"the cluster has no Node %q: no endpoint is local, and the Node's addresses, pod ranges and zone "+
 				"are not known", name)
 	case !d.Node.Known:
 		l.fail("register the Node again (restart the kubelet), or drain the machine",
 			"the Node %q is deleted: %s; the last known addresses stay in use", name, noTraffic)
 	case d.Node.Why != "":
-		l.warn("nothing, if the node is about to go; otherwise remove the taint, or let the kubelet report "+
+		l.warn("nothing, if the node is being removed; otherwise remove the taint, or let the kubelet report "+
 			"the Node's addresses", "the Node %q %s: %s", name, d.Node.Why, noTraffic)
 	case len(addrs) == 0:
 		l.warn("let the kubelet, or the cloud controller, report status.addresses",
@@ -178,7 +178,7 @@ func (d *Daemon) podRanges(l *found) {
 	}
 	const fix = "set --cluster-cidr (clusterCIDR) to the ranges of pods in the whole cluster, as the network plugin " +
 		"and the controller manager have it"
-	const consequence = "connections of pods count as those of strangers: they are masqueraded, " +
+	const consequence = "connections of pods are treated as external: they are masqueraded, " +
 		"and internal ones may be refused"
 	for _, family := range model.Families {
 		ranges := slices.DeleteFunc(slices.Clone(d.Pods.ClusterCIDRs), func(r netip.Prefix) bool {
@@ -249,13 +249,13 @@ func Compared(backend string, differences []string, count int, errs []error) []r
 		if backend == "nftables" {
 			fix = "restart vmapd, which compares and repairs at its start; keep the output for a report"
 		}
-		l.fail(fix, "the kernel's rules differ from those that the Services should have, in %d operations, such as: %s",
+		l.fail(fix, "the kernel's rules differ from the expected ones in %d operations, such as: %s",
 			count, strings.Join(differences, "; "))
 	}
 	for _, err := range errs {
 		l.warn("the error names the cause", "can't be compared: %v", err)
 	}
-	l.otherwise("the kernel has exactly the rules that the Services should have")
+	l.otherwise("the kernel has exactly the expected rules")
 	return l
 }
 
@@ -281,7 +281,7 @@ func (d *Daemon) ports(l *found) {
 		l.warn("end the process that has the port (ss -ltnp), or change --healthz-bind-address or "+
 			"--metrics-bind-address; Services work without", "%v", err)
 	}
-	l.otherwise("none of the daemon's own is taken")
+	l.otherwise("none of the daemon's ports is in use by another process")
 }
 
 func (d *Daemon) endpoints(l *found) {
@@ -309,7 +309,7 @@ func (d *Daemon) endpoints(l *found) {
 			report.Plural(len(alone), "endpoint"), such, e.Endpoint, report.Age(e.Since, d.Health.At),
 			report.Silence(d.Ejected, e.Endpoint, ""))
 	}
-	l.otherwise("none that clients call is silent")
+	l.otherwise("all endpoints with clients answer")
 }
 
 func (d *Daemon) fastPath(l *found) {

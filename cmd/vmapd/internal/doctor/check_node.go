@@ -144,7 +144,7 @@ func checkBridges(f Facts, l *found) {
 		}
 	}
 	if slices.Sort(names); len(names) > 0 {
-		l.otherwise("what pods send one another by %s passes netfilter", strings.Join(slices.Compact(names), ", "))
+		l.otherwise("traffic between pods on %s passes netfilter", strings.Join(slices.Compact(names), ", "))
 	}
 }
 

@@ -91,7 +91,7 @@ func (l *found) named(check string) []report.Line {
 func Failed(at time.Time, node string, reason any) Report {
 	l := report.Line{
 		Level: report.Fail, Name: "doctor", Text: fmt.Sprintf("doctor failed: %v", reason),
-		Fix: "this is a defect of vmapd, which goes on without: report it with the line of the log that has the stack",
+		Fix: "this is a bug in vmapd: report it, with the line of the log that has the stack",
 	}
 	return Report{Node: node, At: at, Level: report.Fail, Lines: []report.Line{l}}
 }

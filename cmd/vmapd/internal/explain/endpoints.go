@@ -215,7 +215,7 @@ func (x *explainer) advise() {
 		for i, p := range s.Spec.Ports {
 			if p.Name == x.d.Port.Name.Port && p.TargetPort.Type == intstr.String {
 				x.next("spec.ports[%d].targetPort of Service %s is %s: "+
-					"has a container of its pods a port of that name?", i, x.e.Service, p.TargetPort.StrVal)
+					"does a container of its pods have a port of that name?", i, x.e.Service, p.TargetPort.StrVal)
 			}
 		}
 		return

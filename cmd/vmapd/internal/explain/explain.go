@@ -237,27 +237,27 @@ const kernelDiffers = "; but the kernel differs from what the daemon wants"
 // Compare adds the comparison to an explanation, as its last step.
 func (e *Explanation) Compare(d Daemon) {
 	x := explainer{e: *e}
-	source := fmt.Sprintf("The kernel has the same (backend %s).", d.Backend)
+	source := fmt.Sprintf("the kernel rules agree (backend %s)", d.Backend)
 	switch {
 	case d.Kernel != "":
-		source = fmt.Sprintf("The kernel differs (backend %s): %s.", d.Backend, d.Kernel)
+		source = fmt.Sprintf("the kernel rules differ (backend %s): %s", d.Backend, d.Kernel)
 		x.e.Conclusion += kernelDiffers
 		x.next("Why does the kernel differ? vmapd doctor has all differences; vmapd trace follows one connection.")
 	case d.NotCompared != "":
-		source = "The kernel was not compared: " + d.NotCompared + "."
+		source = "the kernel rules were not compared: " + d.NotCompared
 	}
 	if d.Objects != "" {
-		x.line("By the objects as they are now, the result is another one: %s", d.Objects)
+		x.line("With the current objects, the result would be: %s", d.Objects)
 		if d.Error == "" && d.Kernel == "" {
-			x.next("Has the daemon heard of the change? vmapd doctor has the API server's last answer.")
+			x.next("Has the daemon received the change? vmapd doctor has the API server's last answer.")
 		}
 	}
 	switch {
 	case d.Error != "":
 		x.line("The last sync failed: %s", d.Error)
 	case d.Pending > 0:
-		x.line("%d changes of Services and EndpointSlices are still to be programmed.", d.Pending)
+		x.line("%d changes of Services and EndpointSlices are not programmed yet.", d.Pending)
 	}
-	x.step("Source: the running daemon. %s", source)
+	x.step("Source: the running daemon; %s.", source)
 	*e = x.e
 }

@@ -118,7 +118,7 @@ func (f Found) String() string {
 
 // Remedy is what an administrator can do where a removal fails.
 const Remedy = "remove them on the node (nft, iptables-nft, iptables-legacy, ipset, ipvsadm), or restart it; " +
-	"until then, Services that no longer exist may go on answering"
+	"until then, Services that no longer exist may still answer"
 
 // ProxyMode asks a proxy at an address of metrics for its mode, as kube-proxy serves it; "" if none answers.
 func ProxyMode(ctx context.Context, address string) string {

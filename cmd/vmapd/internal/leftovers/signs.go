@@ -78,7 +78,7 @@ func (r *Signs) Gone(kind string) {
 func (r *Signs) drop(kind string) {
 	if r.signs[kind] != nil {
 		delete(r.signs, kind)
-		r.Log.Info("no longer a sign of another proxy", slog.String("sign", kind))
+		r.Log.Info("no other proxy is detected any more", slog.String("sign", kind))
 	}
 }
 

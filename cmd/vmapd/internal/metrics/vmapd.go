@@ -82,7 +82,7 @@ func (m *Metrics) registerBackend() {
 		func(s kernel.Stats) uint64 { return s.Operations })
 	count(rules, "vmapd_batch_bytes_total", "Bytes in these batches, as sent to the kernel or to iptables-restore.",
 		func(s kernel.Stats) uint64 { return s.Bytes })
-	count(rules, "vmapd_repairs_total", "Comparisons that found and repaired changes of others to vmapd's rules.",
+	count(rules, "vmapd_repairs_total", "Comparisons that found and repaired changes of vmapd's rules by other programs.",
 		func(s kernel.Stats) uint64 { return s.Repairs })
 	perFamily(m.in(config.NFTables), gauge, "vmapd_refused_service_ports",
 		"Service ports that the kernel rejects; the log has the reasons.",
@@ -92,7 +92,7 @@ func (m *Metrics) registerBackend() {
 			"Changes of vmapd's rules by other programs that were noticed as they happened.",
 			nil, func(emit emitter) { emit(float64(read().Changes)) })
 		atScrape(m.registry, counter, "vmapd_foreign_change_overruns_total",
-			"Times when changes of other programs were too many to be followed.",
+			"Times when there were too many changes by other programs to follow.",
 			nil, func(emit emitter) { emit(float64(read().Overruns)) })
 	}
 }
@@ -102,7 +102,7 @@ func (m *Metrics) registerNode() {
 	all, o := m.registry, &m.options
 	if o.APIServerHeard != nil {
 		atScrape(all, gauge, "vmapd_apiserver_last_response_timestamp_seconds",
-			"Time of the last list or watch event from the API server that made sense, by kind of objects. "+
+			"Time of the last list or watch event from the API server that was valid, by kind of objects. "+
 				"Watches have an event about once a minute.", []string{"resource"}, func(emit emitter) {
 				for resource, at := range o.APIServerHeard() {
 					emit(seconds(at), resource)
@@ -123,7 +123,7 @@ func (m *Metrics) registerNode() {
 			}
 		})
 	atScrape(all, gauge, "vmapd_other_proxy",
-		"Whether there is a sign that another proxy is active on the node; the log has the details.",
+		"Whether another proxy was detected on the node; the log has the details.",
 		[]string{"kind"}, func(emit emitter) {
 			for kind, is := range o.OtherProxy() {
 				emit(number(is), kind)

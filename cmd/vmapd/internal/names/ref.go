@@ -47,7 +47,7 @@ func (r Ref) String() string { return r.text }
 const (
 	wantSource = `want an IP address, "node", pod/NAME or node/NAME`
 	wantDest   = "want a Service as NAME:PORT, NAMESPACE/NAME:PORT, svc/NAME:PORT or NAME.NAMESPACE.svc:PORT, " +
-		"or ADDRESS:PORT, pod/NAME:PORT or node/NAME:PORT, each with /tcp, /udp or /sctp behind the port"
+		"or ADDRESS:PORT, pod/NAME:PORT or node/NAME:PORT, each with /tcp, /udp or /sctp after the port"
 )
 
 // ParseSource reads the name of a client.

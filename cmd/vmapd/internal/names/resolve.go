@@ -195,7 +195,7 @@ func (r *resolver) findPod(ref Ref, e *end) error {
 	if i := slices.Index(among, name); i < len(r.Pods) {
 		p := r.Pods[i]
 		if hasEnded(p) {
-			return fmt.Errorf("%s has ended: it has no address any more", e.what)
+			return fmt.Errorf("%s has terminated and has no address", e.what)
 		}
 		e.addrs, e.node, e.process = addrsOf(p), p.Spec.NodeName, p.Spec.HostNetwork
 		return nil

@@ -99,7 +99,7 @@ func TestResolve(t *testing.T) {
 		{"a mistake in a node", "node/node-7", "svc/one", nil, "--from: node \"node-7\" not found; did you mean node-1 or node-2?"},
 		{"a mistake in a pod", "pod/web-3", "svc/one", nil, "--from: pod \"web-3\" not found; did you mean shop/web-1 or shop/web-2?"},
 		{"a pod without permission", "pod/client", "svc/one", nil, "--from: pod \"client\" not found (only pods that are endpoints of Services are known: forbidden)"},
-		{"a pod that has ended", "pod/done", "svc/one", nil, "--from: pod shop/done has ended: it has no address any more"},
+		{"a pod that has ended", "pod/done", "svc/one", nil, "--from: pod shop/done has terminated and has no address"},
 		{"a pod without a node", "pod/new", "svc/one", nil, "--from: pod shop/new has no address"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (o Options) write(plan []Write) (failed []WriteError) {
 		case err == nil:
 			o.logSet(w)
 		case w.enough():
-			o.Log.Info("keeping the higher limit of connections, which can't be changed here",
+			o.Log.Info("nf_conntrack_max is higher than configured; unchanged",
 				slog.String("want", w.Value), slog.String("have", w.Have))
 		default:
 			failed = append(failed, WriteError{Write: w, Err: o.explain(w.File, err)})

@@ -23,7 +23,7 @@ var gathered = map[string][]string{
 	"doctor.txt": {"doctor"}, "doctor.json": {"doctor", "-o", "json"}, "version.txt": {"version"},
 }
 
-// Bundle writes an archive for a report of a defect: what the daemons of nodes say, or of all with none, their logs,
+// Bundle writes an archive for a bug report: what the daemons of nodes say, or of all with none, their logs,
 // and the objects from which "vmapd render -f" makes the rules. It reads no Secrets.
 func (p *Plugin) Bundle(ctx context.Context, w io.Writer, nodes []string, now time.Time) (files int, err error) {
 	pods, err := p.Pods(ctx)

@@ -274,7 +274,7 @@ backend nftables.
 Configuration:
 -  a note
 
-=> 1 difference, 0 notes; without a Service here: 1 known difference
+=> 1 difference, 0 notes; not applicable here: 1 known difference
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -34,7 +34,7 @@ func (r *Report) Write(t *report.Text) {
 		level, total = report.Warn, report.Plural(len(r.Differences), "difference")
 	}
 	t.Say("")
-	t.Verdict(level, "%s, %s; without a Service here: %s", total, report.Plural(len(r.Notes), "note"),
+	t.Verdict(level, "%s, %s; not applicable here: %s", total, report.Plural(len(r.Notes), "note"),
 		report.Plural(r.NotConcerned, "known difference"))
 }
 
@@ -65,5 +65,5 @@ func several(list []string) []string {
 	if len(list) <= most+1 {
 		return list
 	}
-	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d others", len(list)-most))
+	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", len(list)-most))
 }

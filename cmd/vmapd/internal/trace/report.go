@@ -53,7 +53,7 @@ func NewStory(in Input) Story {
 		if in.Entry != nil {
 			s.Endpoint = in.Entry.ReplySource
 		}
-		s.hint("The packet was not seen after %s, and was answered all the same.", p.hooks[len(p.hooks)-1].Name)
+		s.hint("The packet was not seen after %s, but it was answered.", p.hooks[len(p.hooks)-1].Name)
 	}
 	if e := in.Entry; e != nil {
 		state := map[bool]string{true: ", answered", false: ", not answered"}[e.Answered]
@@ -179,7 +179,7 @@ func (s *Story) conclude(in *Input, answer string) string {
 		}
 		return fmt.Sprintf("%sforwarded to %v%s%s.", text, s.Endpoint, by, answer)
 	}
-	return "nothing was seen of its path."
+	return "its path was not seen."
 }
 
 // because names the rule that keeps a packet from being tracked.
@@ -213,14 +213,14 @@ func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
 	}
 	switch accepted := a.Kind == Accepted || a.Kind == Replied; {
 	case p.verdict == Dropped, p.verdict == Rejected:
-		text += ". But the answer was dropped on its way back, in " + p.by
+		text += ". But the answer was dropped on its path back, in " + p.by
 	case p.verdict == Lost:
-		text += ". But the answer was lost on its way back: no rule of nftables was seen to drop it"
+		text += ". But the answer was lost on its path back: no rule of nftables was seen to drop it"
 	case p.untracked && s.translated() && a.From == s.Endpoint: // the Service's is restored for tracked packets alone
 		text += fmt.Sprintf(". But the answer was not tracked%s: it came from %v in place of %v, "+
 			"and the client does not know that address", because(p.untrackedBy), a.From, s.Destination)
 	case accepted && p.verdict == Forwarded && in.Dialed != "" && in.Dialed != succeeded:
-		text += fmt.Sprintf(". But the answer was lost behind this node's rules, after it left by %s", p.out)
+		text += fmt.Sprintf(". But the answer was lost after this node's rules, after it left by %s", p.out)
 	default:
 		return text, false
 	}

@@ -26,7 +26,7 @@ func TestTheDaemonTellsWhatIsEjected(t *testing.T) {
 		})
 		return strings.Join(strings.Fields(stdout.String()+stderr.String()), " ")
 	}
-	if text := tell("doctor"); !strings.Contains(text, "ok endpoints none that clients call is silent") {
+	if text := tell("doctor"); !strings.Contains(text, "ok endpoints all endpoints with clients answer") {
 		t.Errorf("doctor, before: %s", text)
 	}
 	vmapdtest.Feed(t, w.Pods()[1].Namespace, "table inet dead { chain in { type filter hook prerouting priority -400; policy drop; }; }", "nft", "-f", "-")

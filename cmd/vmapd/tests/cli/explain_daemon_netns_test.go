@@ -24,13 +24,13 @@ func TestTheDaemonExplains(t *testing.T) {
 			vmapdtest.StartDemo(t, w.Node, "--backend="+backend, "--socket", socket)
 			text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80", "--expect", "forwarded")
 			wantLine(t, text, `=> forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.3:8080 or 10\.0\.0\.4:8080`)
-			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
+			wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend `+backend+`\)\.`)
 			text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "svc/empty", "--expect", "rejected")
-			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
+			wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend `+backend+`\)\.`)
 			text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "node", "svc/empty", "--expect", "rejected")
-			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
+			wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend `+backend+`\)\.`)
 			text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "203.0.113.9:80", "--expect", "not-a-service")
-			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend `+backend+`\)\.`)
+			wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend `+backend+`\)\.`)
 
 			if backend == "ipvs" {
 				spoil := func(program string, args ...string) {
@@ -41,7 +41,7 @@ func TestTheDaemonExplains(t *testing.T) {
 				}
 				spoil("ipvsadm", "-d", "-t", "192.168.98.10:80", "-r", "10.0.0.3:8080")
 				text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
-				wantLine(t, text, `\d+\. Source: the running daemon\. The kernel differs \(backend `+backend+`\): .*`)
+				wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules differ \(backend `+backend+`\): .*`)
 			}
 			var stdout, stderr bytes.Buffer
 			code := cli.Run(t.Context(), []string{"explain", "--socket", socket, "--from", "node", "svc/wbe:80"}, nil, &stdout, &stderr)
@@ -64,7 +64,7 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 	for _, to := range []string{"svc/web:80", "192.168.98.10:80", "192.168.0.2:30080"} {
 		text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "10.0.0.3", to, "--expect", "forwarded")
 		wantLine(t, text, source)
-		wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(backend userspace\)\.`)
+		wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend userspace\)\.`)
 	}
 	if a, err := w.Pods()[1].Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil || a.Source.Addr().String() == "10.0.0.3" {
 		t.Errorf("the endpoint sees %v, %v", a.Source, err)
@@ -101,6 +101,6 @@ func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
 		}
 	}
 	text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
-	wantLine(t, text, `\d+\. Source: the running daemon\. The kernel differs \(backend iptables\): chain VMAPD-.* of table nat is missing or different\.`)
+	wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules differ \(backend iptables\): chain VMAPD-.* of table nat is missing or different\.`)
 	wantLine(t, text, `=> forwarded to .*; but the kernel differs from what the daemon wants`)
 }

@@ -109,7 +109,7 @@ func clusterBreakages() []breakage {
 			symptom: func(t *testing.T, p *patient) { // node ports with the policy Local have no endpoint here
 				vmapdtest.WantStatus(t, p.Client, vmapdtest.HealthURL+"/readyz", http.StatusServiceUnavailable)
 			},
-			want: `fail node the cluster has no Node "elsewhere": no endpoint counts as local`, more: []string{"-> set --hostname-override"},
+			want: `fail node the cluster has no Node "elsewhere": no endpoint is local`, more: []string{"-> set --hostname-override"},
 		},
 		{
 			name: "Node deleted", command: doctor, exit: 3,
@@ -264,7 +264,7 @@ func processBreakages() []breakage {
 					return err == nil
 				})
 			},
-			want: "ok table the kernel has exactly the rules that the Services should have",
+			want: "ok table the kernel has exactly the expected rules",
 		},
 		{
 			name: "read-only /proc/sys", command: doctor,

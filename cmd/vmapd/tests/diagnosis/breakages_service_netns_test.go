@@ -66,7 +66,7 @@ var serviceBreakages = []serviceBreakage{
 			s.Spec.Ports[0].TargetPort = intstr.FromString("htpp")
 			e.Ports = nil
 		},
-		want: "spec.ports[0].targetPort of Service default/named-port is htpp: has a container of its pods a port of that name?",
+		want: "spec.ports[0].targetPort of Service default/named-port is htpp: does a container of its pods have a port of that name?",
 	},
 	{
 		name: "number-of-port", dest: "clusterIP", args: []string{"trace", "--wait", "500ms"},
