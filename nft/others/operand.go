@@ -91,7 +91,10 @@ func ct(e *expr.Ct) operand {
 			expr.CtStateBitNEW: "new", expr.CtStateBitUNTRACKED: "untracked",
 		})}
 	case expr.CtKeySTATUS:
-		return operand{text: "ct status", show: bits(map[uint32]string{1 << 1: "seen-reply", 1 << 4: "snat", 1 << 5: "dnat"})}
+		return operand{text: "ct status", show: bits(map[uint32]string{ // enum ip_conntrack_status
+			1 << 0: "expected", 1 << 1: "seen-reply", 1 << 2: "assured", 1 << 3: "confirmed", 1 << 4: "snat", 1 << 5: "dnat",
+			1 << 9: "dying",
+		})}
 	case expr.CtKeyMARK:
 		return operand{text: "ct mark", show: native}
 	case expr.CtKeyDIRECTION:
@@ -152,7 +155,7 @@ func fib(e *expr.Fib) operand {
 		if len(b) == 4 && binary.NativeEndian.Uint32(b) == unix.RTN_LOCAL {
 			return "local"
 		}
-		return hexadecimal(b)
+		return native(b)
 	}}
 }
 
@@ -176,11 +179,11 @@ func bits(names map[uint32]string) func([]byte) string {
 			}
 			n &^= bit
 			if names[bit] == "" {
-				return hexadecimal(b)
+				return native(b)
 			}
 			list = append(list, names[bit])
 		}
-		return strings.Join(list, ",")
+		return cmp.Or(strings.Join(list, ","), "0")
 	}
 }
 

@@ -37,6 +37,8 @@ func TestRulesOfOthersAreTexts(t *testing.T) {
 		"ip6 saddr fd00:10::/64 accept",
 		"ct state invalid drop",
 		"ct state established,related accept",
+		"ct status & confirmed == 0 accept",
+		"ct status assured accept",
 		"iifname \"eth*\" oifname \"cni0\" accept",
 		"meta mark 0x4000 accept",
 		"meta mark & 0x4000 == 0x4000 accept",
@@ -77,11 +79,11 @@ func TestRulesOfOthersAreTexts(t *testing.T) {
 			t.Errorf("the last rule is %q, with comment %q", l.Text, l.Comment)
 		}
 	}
-	rules[12] = "meta l4proto tcp " + rules[12] // a part of "tcp dport", which is not first
+	rules[14] = "meta l4proto tcp " + rules[14] // a part of "tcp dport", which is not first
 	if diff := cmp.Diff(rules, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for i, rejects := range map[int]bool{2: false, 15: true, 16: true} {
+	for i, rejects := range map[int]bool{2: false, 17: true, 18: true} {
 		for _, l := range r.lines[at] {
 			if l.Position == i+1 && l.Rejects != rejects {
 				t.Errorf("rule %q rejects: %v, want %v", l.Text, l.Rejects, rejects)

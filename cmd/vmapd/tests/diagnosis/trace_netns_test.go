@@ -113,7 +113,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"=> rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is vmapd's.\n", agrees,
 			"vmapd decides: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
 		}},
-		{"no such port", "tcp", "172.30.0.10:81", "", []string{"vmapd decides: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
+		{"no such port", "tcp", "172.30.0.10:81", "", []string{"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n", "vmapd decides: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
 		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), which is vmapd's.\n", agrees}},
 		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "vmapd decides: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
 		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "vmapd decides: dropped: 2001:db8:203::9 is not in loadBalancerSourceRanges ", agrees}},
