@@ -1,11 +1,13 @@
-// Command pictures draws what a program writes to a terminal: it reads its output, with colours, and writes an SVG.
+// Command pictures draws what a program writes to a terminal, as an SVG, or the status page, as a PNG:
 //
-//	CLICOLOR_FORCE=1 bin/vmapd doctor | go run ./cmd/internal/testbed/pictures 'vmapd doctor' >doctor.svg
+//	CLICOLOR_FORCE=1 bin/vmapd doctor | bin/pictures 'vmapd doctor' >doctor.svg
+//	bin/pictures http://127.0.0.1:41201/TOKEN/#default/web 1180x560 light >page.png
 //
 // The script beside it, world.sh, makes the pictures of vmapd's pages, with "make pictures" of the bench.
 package main
 
 import (
+	"context"
 	"fmt"
 	"html"
 	"io"
@@ -16,18 +18,29 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: pictures COMMAND <OUTPUT >SVG")
-		os.Exit(2)
-	}
-	text, err := io.ReadAll(os.Stdin)
+	out, err := run(os.Args[1:])
 	if err == nil {
-		_, err = io.WriteString(os.Stdout, draw(os.Args[1], string(text)))
+		_, err = os.Stdout.Write(out)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)
 		os.Exit(1)
 	}
+}
+
+func run(args []string) ([]byte, error) {
+	switch len(args) {
+	case 1:
+		text, err := io.ReadAll(os.Stdin)
+		return []byte(draw(args[0], string(text))), err
+	case 3:
+		var width, height int64
+		if _, err := fmt.Sscanf(args[1], "%dx%d", &width, &height); err != nil {
+			return nil, fmt.Errorf("%s: want WIDTHxHEIGHT: %w", args[1], err)
+		}
+		return page(context.Background(), args[0], width, height, args[2])
+	}
+	return nil, fmt.Errorf("usage: pictures COMMAND <OUTPUT, or pictures ADDRESS WIDTHxHEIGHT light|dark")
 }
 
 // The size of a character and of the frame, in pixels.

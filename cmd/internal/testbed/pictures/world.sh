@@ -1,23 +1,32 @@
 #!/bin/sh
-# Makes trace.svg and doctor.svg in the folder $1: a node with the Services of the demo, whose firewall drops connections
-# to pods. "make pictures" of the bench runs it, in a network namespace, and in the folder of the repository.
+# Makes the pictures of the status page, of trace and of doctor in the folder $1: a node with the Services of shop.yaml, at
+# first as it should be, then with a firewall that drops connections to pods, and a Service without a ready endpoint.
+# "make pictures" of the bench runs it, in a network namespace, and in the folder of the repository.
 set -eu
 to=$1 dir=$(mktemp -d)
-trap 'kill "$daemon"; rm -r "$dir"' EXIT
+trap 'kill "$daemon" "$page"; rm -rf "$dir"' EXIT
 export CLICOLOR_FORCE=1
 ip link set lo up
 ip link add pods type veth peer name pods-end
 ip address add 192.168.0.2/16 dev pods
-ip address add fd00:192:168::2/64 dev pods nodad
 ip link set pods-end up
 ip link set pods up
 ip route add default dev pods
-ip neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev pods
-for file in ipv4/ip_forward ipv6/conf/all/forwarding; do echo 1 >/proc/sys/net/$file; done
-bin/vmapd --from testdata/demo/before --socket "$dir/socket" --hostname-override node-1 \
-	--cluster-cidr 10.0.0.0/16,fd00:10::/64 2>"$dir/log" &
+echo 1 >/proc/sys/net/ipv4/ip_forward
+cp cmd/internal/testbed/pictures/shop.yaml "$dir"
+bin/vmapd --from "$dir/shop.yaml" --socket "$dir/socket" --hostname-override node-1 \
+	--cluster-cidr 10.0.0.0/16 --service-counters 2>"$dir/log" &
 daemon=$!
 until bin/vmapd services --socket "$dir/socket" >/dev/null 2>&1; do sleep 0.1; done
+bin/vmapd ui --socket "$dir/socket" >"$dir/page" &
+page=$!
+until grep -q http "$dir/page"; do sleep 0.1; done
+shot() { # NAME SERVICE WIDTHxHEIGHT SCHEME: a picture of the status page
+	bin/pictures "$(grep http "$dir/page")#$2" "$3" "$4" >"$to/$1.png"
+}
+shot page shop/frontend 1180x560 light
+shot page-dark shop/frontend 1180x560 dark
+shot page-phone shop/frontend 390x900 light
 nft -f - <<END
 table inet host-firewall {
 	chain output {
@@ -34,6 +43,9 @@ draw() { # NAME COMMAND ...
 	bin/"$@" --socket "$dir/socket" >"$dir/out" 2>&1 || true
 	bin/pictures "$*" <"$dir/out" >"$to/$name.svg"
 }
-draw trace vmapd trace default/web:tcp
+draw trace vmapd trace shop/frontend:http
 echo 0 >/proc/sys/net/ipv4/ip_forward
+sed '/name: payments-1}}$/s/ready: true/ready: false/' cmd/internal/testbed/pictures/shop.yaml >"$dir/shop.yaml"
+until bin/vmapd services -n shop --socket "$dir/socket" | grep -q 'payments.*rejected'; do sleep 0.1; done
 draw doctor vmapd doctor
+shot page-failing shop/payments 1180x710 light

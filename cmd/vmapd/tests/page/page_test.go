@@ -90,7 +90,6 @@ func TestThePageInABrowser(t *testing.T) {
 	})
 
 	t.Run("access", func(t *testing.T) { b.access(t) })
-	t.Run("screenshots", func(t *testing.T) { b.screenshots(t) })
 	if wrong := b.errors(); wrong != "" {
 		t.Errorf("the console has:\n%s", wrong)
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// The sizes of screens.
+const phoneWidth, phoneHeight, screenWidth, screenHeight = 390, 760, 1180, 710
+
 // tab is a tab of the browser.
 type tab struct {
 	context.Context
