@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -270,53 +269,4 @@ func TestMinIntervalSpacesRounds(t *testing.T) {
 func foreignChange() (chan struct{}, func(*Loop)) {
 	c := make(chan struct{}, 1)
 	return c, func(l *Loop) { l.ForeignChange = c }
-}
-
-// Whatever fails and however changes come, the last state is programmed in the end, and then
-// nothing more happens.
-func TestFaultsAreMended(t *testing.T) {
-	for seed := range uint64(50) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := &fakeBackend{}
-				others, with := foreignChange()
-				s, _ := start(t, 0, b, with, func(l *Loop) {
-					l.Backend = newFaulty(t, b, seed)
-					l.MinInterval = time.Duration(seed%3) * time.Second
-				})
-				random := rand.New(rand.NewPCG(seed, 1))
-				const changes = 200
-				for i := range changes {
-					time.Sleep(time.Duration(random.IntN(int(2 * time.Second))))
-					switch random.IntN(10) {
-					case 0:
-						offer(others)
-					default:
-						s.Update(Change{}, func(b *model.Builder) { b.SetService(service(1 + i)) })
-					}
-				}
-				s.Update(Change{}, func(b *model.Builder) { b.SetService(service(1 + changes)) })
-				time.Sleep(mended)
-				synctest.Wait()
-				for sp := range b.last().Family(model.IPv4).ServicePorts() {
-					if got := sp.Frontends[0].VIP.Port; got != 1+changes {
-						t.Errorf("port %d is programmed, want %d", got, 1+changes)
-					}
-				}
-				rounds := b.rounds()
-				time.Sleep(mended)
-				synctest.Wait()
-				if got := b.rounds(); got != rounds {
-					t.Errorf("%d rounds more without a change, want none", got-rounds)
-				}
-			})
-		})
-	}
-}
-
-func offer(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
