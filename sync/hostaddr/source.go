@@ -3,10 +3,15 @@
 package hostaddr
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -74,4 +79,109 @@ func (s *Source) follow(ctx context.Context, netNS int, update func([]netip.Addr
 		},
 	}
 	f.Run(ctx)
+}
+
+// outside are addresses for documentation (RFC 5737, RFC 3849). No packet is sent to them.
+// They stand for any destination behind the default route, in lookups of routes.
+var outside = []net.IP{net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")}
+
+// matters reports whether a notification is about an address or a default route. A node has many other routes, one
+// for each pod, which change often.
+func matters(m syscall.NetlinkMessage) bool {
+	switch m.Header.Type {
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return true
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		// struct rtmsg: family, length of the destination's prefix, ...
+		return len(m.Data) > 1 && m.Data[1] == 0
+	}
+	return false
+}
+
+func list(h *netlink.Handle, ignore []string) ([]netip.Addr, error) {
+	// It is also an error if addresses changed during the dump (NLM_F_DUMP_INTR): some may
+	// be missing.
+	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	ignored := make(map[int]bool)
+	for _, name := range ignore {
+		link, err := h.LinkByName(name)
+		if errors.As(err, new(netlink.LinkNotFoundError)) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: %w", name, err)
+		}
+		ignored[link.Attrs().Index] = true
+	}
+	addrs := make([]address, 0, len(all))
+	for _, a := range all {
+		ip, ok := netip.AddrFromSlice(a.IP)
+		if ip = ip.Unmap(); ok && !ignored[a.LinkIndex] && usable(ip, a.Flags) {
+			addrs = append(addrs, address{Addr: ip, link: a.LinkIndex, flags: a.Flags})
+		}
+	}
+	var ways []address
+	for _, ip := range outside {
+		routes, err := h.RouteGet(ip)
+		if err != nil || len(routes) == 0 {
+			continue // this family has no default route
+		}
+		if src, ok := netip.AddrFromSlice(routes[0].Src); ok {
+			ways = append(ways, address{Addr: src.Unmap(), link: routes[0].LinkIndex})
+		}
+	}
+	return order(addrs, ways), nil
+}
+
+// address is an address with the attributes that determine its place in the order.
+type address struct {
+	netip.Addr
+	link  int // index of its interface
+	flags int // IFA_F_*
+}
+
+func usable(a netip.Addr, flags int) bool {
+	tentative := flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0
+	return !tentative && flags&unix.IFA_F_DADFAILED == 0 &&
+		!a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() && !(a.Is6() && a.IsLinkLocalUnicast())
+}
+
+// order sorts addrs as documented at Source, and drops duplicates: an address may be
+// on two interfaces. ways are the source address and the interface of packets to the
+// outside, for each family with a default route.
+func order(addrs, ways []address) []netip.Addr {
+	rank := func(a address) (int, int) {
+		// IFA_F_TEMPORARY is the same bit as IFA_F_SECONDARY.
+		late := 0
+		if a.flags&(unix.IFA_F_SECONDARY|unix.IFA_F_DEPRECATED) != 0 {
+			late = 1
+		}
+		for _, w := range ways {
+			switch {
+			case w.Is4() != a.Is4():
+			case w.Addr == a.Addr && late == 0:
+				return -2, 0
+			case w.link == a.link:
+				return -1, late
+			}
+		}
+		return a.link, late
+	}
+	slices.SortStableFunc(addrs, func(a, b address) int {
+		aLink, aLate := rank(a)
+		bLink, bLate := rank(b)
+		return cmp.Or(a.BitLen()-b.BitLen(), aLink-bLink, aLate-bLate)
+	})
+	out := make([]netip.Addr, 0, len(addrs))
+	seen := make(map[netip.Addr]bool, len(addrs))
+	for _, a := range addrs {
+		if !seen[a.Addr] {
+			seen[a.Addr] = true
+			out = append(out, a.Addr)
+		}
+	}
+	return out
 }
