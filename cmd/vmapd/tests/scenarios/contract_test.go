@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // TestTheContractIsShown checks the second column of the table "From the contract to a test": it names all scenarios,
@@ -20,7 +21,7 @@ func TestTheContractIsShown(t *testing.T) {
 	_, table, _ := strings.Cut(text, "\n## From the contract to a test\n")
 	tests, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func Test\w+`, filepath.Dir(vmapdtest.Testdata(t))).Output()
 	if err != nil {
-		t.Fatal(err)
+		nettest.Missing(t, "grep, or the sources, as in an emulated machine: ", err)
 	}
 	exists, missing := map[string]bool{}, map[string]bool{}
 	for name := range strings.FieldsSeq(string(tests)) {
