@@ -22,7 +22,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-const traceLong = `Trace makes a connection, and shows what happens to it on this node: what vmapd decides,
+const traceLong = `Trace makes a connection, and shows what happens to it on this node: what vmapd expects,
 what the kernel does, hook by hook, with the rules of other programs that match, what
 the endpoint answers, and the verdict. If there is no answer, the failures that vmapd
 doctor finds on this node follow.

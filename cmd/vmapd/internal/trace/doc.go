@@ -4,7 +4,7 @@
 //	Watch.Run: connects, or waits ─> nft/others: events of the first packet and of the answer; rules as text
 //	                                 sync/conntrack: the entry of the connection
 //	                                 routes, neighbours, other suspects
-//	                                 internal/explain: what vmapd decides
+//	                                 internal/explain: what vmapd expects
 //
 // It decides nothing: [NewStory] makes a [Story] of what was seen.
 package trace

@@ -63,7 +63,7 @@ func NewStory(in Input) Story {
 	s.Answer.Lost = lost
 	s.addHints(&in)
 	if in.Expected != nil {
-		s.Expected, s.Differs = in.Expected.Conclusion, s.differs(in.Expected, p.byVmapd)
+		s.Expected, s.Differs = in.Expected.Conclusion, s.differs(in.Expected, p.byVmapd || in.Answer.byVmapd)
 		for _, e := range in.Expected.Used {
 			if e.Address == s.Endpoint.String() {
 				s.Pod = e.Pod
@@ -252,7 +252,7 @@ func (s *Story) differs(e *explain.Explanation, byVmapd bool) bool {
 	case s.Verdict == "":
 		return false
 	case e.Verdict == report.Forwarded:
-		return !s.Verdict.arrived() || !slices.ContainsFunc(e.Used, isEndpoint)
+		return !s.Verdict.arrived() || byVmapd || !slices.ContainsFunc(e.Used, isEndpoint)
 	case e.Verdict == report.NotService:
 		return s.translated() || byVmapd
 	}

@@ -43,7 +43,7 @@ type Story struct {
 	Source      netip.AddrPort `json:"source"`
 	Destination netip.AddrPort `json:"destination"`
 	Protocol    string         `json:"protocol"`
-	Expected    string         `json:"expected,omitempty"` // what vmapd decides; "": not known
+	Expected    string         `json:"expected,omitempty"` // what vmapd expects; "": not known
 
 	Hooks    []Hook `json:"hooks"`
 	Answer   Answer `json:"answer"`
@@ -55,7 +55,7 @@ type Story struct {
 	Endpoint   netip.AddrPort `json:"endpoint"`      // the destination in the end
 	Pod        string         `json:"pod,omitempty"` // of the endpoint, if vmapd's decision has it
 	Conclusion string         `json:"conclusion"`
-	Differs    bool           `json:"differs,omitempty"` // from what vmapd decides
+	Differs    bool           `json:"differs,omitempty"` // from what vmapd expects
 }
 
 // Answer is the first packet of the other direction.
@@ -93,7 +93,7 @@ func (s *Story) Write(t *report.Text) {
 	t.Say("from %v", s.Source)
 	t.Say("to   %v/%s", s.Destination, s.Protocol)
 	if s.Expected != "" {
-		t.Wrap("vmapd decides: "+s.Expected, "", "  ")
+		t.Wrap("vmapd expects: "+s.Expected, "", "  ")
 	}
 	t.Say("")
 	for i, h := range s.Hooks {
@@ -125,9 +125,12 @@ func (s *Story) Write(t *report.Text) {
 	t.Verdict(level, "%s", s.Conclusion)
 	switch {
 	case s.Differs:
-		t.Mark(report.Fail, "MISMATCH: this is not what vmapd decides.")
-	case s.Expected != "":
-		t.Say("This is what vmapd decides.")
+		t.Paragraph(report.Fail, "MISMATCH: vmapd expects: "+s.Expected, "", "  ")
+	case s.Expected == "":
+	case s.Verdict.arrived() && (!s.Answered() || s.Outcome() == report.Rejected):
+		t.Say("vmapd expected this; the failure is elsewhere.")
+	default:
+		t.Say("This is what vmapd expects.")
 	}
 }
 

@@ -79,7 +79,7 @@ func unwrapped(text string) string {
 			continue
 		}
 		out.WriteString(line)
-		open = strings.HasPrefix(line, "=> ") || strings.HasPrefix(line, "note: ") || strings.HasPrefix(line, "vmapd decides: ")
+		open = strings.HasPrefix(line, "=> ") || strings.HasPrefix(line, "note: ") || strings.Contains(line, "vmapd expects: ")
 	}
 	return out.String()
 }
@@ -87,7 +87,7 @@ func unwrapped(text string) string {
 func TestTraceTellsWhatHappened(t *testing.T) {
 	t.Parallel()
 	w, known := traceWorld(t)
-	const agrees, differs = "\nThis is what vmapd decides.\n", "\nMISMATCH: this is not what vmapd decides.\n"
+	const agrees, differs = "\nThis is what vmapd expects.\n", "\nMISMATCH: vmapd expects: forwarded to 10.0.0."
 	for _, tt := range []struct {
 		name, network, dest string
 		rules               string   // of somebody else, on the node
@@ -111,13 +111,13 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		}},
 		{"no endpoint", "tcp", "172.30.0.11:80", "", []string{
 			"=> rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is vmapd's.\n", agrees,
-			"vmapd decides: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
+			"vmapd expects: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
 		}},
-		{"no such port", "tcp", "172.30.0.10:81", "", []string{"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n", "vmapd decides: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
+		{"no such port", "tcp", "172.30.0.10:81", "", []string{"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n", "vmapd expects: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
 		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), which is vmapd's.\n", agrees}},
-		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "vmapd decides: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
-		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "vmapd decides: dropped: 2001:db8:203::9 is not in loadBalancerSourceRanges ", agrees}},
-		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"vmapd decides: dropped: the policy is Local, and no endpoint on this node can answer ", agrees}},
+		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "vmapd expects: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
+		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "vmapd expects: dropped: 2001:db8:203::9 is not in loadBalancerSourceRanges ", agrees}},
+		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"vmapd expects: dropped: the policy is Local, and no endpoint on this node can answer ", agrees}},
 		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"\nconnection tracking: SYN_SENT, not answered\n", "=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
 		{"a silent endpoint over UDP and IPv6", "udp", "[fd00:172:30::60]:80", "", []string{"=> forwarded to [fd00:10::2]:7 by veth1, which did not answer within 500ms.\n"}},
 		{
@@ -198,7 +198,7 @@ func tellsOf(t *testing.T, w *lab.World, known []string, network, dest string, w
 	}
 }
 
-// Without manifests, the daemon of the node knows names, and what vmapd decides.
+// Without manifests, the daemon of the node knows names, and what vmapd expects.
 func TestTraceAsksTheDaemon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
 	w, _ := traceWorld(t, "--socket", socket)
@@ -209,8 +209,8 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 		return ""
 	})
 	for dest, want := range map[string]string{
-		"svc/web:tcp":    "\nThis is what vmapd decides.\n",
-		"172.30.0.11:80": ", which is vmapd's.\nThis is what vmapd decides.\n",
+		"svc/web:tcp":    "\nThis is what vmapd expects.\n",
+		"172.30.0.11:80": ", which is vmapd's.\nThis is what vmapd expects.\n",
 	} {
 		p := startTrace(t, w.Node, "--socket", socket, "--from", "node", dest)
 		if text := p.told(t); !strings.Contains(text, want) {
@@ -218,7 +218,7 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 		}
 	}
 	p := startTrace(t, w.Node, "--socket", socket+".none", "--from", "node", "172.30.0.10:80")
-	if text := p.told(t); !strings.Contains(text, "=> forwarded to ") || strings.Contains(text, "decides") {
+	if text := p.told(t); !strings.Contains(text, "=> forwarded to ") || strings.Contains(text, "expects") {
 		t.Errorf("without a daemon, want a story without a comparison:\n%s", text)
 	}
 	if want := "vmapd: the expected result is unknown: no daemon answers: "; !strings.Contains(p.Log.String(), want) {
