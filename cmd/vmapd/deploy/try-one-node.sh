@@ -23,6 +23,12 @@ refuse() {
 	exit 2
 }
 
+# refuse_helm: a Helm release has the DaemonSet vmapd. kube-proxy would not leave its nodes, and it must not be deleted.
+refuse_helm() {
+	[ -z "$(k get daemonset vmapd --ignore-not-found -o 'jsonpath={.metadata.annotations.meta\.helm\.sh/release-name}')" ] ||
+		refuse "Helm installed the DaemonSet vmapd: move kube-proxy and label nodes by hand"
+}
+
 # of_proxy PATH: a field of kube-proxy's DaemonSet.
 of_proxy() { k get daemonset kube-proxy -o "jsonpath={$1}"; }
 
@@ -97,7 +103,7 @@ roll_back() {
 [ $# = 2 ] || refuse "usage: $0 NODE IMAGE, or $0 --back NODE"
 node=$1 image=$2
 [ "$1" != --back ] || node=$2
-kubectl get node "$node" -o name || refuse "there is no node $node"
+kubectl get node "$node" -o name || refuse "cannot read node $node"
 present=$(k get daemonset vmapd --ignore-not-found -o \
 	'jsonpath={.spec.template.spec.nodeSelector.vmapd\.io/proxy} {.spec.template.spec.containers[0].image}')
 
@@ -106,6 +112,7 @@ if [ "$1" = --back ]; then
 	"vmapd "* | "none "*) image=${present#* } ;;
 	*) refuse "there is no DaemonSet vmapd for nodes with the label $label" ;;
 	esac
+	refuse_helm
 	PULL_SECRET=${PULL_SECRET-$(k get daemonset vmapd -o 'jsonpath={.spec.template.spec.imagePullSecrets[0].name}')}
 	if go_back; then
 		echo "kube-proxy serves $node"
@@ -115,13 +122,18 @@ if [ "$1" = --back ]; then
 	exit 3
 fi
 
-config=$(k get configmap kube-proxy -o 'jsonpath={.data.config\.conf}') || refuse "there is no ConfigMap kube-proxy"
-strategy=$(of_proxy .spec.updateStrategy) || refuse "there is no DaemonSet kube-proxy"
+config=$(k get configmap kube-proxy -o 'jsonpath={.data.config\.conf}') || refuse "cannot read ConfigMap kube-proxy"
+strategy=$(of_proxy .spec.updateStrategy) || refuse "cannot read DaemonSet kube-proxy"
+affinity=$(of_proxy .spec.template.spec.affinity)
+case $affinity in
+"" | *'"key":"'$label'","operator":"NotIn"'*) ;;
+*) refuse "kube-proxy's DaemonSet has an affinity of its own, and does not leave labelled nodes" ;;
+esac
 case $present in
-"vmapd $image") ;; # another node has it
-"") [ -z "$(of_proxy .spec.template.spec.affinity)" ] || refuse "kube-proxy's DaemonSet has an affinity already" ;;
+"" | "vmapd $image") ;; # another node has it, or a former run was killed
 *) refuse "there is a DaemonSet vmapd, with another image or for all nodes" ;;
 esac
+refuse_helm
 is_gone vmapd || refuse "$node has vmapd already"
 
 never_ran=yes
@@ -129,10 +141,16 @@ trap roll_back EXIT
 trap 'exit 1' INT TERM HUP
 if [ -z "$present" ]; then
 	fill_in -f "$deploy/from-kube-proxy.sed" -e "s|# $label: |$label: |" "$deploy/vmapd.yaml" | kubectl apply -f -
-	if echo "$config" | grep -qE '^mode: *.?(iptables|ipvs)'; then
-		k patch daemonset vmapd --patch-file "$deploy/legacy.yaml" # these modes stay, and need more privileges
-	fi
-	k annotate --overwrite daemonset kube-proxy "vmapd.io/strategy=$strategy"
+fi
+own=$(k get configmap vmapd -o 'jsonpath={.data.config\.conf}')
+backend=$({ k get configmap vmapd -o 'jsonpath={.data.vmapd\.yaml}{"\n"}' && echo "${own:-$config}"; } |
+	sed -nE 's/^(backend|mode): *.?(nftables|ipvs|iptables|userspace).*/\2/p' | head -1)
+case $backend in
+iptables | ipvs) k patch daemonset vmapd --patch-file "$deploy/legacy.yaml" ;; # they need more privileges
+esac
+if [ -z "$affinity" ]; then
+	[ -n "$(of_proxy '.metadata.annotations.vmapd\.io/strategy')" ] ||
+		k annotate daemonset kube-proxy "vmapd.io/strategy=$strategy"
 	k patch daemonset kube-proxy -p '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}'
 	k patch daemonset kube-proxy --patch-file "$deploy/kube-proxy-leaves.yaml"
 fi
