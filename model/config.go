@@ -218,16 +218,13 @@ type Budgets struct {
 	// order of their names, and one without endpoints counts as one. Default: 20000, four times
 	// the pods that one Service has in the largest clusters that are tested.
 	Endpoints int
-	// Entries is the number of frontends of a family times the number of endpoints. This is
-	// rounded up by an eighth at most, so that a new endpoint seldom changes the part that is
-	// served. A Service with both families has half of the budget for each. Where a lookup table chooses,
-	// its slots count in place of the endpoints, and those of a frontend with external traffic policy
-	// Local twice; over the budget, its tables have a quarter of the slots, or a quarter of that, and if no size
-	// is small enough, Random chooses. The order is that
-	// of Frontends. An address is served on all ports or on none. The first port's cluster IP
-	// and node port are always served. Default: 65536, enough for 5,000 endpoints of three ports
-	// with a cluster IP, a node port and two other addresses each; a Service that gets there in
-	// steps takes 90 MB of memory while they are programmed.
+	// Entries is the number of frontends of a family times the number of endpoints, rounded up by an eighth at most, so
+	// that a new endpoint seldom changes the part that is served. A Service with both families has half of the budget for
+	// each. The slots of a lookup table are counted in place of the endpoints, and those of a frontend with external
+	// traffic policy Local twice; over the budget, tables are smaller by quarters, and at last Random chooses. The order
+	// is that of Frontends. An address is served on all ports or on none; the first port's cluster IP and node port are
+	// always served. Default: 65536, enough for 5,000 endpoints of three ports with a cluster IP, a node port and two
+	// other addresses each.
 	Entries int
 	// SourceRanges is the number of source ranges of a family times the number of frontends
 	// with addresses of load balancers. Over it, all connections to these are dropped: some of

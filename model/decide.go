@@ -97,15 +97,12 @@ type Difference struct {
 	Concerns func(s *FamilySnapshot, d Decision) bool
 }
 
-// Decide decides about a new connection of a client that session affinity does not remember; in
-// tests, modeltest.Memory is for the others. It is the specification: explain prints its decisions, and
-// the tests compare each backend with it.
+// Decide decides about a new connection of a client that session affinity does not remember. It is the specification:
+// explain prints its decisions, and the tests compare each backend with it.
 //
-// The destination may be an endpoint's own address and port. Then the endpoint is a target like
-// any other, and the client is masqueraded as for the other targets, though the kernel translates
-// no destination: nf_nat_setup_info does not set IPS_DST_NAT, so neither "ct status dnat" nor
-// "--ctstate DNAT" holds. It is no hairpin: an untranslated reply is already from the address
-// that the client named.
+// The destination may be an endpoint's own address and port. Then the endpoint is a target like any other, and the
+// client is masqueraded as for the other targets, though the kernel translates no destination (nf_nat_setup_info). It
+// is no hairpin: an untranslated reply is already from the address that the client named.
 func Decide(s *Snapshot, c Connection) Decision {
 	fs := s.Family(FamilyOf(c.Dest.Addr()))
 	d := Decision{Connection: c, FromPod: fs.Pods.Contains(c.Source, c.Interface)}

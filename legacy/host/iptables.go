@@ -198,11 +198,9 @@ func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Save
 	return err
 }
 
-// hookFirst puts back the jumps that others have deleted, ahead of the comparison of all rules: with 10,000 Services,
-// iptables-nft-save takes seconds, and a look for six rules takes milliseconds. A firewall that flushes PREROUTING
-// leaves our chains as they are. If it has changed these, too, a jump leads to the rest of them until the comparison
-// has ended. The comparison makes up for any failure here. iptables-legacy reads a whole table to look for one rule,
-// so its jumps wait.
+// hookFirst puts back the jumps that others have deleted, ahead of the comparison of all rules, which takes seconds
+// with 10,000 Services; it makes up for any failure here. iptables-legacy reads a whole table to look for one rule, so
+// its jumps wait.
 func (b *IPTables) hookFirst(f *ruleFamily) {
 	if f.variant() != variantNFT {
 		return

@@ -13,16 +13,13 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// A tree of chains leads to the rules about single addresses or ports. Each chain selects by
-// one hexadecimal digit the next chain, and the chains at the end have the rules. So the content
-// of a chain depends only on addresses that end, or ports that begin, with the same digits. No
-// other address or port changes it.
+// A tree of chains leads to the rules about single addresses or ports. Each chain selects by one hexadecimal digit the
+// next chain, and the chains at the end have the rules: no address or port with other digits changes them.
 //
 //	VMAPD-SERVICES ──(ends with 9)──> VMAPD-IP-9 ──(29)──> VMAPD-IP-29 ──(029)──> VMAPD-IP-029
 //
-// Only chains that lead somewhere exist. Addresses are told apart by their last digits, which
-// differ between addresses that were assigned one after the other; ports by their first digits,
-// since iptables has ranges of ports but no masks.
+// Only chains that lead somewhere exist. Addresses are told apart by their last digits, which differ between addresses
+// that were assigned one after the other; ports by their first, since iptables has ranges of ports but no masks.
 type treeID uint8
 
 const (

@@ -11,21 +11,19 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A Plan turns a kernel's content into the desired one, operation by operation. IPVS has no
-// transactions, so the order is such that every prefix of a plan is safe:
+// A Plan turns a kernel's content into the desired one, operation by operation. IPVS has no transactions, so the order
+// is such that every prefix of a plan is safe:
 //
 //   - no connection is sent to an endpoint, or to a socket on the node, where neither the
 //     state before nor the state after would send it;
 //   - none is refused that both would forward, and none is dropped that neither would drop;
 //   - none reaches an endpoint with its own source address that would be masqueraded on the way there.
 //
-// Changes of the settings are an exception: rules that tell inside from outside, or that drop
-// connections to unallocated addresses, change at once and first, and endpoints after that one
-// by one. Even then no connection is sent to an endpoint that was and will be in no list, nor to
-// the node.
+// Changes of the settings are an exception: rules that tell inside from outside, or that drop connections to
+// unallocated addresses, change at once and first, and endpoints after that one by one.
 //
-// After an error, the operations before it have been carried out: read the kernel's content, and
-// continue with DiffContent.
+// After an error, the operations before it have been carried out: read the kernel's content, and continue with
+// DiffContent.
 type Plan []Op
 
 // Op is an operation of a Plan: one of the types below. Its text is a command.

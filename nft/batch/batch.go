@@ -161,18 +161,14 @@ func NewTable(want *compile.Ruleset, size int) *Batch {
 
 // Pieces yields the transactions that carry out a batch, but for the deletions of chains and sets.
 //
-// A new table comes in pieces of size operations or a little more, if it has more: during a transaction the kernel does
-// nothing else for the table, and it needs memory for each operation. Their order is that of
-// [compile.Ruleset.Stages].
+// A new table comes in pieces of about size operations, in the order of [compile.Ruleset.Stages]: during a transaction
+// the kernel does nothing else for the table, and it needs memory for each operation.
 //
-// A table that exists changes in one transaction, so that each packet meets the rules from before it or those from
-// after. New sets and chains come ahead of it, to which nothing leads yet, for two reasons. A packet keeps the
-// generation of rules with which it entered the base chain, but finds an element that is committed meanwhile: a new
-// chain to which it leads would be empty, and the packet leave untranslated (nft_do_chain). And the kernel walks the
-// whole map for each chain that begins to look into it (nf_tables_bind_set).
-//
-// A packet between two hooks during a commit meets the old rules of one and the new rules of the other: while its
-// Service's traffic policy changes, it may be dropped once, or keep its client's address.
+// A table that exists changes in one transaction. New sets and chains come ahead of it, to which nothing leads yet: a
+// packet keeps the generation of rules with which it entered the base chain, but finds an element that is committed
+// meanwhile, and a new chain to which it leads would be empty (nft_do_chain). And the kernel walks the whole map for
+// each chain that begins to look into it (nf_tables_bind_set). A packet between two hooks during a commit may be
+// dropped once, or keep its client's address, if its Service's traffic policy changes.
 func (b *Batch) Pieces(size int) iter.Seq[*Batch] {
 	return func(yield func(*Batch) bool) {
 		switch {

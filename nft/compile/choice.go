@@ -98,16 +98,12 @@ func (c circuit) name() string {
 	return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.of), c.local, c.all, suffix(c.algorithm))
 }
 
-// chain returns the chain. While the kernel commits a batch, a packet may still follow the old
-// verdict and find the last slot already gone. It takes slot 0 then, instead of getting lost. If
-// all slots are gone, it is dropped: untranslated, it would reach a process of the node on that
-// port, or leave for a network that does not know the address. A drop suits whatever has replaced
-// the slots, since the client's next packet meets the new rules: those of another list of
-// endpoints, those of a policy that drops, or those that reject. A reset would be final.
+// chain returns the chain. While the kernel commits a batch, a packet may still follow the old verdict and find the
+// last slot already gone: it takes slot 0 then. If all slots are gone, it is dropped, since the client's next packet
+// meets the new rules; a reset would be final, and untranslated it would reach a process of the node on that port.
 //
-// The first rule, for TCP alone, does no more than the second. It works around nft 1.0.6,
-// which turns the first rule of a file that looks into a map with data "typeof tcp dport"
-// into a rule for TCP. Without it, UDP would keep one endpoint when a listing is loaded again.
+// The first rule, for TCP alone, works around nft 1.0.6, which turns the first rule of a file that looks into a map
+// with data "typeof tcp dport" into a rule for TCP.
 func (c choice) chain() nft.Chain {
 	dnat := func(how nft.Field, mod int) nft.Statement {
 		slot := nft.Expr{Field: how, Mod: uint32(mod)}
@@ -177,10 +173,9 @@ func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Ve
 	return goTo(rejectChain)
 }
 
-// chosen are the chains and rules that depend on the service ports: those that choose an endpoint,
-// and those of features. Chains that choose are
-// only added: before Linux 6.2, a chain can't be deleted in the batch that deletes the last element
-// with it. The next start leaves out those that are not needed.
+// chosen are the chains and rules that depend on the service ports. Chains that choose are only added: before Linux
+// 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next start leaves out those
+// that are not needed.
 type chosen struct {
 	choices  map[choice]bool
 	circuits map[circuit]bool
@@ -226,10 +221,9 @@ func insert[T comparable](set *map[T]bool, one T) bool {
 	return true
 }
 
-// A capacity is the range of numbers of endpoints that a chain can choose from: lo to hi. With
-// one chain for several numbers, a Service that grows or shrinks keeps its verdict. For a new
-// verdict the kernel would validate all verdicts of the table again (nft_table_validate), and
-// for a new chain that looks into the map of endpoints, walk the map (nf_tables_bind_set).
+// A capacity is the range of numbers of endpoints that a chain can choose from: a Service that grows or shrinks keeps
+// its verdict. For a new verdict the kernel would validate all verdicts of the table again (nft_table_validate), and
+// for a new chain walk the map of endpoints (nf_tables_bind_set).
 type capacity struct{ lo, hi int }
 
 // algorithmFor returns the algorithm to choose one of n endpoints. With one endpoint all
@@ -269,11 +263,9 @@ func (c capacity) words() string { return strings.ReplaceAll(c.String(), "-", " 
 // maxDraws bounds the rules of a chain that chooses.
 const maxDraws = 8
 
-// draws returns the numbers of slots to draw from: first, and again after an empty slot. With
-// n endpoints each draw from n slots or more is fair, and a draw from n always finds an
-// endpoint. If a capacity has too many numbers for a draw each, the first draw is repeated,
-// because most of the empty slots are met by it. Then no endpoint's share is off by more than
-// a thousandth.
+// draws returns the numbers of slots to draw from: first, and again after an empty slot. With n endpoints each draw
+// from n slots or more is fair, and a draw from n always finds an endpoint. If there are too many numbers, the first
+// draw is repeated, and no endpoint's share is off by more than a thousandth.
 func (c capacity) draws() []int {
 	var list []int
 	lo := max(c.lo, 1)

@@ -117,18 +117,10 @@ func (r *Ruleset) Table() *nft.Table {
 
 // Options turn on parts of a ruleset that do not affect where packets go.
 type Options struct {
-	// Counters counts new connections to each frontend, in the sets ServiceCounters and
-	// NodePortCounters. A connection is counted when its first packet is looked up, whether it
-	// is then sent on, rejected or dropped. A packet that is repeated for want of an answer
-	// counts again. A packet that the source ranges drop does not count.
-	//
-	// RefusedCounters and NodePortRefused count connections to frontends that are refused now. A frontend
-	// that gets an endpoint has no such element any more; it begins at 0 when the last endpoint goes.
-	//
-	// Ports beyond model.Budgets.Counters are not counted.
-	//
-	// Each element takes 16 bytes in the kernel for each possible CPU, besides its key and
-	// comment.
+	// Counters counts new connections to each frontend, in the sets ServiceCounters and NodePortCounters, by first
+	// packets: forwarded, rejected or dropped, but for those that the source ranges drop. A packet that is repeated counts
+	// again. RefusedCounters and NodePortRefused count those to frontends that are refused now. Ports beyond
+	// model.Budgets.Counters are not counted. Each element takes 16 bytes in the kernel for each possible CPU.
 	Counters bool
 
 	// FastPath lets the packets of Service connections take the fast path, except the first ones of

@@ -7,13 +7,9 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// The first packet of each connection passes the chains services and postrouting. They have no
-// rules for features that nothing in the cluster uses: even in an empty set, a rule looks up a key.
-//
-// The rules depend on the snapshot alone, not on earlier ones: they come in the batch of the first
-// frontend that needs them, and go in that of the last one. So a restart writes none.
-//
-// A feature is one of these.
+// A feature is something for which the chains services and postrouting have rules only while something in the cluster
+// uses it: even in an empty set, a rule looks up a key. The rules depend on the snapshot alone, not on earlier ones, so
+// that a restart writes none.
 type feature uint8
 
 const (

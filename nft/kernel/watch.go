@@ -63,16 +63,13 @@ func isOurs(family byte, attrs []byte) bool {
 	return isIP && string(nfnl.Text(nfnl.First(attrs, objectTable))) == nft.TableName
 }
 
-// group is a socket for the netlink group to which the kernel tells each transaction: a message
-// for each object or element, then one for the new generation of rules, which names the process.
-// Who caused it is said by the port of the connection that sent the batch, in each message's header
-// (nlmsg_pid). The process ID in the last message would not do: it is a thread's, as the
-// host numbers them, and a container can't tell whether that is one of its own.
+// group is a socket for the netlink group to which the kernel reports each transaction: a message for each object or
+// element, then one for the new generation of rules, which names the process. Who caused it is the port of the
+// connection that sent the batch, in each message's header (nlmsg_pid).
 //
-// Messages about what one port changes, our own, are dropped by a filter in the kernel, before they
-// take room in the socket's buffer: a cold start with 250,000 endpoints makes 25 MB of them.
-// So an overrun, after which something may have been missed, is by others, too, and rare
-// enough to be answered like a change.
+// A filter in the kernel drops messages about what one port changes, our own, before they take room in the socket's
+// buffer: a cold start with 250,000 endpoints makes 25 MB of them. So an overrun is by others, too, and answered like a
+// change.
 type group struct {
 	log     *slog.Logger
 	socket  *netlink.Conn

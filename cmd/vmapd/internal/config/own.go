@@ -62,11 +62,9 @@ type ExternalAddresses struct {
 	RefuseNodeAddresses bool `json:"refuseNodeAddresses,omitempty"`
 }
 
-// Budgets returns the limits of one Service with a backend. With iptables a rule is made for each endpoint of
-// each port, and the kernel takes all rules anew for a change. With IPVS each of these is an operation of
-// its own, and the kernel looks for each endpoint among all of the same port. With the defaults of
-// the model, one Service makes others wait for 12 s. 5,000 endpoints are as many as there are nodes in
-// the largest clusters that are tested.
+// Budgets returns the limits of one Service with a backend. With iptables and IPVS, each endpoint of each port is a
+// rule or an operation, which takes the kernel longer the more there are: with the defaults of the model, one Service
+// makes others wait for 12 s. 5,000 endpoints are as many as there are nodes in the largest clusters that are tested.
 func Budgets(b Backend) model.Budgets {
 	d := model.Budgets{}.WithDefaults()
 	if b == IPTables || b == IPVS {

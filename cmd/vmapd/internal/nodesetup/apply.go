@@ -31,13 +31,8 @@ type Options struct {
 	Failed func(WriteError)
 }
 
-// Apply brings connection tracking in line with c. It does not write values that are right
-// already. A setting that can't be written keeps its value: Apply logs a warning and calls
-// o.Failed.
-//
-// Nothing can be set before the module nf_conntrack is loaded, which the first rules do: call
-// Apply after them, and again when the configuration changes. A setting that c no longer has
-// keeps its value.
+// Apply writes the values of c that the node does not have. A setting that can't be written keeps its value: Apply logs
+// a warning and calls o.Failed. Nothing can be set before the module nf_conntrack is loaded, which the first rules do.
 func Apply(o Options, c Conntrack) {
 	for _, f := range o.apply(c) {
 		o.Log.Warn("could not set sysctl; keeping its current value",
@@ -48,20 +43,12 @@ func Apply(o Options, c Conntrack) {
 	}
 }
 
-// InitOnly is like Apply, for a privileged container, in which /proc/sys and /sys are writable.
-// After it, Apply with the same configuration has nothing to write, so the daemon needs only
-// CAP_NET_ADMIN.
-//
-// InitOnly has no other task, so it returns an error if a setting can't be written: a [WriteError]
-// for each, joined. It does not call o.Failed. A setting that no container of this node may
-// change, because the node is a container itself, is only a warning ([ErrNotInitial]): kube-proxy
-// exits, which is why such clusters have maxPerCore: 0 in its configuration.
+// InitOnly is Apply for a privileged container, after which the daemon needs only CAP_NET_ADMIN. It has no other task,
+// so it returns an error if a setting can't be written: a [WriteError] for each, joined. A setting that no container of
+// this node may change, because the node is a container itself, is only a warning ([ErrNotInitial]).
 //
 // Where the module br_netfilter is loaded, InitOnly also makes what bridges pass on meet netfilter, as kube-proxy
-// expects of a node: a pod on a bridge reaches a Service whose endpoint is on the same bridge by that alone. Loading
-// the module is left to the node, which may have no bridges. Apply does not do this, since the daemon can't.
-//
-// It does not set the OOM score, which belongs to a process: this one exits.
+// expects of a node: a pod on a bridge reaches a Service whose endpoint is on the same bridge by that alone.
 func InitOnly(o Options, c Conntrack) error {
 	var errs []error
 	for _, f := range append(o.apply(c), o.write(o.bridges())...) {

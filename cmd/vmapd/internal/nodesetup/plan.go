@@ -85,11 +85,8 @@ func (w Write) enough() bool {
 	return err1 == nil && err2 == nil && have >= want
 }
 
-// Plan returns the writes that bring the node in line with c.
-//
-// The limit of connections becomes exactly that of c, also if it was higher, as with kube-proxy; a
-// higher one that can't be changed is good enough. The size of the
-// hash table only grows, to a quarter of that limit.
+// Plan returns the writes that bring the node in line with c. The limit of connections becomes exactly that of c, also
+// if it was higher, as with kube-proxy. The size of the hash table only grows, to a quarter of that limit.
 func Plan(c Conntrack, f Facts) []Write {
 	p := planner{facts: f}
 	if limit := c.limit(f.CPUs); limit > 0 {
