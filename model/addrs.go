@@ -12,9 +12,8 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// of returns the addresses of one family on which node ports answer, sorted. All but the
-// primary one are addresses of interfaces or, if these are unknown, as in a dry run, of the
-// Node.
+// of returns the addresses of one family on which node ports answer, sorted. All but the primary one are addresses of
+// interfaces or, if these are unknown, as in a dry run, of the Node.
 func (n NodePortAddresses) of(f Family, primary netip.Addr, node, host []netip.Addr) []netip.Addr {
 	var list []netip.Addr
 	if n.Primary && primary.IsValid() {
@@ -41,8 +40,7 @@ func (n NodePortAddresses) surprises(f Family) bool {
 	})
 }
 
-// Surprises returns the families of which the list has no range, so that their node ports
-// answer on all addresses.
+// Surprises returns the families of which the list has no range, so that their node ports answer on all addresses.
 func (n NodePortAddresses) Surprises() []Family {
 	var list []Family
 	for _, f := range Families {

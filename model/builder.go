@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Builder collects objects, in any order, and makes snapshots of them. The cost of a
-// snapshot depends on the changes since the one before. A Builder is not safe for
-// concurrent use.
+// Builder collects objects, in any order, and makes snapshots of them. The cost of a snapshot depends on the changes
+// since the one before. A Builder is not safe for concurrent use.
 type Builder struct {
 	config Config
 

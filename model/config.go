@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// NodePortAddresses selects the addresses of the node on which node ports answer.
-// The zero value selects none.
+// NodePortAddresses selects the addresses of the node on which node ports answer. The zero value selects none.
 type NodePortAddresses struct {
 	Primary bool           // the node's primary address of each family
 	All     bool           // every address of the node but loopback
@@ -36,8 +35,7 @@ type Config struct {
 	// TableSize is the number of slots of a lookup table, from MinTableSize to MaxTableSize. Default:
 	// DefaultTableSize. Two of the same size are the same on all nodes.
 	TableSize int
-	// PrimaryAddress is this node's primary address of its family; the zero value is the
-	// first one of the Node object.
+	// PrimaryAddress is this node's primary address of its family; the zero value is the first one of the Node object.
 	PrimaryAddress netip.Addr
 	// ConnectionGrace is for Services without AnnotationConnectionGrace; 0 is never.
 	ConnectionGrace time.Duration
@@ -85,9 +83,8 @@ type LocalPods struct {
 // MaxInterface is the longest name of an interface (IFNAMSIZ with its final zero).
 const MaxInterface = 15
 
-// CheckInterface says what is wrong with the name of an interface or, with prefix, with the
-// beginning of one. The name gets into rules as it is, also into those of iptables, where "+"
-// at the end stands for any ending.
+// CheckInterface says what is wrong with the name of an interface or, with prefix, with the beginning of one. The name
+// gets into rules as it is, also into those of iptables, where "+" at the end stands for any ending.
 func CheckInterface(name string, prefix bool) error {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\*/:!`, r) }
 	switch {
@@ -118,8 +115,7 @@ const (
 // those of spec.externalIPs, which a tenant chooses freely (CVE-2020-8554), and those of
 // status.loadBalancer. The zero value serves what kube-proxy serves, except addresses in a range of cluster IPs.
 type ExternalAddresses struct {
-	// NoExternalIPs: spec.externalIPs are not served, as with kube-proxy's gate
-	// AllowServiceExternalIPs=false (KEP-5707).
+	// NoExternalIPs: spec.externalIPs are not served, as with kube-proxy's gate AllowServiceExternalIPs=false (KEP-5707).
 	NoExternalIPs bool
 	// Ranges, if there are any: spec.externalIPs outside of them are not served.
 	Ranges []netip.Prefix
@@ -198,9 +194,8 @@ type annotated struct {
 	outlierDetection *bool
 }
 
-// Budgets limit the cost of one Service, which shares the process and the kernel's tables with
-// all others. A field that is 0 has its default. Backends have others for some of them, and tests have
-// small ones.
+// Budgets limit the cost of one Service, which shares the process and the kernel's tables with all others. A field that
+// is 0 has its default. Backends have others for some of them, and tests have small ones.
 //
 // A Service over a budget is served in part. Which part depends on the Service and its slices
 // alone: with the same budgets, it is the same on every node, with every backend, and regardless of the
@@ -209,10 +204,9 @@ type Budgets struct {
 	// Ports is the number of ports that are served, in the order of spec.ports. Default: 1000.
 	// The API has no limit but the size of an object, in which 10,000 have room.
 	Ports int
-	// Frontends is the number of addresses times the number of ports. Cluster IPs and node
-	// ports come first, then addresses of load balancers, then external IPs, each in their
-	// order. Default: 10000, enough for two ports of a Service whose load balancer is every
-	// node of a cluster with 5,000.
+	// Frontends is the number of addresses times the number of ports. Cluster IPs and node ports come first, then
+	// addresses of load balancers, then external IPs, each in their order. Default: 10000, enough for two ports of a
+	// Service whose load balancer is every node of a cluster with 5,000.
 	Frontends int
 	// Endpoints is the number of endpoints of a family. EndpointSlices are taken whole, in the
 	// order of their names, and one without endpoints counts as one. Default: 20000, four times
@@ -226,16 +220,13 @@ type Budgets struct {
 	// always served. Default: 65536, enough for 5,000 endpoints of three ports with a cluster IP, a node port and two
 	// other addresses each.
 	Entries int
-	// SourceRanges is the number of source ranges of a family times the number of frontends
-	// with addresses of load balancers. Over it, all connections to these are dropped: some of
-	// the ranges would refuse some of the clients, and no range would admit everybody.
-	// Default: 4000; the kernel's time for them grows with their square.
+	// SourceRanges is the number of source ranges of a family times the number of frontends with addresses of load
+	// balancers. Over it, all connections to these are dropped: some of the ranges would refuse some of the clients, and
+	// no range would admit everybody. Default: 4000; the kernel's time for them grows with their square.
 	SourceRanges int
-	// Counters is the number of ports whose connections are counted, in the order of
-	// spec.ports. Default: 100.
+	// Counters is the number of ports whose connections are counted, in the order of spec.ports. Default: 100.
 	Counters int
-	// Problems is the number of problems of an object, of any kind, that are reported one by
-	// one. Default: 10.
+	// Problems is the number of problems of an object, of any kind, that are reported one by one. Default: 10.
 	Problems int
 }
 

@@ -73,10 +73,9 @@ func listsOf(offered []candidate) lists {
 // but still serving, so that restarting the last pod does not refuse connections that
 // it could still answer (KEP-1669). The two fall back independently.
 //
-// Hints make the cluster list smaller only if each ready endpoint has some and one is
-// for this Node: first those for Nodes, then those for zones (KEP-2433, KEP-3015).
-// Otherwise the slices are about to change, or no endpoint is meant for this Node; then
-// all endpoints are better than too few.
+// Hints make the cluster list smaller only if each ready endpoint has some and one is for this Node: first those for
+// Nodes, then those for zones (KEP-2433, KEP-3015). Otherwise the slices are about to change, or no endpoint is meant
+// for this Node; then all endpoints are better than too few.
 func requiredConditions(candidates []candidate) (required [len(TrafficPolicies)]conditions) {
 	var some conditions // of the ready ones
 	every := ^conditions(0)

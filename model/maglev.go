@@ -54,9 +54,8 @@ func (sp *ServicePort) Slots(p TrafficPolicy) int {
 // SlotCount returns how many slots a list has: those of its lookup table or, without one, one an endpoint.
 func (sp *ServicePort) SlotCount(p TrafficPolicy) int { return cmp.Or(sp.Slots(p), sp.Count(p)) }
 
-// tableSize returns the size of the table for n endpoints: size or, where that is too small to give each
-// endpoint a few slots, size times a power of four. All clients but 1/n move where it changes,
-// so it does not follow n more closely.
+// tableSize returns the size of the table for n endpoints: size or, where that is too small to give each endpoint a few
+// slots, size times a power of four. All clients but 1/n move where it changes, so it does not follow n more closely.
 func tableSize(size, n int) int {
 	for size < slotsPerEndpoint*n {
 		size *= 4

@@ -12,9 +12,8 @@ const (
 	// default one. The EndpointSlice controller copies it to the slices, where it does not
 	// count: slices change with a delay, and with the Service alone all proxies agree.
 	LabelServiceProxyName = "service.kubernetes.io/service-proxy-name"
-	// LabelHeadless marks the EndpointSlices of headless Services. At a Service it does not
-	// count: its cluster IP decides. Both as in kube-proxy since 1.36
-	// (kubernetes/kubernetes#134623).
+	// LabelHeadless marks the EndpointSlices of headless Services. At a Service it does not count: its cluster IP decides.
+	// Both as in kube-proxy since 1.36 (kubernetes/kubernetes#134623).
 	LabelHeadless = "service.kubernetes.io/headless"
 	// LabelServiceName ties an EndpointSlice to its Service.
 	LabelServiceName = "kubernetes.io/service-name"
@@ -72,8 +71,7 @@ type Port struct {
 	NodePort int32 // 0 means none
 }
 
-// EndpointSlice holds the fields of a discovery/v1 EndpointSlice that the proxy needs,
-// unchecked.
+// EndpointSlice holds the fields of a discovery/v1 EndpointSlice that the proxy needs, unchecked.
 type EndpointSlice struct {
 	NamespacedName
 	Labels      map[string]string

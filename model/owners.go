@@ -2,13 +2,11 @@ package model
 
 import "slices"
 
-// claims records the Services that ask for each VIP. The one whose cluster IP it is owns it,
-// since the API server gave it the address; otherwise the oldest, regardless of the order in
-// which they arrived.
+// claims records the Services that ask for each VIP. The one whose cluster IP it is owns it, since the API server gave
+// it the address; otherwise the oldest, regardless of the order in which they arrived.
 type claims struct {
 	owners map[VIP]*service
-	// waiting are the others that ask for a VIP, in the order in which they would get it. Most
-	// VIPs have none.
+	// waiting are the others that ask for a VIP, in the order in which they would get it. Most VIPs have none.
 	waiting map[VIP][]*service
 }
 

@@ -87,8 +87,7 @@ func (s *service) parseAddrs(in Service, frontends int) {
 	}
 }
 
-// mostAddrs returns the number of addresses that a number of frontends allows. Cluster IPs do
-// not depend on it.
+// mostAddrs returns the number of addresses that a number of frontends allows. Cluster IPs do not depend on it.
 func (s *service) mostAddrs(frontends int) int {
 	for _, p := range s.ports {
 		if p.nodePort != 0 {

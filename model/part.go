@@ -96,8 +96,7 @@ func (s *service) tables(f Family) int {
 	return n
 }
 
-// offered returns the number of endpoints of a family that the budget allows, and the first
-// slice that it does not.
+// offered returns the number of endpoints of a family that the budget allows, and the first slice that it does not.
 func (r *record) offered(f Family, most int) (endpoints int, left *endpointSlice) {
 	for _, s := range r.slices {
 		if s.family != f {

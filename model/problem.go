@@ -16,8 +16,7 @@ type ObjectRef struct {
 
 func (r ObjectRef) String() string { return r.Kind + " " + r.NamespacedName.String() }
 
-// Problem is a fault of one object. It affects at most that object: all others are
-// programmed.
+// Problem is a fault of one object. It affects at most that object: all others are programmed.
 type Problem struct { //nolint:errname // a Problem is a value first: snapshots keep it, logs and events name it so
 	Object  ObjectRef
 	Field   string // path in the API object, like "spec.ports[0].port"
@@ -33,8 +32,7 @@ func (p Problem) Error() string {
 	return OneLine(p.Object.String() + ": " + p.Field + ": " + p.Message)
 }
 
-// OneLine escapes characters that break a line or confuse a terminal: without an API server,
-// a name may have any.
+// OneLine escapes characters that break a line or confuse a terminal: without an API server, a name may have any.
 func OneLine(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -93,8 +91,7 @@ func shorten(s string) string {
 	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }
 
-// parseAll parses the texts of a list, and adds a problem for each that is wrong. path is a
-// format with the index.
+// parseAll parses the texts of a list, and adds a problem for each that is wrong. path is a format with the index.
 func parseAll[T any](p *problemList, path string, list []string, parse func(string) (T, error)) []T {
 	var all []T
 	for i, text := range list {

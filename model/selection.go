@@ -7,8 +7,7 @@ import (
 
 // Selection explains which endpoints the traffic policies select for a service port. A snapshot has only the result.
 type Selection struct {
-	// Candidates are the endpoints that slices offer for the port, sorted, each address
-	// once.
+	// Candidates are the endpoints that slices offer for the port, sorted, each address once.
 	Candidates []Candidate
 	// Slices are the Service's slices that offer nothing for the port, sorted by name.
 	Slices []OtherSlice
@@ -28,8 +27,7 @@ type Candidate struct {
 
 	HintsNodes, HintsZones bool // has hints for Nodes, for zones
 
-	// Excluded is the reason why each traffic policy does not select it, even a policy that
-	// no frontend uses.
+	// Excluded is the reason why each traffic policy does not select it, even a policy that no frontend uses.
 	Excluded [len(TrafficPolicies)]Exclusion
 }
 

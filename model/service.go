@@ -192,8 +192,7 @@ func (s *service) wants() iter.Seq[VIP] {
 // healthCheckVIP is what a Service with a health-check node port claims. No frontend has a loopback address.
 func healthCheckVIP(port uint16) VIP { return VIP{IPv4.Loopback(), TCP, port} }
 
-// frontends yields the frontends that a port asks for in a family, cluster IP first, on a
-// number of addresses at most.
+// frontends yields the frontends that a port asks for in a family, cluster IP first, on a number of addresses at most.
 func (s *service) frontends(f Family, p servicePort, most int) iter.Seq[Frontend] {
 	return func(yield func(Frontend) bool) {
 		if !s.clusterIP(f).IsValid() {
@@ -217,8 +216,7 @@ func (s *service) frontends(f Family, p servicePort, most int) iter.Seq[Frontend
 	}
 }
 
-// wanting yields the ports that ask for a VIP that the Service asks for. The first one gets
-// it, if the Service does.
+// wanting yields the ports that ask for a VIP that the Service asks for. The first one gets it, if the Service does.
 func (s *service) wanting(v VIP) iter.Seq[servicePort] {
 	return func(yield func(servicePort) bool) {
 		for _, p := range s.ports {

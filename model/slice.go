@@ -43,8 +43,7 @@ type sliceParser struct {
 	nodeName string
 }
 
-// parseEndpointSlice checks an EndpointSlice. It returns nil for one that this proxy does not
-// serve.
+// parseEndpointSlice checks an EndpointSlice. It returns nil for one that this proxy does not serve.
 func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, found problemList) {
 	if _, headless := in.Labels[LabelHeadless]; headless || in.AddressType == "FQDN" {
 		return nil, found

@@ -8,10 +8,9 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// Snapshot is the complete desired state of one node at one instant. It never
-// changes, so any number of goroutines may read it. It shares its unchanged parts
-// with the snapshot before, so the cost of finding the difference of two depends on
-// the size of the difference.
+// Snapshot is the complete desired state of one node at one instant. It never changes, so any number of goroutines may
+// read it. It shares its unchanged parts with the snapshot before, so the cost of finding the difference of two depends
+// on the size of the difference.
 type Snapshot struct {
 	families [len(Families)]FamilySnapshot
 	problems []Problem
@@ -101,8 +100,7 @@ func (s *FamilySnapshot) ServicePort(n ServicePortName) (*ServicePort, bool) {
 // NumServicePorts returns the number of service ports.
 func (s *FamilySnapshot) NumServicePorts() int { return s.ports.Len() }
 
-// ClusterIPs yields the cluster IP of every Service. Connections to other ports of it than
-// the Service's are rejected.
+// ClusterIPs yields the cluster IP of every Service. Connections to other ports of it than the Service's are rejected.
 func (s *FamilySnapshot) ClusterIPs() iter.Seq[netip.Addr] { return keys(s.clusterIPs) }
 
 // IsClusterIP reports whether an address is the cluster IP of a Service.
@@ -111,17 +109,15 @@ func (s *FamilySnapshot) IsClusterIP(a netip.Addr) bool {
 	return is
 }
 
-// Hairpins yields the address of each endpoint that is, or may be, on this node: a connection
-// from such an address to itself through a Service must be masqueraded, or the reply would
-// not pass the node.
+// Hairpins yields the address of each endpoint that is, or may be, on this node: a connection from such an address to
+// itself through a Service must be masqueraded, or the reply would not pass the node.
 func (s *FamilySnapshot) Hairpins() iter.Seq[netip.Addr] { return keys(s.hairpins) }
 
 // ServiceEndpoints yields the address, protocol and port of each endpoint if
 // Settings.DropInvalid is set, and nothing otherwise.
 func (s *FamilySnapshot) ServiceEndpoints() iter.Seq[VIP] { return keys(s.endpoints) }
 
-// A Change is one difference between two snapshots. One of Old and New may be the zero
-// value.
+// A Change is one difference between two snapshots. One of Old and New may be the zero value.
 type Change[T any] struct{ Old, New T }
 
 // ServicePortChanges yields the service ports that differ from old to s. Old or New is
@@ -196,9 +192,8 @@ const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 type NodeState struct {
 	// Known: there is a Node object.
 	Known bool
-	// Eligible: load balancers may send new connections to this node. They must not while it
-	// is being deleted, or has the taint TaintToBeDeleted (KEP-3836), or while its addresses
-	// are remembered from a former version.
+	// Eligible: load balancers may send new connections to this node. They must not while it is being deleted, or has the
+	// taint TaintToBeDeleted (KEP-3836), or while its addresses are remembered from a former version.
 	Eligible bool
 	// Why is the reason if there is a Node object that is not eligible.
 	Why string
@@ -222,8 +217,7 @@ type HealthCheck struct {
 // HealthCheckOfFamily is the answer in one IP family.
 type HealthCheckOfFamily struct {
 	Has bool // the Service is in the family; otherwise nothing answers
-	// LocalEndpoints is the number of addresses of ready endpoints on this node, over all
-	// ports of the Service. It excludes terminating endpoints, which may still serve, so that
-	// load balancers turn away in time.
+	// LocalEndpoints is the number of addresses of ready endpoints on this node, over all ports of the Service. It
+	// excludes terminating endpoints, which may still serve, so that load balancers turn away in time.
 	LocalEndpoints int
 }

@@ -139,8 +139,7 @@ func (k FrontendKind) field() string {
 	return [...]string{"spec.clusterIPs", "status.loadBalancer.ingress", "spec.externalIPs", "spec.ports"}[k]
 }
 
-// Frontend is one address, protocol and port of a service port, and the rules for new
-// connections to it.
+// Frontend is one address, protocol and port of a service port, and the rules for new connections to it.
 type Frontend struct {
 	VIP           VIP
 	Kind          FrontendKind
@@ -148,17 +147,15 @@ type Frontend struct {
 	TrafficPolicy TrafficPolicy // the endpoints that the traffic policy selects, even while Action is not Forward
 	SourceNAT     SourceNAT
 
-	// ShortCircuit: connections from this node and its pods are forwarded to the Cluster
-	// endpoints, regardless of Action and TrafficPolicy, as if they had gone out to the load
-	// balancer and come back by a node that has endpoints.
+	// ShortCircuit: connections from this node and its pods are forwarded to the Cluster endpoints, regardless of Action
+	// and TrafficPolicy, as if they had gone out to the load balancer and come back by a node that has endpoints.
 	ShortCircuit bool
 	// Restricted: connections from sources that are not in ServicePort.Allowed are dropped.
 	// All other fields apply to the rest.
 	Restricted bool
 }
 
-// Uses reports whether some connection to the frontend goes to the endpoints of a traffic
-// policy.
+// Uses reports whether some connection to the frontend goes to the endpoints of a traffic policy.
 func (fe Frontend) Uses(p TrafficPolicy) bool {
 	return fe.ShortCircuit && p == Cluster || fe.Action == Forward && fe.TrafficPolicy == p
 }
@@ -232,20 +229,17 @@ func ParseAlgorithm(s string) (a Algorithm, note string, err error) {
 	return 0, "", fmt.Errorf("%q is none of %s", s, strings.Join(names, ", "))
 }
 
-// SourceNAT says when a forwarded connection is masqueraded, that is, gets the node's
-// address as its source. A connection of an endpoint on this node to itself ([Endpoint.Hairpin])
-// always is.
+// SourceNAT says when a forwarded connection is masqueraded, that is, gets the node's address as its source. A
+// connection of an endpoint on this node to itself ([Endpoint.Hairpin]) always is.
 type SourceNAT uint8
 
 // The kinds of source NAT.
 const (
-	// MasqueradeOutside: if the source is no pod (Settings.Pods), or always with
-	// Settings.MasqueradeAll. For cluster IPs.
+	// MasqueradeOutside: if the source is no pod (Settings.Pods), or always with Settings.MasqueradeAll. For cluster IPs.
 	MasqueradeOutside SourceNAT = iota
 	// MasqueradeAlways: always, so that replies come back through this node.
 	MasqueradeAlways
-	// MasqueradeNode: if the source is this node, which may have chosen an address that is
-	// unreachable for other machines.
+	// MasqueradeNode: if the source is this node, which may have chosen an address that is unreachable for other machines.
 	MasqueradeNode
 )
 

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Snapshot returns the current state. If nothing changed since the last call, it
-// returns the same pointer.
+// Snapshot returns the current state. If nothing changed since the last call, it returns the same pointer.
 func (b *Builder) Snapshot() *Snapshot {
 	if len(b.dirty) == 0 && !b.settingsStale && !b.problemsStale && b.ejections == b.last.Ejections() {
 		return b.last
@@ -50,8 +49,7 @@ func (b *Builder) updateServices(next *Snapshot) {
 	e.done(next)
 }
 
-// updateService makes the service ports of a Service anew. Those that are equal to the ones
-// before keep their pointers.
+// updateService makes the service ports of a Service anew. Those that are equal to the ones before keep their pointers.
 func (b *Builder) updateService(e *edit, r *record) {
 	was, now := r.was, r.service
 	problems := problemList{object: r.object(), most: b.config.Budgets.Problems}
@@ -94,8 +92,7 @@ func (b *Builder) updateService(e *edit, r *record) {
 	r.was = now
 }
 
-// frontends returns the frontends that a port asks for and gets. It adds a problem for each
-// that belongs to another.
+// frontends returns the frontends that a port asks for and gets. It adds a problem for each that belongs to another.
 func (b *Builder) frontends(s *service, f Family, p servicePort, addrs int, problems *problemList) []Frontend {
 	list := b.scratchFrontends[:0]
 	for fe := range s.frontends(f, p, addrs) {

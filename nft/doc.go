@@ -87,15 +87,12 @@
 //	                       5 to 8, others from the 1 or 2 on this node, or are dropped
 //	nodeport-…             the same for node ports, whose maps have no address in their keys
 //
-// Slots are numbered from 0 without a gap. If a rule draws an empty slot, the next one draws
-// again.
+// Slots are numbered from 0 without a gap. If a rule draws an empty slot, the next one draws again.
 //
 // # Why maps
 //
-// The number of chains and sets does not grow with the cluster: a Service is a few
-// elements of maps that all Services share, and a chain depends only on about how many
-// endpoints there are to choose from, and how. The kernel walks all sets and chains of a
-// table for each of them, so the cost of an object per Service would grow with the square
-// of the number of Services.
-// Session affinity (compile/affinity.go) is the exception.
+// The number of chains and sets does not grow with the cluster: a Service is a few elements of maps that all Services
+// share, and a chain depends only on about how many endpoints there are to choose from, and how. The kernel walks all
+// sets and chains of a table for each of them, so the cost of an object per Service would grow with the square of the
+// number of Services. Session affinity (compile/affinity.go) is the exception.
 package nft

@@ -144,8 +144,7 @@ func lastAddr(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// appendRange appends the key of an interval set: the range itself as a prefix, if it is
-// one.
+// appendRange appends the key of an interval set: the range itself as a prefix, if it is one.
 func (s Set) appendRange(b []byte, f model.Family, e Element) []byte {
 	n := len(s.Key) - 1
 	begin := Width(f, s.Key[:n])

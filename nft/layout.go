@@ -40,9 +40,8 @@ var (
 	nodePortCounters = Set{Key: []Type{Proto, Service}, Counter: true}
 )
 
-// layout has all sets and maps that a table can have, sorted by name. A set whose type
-// changes in a later version must get another name: sets of the same name can't be exchanged
-// without losing what they hold.
+// layout has all sets and maps that a table can have, sorted by name. A set whose type changes in a later version must
+// get another name: sets of the same name can't be exchanged without losing what they hold.
 //
 // Counters have sets of their own: an element of a verdict map is replaced whenever the
 // number of endpoints changes, and would count from 0 again. The name of the service port is
@@ -100,8 +99,7 @@ func (s layoutSet) declaration(name string) Set {
 	return declared
 }
 
-// DeclarationOf returns the declaration of a set of the layout by its name; for another name,
-// its key is nil.
+// DeclarationOf returns the declaration of a set of the layout by its name; for another name, its key is nil.
 func DeclarationOf(name string) Set { return layoutOf(name).declaration(name) }
 
 // SharedSets returns all sets and maps but those of single service ports, sorted by name.

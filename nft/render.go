@@ -146,8 +146,7 @@ func (t *Table) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// CompareKeys orders keys as a person would: slot 10 after slot 9, though slots are in
-// the host's byte order.
+// CompareKeys orders keys as a person would: slot 10 after slot 9, though slots are in the host's byte order.
 func (s Set) CompareKeys(a, b string) int {
 	if !s.hasSlots() {
 		return strings.Compare(a, b)

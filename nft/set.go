@@ -14,8 +14,7 @@ const TableName = "vmapd"
 // TableComment is the table's comment.
 const TableComment = "Kubernetes Services, by vmapd"
 
-// Names of sets and maps. Those with the same meaning as in kube-proxy's table have the same
-// name there.
+// Names of sets and maps. Those with the same meaning as in kube-proxy's table have the same name there.
 const (
 	ServiceIPs        = "service-ips"
 	ServiceNodePorts  = "service-nodeports"

@@ -190,13 +190,11 @@ type (
 		Set string
 	}
 
-	// Masquerade replaces the source by the address of the outgoing interface, and
-	// accepts. Ports are chosen at random, so that two nodes or two clients that
-	// pick at the same time rarely collide.
+	// Masquerade replaces the source by the address of the outgoing interface, and accepts. Ports are chosen at random, so
+	// that two nodes or two clients that pick at the same time rarely collide.
 	Masquerade struct{}
 
-	// Reject rejects the packet: a TCP connection with a reset, others with ICMP port
-	// unreachable.
+	// Reject rejects the packet: a TCP connection with a reset, others with ICMP port unreachable.
 	Reject struct{ TCPReset bool }
 )
 

@@ -36,10 +36,9 @@ type ruleFamily struct {
 	noSCTP     error // the kernel lacks xt_sctp
 }
 
-// OpenIPTables finds the programs, and the abilities of them and of the kernel. A family without
-// working programs is left out; if neither family has any, the error says why. variants are
-// tried one after the other: "" for the administrator's choice, "-legacy", "-nft"; without any,
-// all three.
+// OpenIPTables finds the programs, and the abilities of them and of the kernel. A family without working programs is
+// left out; if neither family has any, the error says why. variants are tried one after the other: "" for the
+// administrator's choice, "-legacy", "-nft"; without any, all three.
 func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IPTables, error) {
 	if len(variants) == 0 {
 		variants = []string{"", "-legacy", "-nft"}

@@ -57,9 +57,8 @@ type drain struct {
 	addr netip.AddrPort
 }
 
-// OpenIPVS checks the features of the kernel and the programs on which the backend depends; an
-// [UnsupportedError] names a missing one. A family without a working variant of iptables is left
-// out.
+// OpenIPVS checks the features of the kernel and the programs on which the backend depends; an [UnsupportedError] names
+// a missing one. A family without a working variant of iptables is left out.
 func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
 	if err := o.Check(); err != nil {
 		return nil, err

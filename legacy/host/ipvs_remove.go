@@ -90,10 +90,9 @@ func removeServers(foreign func(ipvs.Key) bool) (flows, error) {
 	return gone, errors.Join(errs...)
 }
 
-// flows selects UDP flows to virtual servers that are gone. IPVS had translated them by a table of
-// its own: for connection tracking they are established and have no NAT, so they would never
-// meet another backend's rules. A TCP client notices and connects anew; a UDP client that goes
-// on sending would get no answer.
+// flows selects UDP flows to virtual servers that are gone. IPVS had translated them by a table of its own: for
+// connection tracking they are established and have no NAT, so they would never meet another backend's rules. A TCP
+// client notices and connects anew; a UDP client that goes on sending would get no answer.
 type flows map[ipvs.Key]bool
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.

@@ -33,8 +33,7 @@ type Finder struct {
 	Remover
 	// Rules is the iptables backend that runs, or nil.
 	Rules *IPTables
-	// RunsIPVS is whether the IPVS backend runs. Then all of its objects and all virtual servers
-	// are its own.
+	// RunsIPVS is whether the IPVS backend runs. Then all of its objects and all virtual servers are its own.
 	RunsIPVS bool
 	Options  ipvs.Options
 }
@@ -91,10 +90,9 @@ var kindOf = map[string]string{variantNFT: KindNFTChain, variantLegacy: KindLega
 // Alone they are no sign of kube-proxy.
 var kubeletsToo = []string{"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}
 
-// KubeProxyRules reports how far kube-proxy is with the chains of a family, in either variant of
-// iptables: whether it has begun, and whether it has written its rules. In modes iptables and ipvs it
-// makes chains of both families when it starts, and later writes the rules of all Services of a
-// family at once, together with those of KUBE-POSTROUTING.
+// KubeProxyRules reports how far kube-proxy is with the chains of a family, in either variant of iptables: whether it
+// has begun, and whether it has written its rules. In modes iptables and ipvs it makes chains of both families when it
+// starts, and later writes the rules of all Services of a family at once, together with those of KUBE-POSTROUTING.
 func (r *Remover) KubeProxyRules(f model.Family) (begun, written bool, err error) {
 	err = r.each(func(p *tables) error {
 		if p.family != f {
@@ -167,8 +165,7 @@ func (d *Finder) findIPVS(found map[Leftover]int) error {
 	return err
 }
 
-// findServers counts the virtual servers of the owner of a device: nothing else tells whose they
-// are.
+// findServers counts the virtual servers of the owner of a device: nothing else tells whose they are.
 func (d *Finder) findServers(found map[Leftover]int) error {
 	if d.RunsIPVS {
 		return nil

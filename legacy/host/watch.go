@@ -178,8 +178,7 @@ func (w *Watch) logFailure(err error) {
 	w.failed = err != nil
 }
 
-// Stats counts the work of a backend for one IP family. All fields but Rules and RulesWritten
-// only ever grow.
+// Stats counts the work of a backend for one IP family. All fields but Rules and RulesWritten only ever grow.
 type Stats struct {
 	Batches    uint64 // rounds that wrote something
 	Operations uint64 // chains and rules written and chains deleted, or operations of IPVS plans
@@ -188,8 +187,7 @@ type Stats struct {
 	RestoreFailures        uint64 // runs of iptables-restore that failed
 	PartialRestoreFailures uint64 // those of them that were to write only changes
 
-	// For the iptables backend alone: by table, the number of our rules, and of those that the
-	// last round wrote.
+	// For the iptables backend alone: by table, the number of our rules, and of those that the last round wrote.
 	Rules, RulesWritten map[string]int
 	// Repairs counts the comparisons with the node that found foreign changes of our rules.
 	Repairs uint64
@@ -221,8 +219,7 @@ func (c *counters) Stats() [len(model.Families)]Stats {
 	return all
 }
 
-// applied counts a batch that is in force. A full one was compared with a listing, others with
-// the ruleset before.
+// applied counts a batch that is in force. A full one was compared with a listing, others with the ruleset before.
 func (s *Stats) applied(b *iptables.Batch, bytes int64, full bool) {
 	if full {
 		s.Rules = map[string]int{}

@@ -15,9 +15,8 @@ import (
 // A Batch turns one ruleset into another. It is text for iptables-restore --noflush or
 // ip6tables-restore --noflush, which put each table into force as a whole or not at all.
 //
-// A chain that differs is declared, which empties it if it is there, and written anew. One
-// that is no longer wanted is emptied in the same way and deleted at the end, when nothing
-// leads to it any more.
+// A chain that differs is declared, which empties it if it is there, and written anew. One that is no longer wanted is
+// emptied in the same way and deleted at the end, when nothing leads to it any more.
 type Batch struct {
 	tables [tables]changes
 	jumps  bool
@@ -32,9 +31,8 @@ type changes struct {
 // Size is the amount that a batch writes.
 type Size struct{ Chains, Rules, Deleted int }
 
-// Rules counts our rules in a table: those that a batch writes, and the growth of their number
-// since the ruleset that [Diff] compared with. In a batch of [Ruleset.Repair], or from nothing,
-// the growth is the number of all our rules.
+// Rules counts our rules in a table: those that a batch writes, and the growth of their number since the ruleset that
+// [Diff] compared with. In a batch of [Ruleset.Repair], or from nothing, the growth is the number of all our rules.
 type Rules struct{ Written, Growth int }
 
 func (b *Batch) set(c chain)    { b.tables[c.table].set = append(b.tables[c.table].set, c) }

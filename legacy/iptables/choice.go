@@ -14,9 +14,8 @@ import (
 // n, the next one of the n-1 that are left, and so on. Where n is above maxFlat, it first
 // chooses a group of endpoints in the same way, each with the probability of its size.
 //
-// An endpoint's group depends on its address alone, so an endpoint that comes or goes changes
-// only its group and the groups above. Two digits make 256 groups; with more than 8,000
-// endpoints, these begin to grow.
+// An endpoint's group depends on its address alone, so an endpoint that comes or goes changes only its group and the
+// groups above. Two digits make 256 groups; with more than 8,000 endpoints, these begin to grow.
 const (
 	maxFlat   = 32
 	maxDigits = 2
@@ -71,9 +70,8 @@ func (c *choice) choose(to *chain, digits string, endpoints []netip.AddrPort) {
 	}
 }
 
-// recall adds the rules that send a client to the endpoint that it had before. Each endpoint
-// has a list of its clients, and one rule for each list looks for the client there: "--update"
-// also renews the client's time stamp.
+// recall adds the rules that send a client to the endpoint that it had before. Each endpoint has a list of its clients,
+// and one rule for each list looks for the client there: "--update" also renews the client's time stamp.
 //
 // There is no --reap, which only tidies up: before Linux 5.11 it may free the entry that is
 // being updated ("netfilter: xt_recent: Fix attempt to update deleted entry").

@@ -22,9 +22,8 @@ type Ruleset struct {
 	forest   forest
 }
 
-// Compile translates a snapshot. After a Ruleset compiled from an earlier snapshot with the
-// same options, the cost depends on the changes between the snapshots, and unchanged parts are
-// shared. before may be nil.
+// Compile translates a snapshot. After a Ruleset compiled from an earlier snapshot with the same options, the cost
+// depends on the changes between the snapshots, and unchanged parts are shared. before may be nil.
 func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, options: o}
 	empty := &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}

@@ -30,8 +30,7 @@ const (
 	dropChain        = Prefix + "DROP-OUTSIDE" // drop connections that are neither from a pod nor from this node
 )
 
-// maxChain is the longest name of a chain that iptables takes (XT_EXTENSION_MAXNAMELEN
-// with its final zero).
+// maxChain is the longest name of a chain that iptables takes (XT_EXTENSION_MAXNAMELEN with its final zero).
 const maxChain = 28
 
 // A role is the purpose of one of a service port's chains, and a part of its name.
@@ -66,8 +65,7 @@ func hash(parts ...string) string {
 	return base32.StdEncoding.EncodeToString(sum[:10])
 }
 
-// maxComment is the longest comment that iptables takes (XT_MAX_COMMENT_LEN with its
-// final zero).
+// maxComment is the longest comment that iptables takes (XT_MAX_COMMENT_LEN with its final zero).
 const maxComment = 255
 
 // commentOf returns a comment that names the service port of a rule. model checks names, and

@@ -39,18 +39,16 @@ func (o Options) clearMark() string { return SetMark(o.mark(), 0) }
 
 func (o Options) isMarked() string { return Marked(o.mark(), o.mark()) }
 
-// A Jump is a rule in a built-in chain that leads to one of our chains. Built-in chains belong
-// to everybody, so no batch contains jumps: [Saved.HookText] puts each of them, once, before
-// the rules of others.
+// A Jump is a rule in a built-in chain that leads to one of our chains. Built-in chains belong to everybody, so no
+// batch contains jumps: [Saved.HookText] puts each of them, once, before the rules of others.
 type Jump struct {
 	Table string
 	Chain string // built in
 	Rule  string
 }
 
-// Jumps returns the jumps in the order in which they should come into force: source NAT before
-// DNAT. Refusing comes last, because a connection without DNAT may belong to another proxy that
-// this one is about to replace.
+// Jumps returns the jumps in the order in which they should come into force: source NAT before DNAT. Refusing comes
+// last, because a connection without DNAT may belong to another proxy that this one is about to replace.
 func Jumps() []Jump {
 	const comment = `-m comment --comment "Kubernetes Services, by vmapd" `
 	return []Jump{
@@ -89,8 +87,7 @@ func ProbeMatch(match string) string {
 	return "*nat\n:VMAPD-PROBE - [0:0]\n-A VMAPD-PROBE " + match + " -j ACCEPT\nCOMMIT\n"
 }
 
-// Probe returns rules with every match and target that the backend depends on, for
-// iptables-restore --noflush --test.
+// Probe returns rules with every match and target that the backend depends on, for iptables-restore --noflush --test.
 func Probe(f model.Family) string {
 	addr := "192.0.2.1"
 	if f == model.IPv6 {

@@ -17,8 +17,7 @@ type port struct {
 	ways    []way
 }
 
-// way is a frontend without the fields that do not matter to its nat chains. Frontends of
-// the same way share them.
+// way is a frontend without the fields that do not matter to its nat chains. Frontends of the same way share them.
 type way struct{ model.Frontend }
 
 func wayOf(fe model.Frontend) way {
@@ -36,8 +35,7 @@ func (r *Ruleset) port(sp *model.ServicePort) *port {
 			p.ways = append(p.ways, w)
 		}
 	}
-	// The cluster IP's way comes last: it has no such chains, and the others' names do not
-	// depend on it.
+	// The cluster IP's way comes last: it has no such chains, and the others' names do not depend on it.
 	slices.SortStableFunc(p.ways, func(a, b way) int { return cmp.Compare(b.SourceNAT, a.SourceNAT) })
 	return p
 }
@@ -90,8 +88,7 @@ func (p *port) natRule(fe model.Frontend) string {
 	return p.rule(toVIP(fe.VIP), "-g "+p.entry(w))
 }
 
-// filterRule returns the rule of the filter table for connections to a frontend that have no
-// DNAT; "" if there is none.
+// filterRule returns the rule of the filter table for connections to a frontend that have no DNAT; "" if there is none.
 func (p *port) filterRule(fe model.Frontend) string {
 	w := wayOf(fe)
 	if fe.Restricted {
@@ -116,9 +113,8 @@ func (p *port) refuse(w way) string {
 	return Return
 }
 
-// selfDNAT reports whether an endpoint is the very address and port that its clients ask
-// for: then nothing is translated, and the filter table takes it for a connection that got
-// no endpoint.
+// selfDNAT reports whether an endpoint is the very address and port that its clients ask for: then nothing is
+// translated, and the filter table takes it for a connection that got no endpoint.
 func (p *port) selfDNAT(fe model.Frontend) bool {
 	return slices.ContainsFunc(p.Endpoints, func(e model.Endpoint) bool {
 		return e.Addr.Addr() == fe.VIP.Addr && e.Addr.Port() == fe.VIP.Port
@@ -190,8 +186,7 @@ func (p *port) externalChain(w way) chain {
 	return c
 }
 
-// firewallChains returns the chains, one for each table, that check the source ranges of
-// restricted frontends.
+// firewallChains returns the chains, one for each table, that check the source ranges of restricted frontends.
 func (p *port) firewallChains(w way) []chain {
 	restricted := slices.DeleteFunc(slices.Clone(p.Frontends), func(fe model.Frontend) bool {
 		return !fe.Restricted || wayOf(fe) != w

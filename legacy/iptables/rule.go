@@ -10,9 +10,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// The parts of rules, also of those that the IPVS backend needs besides its virtual servers.
-// They are spelled as the programs list them, so that a rule that was written and the rule that
-// is listed are the same text.
+// The parts of rules, also of those that the IPVS backend needs besides its virtual servers. They are spelled as the
+// programs list them, so that a rule that was written and the rule that is listed are the same text.
 
 // Matches without parameters.
 const (
@@ -107,9 +106,8 @@ func Masquerade(randomFully bool) string {
 	return "-j MASQUERADE"
 }
 
-// RejectRules refuse a connection. ICMP errors are rate-limited by the kernel
-// (net.ipv4.icmp_ratelimit): with them alone, half of a burst of refused connections would time
-// out.
+// RejectRules refuse a connection. ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with them
+// alone, half of a burst of refused connections would time out.
 func RejectRules(f model.Family) []string {
 	icmp := "icmp-port-unreachable"
 	if f == model.IPv6 {

@@ -2,8 +2,7 @@ package iptables
 
 import "github.com/vmapd/vmapd/model"
 
-// sharedChains returns the chains that belong to no single service port, without those of the
-// trees.
+// sharedChains returns the chains that belong to no single service port, without those of the trees.
 func (r *Ruleset) sharedChains() []chain {
 	s := r.snapshot.Settings
 	return []chain{
@@ -38,8 +37,7 @@ func (r *Ruleset) postrouting() chain {
 	return c
 }
 
-// masquerade clears the mark first, because a packet that then goes through a tunnel passes here
-// again.
+// masquerade clears the mark first, because a packet that then goes through a tunnel passes here again.
 func (r *Ruleset) masquerade() chain {
 	c := chain{table: nat, name: masqueradeChain}
 	c.add("", r.options.clearMark())

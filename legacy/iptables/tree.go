@@ -159,9 +159,8 @@ type entryKey struct {
 	port     uint16
 }
 
-// A class orders the rules about one address. A Service's port precedes node ports, since the
-// address may be one of the node's as well. The rule for all other ports of a cluster IP comes
-// last.
+// A class orders the rules about one address. A Service's port precedes node ports, since the address may be one of the
+// node's as well. The rule for all other ports of a cluster IP comes last.
 type class uint8
 
 const (

@@ -83,10 +83,9 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 // Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. Each stands there
 // once, before the rules of others.
 //
-// A packet that IPVS has sent to a real server passes the output hook (again), and the input hook if the real
-// server is on this node. The rules about its destination have met it before, when the destination was the
-// Service's. The last jump of a chain is its first rule: connections to an address that is about to go are
-// dropped, and not refused.
+// A packet that IPVS has sent to a real server passes the output hook (again), and the input hook if the real server is
+// on this node. The rules about its destination have met it before, when the destination was the Service's. The last
+// jump of a chain is its first rule: connections to an address that is about to go are dropped, and not refused.
 func Jumps() []iptables.Jump {
 	jump := func(table, builtin, chain string, matches ...string) iptables.Jump {
 		return iptables.Jump{Table: table, Chain: builtin, Rule: iptables.Join(append(matches, "-j "+chain)...)}
@@ -118,11 +117,10 @@ func (r companionRules) setMark() string {
 	return iptables.SetMark(r.options.MasqueradeMark, r.options.MasqueradeMark)
 }
 
-// services drops and marks new connections before IPVS gets them: in mangle, because in the
-// output path IPVS comes before the table filter. Packets from the network meet the chain in INPUT,
-// where their destination is the one that IPVS will look at. In PREROUTING, the DNAT rule of a
-// network plugin's host port has not translated them yet, and a node port of the same number
-// would drop or mark them.
+// services drops and marks new connections before IPVS gets them: in mangle, because in the output path IPVS comes
+// before the table filter. Packets from the network meet the chain in INPUT, where their destination is the one that
+// IPVS will look at. In PREROUTING, the DNAT rule of a network plugin's host port has not translated them yet, and a
+// node port of the same number would drop or mark them.
 func (r companionRules) services() []string {
 	rules := []string{
 		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),
@@ -170,8 +168,7 @@ func (r companionRules) returnPods() (rules []string) {
 	return rules
 }
 
-// filter refuses connections to ports without endpoints, and to those ports of a Service's
-// address that no Service has.
+// filter refuses connections to ports without endpoints, and to those ports of a Service's address that no Service has.
 func (r companionRules) filter() []string {
 	return []string{
 		iptables.Join(r.in(Refuse, vipFields), "-j "+rejectChain),
@@ -207,15 +204,13 @@ func (r companionRules) postrouting() []string {
 	}
 }
 
-// masquerade clears the mark first, because a packet that then goes through a tunnel passes here
-// again.
+// masquerade clears the mark first, because a packet that then goes through a tunnel passes here again.
 func (r companionRules) masquerade() []string {
 	return []string{iptables.SetMark(0, r.options.MasqueradeMark), iptables.Masquerade(r.options.RandomFully)}
 }
 
-// beginning returns the companion for the time until the device has the addresses. It does not
-// drop connections to unallocated addresses yet: another proxy that this one is about to replace
-// may still serve them.
+// beginning returns the companion for the time until the device has the addresses. It does not drop connections to
+// unallocated addresses yet: another proxy that this one is about to replace may still serve them.
 func (c *Companion) beginning() *Companion {
 	first := *c
 	first.Chains = slices.Clone(c.Chains)
@@ -233,8 +228,7 @@ func (c *Companion) equal(d *Companion) bool {
 	return c == d || c != nil && d != nil && c.String() == d.String()
 }
 
-// String returns the whole companion, for iptables-restore --noflush on a node without any
-// chain of ours.
+// String returns the whole companion, for iptables-restore --noflush on a node without any chain of ours.
 func (c *Companion) String() string { return c.Over(&iptables.Saved{}) }
 
 // Over returns the input of iptables-restore --noflush that replaces listed rules of ours by the

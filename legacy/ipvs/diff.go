@@ -269,8 +269,7 @@ func (d *differ) diffServer(k Key) {
 		d.add(serve, AddReal{k, a, want.Real[a]})
 	}
 	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
-		// A real server that drains already gets the operation again: after a start, the process
-		// has no list of those.
+		// A real server that drains already gets the operation again: after a start, the process has no list of those.
 		if want.drains() {
 			d.add(leave, DrainReal{k, a})
 		} else {

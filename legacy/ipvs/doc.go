@@ -8,9 +8,8 @@
 //
 // # The packet's way
 //
-// Services' addresses are on a dummy device of the node: IPVS only sees packets that are for the
-// node itself. New connections first meet the [Companion], iptables rules that depend on the
-// settings alone and look into ipsets:
+// Services' addresses are on a dummy device of the node: IPVS only sees packets that are for the node itself. New
+// connections first meet the [Companion], iptables rules that depend on the settings alone and look into ipsets:
 //
 //	nat PREROUTING, OUTPUT
 //	      │ ADDRS and SERVICES ──> no other rule of nat

@@ -34,8 +34,7 @@ type Options struct {
 	Timeouts Timeouts
 	// Device is the dummy device that has the addresses.
 	Device string
-	// MasqueradeMark is the bit of the packet mark that requests masquerading. 0 is
-	// iptables.DefaultMasqueradeMark.
+	// MasqueradeMark is the bit of the packet mark that requests masquerading. 0 is iptables.DefaultMasqueradeMark.
 	MasqueradeMark uint32
 	// RandomFully lets MASQUERADE choose source ports at random. It needs iptables 1.6.2.
 	RandomFully bool
@@ -79,8 +78,7 @@ func (o Options) Foreign(k Key) bool {
 	return slices.ContainsFunc(o.ExcludeCIDRs, func(p netip.Prefix) bool { return p.Contains(k.Addr) })
 }
 
-// scheduler returns the kernel's name of a service port's algorithm. IPVS has none that
-// chooses at random.
+// scheduler returns the kernel's name of a service port's algorithm. IPVS has none that chooses at random.
 func (o Options) scheduler(a model.Algorithm) string {
 	if a.HasTable() {
 		return "mh"

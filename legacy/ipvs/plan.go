@@ -40,8 +40,7 @@ type (
 	SetSysctl struct{ Sysctl }
 	// SetTimeouts sets IPVS's timeouts; 0 leaves one as it is.
 	SetTimeouts struct{ Timeouts }
-	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may
-	// exist by then.
+	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may exist by then.
 	CreateDevice struct{ Name string }
 	// CreateSet creates an empty ipset.
 	CreateSet struct {

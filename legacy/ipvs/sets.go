@@ -27,9 +27,8 @@ const (
 	// Restricted has the addresses and ports that accept only clients in Sources.
 	Restricted SetName = "RESTRICTED"
 	Sources    SetName = "SOURCES"
-	// Masquerade has the addresses and ports whose clients are all masqueraded, MasqueradeOutside
-	// those whose clients are masqueraded unless they are pods, MasqueradeNode those for which only
-	// the node is.
+	// Masquerade has the addresses and ports whose clients are all masqueraded, MasqueradeOutside those whose clients are
+	// masqueraded unless they are pods, MasqueradeNode those for which only the node is.
 	Masquerade        SetName = "MASQUERADE"
 	MasqueradeOutside SetName = "MASQUERADE-OUTSIDE"
 	MasqueradeNode    SetName = "MASQUERADE-NODE"

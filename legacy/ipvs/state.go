@@ -265,8 +265,7 @@ func (s Server) sameAs(o Server) bool {
 	return s.Scheduler == o.Scheduler && s.Flags == o.Flags && s.Timeout == o.Timeout
 }
 
-// weight is the weight of every real server, since Services have no weights. A real server that
-// drains has 0.
+// weight is the weight of every real server, since Services have no weights. A real server that drains has 0.
 const weight = 1
 
 // schedulerFlags are needed because a real server that drains has weight 0 and stays in

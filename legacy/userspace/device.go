@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DeviceName is the name of the device with the addresses of Services. All that it has are ours, also after
-// a restart.
+// DeviceName is the name of the device with the addresses of Services. All that it has are ours, also after a restart.
 const DeviceName = "vmapd-services"
 
 // Interface is that device: a dummy one or, where the kernel has none, a bridge without ports.

@@ -72,9 +72,8 @@ func (f *Forwarder) decide(vip model.VIP, from netip.AddrPort) model.Decision {
 	return d
 }
 
-// choose returns an endpoint for the connection: the one that the client had, with affinity; the one of a
-// lookup table; or any. It is none of avoid, and none that is a place: the process would connect to itself for
-// ever.
+// choose returns an endpoint for the connection: the one that the client had, with affinity; the one of a lookup table;
+// or any. It is none of avoid, and none that is a place: the process would connect to itself for ever.
 func (f *Forwarder) choose(d model.Decision, avoid []netip.AddrPort) (endpoint netip.AddrPort, ok bool) {
 	w := f.now.Load()
 	var left []netip.AddrPort

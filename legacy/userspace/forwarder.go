@@ -158,8 +158,7 @@ func (f *Forwarder) Apply(_ context.Context, s *model.Snapshot) error {
 	return errors.Join(err, change("remove", have, w.addrs, f.Device.Remove))
 }
 
-// change changes the addresses that one set has and the other has not. One that fails does not keep the others
-// from it.
+// change changes the addresses that one set has and the other has not. One that fails does not keep the others from it.
 func change(what string, of, not map[netip.Addr]struct{}, call func(netip.Addr) error) error {
 	var errs []error
 	for a := range of {

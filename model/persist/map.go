@@ -1,5 +1,4 @@
-// Package persist has maps that are values: an edit makes a new map, which shares its
-// unchanged parts with the old one.
+// Package persist has maps that are values: an edit makes a new map, which shares its unchanged parts with the old one.
 package persist
 
 import (

@@ -13,9 +13,8 @@ import (
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
-// Batch is what turns one state of a table into another: a list of operations that
-// the kernel carries out together or not at all. The fields are in the order in which
-// they are carried out.
+// Batch is what turns one state of a table into another: a list of operations that the kernel carries out together or
+// not at all. The fields are in the order in which they are carried out.
 type Batch struct {
 	Family        model.Family
 	DeleteTable   bool      // the table has another layout, and is made anew
@@ -86,8 +85,7 @@ func (b *Batch) Without(ports map[model.ServicePortName]bool) {
 	}
 }
 
-// String returns the batch as an nft script. Maps to purge are comments in it, because nft
-// has no such command.
+// String returns the batch as an nft script. Maps to purge are comments in it, because nft has no such command.
 func (b *Batch) String() string {
 	var s strings.Builder
 	table := nft.FamilyWord(b.Family) + " " + nft.TableName

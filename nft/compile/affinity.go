@@ -15,10 +15,9 @@ import (
 //	chain affinity-NAME        a client that is in there gets its endpoint again
 //	chain remember-NAME        a client's endpoint is put in there, if it is one of these
 //
-// These are for the Cluster endpoints. A Service with a Local traffic policy also has Local
-// endpoints, with a map, a set and a chain affinity-… for them, called local-…. An endpoint of
-// one list may not be in the other, so each list has its own map. An endpoint in both lists is
-// stored in both maps.
+// These are for the Cluster endpoints. A Service with a Local traffic policy also has Local endpoints, with a map, a
+// set and a chain affinity-… for them, called local-…. An endpoint of one list may not be in the other, so each list
+// has its own map. An endpoint in both lists is stored in both maps.
 //
 // The packet that is remembered may have been sent to its destination by another program, or
 // by the rules of a moment ago: the set tells whether that is an endpoint of the service port.
@@ -29,10 +28,9 @@ import (
 // endpoint that is gone. Whatever else is not an endpoint of the Service stays: another program's chain before ours may
 // have translated it.
 //
-// Only these sets depend on the endpoints. So a changed endpoint and a new connection cost the
-// same with affinity as without, for any number of endpoints. NAME is
-// namespace/service/protocol/port. No name of a namespace makes a name look like one of another
-// kind, because none of these words begins with another one.
+// Only these sets depend on the endpoints. So a changed endpoint and a new connection cost the same with affinity as
+// without, for any number of endpoints. NAME is namespace/service/protocol/port. No name of a namespace makes a name
+// look like one of another kind, because none of these words begins with another one.
 const (
 	externalAffinity = "external-affinity-"
 	rememberOwn      = "remember-"
@@ -123,8 +121,7 @@ func (a *affinity) chains(s *model.Settings) []nft.Chain {
 	return append(chains, remember)
 }
 
-// verdict returns the verdict for connections to a frontend: to the chain for clients that
-// come back.
+// verdict returns the verdict for connections to a frontend: to the chain for clients that come back.
 func (a *affinity) verdict(fe model.Frontend) nft.Verdict {
 	if isExternalLocal(fe) {
 		return jumpTo(externalAffinity + a.name)

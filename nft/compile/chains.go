@@ -220,9 +220,8 @@ func restRules(s *model.Settings) []nft.Rule {
 
 var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 
-// postroutingRules look up the destination that the client asked for, whether it was translated
-// or not: it may already be the endpoint's. Then the kernel leaves it alone, and does not set the
-// state DNAT (nf_nat_setup_info).
+// postroutingRules look up the destination that the client asked for, whether it was translated or not: it may already
+// be the endpoint's. Then the kernel leaves it alone, and does not set the state DNAT (nf_nat_setup_info).
 func postroutingRules(s *model.Settings, has features) []nft.Rule {
 	var rules []nft.Rule
 	if has.has(withHairpins) {
@@ -249,9 +248,8 @@ func postroutingRules(s *model.Settings, has features) []nft.Rule {
 	return rules
 }
 
-// byOrigin looks up the address that the client connected to. The kernel must know the
-// protocol before it takes "ct original proto-dst" into a concatenation, hence a rule
-// per protocol.
+// byOrigin looks up the address that the client connected to. The kernel must know the protocol before it takes "ct
+// original proto-dst" into a concatenation, hence a rule per protocol.
 func byOrigin(addrs, nodePorts string, ofAddrs, ofNodePorts []model.Protocol) []nft.Rule {
 	var rules []nft.Rule
 	for _, p := range ofAddrs {
@@ -272,8 +270,7 @@ func invalidRules() []nft.Rule {
 	}
 }
 
-// fromInside returns rules that apply a statement to connections from pods and from the node
-// itself.
+// fromInside returns rules that apply a statement to connections from pods and from the node itself.
 func fromInside(s *model.Settings, do nft.Statement) []nft.Rule {
 	var rules []nft.Rule
 	switch {

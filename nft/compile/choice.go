@@ -51,8 +51,7 @@ func newCircuit(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) cir
 	return circuit{of, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 }
 
-// choices returns the chains that a circuit leads to: for all endpoints, and for those on this
-// node.
+// choices returns the chains that a circuit leads to: for all endpoints, and for those on this node.
 func (c circuit) choices() (all, local choice) {
 	sub := func(l model.TrafficPolicy, of capacity) choice {
 		if of == (capacity{1, 1}) {
@@ -235,9 +234,8 @@ func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 	return a
 }
 
-// capacityFor returns the capacity of the chain for n slots of a list: up to the next
-// power of two. Only a random choice can be repeated when it finds an empty slot; the other
-// algorithms need the exact number.
+// capacityFor returns the capacity of the chain for n slots of a list: up to the next power of two. Only a random
+// choice can be repeated when it finds an empty slot; the other algorithms need the exact number.
 func capacityFor(n int, l model.TrafficPolicy, a model.Algorithm) capacity {
 	switch {
 	case a != model.Random || n == 0 && l == model.Local:

@@ -229,8 +229,7 @@ func moveSlots(have, left, joined []netip.AddrPort) []netip.AddrPort {
 	return list
 }
 
-// keepSlots is moveSlots to the wanted endpoints, from slots in which an endpoint may be
-// twice: it keeps the first one.
+// keepSlots is moveSlots to the wanted endpoints, from slots in which an endpoint may be twice: it keeps the first one.
 func keepSlots(have []netip.AddrPort, want bySlot) []netip.AddrPort {
 	have = slices.Clone(have)
 	seen := make(map[netip.AddrPort]bool, len(have))

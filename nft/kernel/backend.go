@@ -21,11 +21,9 @@ import (
 // Options configure a Backend. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil: nothing is logged
-	// NetNS is a file descriptor of the network namespace to work in, open until Close; 0 means
-	// that of the process.
+	// NetNS is a file descriptor of the network namespace to work in, open until Close; 0 means that of the process.
 	NetNS int
-	// Unowned makes tables without an owner, as on kernels before Linux 6.9; see
-	// [Backend.Watch]. It is for tests.
+	// Unowned makes tables without an owner, as on kernels before Linux 6.9; see [Backend.Watch]. It is for tests.
 	Unowned bool
 	// Counters counts new connections to each service port, for [Backend.Connections]. A table without counters gets
 	// them, and one that has them loses them, without being replaced and without a lost connection.
@@ -35,8 +33,7 @@ type Options struct {
 	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
 	Observe func(Commit)
 
-	// Dial opens connections to another kernel, which has no packets under way; nil: to this
-	// machine's. It is for tests.
+	// Dial opens connections to another kernel, which has no packets under way; nil: to this machine's. It is for tests.
 	Dial func() (Socket, error)
 	// PieceSize is about how many operations of a new table are in one transaction, see
 	// [batch.Batch.Pieces]. 0 means 8,000; other sizes are for tests.
@@ -177,11 +174,10 @@ func (b *Backend) Resync() {
 	}
 }
 
-// Apply makes the kernel's tables match s. A failure in one family leaves its rules as they
-// were and does not affect the other family; the next Apply reads the table and repairs it. A
-// large new table is sent in pieces, see [batch.Batch.Pieces]: those before the failed one stay. A
-// service port that the kernel refuses is left out, and the error names it; the others are
-// programmed.
+// Apply makes the kernel's tables match s. A failure in one family leaves its rules as they were and does not affect
+// the other family; the next Apply reads the table and repairs it. A large new table is sent in pieces, see
+// [batch.Batch.Pieces]: those before the failed one stay. A service port that the kernel refuses is left out, and the
+// error names it; the others are programmed.
 //
 // An error of one family is a [model.FamilyError], one of single service ports a [model.RefusedError].
 //
@@ -209,8 +205,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 	return err
 }
 
-// failed forgets the state of a family's table, which is unknown now, and returns an error of
-// this family.
+// failed forgets the state of a family's table, which is unknown now, and returns an error of this family.
 func (st *familyState) failed(err error) error {
 	st.have, st.left, st.refusal, st.purges = nil, nil, nil, nil
 	return &model.FamilyError{Family: st.family, Err: err}
@@ -279,8 +274,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	return err
 }
 
-// Ruleset returns the ruleset that the last successful Apply left in the kernel, or nil. It may be called at
-// any time.
+// Ruleset returns the ruleset that the last successful Apply left in the kernel, or nil. It may be called at any time.
 func (b *Backend) Ruleset(f model.Family) *compile.Ruleset {
 	if st := b.of(f); st != nil {
 		return st.read().applied

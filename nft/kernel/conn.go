@@ -43,10 +43,9 @@ type conn struct {
 	interrupted bool
 }
 
-// answerSize makes the kernel answer with up to 32 KiB at a time, as much as it does
-// (netlink_recvmsg: max_recvmsg_len): it remembers the largest buffer that anybody read
-// into. For each piece of a set's elements it walks the set from its beginning, so that
-// reading a large set costs the square of the number of pieces.
+// answerSize makes the kernel answer with up to 32 KiB at a time, as much as it does (netlink_recvmsg:
+// max_recvmsg_len): it remembers the largest buffer that anybody read into. For each piece of a set's elements it walks
+// the set from its beginning, so that reading a large set costs the square of the number of pieces.
 const answerSize = 64 << 10
 
 // dialer opens connections.
@@ -167,8 +166,7 @@ func (c *conn) commit(m *messages) error {
 	return c.try(m)
 }
 
-// try sends a batch without its end: the kernel checks it and then forgets it
-// (nfnetlink_rcv_batch).
+// try sends a batch without its end: the kernel checks it and then forgets it (nfnetlink_rcv_batch).
 func (c *conn) try(m *messages) error {
 	err := c.exchange(m, func([]byte) error { return nil })
 	c.sent += len(m.b)
@@ -243,9 +241,8 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 		return nil
 	}
 	if unix.Errno(-number) == unix.EPERM && sequence == batchBegin {
-		// The kernel checks the capability before it looks at any message, and answers to the
-		// first (nfnetlink_rcv). A table that another process owns is a matter of a later one:
-		// the first only begins the batch.
+		// The kernel checks the capability before it looks at any message, and answers to the first (nfnetlink_rcv). A table
+		// that another process owns is a matter of a later one: the first only begins the batch.
 		return ErrNotPermitted
 	}
 	failed := &netlink.OpError{Op: "receive", Err: unix.Errno(-number), Sequence: sequence}
@@ -298,9 +295,8 @@ func isReply(err error) bool {
 	return ok && op.Sequence != 0
 }
 
-// RemoveTables deletes tables of both families by their names. It is no error if a table is
-// missing, or if the kernel has no nf_tables. Without permission, the error is [ErrNotPermitted]
-// alone.
+// RemoveTables deletes tables of both families by their names. It is no error if a table is missing, or if the kernel
+// has no nf_tables. Without permission, the error is [ErrNotPermitted] alone.
 func RemoveTables(names ...string) error {
 	return once(func(c *conn) error {
 		var errs []error

@@ -114,8 +114,7 @@ func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, complete bool) {
 	return sum, complete
 }
 
-// readCounters reads the counters of one set. Unlike google/nftables it keeps nothing else
-// of the elements.
+// readCounters reads the counters of one set. Unlike google/nftables it keeps nothing else of the elements.
 func (c *conn) readCounters(ctx context.Context, f model.Family, set string, into packetCounts) error {
 	return c.list(unix.NFT_MSG_GETSETELEM, f, set, func(message []byte) error {
 		if err := ctx.Err(); err != nil {

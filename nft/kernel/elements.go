@@ -12,9 +12,8 @@ import (
 
 const setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
 
-// Elements are nearly all that there is to write, a quarter of a million at a time. So they
-// are encoded here, as google/nftables would encode them, which allocates
-// memory for each attribute.
+// Elements are nearly all that there is to write, a quarter of a million at a time. So they are encoded here, as
+// google/nftables would encode them, which allocates memory for each attribute.
 
 // elements appends a message that adds or deletes elements of one set.
 func (m *messages) elements(msgType uint16, set *nft.Set, ops []nft.ElementOp) {
@@ -42,9 +41,8 @@ func (m *messages) beginElements(msgType, flags uint16, set string) (message, li
 	return message, m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED)
 }
 
-// element begins one element; close ends it. A range is two elements, its first key and the
-// first key behind it, unless the key is a concatenation. An element without data only names a
-// key.
+// element begins one element; close ends it. A range is two elements, its first key and the first key behind it, unless
+// the key is a concatenation. An element without data only names a key.
 func (m *messages) element(number uint16, set *nft.Set, e *nft.Element) (at int) {
 	at = m.nest(number | unix.NLA_F_NESTED)
 	m.value(unix.NFTA_SET_ELEM_KEY, e.Key)

@@ -13,8 +13,7 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// The exact same bytes that nft 1.0.6 makes of the rules' text: nft must be able to
-// print what we write.
+// The exact same bytes that nft 1.0.6 makes of the rules' text: nft must be able to print what we write.
 
 // register returns the number of the register at an offset. Registers of 16 bytes and
 // of 4 bytes overlap (linux/netfilter/nf_tables.h: NFT_REG_1, NFT_REG32_00); nft and
@@ -216,8 +215,7 @@ func encodeMatchInterface(s nft.MatchInterface) []expr.Any {
 	}
 }
 
-// encodeLoad loads a field into a register and returns how many bytes of registers it
-// takes.
+// encodeLoad loads a field into a register and returns how many bytes of registers it takes.
 func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 	addr := nft.Addr.Width(f)
 	const narrow = 4

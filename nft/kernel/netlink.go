@@ -11,9 +11,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// messages are netlink messages as they go to the kernel, one behind the other. They are
-// numbered from 1 on, so that the kernel's answers tell which one they are about. All concern
-// one table.
+// messages are netlink messages as they go to the kernel, one behind the other. They are numbered from 1 on, so that
+// the kernel's answers tell which one they are about. All concern one table.
 type messages struct {
 	family model.Family
 	table  string
@@ -23,8 +22,7 @@ type messages struct {
 	err    error // the first thing that could not be encoded
 }
 
-// batchBegin is the number of the message that begins a batch. An answer to it is about the
-// batch as a whole.
+// batchBegin is the number of the message that begins a batch. An answer to it is about the batch as a whole.
 const batchBegin = 1
 
 // begin appends the headers of a message. What is appended until end belongs to it.

@@ -160,8 +160,7 @@ func setFlags(s nft.Set, isConcat bool) (flags uint32) {
 		flags |= unix.NFT_SET_MAP
 	}
 	if s.Dynamic {
-		// Without a size the kernel reserves no room, and takes up to 65,535 elements
-		// (nft_dynset_init).
+		// Without a size the kernel reserves no room, and takes up to 65,535 elements (nft_dynset_init).
 		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
 	}
 	if isConcat {
@@ -172,8 +171,7 @@ func setFlags(s nft.Set, isConcat bool) (flags uint32) {
 
 func (m *messages) deleteSet(name string) { m.remove(unix.NFT_MSG_DELSET, unix.NFTA_SET_NAME, name) }
 
-// concatDescription tells the length of each component of the key, which the kernel needs
-// to know for ranges.
+// concatDescription tells the length of each component of the key, which the kernel needs to know for ranges.
 func (m *messages) concatDescription(s nft.Set) {
 	lengths := map[nft.Type]int{nft.Addr: nft.Addr.Width(m.family), nft.Proto: 1, nft.Service: 2}
 	desc := m.nest(unix.NFTA_SET_DESC | unix.NLA_F_NESTED)
@@ -222,8 +220,7 @@ func datatype(f model.Family, types []nft.Type) (n uint32) {
 	return n
 }
 
-// Data that only nft reads, in its own format (libnftnl: enum nftnl_udata_table_types and
-// nftnl_udata_set_types).
+// Data that only nft reads, in its own format (libnftnl: enum nftnl_udata_table_types and nftnl_udata_set_types).
 const (
 	tableCommentUD     = 0 // NFTNL_UDATA_TABLE_COMMENT
 	setKeyByteOrderUD  = 0 // NFTNL_UDATA_SET_KEYBYTEORDER

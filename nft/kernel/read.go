@@ -252,8 +252,7 @@ func newExpr(name string) expr.Any {
 	}[name]
 }
 
-// compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to
-// send.
+// compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to send.
 func (b *Backend) compareWithKernel(
 	st *familyState, s *model.FamilySnapshot, options compile.Options,
 ) (*compile.Ruleset, *batch.Batch, error) {

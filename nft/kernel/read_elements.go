@@ -81,8 +81,7 @@ func (m *messages) slots(set *nft.Set, frontend string, first int) {
 type elementReader struct {
 	set  nft.Set
 	into *nft.Table
-	// The kernel has two elements for each range, where it begins and where it ends, in no
-	// order that it promises.
+	// The kernel has two elements for each range, where it begins and where it ends, in no order that it promises.
 	starts, ends []string
 }
 
@@ -126,8 +125,7 @@ func (r *elementReader) element(b []byte) {
 	r.into.Add(r.set.Name, e)
 }
 
-// end joins the beginnings and ends of ranges. Without an end, a range goes on to the last
-// address there is.
+// end joins the beginnings and ends of ranges. Without an end, a range goes on to the last address there is.
 func (r *elementReader) end() {
 	slices.Sort(r.ends)
 	for _, start := range r.starts {
@@ -143,8 +141,7 @@ func (r *elementReader) end() {
 	}
 }
 
-// readComment finds a comment in the data that nft keeps with an object: types, lengths and
-// values.
+// readComment finds a comment in the data that nft keeps with an object: types, lengths and values.
 func readComment(user []byte, kind userdata.Type) []byte {
 	const header = 2
 	for len(user) >= header {

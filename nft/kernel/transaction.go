@@ -20,8 +20,7 @@ import (
 // attribute can say, with the longest keys and comments there are.
 const elementsPerMessage = 150
 
-// step is one message of a batch: an operation on the object that is named, or on
-// elements.
+// step is one message of a batch: an operation on the object that is named, or on elements.
 type step struct {
 	verb string
 	name string
@@ -166,8 +165,7 @@ func (t *transaction) explain(err error) error {
 	return failed
 }
 
-// pieceSize is the default of Options.PieceSize. It bounds the time that the kernel holds its lock, and
-// our memory.
+// pieceSize is the default of Options.PieceSize. It bounds the time that the kernel holds its lock, and our memory.
 const pieceSize = 8_000
 
 // send carries out a batch. It returns the number of operations.

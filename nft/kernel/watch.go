@@ -115,9 +115,8 @@ func (g *group) ignore(port uint32) error {
 	return nil
 }
 
-// filter drops datagrams whose first message is about what a port changes. Messages of one
-// transaction may share a datagram, those of two never do, so that the first message's port is that
-// of all.
+// filter drops datagrams whose first message is about what a port changes. Messages of one transaction may share a
+// datagram, those of two never do, so that the first message's port is that of all.
 func (g *group) filter(port uint32) error {
 	const portOffset, portSize, all = 12, 4, 1<<32 - 1 // offsetof(struct nlmsghdr, nlmsg_pid)
 	// A filter loads in network order what the header has in the host's.
@@ -151,8 +150,7 @@ func (g *group) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, unix.ENOBUFS):
-			// Until the buffer is empty, the kernel goes on dropping messages and says no
-			// more about it.
+			// Until the buffer is empty, the kernel goes on dropping messages and says no more about it.
 			overrun, g.touched = true, false
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			overrun = false

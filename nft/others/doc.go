@@ -11,7 +11,6 @@
 // an empty chain is the first, and one the last: that they were passed shows how far a packet came, even where nothing
 // of nftables sees it.
 //
-// The table belongs to the socket (flag owner, since Linux 5.12), so the kernel removes it
-// however the process ends. On older kernels, the set element that the rules look up
-// times out, and [RemoveStaleTraces] removes such tables later.
+// The table belongs to the socket (flag owner, since Linux 5.12), so the kernel removes it however the process ends. On
+// older kernels, the set element that the rules look up times out, and [RemoveStaleTraces] removes such tables later.
 package others

@@ -23,8 +23,7 @@ type Event struct {
 
 	In, Out uint32 // indices of interfaces, 0 if there is none
 
-	// Packet is the packet as it was when the message was made. Only the first message of a base
-	// chain has it.
+	// Packet is the packet as it was when the message was made. Only the first message of a base chain has it.
 	Packet *Packet
 }
 

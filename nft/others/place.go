@@ -27,8 +27,7 @@ func (p Place) IsVmapds() bool {
 	return (p.Family == "ip" || p.Family == "ip6") && (p.Table == nft.TableName || strings.HasPrefix(p.Chain, "VMAPD-"))
 }
 
-// Suffixes of the names of our chains. Those at the hooks' ends have no rules: they show that a
-// packet came that far.
+// Suffixes of the names of our chains. Those at the hooks' ends have no rules: they show that a packet came that far.
 const (
 	beginSuffix   = "-begin"
 	answersSuffix = "-answers"
@@ -45,8 +44,7 @@ const (
 	afterAnswers   = afterConntrack + 1
 )
 
-// Begins reports whether the chain, one of ours, begins a trace: of a first packet, or of an
-// answer.
+// Begins reports whether the chain, one of ours, begins a trace: of a first packet, or of an answer.
 func (e Event) Begins() (first, answer bool) {
 	if !e.Place.IsOurs() || e.Kind != Rule || e.Rule == 0 {
 		return false, false

@@ -87,8 +87,7 @@ func (r *Ruleset) Close() {
 	}
 }
 
-// Line returns a rule by its handle. If it is not there any more, or cannot be read, only its
-// place is known.
+// Line returns a rule by its handle. If it is not there any more, or cannot be read, only its place is known.
 func (r *Ruleset) Line(p Place, handle uint64) Line {
 	lines, ok := r.lines[p]
 	if !ok {

@@ -52,9 +52,8 @@ func StartTrace(f Filter) (*Tracer, error) {
 	return t, nil
 }
 
-// program writes the table: first as one that the kernel removes when its owner has ended (Linux
-// 5.12), then as an ordinary one. Both are for one connection to the kernel, because an owner
-// must be the one that adds the rules.
+// program writes the table: first as one that the kernel removes when its owner has ended (Linux 5.12), then as an
+// ordinary one. Both are for one connection to the kernel, because an owner must be the one that adds the rules.
 func (t *Tracer) program(f Filter) (err error) {
 	for _, flags := range []nftables.TableFlags{nftables.TableFlagOwner, 0} {
 		if t.rules, err = nftables.New(nftables.AsLasting()); err != nil {

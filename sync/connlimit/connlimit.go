@@ -1,10 +1,8 @@
-// Package connlimit bounds the connections of an HTTP server so that silent ones do not shut out
-// requests.
+// Package connlimit bounds the connections of an HTTP server so that silent ones do not shut out requests.
 //
-// A server that accepts a number of connections, and lets further ones wait, is closed for all
-// clients by a few that connect and say nothing: kubelet's probe waits with the others until
-// a time limit ends some of them. Here every connection is accepted. If there are too many, the
-// Listener closes one that has no complete request:
+// A server that accepts a number of connections, and lets further ones wait, is closed for all clients by a few that
+// connect and say nothing: kubelet's probe waits with the others until a time limit ends some of them. Here every
+// connection is accepted. If there are too many, the Listener closes one that has no complete request:
 //
 //   - from the source with the most connections, so that one host costs only itself;
 //   - of these, the one that was silent longest.

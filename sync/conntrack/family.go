@@ -129,9 +129,8 @@ func (f *family) change(c model.Change[*model.ServicePort], now time.Time) {
 	}
 }
 
-// onlyMore reports whether no flow can be stale: the endpoints before still serve, and the
-// frontends are the same. A service port without endpoints is different: a sender may have
-// begun before its packets were rejected.
+// onlyMore reports whether no flow can be stale: the endpoints before still serve, and the frontends are the same. A
+// service port without endpoints is different: a sender may have begun before its packets were rejected.
 func onlyMore(before, after *model.ServicePort) bool {
 	if before == nil || after == nil || len(before.Endpoints)+len(before.Draining) == 0 {
 		return false

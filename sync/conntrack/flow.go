@@ -22,8 +22,7 @@ type flow struct {
 	answered   bool // there was a reply (IPS_SEEN_REPLY)
 	state      byte // of a TCP connection, see tcpStates
 
-	// The original and the reply direction. Masquerading changes the destination of replies,
-	// and DNAT their source.
+	// The original and the reply direction. Masquerading changes the destination of replies, and DNAT their source.
 	source, dest, replySource, replyDest netip.AddrPort
 }
 
@@ -45,8 +44,7 @@ const (
 
 var errShort = errors.New("message about a connection lacks an address")
 
-// parseFlow reads a message of the kernel. It does not allocate: there may be a million
-// flows.
+// parseFlow reads a message of the kernel. It does not allocate: there may be a million flows.
 func parseFlow(b []byte) (f flow, err error) {
 	if len(b) < nl.SizeofNfgenmsg {
 		return f, errShort

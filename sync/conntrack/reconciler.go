@@ -47,8 +47,7 @@ type Pass struct {
 	Err     error
 }
 
-// Reconciler deletes flows without a serving endpoint. It is a reconcile.Observer, and does
-// its work in Run.
+// Reconciler deletes flows without a serving endpoint. It is a reconcile.Observer, and does its work in Run.
 type Reconciler struct {
 	options Options
 	rounds  *reconcile.Follower[families]
@@ -109,8 +108,7 @@ func (r *Reconciler) Done(round reconcile.Round) {
 	r.rounds.Wake()
 }
 
-// Run does passes until ctx ends: the first at once after a round that may affect flows, and
-// then with pauses.
+// Run does passes until ctx ends: the first at once after a round that may affect flows, and then with pauses.
 func (r *Reconciler) Run(ctx context.Context) {
 	defer r.table.close()
 	r.audit = time.Now().Add(auditInterval)

@@ -73,8 +73,7 @@ func (p *pass) isCurrent() bool { return p.have.of == p.applied && p.comes.of ==
 // stale reports whether a flow must be deleted: by the rules that are in force, and by those that a round puts
 // in force, its reply source does not serve. A flow to an address that no frontend has or had stays.
 func (p *pass) stale(f *flow) bool {
-	// Other programs, like CNI plugins, use zones of their own; our rules apply to the
-	// default zone only.
+	// Other programs, like CNI plugins, use zones of their own; our rules apply to the default zone only.
 	if f.zone || f.dest.Addr().IsLoopback() {
 		return false
 	}
@@ -103,8 +102,7 @@ func (p *pass) stale(f *flow) bool {
 	return f.translated && (ok && !p.refused[name] || p.isStray(f))
 }
 
-// overstays reports whether the time of a connection of TCP or SCTP is over. An untranslated one is with
-// another host.
+// overstays reports whether the time of a connection of TCP or SCTP is over. An untranslated one is with another host.
 func (p *pass) overstays(f *flow, vip model.VIP, owner *model.ServicePort) bool {
 	if !f.translated {
 		return false

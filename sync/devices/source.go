@@ -16,8 +16,7 @@ import (
 	"github.com/vmapd/vmapd/sync/rtnetlink"
 )
 
-// pause is the least time between two lists of the devices: a pod that starts causes several
-// notifications.
+// pause is the least time between two lists of the devices: a pod that starts causes several notifications.
 const pause = 100 * time.Millisecond
 
 // Source follows the devices of a network namespace.

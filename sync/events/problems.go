@@ -11,8 +11,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// Problems records an event for each new problem of a Service. It is a
-// [reconcile.Observer].
+// Problems records an event for each new problem of a Service. It is a [reconcile.Observer].
 type Problems struct {
 	Recorder *Recorder
 

@@ -39,8 +39,7 @@ const (
 	ReasonConntrackFailed = "FailedToSetUpConntrack"
 	// About the Node: its connection-tracking table is nearly full.
 	ReasonConntrackNearlyFull = "ConntrackTableNearlyFull"
-	// About the Node, with ActionProgram: load balancers must not send new connections to it, or
-	// they may again (Normal).
+	// About the Node, with ActionProgram: load balancers must not send new connections to it, or they may again (Normal).
 	ReasonNodeNotEligible = "NodeNotEligible"
 	ReasonNodeEligible    = "NodeEligible"
 	// About the Node, with ActionStart: the cluster does not have it.

@@ -24,10 +24,9 @@ type Options struct {
 	Client *client.Client
 	// NodeName is the Node that Recorder.Node is about.
 	NodeName string
-	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its
-	// events, or "" if there is no such Service. It is called before an event is created, since
-	// few Services ever have one. Without a UID, events have the Service's name in its place,
-	// as kube-proxy's do, and only "kubectl events --for service/NAME" finds them.
+	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its events, or "" if there is no
+	// such Service. It is called before an event is created, since few Services ever have one. Without a UID, events have
+	// the Service's name in its place, as kube-proxy's do, and only "kubectl events --for service/NAME" finds them.
 	ServiceUID func(context.Context, model.NamespacedName) (types.UID, error)
 	Log        *slog.Logger
 }

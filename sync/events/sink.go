@@ -110,8 +110,7 @@ func (s *sink) written(e *corev1.Event, name string, err error) (*corev1.Event, 
 	return &event, err
 }
 
-// passing reports whether the same request may succeed later: the server is away or
-// overloaded.
+// passing reports whether the same request may succeed later: the server is away or overloaded.
 func passing(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) ||

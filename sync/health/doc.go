@@ -1,5 +1,4 @@
-// Package health answers health checks of this node's proxy, by load balancers, the kubelet
-// and administrators.
+// Package health answers health checks of this node's proxy, by load balancers, the kubelet and administrators.
 //
 //	reconcile.Loop ──> Tracker ──> /healthz /livez /readyz, Status
 //	      │               │ Healthy

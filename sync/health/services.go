@@ -44,11 +44,10 @@ type ServicesOptions struct {
 	Log *slog.Logger
 }
 
-// Services answers load balancers on the healthCheckNodePort of each Service that has
-// one: 200 if the node has local endpoints that are ready and the proxy is healthy, else
-// 503; to any method and path, with the number of endpoints as body and header. The IP
-// families are apart, as in kube-proxy: what is asked over one is answered about the
-// endpoints of that one, and a Service listens in its own families only.
+// Services answers load balancers on the healthCheckNodePort of each Service that has one: 200 if the node has local
+// endpoints that are ready and the proxy is healthy, else 503; to any method and path, with the number of endpoints as
+// body and header. The IP families are apart, as in kube-proxy: what is asked over one is answered about the endpoints
+// of that one, and a Service listens in its own families only.
 //
 // It is an observer of a [reconcile.Loop]. Each family follows the rounds that succeeded for
 // it, at a cost that depends on the size of the change. It listens while Run runs. While a
@@ -129,8 +128,7 @@ func (s *Services) Run(ctx context.Context) {
 	})
 }
 
-// update applies changes, but opens no listeners: another Service may have to free the port
-// first.
+// update applies changes, but opens no listeners: another Service may have to free the port first.
 func (s *Services) update() {
 	var now programmed
 	s.last.With(func(last *programmed) { now = *last })
@@ -344,9 +342,8 @@ func (l *listener) close() {
 	_ = l.server.Close()
 }
 
-// listenTCP opens a socket of the address's family alone. The unspecified address stands for
-// all of them. Go sets SO_REUSEADDR: lingering connections of an earlier process do not block
-// the port (socket(7)).
+// listenTCP opens a socket of the address's family alone. The unspecified address stands for all of them. Go sets
+// SO_REUSEADDR: lingering connections of an earlier process do not block the port (socket(7)).
 func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // one short request needs no second path

@@ -11,8 +11,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// DefaultSyncPeriod is kube-proxy's default of nftables.syncPeriod, iptables.syncPeriod and
-// ipvs.syncPeriod.
+// DefaultSyncPeriod is kube-proxy's default of nftables.syncPeriod, iptables.syncPeriod and ipvs.syncPeriod.
 const DefaultSyncPeriod = 30 * time.Second
 
 // Options of a Tracker. The zero value works.
@@ -20,8 +19,7 @@ type Options struct {
 	// SyncPeriod is the configured nftables.syncPeriod, iptables.syncPeriod or
 	// ipvs.syncPeriod: a change may wait for twice as long. 0 means DefaultSyncPeriod.
 	SyncPeriod time.Duration
-	// NodeName is the name of the Node that the cluster must have for the proxy to be ready;
-	// "" means that none is needed.
+	// NodeName is the name of the Node that the cluster must have for the proxy to be ready; "" means that none is needed.
 	NodeName string
 	// Unreadable returns what can't be read from the API server now, or has not been read yet, for
 	// /readyz: a sentence for each kind of objects. It may be nil.
@@ -37,20 +35,17 @@ type Options struct {
 	Eligibility func(why string)
 }
 
-// Tracker derives the health of the proxy from the rounds of a [reconcile.Loop]. Any number
-// of goroutines may use it.
+// Tracker derives the health of the proxy from the rounds of a [reconcile.Loop]. Any number of goroutines may use it.
 //
-// An IP family is unhealthy if a change has waited for a successful sync for twice the sync
-// period or longer. A change waits from the time when it happened; the remainder of a failed
-// sync waits from the time when that sync began. If a round hangs, the next change makes the
-// family unhealthy. A family that the dataplane does not use never fails. Until the first
-// round has ended, the proxy is starting, and healthy.
+// An IP family is unhealthy if a change has waited for a successful sync for twice the sync period or longer. A change
+// waits from the time when it happened; the remainder of a failed sync waits from the time when that sync began. If a
+// round hangs, the next change makes the family unhealthy. A family that the dataplane does not use never fails. Until
+// the first round has ended, the proxy is starting, and healthy.
 //
-// The proxy is not ready while the cluster has no Node of its name: it takes all endpoints for
-// those of other nodes. A rollout with a wrong name stops at the first nodes, and their
-// processes are not restarted for it, since cluster IPs work. A process that starts before the
-// kubelet has registered the Node becomes ready once it has; kube-proxy waits for five minutes, and
-// then exits. A Node that is deleted later changes nothing about readiness.
+// The proxy is not ready while the cluster has no Node of its name: it takes all endpoints for those of other nodes. A
+// rollout with a wrong name stops at the first nodes, and their processes are not restarted for it, since cluster IPs
+// work. A process that starts before the kubelet has registered the Node becomes ready once it has; kube-proxy waits
+// for five minutes, and then exits. A Node that is deleted later changes nothing about readiness.
 type Tracker struct {
 	options Options
 

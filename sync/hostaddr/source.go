@@ -23,9 +23,8 @@ import (
 
 // Source writes the node's addresses into a [reconcile.State] and follows them.
 //
-// The addresses are those of all interfaces, without loopback (127.0.0.0/8, ::1), IPv6
-// link-local addresses, and addresses that have not passed duplicate address detection.
-// IPv4 comes first. In each family the order is
+// The addresses are those of all interfaces, without loopback (127.0.0.0/8, ::1), IPv6 link-local addresses, and
+// addresses that have not passed duplicate address detection. IPv4 comes first. In each family the order is
 //
 //  1. the source address of packets to the outside,
 //  2. other addresses of the interface that sends them,
@@ -41,9 +40,8 @@ type Source struct {
 	Ignore []string
 }
 
-// Run writes the addresses into the state, calls Complete, and writes them again when they
-// change, until ctx ends. Then it returns nil. After an error of the kernel it keeps the
-// known addresses, logs the error and retries.
+// Run writes the addresses into the state, calls Complete, and writes them again when they change, until ctx ends. Then
+// it returns nil. After an error of the kernel it keeps the known addresses, logs the error and retries.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	s.follow(ctx, 0, func(addrs []netip.Addr) {
 		state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
@@ -99,8 +97,7 @@ func matters(m syscall.NetlinkMessage) bool {
 }
 
 func list(h *netlink.Handle, ignore []string) ([]netip.Addr, error) {
-	// It is also an error if addresses changed during the dump (NLM_F_DUMP_INTR): some may
-	// be missing.
+	// It is also an error if addresses changed during the dump (NLM_F_DUMP_INTR): some may be missing.
 	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
@@ -149,9 +146,8 @@ func usable(a netip.Addr, flags int) bool {
 		!a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() && !(a.Is6() && a.IsLinkLocalUnicast())
 }
 
-// order sorts addrs as documented at Source, and drops duplicates: an address may be
-// on two interfaces. ways are the source address and the interface of packets to the
-// outside, for each family with a default route.
+// order sorts addrs as documented at Source, and drops duplicates: an address may be on two interfaces. ways are the
+// source address and the interface of packets to the outside, for each family with a default route.
 func order(addrs, ways []address) []netip.Addr {
 	rank := func(a address) (int, int) {
 		// IFA_F_TEMPORARY is the same bit as IFA_F_SECONDARY.

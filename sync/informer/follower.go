@@ -27,9 +27,8 @@ import (
 )
 
 const (
-	// watchEvery and watchBurst bound how often watches of one kind begin. They usually
-	// last for minutes. client-go pauses after a watch that failed, but not after one that
-	// ended soon without an error.
+	// watchEvery and watchBurst bound how often watches of one kind begin. They usually last for minutes. client-go pauses
+	// after a watch that failed, but not after one that ended soon without an error.
 	watchEvery = 2500 * time.Millisecond
 	watchBurst = 10
 	// slow is how long a request may go without a response, or a streamed list without objects, before

@@ -22,8 +22,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// Source follows an API server and writes the objects for this node into a
-// [reconcile.State].
+// Source follows an API server and writes the objects for this node into a [reconcile.State].
 type Source struct {
 	Client   *client.Client
 	NodeName string // of the only Node to read
@@ -59,8 +58,7 @@ func (s *Source) Heard() map[string]time.Time {
 	return all
 }
 
-// Failing returns the kinds of objects that can't be read now, by their names. It may be
-// called at any time.
+// Failing returns the kinds of objects that can't be read now, by their names. It may be called at any time.
 func (s *Source) Failing() (failures []Failure) {
 	s.each(func(f *follower) {
 		if !f.failure.Since.IsZero() {
@@ -114,11 +112,9 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	return nil
 }
 
-// Config says how to reach the API server. Its fields and defaults are those of kube-proxy's
-// clientConnection.
+// Config says how to reach the API server. Its fields and defaults are those of kube-proxy's clientConnection.
 type Config struct {
-	// Kubeconfig is the path of a kubeconfig file. If both it and Master are empty, the
-	// pod's service account is used.
+	// Kubeconfig is the path of a kubeconfig file. If both it and Master are empty, the pod's service account is used.
 	Kubeconfig string
 	// Master is the URL of the API server, in place of the one in the file.
 	Master string
@@ -171,8 +167,7 @@ func (c Config) load() (*rest.Config, error) {
 	return out, nil
 }
 
-// Connect returns a client with a rate limit of its own. It sends no request yet: the server
-// may be away.
+// Connect returns a client with a rate limit of its own. It sends no request yet: the server may be away.
 func Connect(c Config) (*client.Client, error) {
 	conf, err := c.REST()
 	if err != nil {

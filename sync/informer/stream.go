@@ -174,8 +174,7 @@ func errorEvent(code int32, reason metav1.StatusReason, err error) watch.Event {
 	}}
 }
 
-// parseVersion returns a resource version as a number. Versions of all our kinds are numbers
-// that grow (KEP-5504).
+// parseVersion returns a resource version as a number. Versions of all our kinds are numbers that grow (KEP-5504).
 func parseVersion(s string) (uint64, bool) {
 	v, err := strconv.ParseUint(s, 10, 64)
 	return v, err == nil

@@ -112,8 +112,7 @@ func class(err error) string {
 	return ""
 }
 
-// userOf finds the user in an answer that refuses a request, and of a ServiceAccount the
-// namespace and the name.
+// userOf finds the user in an answer that refuses a request, and of a ServiceAccount the namespace and the name.
 var userOf = regexp.MustCompile(`User "(system:serviceaccount:([^:"]+):([^:"]+)|[^"]*)"`)
 
 // remedy names the missing right, if a request failed for want of one.

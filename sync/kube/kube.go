@@ -12,9 +12,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Service copies the fields of a v1 Service that the proxy needs. An unset field stays empty:
-// the API server has set its defaults, and the builder sets the same ones for objects from
-// files.
+// Service copies the fields of a v1 Service that the proxy needs. An unset field stays empty: the API server has set
+// its defaults, and the builder sets the same ones for objects from files.
 func Service(s *corev1.Service) model.Service {
 	out := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
@@ -106,18 +105,16 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 	return out
 }
 
-// Triggered returns the time of the change of a pod or of the Service that caused this
-// version of a slice. The slice's controller sets it as an annotation. Without the annotation
-// it is the zero time.
+// Triggered returns the time of the change of a pod or of the Service that caused this version of a slice. The slice's
+// controller sets it as an annotation. Without the annotation it is the zero time.
 func Triggered(s *discoveryv1.EndpointSlice) time.Time {
 	t, _ := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
 	return t // zero after an error
 }
 
-// Node copies the fields of a Node that the proxy needs. Its addresses of type InternalIP
-// come first, then those of type ExternalIP, each in the order of status.addresses.
-// kube-proxy finds a node's primary address in the same way (k8s.io/component-helpers,
-// GetNodeHostIPs).
+// Node copies the fields of a Node that the proxy needs. Its addresses of type InternalIP come first, then those of
+// type ExternalIP, each in the order of status.addresses. kube-proxy finds a node's primary address in the same way
+// (k8s.io/component-helpers, GetNodeHostIPs).
 func Node(n *corev1.Node) model.Node {
 	out := model.Node{
 		Name: n.Name, UID: string(n.UID), Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs,

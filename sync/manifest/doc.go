@@ -1,5 +1,4 @@
-// Package manifest is a source of objects from files and folders of manifests, in YAML or
-// JSON, without an API server.
+// Package manifest is a source of objects from files and folders of manifests, in YAML or JSON, without an API server.
 //
 //	files ──Load, Source──> Objects ──ApplyTo──> model.Builder
 //	                           │

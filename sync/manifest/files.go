@@ -174,8 +174,7 @@ func (t *tree) open(at place) *file {
 // replaced returns what is in effect after the next content: f, if that is invalid.
 func (f *file) replaced(next *file) *file {
 	if next.at.size == 0 && len(f.objects) > 0 {
-		// A program is probably about to write it: shells truncate a file before they start
-		// the program that fills it.
+		// A program is probably about to write it: shells truncate a file before they start the program that fills it.
 		next.errs = []error{failure(next.at.path + ": is empty: remove the file to remove its objects")}
 	}
 	if len(next.errs) == 0 || len(f.errs) > 0 && len(next.objects) > 0 {

@@ -16,9 +16,8 @@ import (
 // lookPeriod is the time between two looks at the files.
 const lookPeriod = 500 * time.Millisecond
 
-// Source writes the manifests in files and folders into a [reconcile.State], and follows
-// changes of them within a second: files written in place or replaced, folders created and removed, and
-// ConfigMaps updated by the kubelet.
+// Source writes the manifests in files and folders into a [reconcile.State], and follows changes of them within a
+// second: files written in place or replaced, folders created and removed, and ConfigMaps updated by the kubelet.
 //
 // Errors never remove objects:
 //
@@ -40,9 +39,8 @@ type Source struct {
 	reported map[string]bool         // errors that are in the log
 }
 
-// Open reads the manifests, and returns an error if one of Paths can't be read: so a caller finds a
-// mistake before it changes anything. Run continues with what was read. Without Run, a Source that
-// was opened must not be used again.
+// Open reads the manifests, and returns an error if one of Paths can't be read: so a caller finds a mistake before it
+// changes anything. Run continues with what was read. Without Run, a Source that was opened must not be used again.
 func (s *Source) Open() (err error) {
 	if len(s.Paths) == 0 {
 		return errors.New("read manifests: no path given")
@@ -56,8 +54,7 @@ func (s *Source) Open() (err error) {
 	return nil
 }
 
-// Locate is [Objects.Locate] for the objects in use. It may be called at any time, and
-// returns "" before they are read.
+// Locate is [Objects.Locate] for the objects in use. It may be called at any time, and returns "" before they are read.
 func (s *Source) Locate(p model.Problem) string {
 	return s.current.Load().Locate(p)
 }

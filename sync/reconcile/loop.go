@@ -36,12 +36,10 @@ const (
 	slowestRetry          = 30 * time.Second
 	// slowestLook is the longest pause where the backend is waiting, see Waiting.
 	slowestLook = time.Second
-	// changeRetry is the pause between a failure and a round for a change, which may remove
-	// the cause of the failure.
+	// changeRetry is the pause between a failure and a round for a change, which may remove the cause of the failure.
 	changeRetry = time.Second
-	// repairInterval is the least time between two repairs. A program that changes the rules
-	// all the time can't take all of the loop's time, and each of its changes is repaired
-	// within a second, as long as a repair takes but a moment.
+	// repairInterval is the least time between two repairs. A program that changes the rules all the time can't take all
+	// of the loop's time, and each of its changes is repaired within a second, as long as a repair takes but a moment.
 	repairInterval = 300 * time.Millisecond
 	// mostRest bounds the pauses between repairs in a row, which are as many times as long as a
 	// repair as there were repairs before: another program that goes on takes at most a tenth of the
@@ -54,9 +52,8 @@ type Loop struct {
 	State   *State
 	Backend Backend
 	Log     *slog.Logger
-	// MinInterval is the least time between the end of one round and the beginning of
-	// the next that is for a change or a retry. The default, 0, is right for a
-	// dataplane whose rounds are short.
+	// MinInterval is the least time between the end of one round and the beginning of the next that is for a change or a
+	// retry. The default, 0, is right for a dataplane whose rounds are short.
 	MinInterval time.Duration
 	// ResyncInterval is the time between full comparisons with the dataplane, for changes
 	// by other programs. 0 means DefaultResyncInterval.
@@ -64,8 +61,7 @@ type Loop struct {
 	// ForeignChange receives when another program may have changed the dataplane. The loop
 	// then compares it in full and repairs it, without waiting for MinInterval. nil: never.
 	ForeignChange <-chan struct{}
-	// Describe returns the text of a problem; nil means Problem.Error. A source of files
-	// adds the file and the line.
+	// Describe returns the text of a problem; nil means Problem.Error. A source of files adds the file and the line.
 	Describe func(model.Problem) string
 	// Observers are told what happens.
 	Observers []Observer

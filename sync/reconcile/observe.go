@@ -8,8 +8,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Observer follows the rounds of a [Loop]. Several goroutines call its methods, which must
-// not block.
+// Observer follows the rounds of a [Loop]. Several goroutines call its methods, which must not block.
 type Observer interface {
 	// Done is called after each round.
 	Done(r Round)
@@ -18,8 +17,7 @@ type Observer interface {
 // A Queuer is an Observer of changes that wait for a round.
 type Queuer interface {
 	Observer
-	// Queued is called for the first change after the begin of a round. The next round has
-	// this change and all later ones.
+	// Queued is called for the first change after the begin of a round. The next round has this change and all later ones.
 	Queued(at time.Time)
 }
 
@@ -47,8 +45,7 @@ type Round struct {
 	Services, EndpointSlices int                              // changed objects
 	Triggers                 [len(model.Families)][]time.Time // of EndpointSlices, see kube.Triggered
 
-	// Queued is the time of the first change that waits for the next round. It is zero if
-	// there is none.
+	// Queued is the time of the first change that waits for the next round. It is zero if there is none.
 	Queued time.Time
 }
 

@@ -20,8 +20,7 @@ type State struct {
 	queued  func(time.Time) // called for the first pending change
 }
 
-// NewState returns a State with the builder b. It is complete when the given number of
-// sources have called Complete.
+// NewState returns a State with the builder b. It is complete when the given number of sources have called Complete.
 func NewState(b *model.Builder, sources int) *State {
 	s := &State{started: time.Now(), changed: make(chan struct{}, 1), builder: b, missing: sources}
 	Signal(s.changed)

@@ -23,8 +23,7 @@ import (
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
-// Config is all settings, checked and with their defaults. It is immutable; [Config.Follow]
-// returns new ones.
+// Config is all settings, checked and with their defaults. It is immutable; [Config.Follow] returns new ones.
 type Config struct {
 	// Backend programs the node; BackendReason names the setting that chose it.
 	Backend       Backend
@@ -51,8 +50,7 @@ type Config struct {
 	// LogFormat is text or json.
 	LogFormat string
 
-	// Notes are lines for the log: each setting without effect, and each default that is not
-	// kube-proxy's.
+	// Notes are lines for the log: each setting without effect, and each default that is not kube-proxy's.
 	Notes []Note
 
 	flags   *Flags
@@ -123,8 +121,7 @@ func (c *Config) KubeProxy() *proxyconfig.KubeProxyConfiguration { return c.kube
 // Own returns the effective configuration of vmapd.
 func (c *Config) Own() VmapdConfiguration { return c.own }
 
-// FlagValues returns the values of all flags by name, in the form of a command line, also of
-// those without effect.
+// FlagValues returns the values of all flags by name, in the form of a command line, also of those without effect.
 func (c *Config) FlagValues() map[string]string {
 	values := map[string]string{}
 	c.flags.set.VisitAll(func(flag *pflag.Flag) { values[flag.Name] = flag.Value.String() })

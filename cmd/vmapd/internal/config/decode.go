@@ -137,8 +137,7 @@ type member struct {
 	index []int
 }
 
-// isSection reports whether t is a struct that has fields in the file, rather than a value
-// that unmarshals itself.
+// isSection reports whether t is a struct that has fields in the file, rather than a value that unmarshals itself.
 func isSection(t reflect.Type) bool {
 	unmarshaler := reflect.TypeFor[interface{ UnmarshalJSON([]byte) error }]()
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(unmarshaler)

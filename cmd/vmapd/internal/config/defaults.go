@@ -26,8 +26,7 @@ const (
 // rules. With other backends, syncs are short and need no pause.
 const minSyncPeriodOfIPTables = time.Second
 
-// setDefaults sets kube-proxy's defaults, but not those of the periods, which depend on the
-// mode.
+// setDefaults sets kube-proxy's defaults, but not those of the periods, which depend on the mode.
 func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
 	setDefault(&c.BindAddress, "0.0.0.0")
@@ -56,8 +55,7 @@ func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 
 func setDefault[T comparable](value *T, to T) { *value = cmp.Or(*value, to) }
 
-// withPort adds a port to an address without one. It does not change malformed addresses:
-// validation reports them.
+// withPort adds a port to an address without one. It does not change malformed addresses: validation reports them.
 func withPort(address string, port int32) string {
 	if _, _, err := net.SplitHostPort(address); err == nil {
 		return address

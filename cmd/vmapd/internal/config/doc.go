@@ -1,16 +1,13 @@
-// Package config makes one value of all settings: kube-proxy's flags and configuration file,
-// and vmapd's own.
+// Package config makes one value of all settings: kube-proxy's flags and configuration file, and vmapd's own.
 //
 //	--config FILE        KubeProxyConfiguration ─┐
 //	flags of kube-proxy ─────────────────────────┤  defaults     one
 //	--vmapd-config FILE  VmapdConfiguration ─────┼─ validation ─> Config
 //	flags of vmapd ──────────────────────────────┘               └─ Notes: lines for the log
 //
-// With --config, the flags of kube-proxy that have a field in the file are ignored, as by
-// kube-proxy; a note names each that was given. The flags of vmapd always apply, and override
-// its file.
+// With --config, the flags of kube-proxy that have a field in the file are ignored, as by kube-proxy; a note names each
+// that was given. The flags of vmapd always apply, and override its file.
 //
-// Nothing is ignored in silence: a field without effect is read, checked and, if it is set,
-// named in a [Note]. The table in settings.go describes every field and flag; configuration.md
-// and the flags' help are made of it.
+// Nothing is ignored in silence: a field without effect is read, checked and, if it is set, named in a [Note]. The
+// table in settings.go describes every field and flag; configuration.md and the flags' help are made of it.
 package config

@@ -20,8 +20,7 @@ type Flags struct {
 	InitOnly      bool
 	WriteConfigTo string // a path, or empty
 
-	// ConfigFile is the path of a KubeProxyConfiguration, OwnConfigFile that of a
-	// VmapdConfiguration. Either may be empty.
+	// ConfigFile is the path of a KubeProxyConfiguration, OwnConfigFile that of a VmapdConfiguration. Either may be empty.
 	ConfigFile    string
 	OwnConfigFile string
 
@@ -37,8 +36,7 @@ type Flags struct {
 	metricsPort int32
 }
 
-// AddFlags defines all flags of the daemon: those of kube-proxy, with its names and
-// defaults, and those of vmapd.
+// AddFlags defines all flags of the daemon: those of kube-proxy, with its names and defaults, and those of vmapd.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	f.set = fs
 	fs.StringVar(&f.ConfigFile, "config", "", "")

@@ -16,9 +16,8 @@ const (
 	settlePeriod = 100 * time.Millisecond
 )
 
-// Follow calls changed with a new configuration each time that the files have changed. If
-// they have become invalid, it calls changed once with the error. It returns when ctx ends, or at
-// once if there is no file.
+// Follow calls changed with a new configuration each time that the files have changed. If they have become invalid, it
+// calls changed once with the error. It returns when ctx ends, or at once if there is no file.
 //
 // Files may be written in place, replaced, or be part of a ConfigMap.
 func (c *Config) Follow(ctx context.Context, changed func(*Config, error)) {

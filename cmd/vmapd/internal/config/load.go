@@ -24,9 +24,8 @@ type loader struct {
 	notes     []Note
 }
 
-// Load reads the files that the flags name, and combines all settings. An error names the
-// file and field, or the flag, of each invalid setting. The flags must be parsed, and must not
-// change any more.
+// Load reads the files that the flags name, and combines all settings. An error names the file and field, or the flag,
+// of each invalid setting. The flags must be parsed, and must not change any more.
 func Load(f *Flags) (*Config, error) {
 	l := &loader{flags: f, own: &VmapdConfiguration{}}
 	c := &Config{flags: f}
@@ -164,8 +163,7 @@ func (l *loader) validateFlags() []error {
 	return errs
 }
 
-// place returns where a field is set: a flag, or file and path. The two configurations have
-// no path in common.
+// place returns where a field is set: a flag, or file and path. The two configurations have no path in common.
 func (l *loader) place(path string) string {
 	file, flag := l.flags.ConfigFile, flagOf(kubeProxySettings, path)
 	flagWins := strings.HasPrefix(path, "logging.")

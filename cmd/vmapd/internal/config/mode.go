@@ -112,9 +112,8 @@ func (l *loader) nodePortAddresses() model.NodePortAddresses {
 	return n
 }
 
-// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and
-// CIDRs. An empty list means "primary". A range of loopback addresses means "localhost"
-// for its family.
+// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and CIDRs. An empty list means
+// "primary". A range of loopback addresses means "localhost" for its family.
 func ParseNodePortAddresses(list []string) (model.NodePortAddresses, error) {
 	n := model.NodePortAddresses{Primary: len(list) == 0}
 	var errs []error

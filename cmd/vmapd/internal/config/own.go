@@ -19,8 +19,7 @@ var ownVersion = schema.GroupVersion{Group: "vmapd.io", Version: "v1alpha1"}
 
 const ownKind = "VmapdConfiguration"
 
-// VmapdConfiguration has the settings that kube-proxy has no field for. A missing field has
-// its default.
+// VmapdConfiguration has the settings that kube-proxy has no field for. A missing field has its default.
 type VmapdConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 	// Backend is nftables, ipvs, iptables, userspace or auto. Default: auto.
@@ -28,22 +27,19 @@ type VmapdConfiguration struct {
 	// LBAlgorithm chooses an endpoint where a Service has no annotation for it: random,
 	// maglev or maglev-port. Default: random.
 	LBAlgorithm string `json:"lbAlgorithm,omitempty"`
-	// MaglevTableSize is the number of slots of a lookup table of maglev and maglev-port, from 61 to 65521.
-	// Default: 4093.
+	// MaglevTableSize is the number of slots of a lookup table of maglev and maglev-port, from 61 to 65521. Default: 4093.
 	MaglevTableSize int32 `json:"maglevTableSize,omitempty"`
 	// DropInvalid drops packets of Services that connection tracking classifies as INVALID.
 	DropInvalid bool `json:"dropInvalid,omitempty"`
 	// ServiceCounters counts the new connections of each Service port.
 	ServiceCounters bool `json:"serviceCounters,omitempty"`
-	// FastPath are the devices between which packets of established connections take the fast path: off,
-	// auto, or names with commas between them, of which one with * at the end stands for those that begin
-	// so. Default: off.
+	// FastPath are the devices between which packets of established connections take the fast path: off, auto, or names
+	// with commas between them, of which one with * at the end stands for those that begin so. Default: off.
 	FastPath string `json:"fastPath,omitempty"`
 	// ConnectionGrace is the time after which TCP and SCTP connections to a removed endpoint
 	// are closed. Default: 0, never.
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
-	// OutlierDetection leaves out endpoints that do not answer, where a Service has no annotation for it; nftables
-	// only.
+	// OutlierDetection leaves out endpoints that do not answer, where a Service has no annotation for it; nftables only.
 	OutlierDetection bool `json:"outlierDetection,omitempty"`
 	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
 	ExternalAddresses ExternalAddresses `json:"externalAddresses,omitzero"`

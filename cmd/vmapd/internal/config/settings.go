@@ -178,8 +178,7 @@ func (s setting) help() string {
 	return text
 }
 
-// flagOf returns the flag that sets a field, or "". It does not look at an index at the end
-// of the path.
+// flagOf returns the flag that sets a field, or "". It does not look at an index at the end of the path.
 func flagOf(settings []setting, field string) string {
 	field, _, _ = strings.Cut(field, "[")
 	for _, s := range settings {

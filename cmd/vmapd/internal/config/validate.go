@@ -20,8 +20,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// validate checks a configuration that has its defaults, but not the section ipvs: see
-// [validateIPVS].
+// validate checks a configuration that has its defaults, but not the section ipvs: see [validateIPVS].
 func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) field.ErrorList {
 	var errs field.ErrorList
 	add := func(more field.ErrorList) { errs = append(errs, more...) }

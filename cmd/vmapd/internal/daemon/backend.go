@@ -187,8 +187,7 @@ func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 	return err
 }
 
-// noteOwner notes the error of an Apply if another process owns our tables for longer than it takes
-// to hand them over.
+// noteOwner notes the error of an Apply if another process owns our tables for longer than it takes to hand them over.
 func (p *dataplane) noteOwner(err error) {
 	switch {
 	case !errors.Is(err, kernel.ErrOwned):

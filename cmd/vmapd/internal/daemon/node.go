@@ -16,8 +16,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// announce logs the start, and sends events about the Node: the start, and notes on the
-// configuration.
+// announce logs the start, and sends events about the Node: the start, and notes on the configuration.
 func (d *Daemon) announce(ctx context.Context) {
 	p, attrs := d.plane, []slog.Attr{slog.String("version", buildinfo.Current().String())}
 	attrs = append(attrs, slog.String("node", d.nodeName), slog.String("backend", p.name))

@@ -138,9 +138,8 @@ func (d *base) tellEligibility(why string) {
 		"so that load balancers send no new connections; Services go on with the last known addresses")
 }
 
-// loopback lets a forwarder follow the rounds, also the failed ones: its listeners need no rules, so a
-// family that can't be programmed is no reason to send clients to removed endpoints or to refuse
-// those of a new Service.
+// loopback lets a forwarder follow the rounds, also the failed ones: its listeners need no rules, so a family that
+// can't be programmed is no reason to send clients to removed endpoints or to refuse those of a new Service.
 type loopback struct{ *userspace.Forwarder }
 
 // Done implements [reconcile.Observer].

@@ -169,9 +169,8 @@ func listed[T any](list []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// podRanges compares --cluster-cidr with the addresses that pods of this node have or, without
-// pods that Services use, with the Node's pod ranges. A network plugin may ignore the latter, so the
-// former decide.
+// podRanges compares --cluster-cidr with the addresses that pods of this node have or, without pods that Services use,
+// with the Node's pod ranges. A network plugin may ignore the latter, so the former decide.
 func (d *Daemon) podRanges(l *found) {
 	if d.Pods.Mode != model.ByClusterCIDR || len(d.Pods.ClusterCIDRs) == 0 {
 		return // pods are not told from other clients, or otherwise

@@ -29,8 +29,7 @@ type MetricsPort struct {
 	SetVerbosity func(level int)
 }
 
-// Handler returns the port's handler. Its /healthz always answers ok; the health of the node is
-// on the other port.
+// Handler returns the port's handler. Its /healthz always answers ok; the health of the node is on the other port.
 func (m MetricsPort) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range m.routes() {

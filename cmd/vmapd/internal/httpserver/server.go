@@ -134,8 +134,7 @@ func (s *Server) serve(ctx context.Context) error {
 	return <-ended
 }
 
-// answer answers a request within a bounded time. A handler that panics ends only its own
-// connection.
+// answer answers a request within a bounded time. A handler that panics ends only its own connection.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		switch reason := recover(); reason {

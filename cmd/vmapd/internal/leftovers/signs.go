@@ -29,8 +29,7 @@ const (
 	HandOver = 20 * time.Second
 )
 
-// Signs are the signs of another proxy that is alive beside this one. Its methods may be called
-// by several goroutines.
+// Signs are the signs of another proxy that is alive beside this one. Its methods may be called by several goroutines.
 type Signs struct {
 	Log   *slog.Logger
 	Event func(text string)

@@ -91,9 +91,8 @@ func (s *Sweeper) Counts() map[host.Leftover]int {
 	return counts
 }
 
-// Applied is called after each Apply that succeeded. The first one removes leftovers: not before,
-// so that connections always find rules. Leftovers that can't be removed are no failure of the
-// backend, but a warning and an event.
+// Applied is called after each Apply that succeeded. The first one removes leftovers: not before, so that connections
+// always find rules. Leftovers that can't be removed are no failure of the backend, but a warning and an event.
 func (s *Sweeper) Applied(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

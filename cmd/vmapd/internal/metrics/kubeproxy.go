@@ -104,9 +104,8 @@ func (m *Metrics) registerIPTables() {
 		})
 }
 
-// registerLocalhost makes the metrics about node ports on loopback. kube-proxy's metric for
-// iptables counts packets that its rules translate, the first one of each connection; vmapd
-// counts the connections that its listeners accept.
+// registerLocalhost makes the metrics about node ports on loopback. kube-proxy's metric for iptables counts packets
+// that its rules translate, the first one of each connection; vmapd counts the connections that its listeners accept.
 func (m *Metrics) registerLocalhost() {
 	read, nft := m.options.Localhost, m.in(config.NFTables)
 	perFamily(m.registry, gauge, "vmapd_localhost_nodeport_listeners_missing",

@@ -26,8 +26,7 @@ type Options struct {
 	// Root is the folder that has proc and sys. Default: the real ones.
 	Root string
 	Log  *slog.Logger
-	// Failed is called for each setting that could not be written, after it was logged; it may
-	// be nil.
+	// Failed is called for each setting that could not be written, after it was logged; it may be nil.
 	Failed func(WriteError)
 }
 
@@ -164,8 +163,7 @@ func (o Options) writeFile(w Write) error {
 	return errors.Join(err, f.Close())
 }
 
-// Reasons why a setting could not be written. [WriteError.Err] wraps one of them, or another error
-// of the kernel.
+// Reasons why a setting could not be written. [WriteError.Err] wraps one of them, or another error of the kernel.
 var (
 	// ErrNoConntrack: the kernel has not loaded connection tracking yet, or lacks this setting.
 	ErrNoConntrack = errors.New("the kernel module nf_conntrack is not loaded, or has no such setting")

@@ -9,9 +9,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// The kernel's settings. Those below /proc/sys/net belong to a network namespace, except the
-// size of the table: only the initial namespace may change it
-// (Documentation/networking/nf_conntrack-sysctl.rst).
+// The kernel's settings. Those below /proc/sys/net belong to a network namespace, except the size of the table: only
+// the initial namespace may change it (Documentation/networking/nf_conntrack-sysctl.rst).
 const (
 	sysctls = "/proc/sys/net/netfilter/"
 
@@ -53,16 +52,14 @@ type Conntrack struct {
 	TCPBeLiberal bool
 }
 
-// maxScaled bounds MaxPerCore times the CPUs, as in kube-proxy since 1.36: 300 CPUs would allow
-// 10 million connections. kube-proxy then ignores a Min above it. vmapd does not, because an
-// operator who sets a number expects it.
+// maxScaled bounds MaxPerCore times the CPUs, as in kube-proxy since 1.36: 300 CPUs would allow 10 million connections.
+// kube-proxy then ignores a Min above it. vmapd does not, because an operator who sets a number expects it.
 const maxScaled = 1 << 20
 
 // Facts are the properties of the node that Plan depends on.
 type Facts struct {
 	CPUs int // online, whether or not this process may run on them
-	// Values are the contents of the files, without the line's end. Files that can't be read
-	// are missing.
+	// Values are the contents of the files, without the line's end. Files that can't be read are missing.
 	Values map[string]string
 }
 

@@ -19,9 +19,8 @@ const (
 	watchInterval = 15 * time.Second
 )
 
-// TableUse returns the number of connections that the kernel tracks in this network namespace,
-// and its limit; 0 is no limit. At the limit, the kernel drops the first packet of a connection
-// ("nf_conntrack: table full, dropping packet").
+// TableUse returns the number of connections that the kernel tracks in this network namespace, and its limit; 0 is no
+// limit. At the limit, the kernel drops the first packet of a connection ("nf_conntrack: table full, dropping packet").
 func TableUse(o Options) (used, limit int, err error) {
 	if used, err = o.readInt(fileCount); err != nil {
 		return 0, 0, err

@@ -3,7 +3,6 @@
 //
 //	--node, or the node of the Service or pod ──> vmapd's pod there ──> kubectl exec
 //
-// All requests are made by kubectl, which started the plugin: so they have its context, its
-// credentials and their plugins. client-go's remotecommand would add 0.6 MB to the daemon's
-// program, and three modules.
+// All requests are made by kubectl, which started the plugin: so they have its context, its credentials and their
+// plugins. client-go's remotecommand would add 0.6 MB to the daemon's program, and three modules.
 package plugin

@@ -30,8 +30,7 @@ const (
 	maxRequests    = 4 // at a time; further ones get status 503
 )
 
-// retryInterval is the interval of trying to open the socket, and of looking whether its file is
-// still there.
+// retryInterval is the interval of trying to open the socket, and of looking whether its file is still there.
 const retryInterval = 5 * time.Second
 
 // Route answers one path: it returns a value that can be marshalled to JSON.

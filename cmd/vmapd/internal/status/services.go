@@ -20,8 +20,7 @@ type Services struct {
 	Left int `json:"left,omitempty"`
 }
 
-// Service is one port of one Service in one IP family or, without a port, a Service of which nothing is
-// served.
+// Service is one port of one Service in one IP family or, without a port, a Service of which nothing is served.
 type Service struct {
 	Namespace  string       `json:"namespace"`
 	Name       string       `json:"name"`

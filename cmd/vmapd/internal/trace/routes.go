@@ -48,9 +48,8 @@ func noRoute(from, to netip.Addr, in string) string {
 	return err.Error()
 }
 
-// isReversed reports whether packets to an address leave by another interface than the one by which packets
-// from there come in, where the reverse path filter demands that they do not. In its loose mode (2), any
-// interface will do.
+// isReversed reports whether packets to an address leave by another interface than the one by which packets from there
+// come in, where the reverse path filter demands that they do not. In its loose mode (2), any interface will do.
 func isReversed(from netip.Addr, in string) bool {
 	if !from.Is4() {
 		return false
@@ -90,8 +89,7 @@ func pastNetfilter(bridge string, f model.Family) string {
 	return nodesetup.Dotted(nodesetup.BridgeCalls[f]) + " is 0"
 }
 
-// noNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on
-// an interface, or "".
+// noNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on an interface, or "".
 func noNeighbour(to netip.Addr, out string) string {
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: out})
 	if err != nil || len(routes) == 0 {
