@@ -13,7 +13,7 @@ import (
 const (
 	save = `kubectl -n kube-system get daemonset/kube-proxy configmap/kube-proxy -o yaml \
   | grep -vE '^ *(resourceVersion|uid|creationTimestamp|generation):' > kube-proxy-before.yaml`
-	writeManifest = `image=IMAGE; sed -f cmd/vmapd/deploy/from-kube-proxy.sed -e "s|example.org/vmapd:latest|$image|" ` +
+	writeManifest = `sed -f cmd/vmapd/deploy/from-kube-proxy.sed -e "s|example.org/vmapd:latest|IMAGE|" ` +
 		`-e "s|# vmapd.io/proxy|vmapd.io/proxy|" cmd/vmapd/deploy/vmapd.yaml > my-vmapd.yaml`
 	onDelete = `kubectl -n kube-system patch daemonset kube-proxy ` +
 		`-p '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}'`
