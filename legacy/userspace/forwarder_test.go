@@ -17,6 +17,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 )
 
 // Where a Forwarder listens, and what it decides there, is what model.Decide says: for node ports on loopback, and for
@@ -178,7 +179,7 @@ func nodePorts(n int, b *model.Builder) {
 
 func TestRunFollowsEverySnapshot(t *testing.T) {
 	r, port, taken := newRig(t), freePort(t), freePort(t)
-	var log testaid.Log
+	var log testlog.Log
 	r.Forwarder.Log = slog.New(slog.NewTextHandler(&log, nil))
 	a, b := r.pod(0, tcpServer(t, model.IPv4, echo('a'))), r.pod(1, tcpServer(t, model.IPv4, echo('b')))
 	other, err := net.Listen("tcp", nodePort(model.IPv4, taken))

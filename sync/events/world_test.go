@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
@@ -179,13 +180,13 @@ func clientVia(t *testing.T, url string, transport http.RoundTripper) *client.Cl
 type world struct {
 	*Recorder
 	server *server
-	log    *testaid.Log
+	log    *testlog.Log
 }
 
 // inMemory returns a world without sockets.
 func inMemory(t *testing.T, with ...func(*Options)) *world {
 	t.Helper()
-	w := &world{server: newServer(), log: &testaid.Log{}}
+	w := &world{server: newServer(), log: &testlog.Log{}}
 	o := Options{
 		Client: w.server.client(t, ""), NodeName: "node-1",
 		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

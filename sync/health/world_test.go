@@ -25,6 +25,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -45,7 +46,7 @@ type world struct {
 	*Services
 	builder *model.Builder
 	sick    atomic.Bool // the proxy
-	log     testaid.Log
+	log     testlog.Log
 	stop    func()
 
 	mu       sync.Mutex

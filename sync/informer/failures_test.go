@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -63,7 +63,7 @@ func TestAnErrorThatChangesIsLogged(t *testing.T) {
 func TestErrorsThatAlternateAreLoggedOnceEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("no"))
-		logs := &testaid.Log{}
+		logs := &testlog.Log{}
 		f := quietFollower(logs)
 		logged := func(err error) bool {
 			before := logs.Count()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -76,16 +76,16 @@ func TestPlainListsFromTheStart(t *testing.T) {
 }
 
 // quietFollower is one of Nodes, without a server.
-func quietFollower(logs *testaid.Log) *follower {
+func quietFollower(logs *testlog.Log) *follower {
 	source := &Source{Log: slog.New(slog.NewTextHandler(logs, nil))}
 	state := reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1)
 	return newFollower(resources(new(client.Client), "node1")[2], source, state, func() {})
 }
 
 // quietWatch is a streamed list of Nodes that a test fills.
-func quietWatch(t *testing.T) (*watch.RaceFreeFakeWatcher, watch.Interface, *follower, *testaid.Log) {
+func quietWatch(t *testing.T) (*watch.RaceFreeFakeWatcher, watch.Interface, *follower, *testlog.Log) {
 	t.Helper()
-	logs := &testaid.Log{}
+	logs := &testlog.Log{}
 	f, w := quietFollower(logs), watch.NewRaceFreeFake()
 	f.resource.watch = func(context.Context, metav1.ListOptions) (watch.Interface, error) { return w, nil }
 	s, err := f.watch(t.Context(), metav1.ListOptions{SendInitialEvents: new(true)})

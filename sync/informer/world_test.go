@@ -22,7 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -88,7 +88,7 @@ type world struct {
 	server *apitest.Server
 	source *Source
 	state  *reconcile.State
-	logs   *testaid.Log
+	logs   *testlog.Log
 
 	stop func() // stops the source and waits for it
 }
@@ -163,7 +163,7 @@ func followAs(t *testing.T, s *apitest.Server, source *Source) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, start: time.Now(), server: s, logs: &testaid.Log{},
+		t: t, start: time.Now(), server: s, logs: &testlog.Log{},
 		state: reconcile.NewState(model.NewBuilder(model.Config{
 			NodeName:          "node1",
 			NodePortAddresses: model.NodePortAddresses{Primary: true},

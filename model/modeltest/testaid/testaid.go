@@ -39,13 +39,12 @@ func Read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// Write writes a file, and returns its path.
-func Write(t testing.TB, path, text string) string {
+// Write writes a file.
+func Write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 // WaitUntil waits for something, for a minute at most.
@@ -64,10 +63,7 @@ func Run(t testing.TB, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var ended sync.WaitGroup
 	ended.Go(func() { run(ctx) })
-	stop = func() {
-		cancel()
-		ended.Wait()
-	}
+	stop = func() { cancel(); ended.Wait() }
 	t.Cleanup(stop)
 	return stop
 }

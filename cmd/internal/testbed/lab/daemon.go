@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 )
 
 // Daemon is a program that runs in a namespace until it is ended. What it writes is kept.
 type Daemon struct {
 	*Cmd
-	Log  Log
+	Log  testlog.Log
 	done chan struct{}
 	err  error // of its end, once done
 }
@@ -33,7 +35,7 @@ func (ns *Namespace) Start(ctx context.Context, program string, args ...string) 
 func (d *Daemon) Await(ctx context.Context, text string) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !d.Log.find(text) {
+	for !d.Log.Find(text) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("no %q was logged: %w:\n%s", text, ctx.Err(), &d.Log)

@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
@@ -30,7 +30,7 @@ func (b *flatBackend) Resync() {}
 // Leftovers that can't be removed are logged once and tried again, and no round fails for them.
 func TestLeftoversFailNoRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lab.Log
+		var log testlog.Log
 		var calls []string
 		stuck := errors.New("the lock is held")
 		remove := func(name string, err *error) func() error {

@@ -16,6 +16,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -25,13 +26,13 @@ import (
 // tables: in this process, because no flag makes it so.
 type unowned struct {
 	node *lab.Namespace
-	log  *lab.Log
+	log  *testlog.Log
 }
 
 // startUnowned runs it until the test ends, and returns once it is ready.
 func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 	t.Helper()
-	u := &unowned{node: node, log: &lab.Log{}}
+	u := &unowned{node: node, log: &testlog.Log{}}
 	log := slog.New(slog.NewTextHandler(u.log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	loop := &reconcile.Loop{

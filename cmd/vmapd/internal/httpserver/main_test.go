@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 )
 
 func TestMain(m *testing.M) {
@@ -44,8 +44,8 @@ func goroutinesLeft() string {
 	}
 }
 
-func newLog() (*slog.Logger, *lab.Log) {
-	b := &lab.Log{}
+func newLog() (*slog.Logger, *testlog.Log) {
+	b := &testlog.Log{}
 	return slog.New(slog.NewTextHandler(b, nil)), b
 }
 

@@ -15,15 +15,15 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // start runs a server, and returns a function that ends it.
-func start(t *testing.T, path string, routes map[string]Route) (log *lab.Log, stop func()) {
+func start(t *testing.T, path string, routes map[string]Route) (log *testlog.Log, stop func()) {
 	t.Helper()
-	log = &lab.Log{}
+	log = &testlog.Log{}
 	s := &Server{Path: path, Routes: routes, Log: slog.New(slog.NewTextHandler(log, nil))}
 	return log, testaid.Run(t, s.Run)
 }

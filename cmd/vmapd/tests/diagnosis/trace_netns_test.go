@@ -15,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 )
 
 // silentPort makes a pod's port 7 one that never answers.
@@ -46,7 +47,7 @@ func startTrace(t *testing.T, ns *lab.Namespace, args ...string) *traced {
 	if !slices.Contains(args, "--from") {
 		args = append([]string{"--from", "any"}, args...)
 	}
-	p := &traced{Process: &vmapdtest.Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), Log: &lab.Log{}}}
+	p := &traced{Process: &vmapdtest.Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), Log: &testlog.Log{}}}
 	p.Cmd.Args[0] = "vmapd"
 	p.Cmd.Stderr, p.Cmd.Stdout = p.Log, &p.stdout
 	if err := p.Cmd.Start(); err != nil {

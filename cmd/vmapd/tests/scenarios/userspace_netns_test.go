@@ -23,6 +23,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
@@ -188,7 +189,7 @@ func forward(t *testing.T, s *scenario, w *world, ordinary bool) {
 	c := w.Node.Command(t.Context(), "/proc/self/exe")
 	c.Args = args
 	c.Stdin = strings.NewReader(s.manifests())
-	log := &lab.Log{}
+	log := &testlog.Log{}
 	c.Stderr = log
 	out, err := c.StdoutPipe()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -25,7 +26,7 @@ import (
 func TestTheDemoByIPVS(t *testing.T) {
 	vmapdtest.NeedIPVS(t)
 	w := labtest.New(t)
-	log := &lab.Log{}
+	log := &testlog.Log{}
 	b := vmapdtest.OpenIPVS(t, w.Node, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	apply := func(folders ...string) {
 		t.Helper()

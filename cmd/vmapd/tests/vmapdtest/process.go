@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 )
 
 // Testdata is the repository's folder of that name.
@@ -59,7 +61,7 @@ func Folder(t testing.TB) string {
 // Process is vmapd, running in a namespace.
 type Process struct {
 	Cmd *lab.Cmd
-	Log *lab.Log
+	Log *testlog.Log
 }
 
 // Start starts vmapd in a namespace, with these arguments.
@@ -71,7 +73,7 @@ func Start(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 // Launch starts a program that becomes vmapd. Args[0] is its name. It ends with the test, before its world does.
 func Launch(t *testing.T, ns *lab.Namespace, path string, args ...string) *Process {
 	t.Helper()
-	p := &Process{Cmd: ns.Command(context.WithoutCancel(t.Context()), path), Log: &lab.Log{}}
+	p := &Process{Cmd: ns.Command(context.WithoutCancel(t.Context()), path), Log: &testlog.Log{}}
 	p.Cmd.Args, p.Cmd.Stderr = args, p.Log
 	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -93,8 +95,7 @@ func Launch(t *testing.T, ns *lab.Namespace, path string, args ...string) *Proce
 // StartDemo starts vmapd with the manifests of the demo, and waits until it is ready.
 func StartDemo(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	t.Helper()
-	demo := []string{"--from", Demo(t), "--hostname-override", lab.NodeName}
-	return StartReady(t, ns, append(demo, args...)...)
+	return StartReady(t, ns, append([]string{"--from", Demo(t), "--hostname-override", lab.NodeName}, args...)...)
 }
 
 // StartReady starts vmapd, and waits until it is ready.
@@ -228,12 +229,7 @@ func Eventually(t *testing.T, problem func() string) {
 // WaitUntil waits for something that the daemon does, for a minute at most.
 func WaitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	Eventually(t, func() string {
-		if holds() {
-			return ""
-		}
-		return "not within a minute: " + what
-	})
+	testaid.WaitUntil(t, what, holds)
 }
 
 // CallUntil makes connections of TCP until something holds, for a minute at most, and looks at no answer.
