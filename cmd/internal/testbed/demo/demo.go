@@ -84,7 +84,8 @@ const next = `
 Next, why a connection is forwarded to these pods, and the page:
 
   bin/vmapd explain -f testdata/demo/before --from 203.0.113.7 192.168.98.10:80
-  unshare -rn bin/vmapd --from testdata/demo/before --socket $PWD/bin/sock &
+  unshare -rn bin/vmapd --from testdata/demo/before \
+    --hostname-override node-1 --socket $PWD/bin/sock &
   bin/vmapd ui --socket $PWD/bin/sock
 `
 

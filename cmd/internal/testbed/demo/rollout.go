@@ -79,7 +79,7 @@ func (d *demo) replacePod(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.printf("  vmapd has programmed the change, %v after the files were written\n", took)
+	d.printf("  vmapd, which reads files once a second, has programmed the change after %v\n", took)
 	if err := pause(); err != nil { // for the end of connections to pod-1
 		return err
 	}

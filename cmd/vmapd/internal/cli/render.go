@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -77,10 +79,12 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 	if !complete && read.Len() == 0 {
 		return exitError(1)
 	}
+	d := names.Directory{Nodes: manifest.Of[model.Node](read)}
 	if traffic.NodeName == "" {
-		if traffic.NodeName, err = config.OnlyNode(manifest.Of[model.Node](read)); err != nil {
-			return err
-		}
+		traffic.NodeName, err = config.OnlyNode(d.Nodes)
+	}
+	if err = cmp.Or(err, d.CheckNode(traffic.NodeName)); err != nil {
+		return err
 	}
 	builder := model.NewBuilder(traffic)
 	read.ApplyTo(builder)

@@ -39,6 +39,11 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.in.cluster == nil && found.CheckNode(d.nodeName) != nil {
+		return nil, socket.NotFound(fmt.Sprintf("the daemon's node is %q (by --hostname-override, or the host's name), "+
+			"and the objects have only %s: start it with --hostname-override %s",
+			d.nodeName, found.NodeNames(), found.Nodes[0].Name))
+	}
 	in, err := explain.NewInput(found, d.traffic(config.Backend(d.plane.name)), q, request.Interface)
 	if err != nil {
 		return nil, socket.NotFound(err.Error())

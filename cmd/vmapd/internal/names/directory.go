@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -95,7 +96,7 @@ func (d *Directory) Service(name model.NamespacedName) *ServiceObject {
 	return first(d.Services, func(s ServiceObject) bool { return s.NamespacedName == name })
 }
 
-// Node returns a Node, or an error with the names that are most like it.
+// Node returns a Node, or an error with the names that are most like it, or with any.
 func (d *Directory) Node(name string) (*model.Node, error) {
 	if n := first(d.Nodes, func(n model.Node) bool { return n.Name == name }); n != nil {
 		return n, nil
@@ -104,7 +105,29 @@ func (d *Directory) Node(name string) (*model.Node, error) {
 	for _, n := range d.Nodes {
 		all = append(all, n.Name)
 	}
-	return nil, fmt.Errorf("node %q not found%s", name, Instead(name, all))
+	hint := Instead(name, all)
+	if hint == "" && len(all) > 0 {
+		hint = "; the nodes: " + d.NodeNames()
+	}
+	return nil, fmt.Errorf("node %q not found%s", name, hint)
+}
+
+// NodeNames names a few Nodes.
+func (d *Directory) NodeNames() string {
+	const few = 4
+	var list []string
+	for _, n := range d.Nodes[:min(len(d.Nodes), few)] {
+		list = append(list, n.Name)
+	}
+	return strings.Join(list, ", ") + map[bool]string{true: ", …"}[len(d.Nodes) > few]
+}
+
+// CheckNode returns an error if none of the Nodes has the name of --node-name. Without Nodes, any will do.
+func (d *Directory) CheckNode(name string) error {
+	if _, err := d.Node(name); err != nil && len(d.Nodes) > 0 {
+		return fmt.Errorf("--node-name: %w", err)
+	}
+	return nil
 }
 
 // NodeAt returns the Node that has an address, or nil.

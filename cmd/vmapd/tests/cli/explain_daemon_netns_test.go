@@ -80,6 +80,24 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 	wantLine(t, offline.String(), source)
 }
 
+// A daemon in another network namespace, of a node that the objects do not have.
+func TestADaemonElsewhereIsNamed(t *testing.T) {
+	t.Parallel()
+	w := labtest.New(t)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	vmapdtest.Start(t, w.Node, "--from", vmapdtest.Demo(t), "--socket", socket, "--hostname-override", "elsewhere").WaitFor(t, "msg=ready")
+	for command, want := range map[string]string{
+		"explain --from node svc/web": "the daemon's node is \"elsewhere\" (by --hostname-override, or the host's name), " +
+			"and the objects have only node-1: start it with --hostname-override node-1",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := cli.Run(t.Context(), append(strings.Fields(command), "--socket", socket), nil, &stdout, &stderr)
+		if code != 1 || stderr.String() != "vmapd: "+want+"\n" {
+			t.Errorf("%s: exit code %d, %q; want 1, %q", command, code, &stderr, want)
+		}
+	}
+}
+
 // A rule of ours that somebody removes makes the kernel differ from what the daemon wants.
 func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
 	t.Parallel()
