@@ -14,10 +14,9 @@ const slotsPerEndpoint = 4
 // maxShare is the share of the slots that an endpoint may have, in hundredths of the mean.
 const maxShare = 105
 
-// Table returns the lookup table by which clients find their endpoint: in slot i is the index in
-// Endpoints of the one that gets the clients whose [TableSlot] is i. It depends on the set of the
-// endpoints alone, so that all nodes with the same endpoints have the same. It is nil if the
-// algorithm has none, or if there are less than two endpoints to choose from.
+// Table returns the lookup table by which clients find their endpoint: in slot i is the index in Endpoints of the one
+// that gets the clients whose [TableSlot] is i. It is the same on all nodes with the same endpoints, and nil if the
+// algorithm has none, or without two endpoints.
 func (sp *ServicePort) Table(p TrafficPolicy) []uint32 {
 	if !sp.Algorithm.HasTable() {
 		return nil
@@ -182,12 +181,9 @@ func gcd(a, b uint32) uint32 {
 // HashSeed is the seed of the hash of a client's address. All nodes have the same, after every restart, too.
 const HashSeed = 0x766d6170
 
-// TableSlot returns the slot of a client in a table of that size: what nftables' jhash draws
-// (nft_jhash_eval), so that all backends with a table send a client to the same endpoint. port is the
-// client's, and counts only if the algorithm is MaglevPort.
-//
-// The kernel reads an IPv6 address in the machine's byte order. Nodes of different byte orders send a
-// client with one to different endpoints.
+// TableSlot returns the slot of a client in a table of that size: what nftables' jhash draws (nft_jhash_eval). port is
+// the client's, for MaglevPort alone. The kernel reads an IPv6 address in the machine's byte order, so that nodes of
+// different byte orders send a client with one to different endpoints.
 func TableSlot(a Algorithm, client netip.Addr, port uint16, size int) int {
 	var scratch [20]byte
 	b, _ := client.AppendBinary(scratch[:0]) // never fails; no client has a zone
@@ -197,9 +193,8 @@ func TableSlot(a Algorithm, client netip.Addr, port uint16, size int) int {
 	return int(uint64(jhash(b, HashSeed, binary.NativeEndian)) * uint64(size) >> 32) // reciprocal_scale
 }
 
-// jhash is the kernel's function of that name (linux/jhash.h), for keys of whole words. They are
-// addresses of 4 or 16 bytes, with or without 4 more. It reads in the machine's byte order as long as there are more
-// than 12 bytes, and the rest byte by byte, which is little-endian.
+// jhash is the kernel's function of that name (linux/jhash.h), for keys of whole words. It reads in the machine's byte
+// order as long as there are more than 12 bytes, and the rest byte by byte, which is little-endian.
 func jhash(key []byte, seed uint32, machine binary.ByteOrder) uint32 {
 	const golden = 0xdeadbeef // JHASH_INITVAL
 	a := golden + uint32(len(key)) + seed

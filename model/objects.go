@@ -8,9 +8,8 @@ import (
 
 // Labels that decide whether this proxy serves an object.
 const (
-	// LabelServiceProxyName names the proxy that serves a Service, if it is not the
-	// default one. The EndpointSlice controller copies it to the slices, where it does not
-	// count: slices change with a delay, and with the Service alone all proxies agree.
+	// LabelServiceProxyName names the proxy that serves a Service, if it is not the default one. Its copy at the slices is
+	// not read: slices change with a delay.
 	LabelServiceProxyName = "service.kubernetes.io/service-proxy-name"
 	// LabelHeadless marks the EndpointSlices of headless Services. At a Service it does not count: its cluster IP decides.
 	// Both as in kube-proxy since 1.36 (kubernetes/kubernetes#134623).

@@ -58,8 +58,7 @@ func (sp *ServicePort) Equal(o *ServicePort) bool {
 }
 
 // EndsStale reports whether connections to endpoints that no longer serve are ended, and after which time. A UDP flow
-// has no end: its client would go on sending to an address that another pod may have by now. TCP connections end by
-// themselves, and a graceful shutdown must not be cut short.
+// has no end: its client would go on sending to an address that another pod may have by now.
 func (sp *ServicePort) EndsStale() (after time.Duration, ok bool) {
 	if sp.Name.Protocol == UDP {
 		return 0, true
@@ -113,9 +112,9 @@ func (sp *ServicePort) Count(p TrafficPolicy) int {
 	return n
 }
 
-// Loopback returns the address at which a listener serves the service port's node port to processes of this node, where
-// Settings.Localhost is set, and the traffic policy that selects its endpoints. If ok is false, no endpoint serves, and
-// connections are refused. The address is invalid if there is no node port, or SCTP is its protocol.
+// Loopback returns the address at which a listener serves the node port to processes of this node, and the traffic
+// policy that selects its endpoints. If ok is false, connections are refused. The address is invalid without a node
+// port, or with SCTP.
 func (sp *ServicePort) Loopback() (at netip.AddrPort, p TrafficPolicy, ok bool) {
 	for _, fe := range sp.Frontends {
 		if fe.Kind != NodePort || fe.VIP.Protocol == SCTP {

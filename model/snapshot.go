@@ -8,9 +8,8 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// Snapshot is the complete desired state of one node at one instant. It never changes, so any number of goroutines may
-// read it. It shares its unchanged parts with the snapshot before, so the cost of finding the difference of two depends
-// on the size of the difference.
+// Snapshot is the complete desired state of one node at one instant. It never changes, and shares its unchanged parts
+// with the snapshot before, so that the cost of finding a difference depends on its size.
 type Snapshot struct {
 	families [len(Families)]FamilySnapshot
 	problems []Problem

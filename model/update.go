@@ -183,9 +183,8 @@ func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 	}
 }
 
-// applyPolicy applies the traffic policies. If a Local one finds no endpoint on this
-// node though others exist, connections are dropped and not rejected: the load balancer
-// will soon choose another node, and the client tries again. selected are the sizes of the lists.
+// applyPolicy applies the traffic policies. If a Local one finds no endpoint on this node though others exist,
+// connections are dropped: the load balancer will soon choose another node. selected are the sizes of the lists.
 func (s *service) applyPolicy(fe *Frontend, selected [len(TrafficPolicies)]int) {
 	isLocal := s.internalLocal
 	if fe.Kind != ClusterIP {

@@ -15,9 +15,8 @@ import (
 const KubeProxyDevice = "kube-ipvs0"
 
 // RemoveIPVS removes the device, virtual servers and ipsets that our IPVS backend or kube-proxy's left. It removes
-// virtual servers only if the device of one of the two exists, and none in ExcludeCIDRs. RemoveRules must run before:
-// rules use the ipsets, and drop connections to addresses that the node no longer has, which another proxy translates
-// later.
+// virtual servers only if the device of one of the two exists, and none in ExcludeCIDRs. RemoveRules must run before,
+// since rules use the ipsets.
 func RemoveIPVS(o ipvs.Options) error {
 	return removeIPVS([]string{o.WithDefaults().Device, KubeProxyDevice}, o.Foreign,
 		func(name string) bool { return isOurSet(name) || isKubeProxySet(name) })

@@ -71,10 +71,8 @@ func (c *choice) choose(to *chain, digits string, endpoints []netip.AddrPort) {
 }
 
 // recall adds the rules that send a client to the endpoint that it had before. Each endpoint has a list of its clients,
-// and one rule for each list looks for the client there: "--update" also renews the client's time stamp.
-//
-// There is no --reap, which only tidies up: before Linux 5.11 it may free the entry that is
-// being updated ("netfilter: xt_recent: Fix attempt to update deleted entry").
+// and one rule looks for the client there: "--update" also renews the client's time stamp. There is no --reap, which
+// before Linux 5.11 may free the entry that is being updated.
 func (c *choice) recall(to *chain, digits string, endpoints []netip.AddrPort) {
 	if isFlat(digits, len(endpoints)) {
 		for _, e := range endpoints {

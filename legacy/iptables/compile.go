@@ -10,10 +10,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A Ruleset is the desired content of one family's chains. It is immutable.
-//
-// It holds the trees. The chains of service ports are made from the snapshot on demand: a
-// hundred thousand endpoints need no second copy.
+// A Ruleset is the desired content of one family's chains. It is immutable. It holds the trees; the chains of service
+// ports are made from the snapshot on demand.
 type Ruleset struct {
 	Family model.Family
 

@@ -72,10 +72,9 @@ func (r *Ruleset) forward(s *model.Settings) chain {
 	return c
 }
 
-// reject refuses, but not a packet of a connection whose first packet passed while there were no rules for it.
-// Such a connection meets no rule of the table nat until the loop makes the kernel forget it, moments after a
-// batch; the packet that is sent again then is translated. The kernel confirms a connection when its first
-// packet leaves the node or reaches a process of it, so what is refused never is confirmed.
+// reject refuses, but not a packet of a connection whose first packet passed while there were no rules for it: it meets
+// no rule of the table nat until the loop makes the kernel forget it, and the packet that is sent again then is
+// translated. What is refused is never confirmed.
 func (r *Ruleset) reject() chain {
 	c := chain{table: filter, name: rejectChain}
 	c.add(wasSeen, Drop)

@@ -118,9 +118,8 @@ func (r companionRules) setMark() string {
 }
 
 // services drops and marks new connections before IPVS gets them: in mangle, because in the output path IPVS comes
-// before the table filter. Packets from the network meet the chain in INPUT, where their destination is the one that
-// IPVS will look at. In PREROUTING, the DNAT rule of a network plugin's host port has not translated them yet, and a
-// node port of the same number would drop or mark them.
+// before the table filter. Packets from the network meet it in INPUT, where the DNAT rule of a network plugin's host
+// port has translated them.
 func (r companionRules) services() []string {
 	rules := []string{
 		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),
@@ -135,10 +134,9 @@ func (r companionRules) services() []string {
 	return rules
 }
 
-// unallocated drops new connections to addresses of a ServiceCIDR that no Service has: the address
-// of a Service is local, because it is on the device. In the table filter, all DNAT has been done, so what another
-// program serves there passes. From the node itself IPVS would get packets before that: in mangle, it is kept from
-// addresses of ours that are just coming or going.
+// unallocated drops new connections to addresses of a ServiceCIDR that no Service has. In the table filter, all DNAT
+// has been done, so what another program serves there passes. From the node itself IPVS would get packets before that:
+// in mangle, it is kept from addresses of ours that are just added or removed.
 func (r companionRules) unallocated(of string) []string {
 	var rules []string
 	for _, p := range r.ServiceCIDRs {

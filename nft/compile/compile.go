@@ -9,10 +9,8 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// Ruleset is the desired content of one family's table. It never changes.
-//
-// Elements are not stored, but made from the snapshot when they are needed: a quarter of a
-// million endpoints need no second copy.
+// Ruleset is the desired content of one family's table. It never changes. Elements are not stored, but made from the
+// snapshot when they are needed.
 type Ruleset struct {
 	Family model.Family
 	// Sets and Chains are those that all service ports share, sorted by name. AllSets and

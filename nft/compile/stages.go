@@ -27,10 +27,9 @@ func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
 	}
 }
 
-// Stages yields the elements of a new table. A Service comes with all of its ports, addresses and endpoints at once,
-// also with its cluster IP, to whose other ports connections are refused. The first stage has the cluster's API server
-// and DNS, and what all Services need; it is for the transaction with the base chains. The ServiceCIDRs are last, whose
-// other addresses are dropped.
+// Stages yields the elements of a new table. A Service comes with all of its ports, addresses and endpoints at once.
+// The first stage, for the transaction with the base chains, has the cluster's API server and DNS, and what all
+// Services need; the ServiceCIDRs, whose other addresses are dropped, are last.
 func (r *Ruleset) Stages() iter.Seq[Stage] {
 	return func(yield func(Stage) bool) {
 		urgent, services := r.urgent(), r.services()

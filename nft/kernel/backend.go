@@ -107,8 +107,7 @@ func (st *familyState) read() shared {
 }
 
 // Open connects to the kernel and probes its features. A family that the kernel lacks (IPv6 switched off) is left out;
-// if it lacks both, the error is an [*UnsupportedError] and names the missing features. Another error says nothing
-// about the kernel, which had no memory, for instance: another Open may work.
+// if it lacks both, the error is an [*UnsupportedError]. After another error, another Open may work.
 func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -174,12 +173,9 @@ func (b *Backend) Resync() {
 	}
 }
 
-// Apply makes the kernel's tables match s. A failure in one family leaves its rules as they were and does not affect
-// the other family; the next Apply reads the table and repairs it. A large new table is sent in pieces, see
-// [batch.Batch.Pieces]: those before the failed one stay. A service port that the kernel refuses is left out, and the
-// error names it; the others are programmed.
-//
-// An error of one family is a [model.FamilyError], one of single service ports a [model.RefusedError].
+// Apply makes the kernel's tables match s. A failure in one family, a [model.FamilyError], leaves its rules as they
+// were and does not affect the other; the next Apply reads the table and repairs it. Of a large new table, the pieces
+// before the failed one stay. A service port that the kernel refuses is left out, and a [model.RefusedError] names it.
 //
 // Clients of removed endpoints are left to RunPurges.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {

@@ -64,9 +64,8 @@ func readClient(b []byte) client {
 	}
 }
 
-// changeClients commits changes. In a large map there is always a client who times out
-// between being read and being deleted. Since Linux 6.3 elements can be deleted that may
-// not be there; before, that fails the batch, and the others go without it.
+// changeClients commits changes. There is always a client who times out between being read and being deleted: before
+// Linux 6.3, that fails the batch, and the others go without it.
 func (c *conn) changeClients(f model.Family, set *nft.Set, list []client) error {
 	err := c.sendClients(msgDestroySetElem, f, set, list)
 	if errors.Is(err, unix.EINVAL) {

@@ -15,9 +15,8 @@ import (
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
-// Socket is a netlink connection to nf_tables. The kernel works in the thread of the sender
-// (netlink_unicast_kernel) and of the reader (netlink_recvmsg: netlink_dump), so that an
-// answer is there as soon as Send or the Receive before returns.
+// Socket is a netlink connection to nf_tables. The kernel works in the thread of the sender and of the reader
+// (netlink_unicast_kernel, netlink_dump), so that an answer is there as soon as Send or the Receive before returns.
 type Socket interface {
 	// Port is the number by which the kernel knows the connection (nlmsg_pid).
 	Port() uint32
@@ -43,9 +42,8 @@ type conn struct {
 	interrupted bool
 }
 
-// answerSize makes the kernel answer with up to 32 KiB at a time, as much as it does (netlink_recvmsg:
-// max_recvmsg_len): it remembers the largest buffer that anybody read into. For each piece of a set's elements it walks
-// the set from its beginning, so that reading a large set costs the square of the number of pieces.
+// answerSize makes the kernel answer with up to 32 KiB at a time, its most (netlink_recvmsg: max_recvmsg_len): for each
+// piece of a list it walks the set from its beginning.
 const answerSize = 64 << 10
 
 // dialer opens connections.

@@ -24,22 +24,18 @@ func (b *Backend) options(st *familyState) compile.Options {
 type Count struct {
 	Name   model.ServicePortName
 	Family model.Family
-	// Connections are first packets to any of its frontends, node ports included, since
-	// counting began or the frontend was made. Refused ones are included, and those that source ranges drop are not. They
-	// outlive this process, and begin at 0 when the table is replaced or the node starts.
+	// Connections are first packets to any of its frontends since counting began or the frontend was made, also refused
+	// ones. They outlive this process, and begin at 0 when the table is replaced or the node starts.
 	Connections uint64
-	// Refused are those of Connections that were refused for want of an endpoint. The kernel counts them
-	// while there is none, so that those since the last reading are missing when there is one again, and
-	// those of times before the last are when the process is another one.
+	// Refused are those of Connections that were refused because no endpoint was ready. The kernel counts them while there
+	// is none: those since the last reading are lost when there is one again, and others at a new start.
 	Refused uint64
 }
 
-// Connections reads the counts of all service ports, in the order of
-// FamilySnapshot.ServicePorts. A service port that has just been made or changed may be
-// missing. There are none without [Options].Counters; if the kernel can't count, the error is the reason.
-//
-// It may be called at any time, and does not wait for Apply. An error of one family does not
-// affect the other, whose counts are returned with the error.
+// Connections reads the counts of all service ports, in the order of FamilySnapshot.ServicePorts. A service port that
+// has just been made or changed may be missing. There are none without [Options].Counters; if the kernel can't count,
+// the error is the reason. It may be called at any time, and does not wait for Apply. An error of one family does not
+// affect the other.
 func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	var counts []Count
 	var errs []error
@@ -55,12 +51,9 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	return counts, errors.Join(errs...)
 }
 
-// appendCounts reads the counters of a snapshot's service ports. It takes another
-// connection than Apply, because that one must not be used by two goroutines; each may
-// read a table that is owned. The connection lasts, see reader, until an error.
-//
-// The kernel lists a set in pieces, and may miss elements while others come and go. Then a service port is missing in
-// this reading: a sum without one would look as if counting had begun anew.
+// appendCounts reads the counters of a snapshot's service ports, by a lasting connection of its own. The kernel lists a
+// set in pieces, and may miss elements while others come and go. Then a service port is missing in this reading: a sum
+// without one would look as if counting had begun anew.
 func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.FamilySnapshot) ([]Count, error) {
 	b.countsBusy.Lock()
 	defer b.countsBusy.Unlock()
@@ -142,9 +135,8 @@ func (p packetCounts) add(message []byte) error {
 	return nil
 }
 
-// refusedCounts add up the refused connections of a family's service ports. The kernel counts them while a
-// frontend has no endpoint, and forgets the count with the element: here it stays, as it was last read.
-// Frontends that never refused a connection take no memory.
+// refusedCounts add up the refused connections of a family's service ports. The kernel forgets the count with the
+// element when a frontend gets an endpoint: here it stays, as it was last read.
 type refusedCounts struct {
 	now  map[string]refusedCount          // by the key of the counter
 	past map[model.ServicePortName]uint64 // of counters that are gone

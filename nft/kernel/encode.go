@@ -15,9 +15,8 @@ import (
 
 // The exact same bytes that nft 1.0.6 makes of the rules' text: nft must be able to print what we write.
 
-// register returns the number of the register at an offset. Registers of 16 bytes and
-// of 4 bytes overlap (linux/netfilter/nf_tables.h: NFT_REG_1, NFT_REG32_00); nft and
-// the kernel name the wide one wherever it begins there.
+// register returns the number of the register at an offset. Registers of 16 bytes and of 4 bytes overlap (NFT_REG_1,
+// NFT_REG32_00); nft and the kernel name the wide one wherever it begins there.
 func register(offset int) uint32 {
 	const perWide, firstNarrow = 16, 8
 	if offset%perWide == 0 {

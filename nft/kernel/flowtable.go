@@ -100,9 +100,8 @@ func (c *conn) readDevices(f model.Family, flowtable string) (devices []string, 
 	return devices, err
 }
 
-// idleTimeout has, since Linux 5.14, the time after which an idle TCP connection leaves the fast path. On
-// kernels before, connection tracking forgot it two minutes later (flow_offload_fixup_ct), and the
-// next packet could go to another endpoint.
+// idleTimeout has, since Linux 5.14, the time after which an idle TCP connection leaves the fast path. Before,
+// connection tracking forgot it two minutes later (flow_offload_fixup_ct).
 const idleTimeout = "/proc/sys/net/netfilter/nf_flowtable_tcp_timeout"
 
 // probeFastPath tries what compile.Options.FastPath needs.

@@ -14,10 +14,8 @@ import (
 // probeTable is never made: the batches that name it are checked and forgotten.
 const probeTable = "vmapd-probe"
 
-// feature is something the kernel must have, tried by a rule or a set that uses it.
-//
-// The kernel checks at the commit only whether a statement is allowed in a hook: a kernel
-// without reject in prerouting (before 5.9) refuses the first batch.
+// feature is something the kernel must have, tried by a rule or a set that uses it. Whether a statement is allowed in a
+// hook is checked at the commit: without reject in prerouting (before 5.9), the first batch is refused.
 type feature struct {
 	name  string
 	since string

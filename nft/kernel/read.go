@@ -285,9 +285,8 @@ func (b *Backend) compareWithKernel(
 // more memory than all else: they come in pieces.
 const replacedWhole = 32
 
-// Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of
-// s. It is empty if the table is right, and nil if the kernel lacks the family. It uses a connection of its
-// own and no lock of Apply, so that a change that Apply makes meanwhile may be in the batch.
+// Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of s: nil if the
+// kernel lacks the family. A change that Apply makes meanwhile may be in it.
 func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*batch.Batch, error) {
 	table, want, err := b.Table(f, s)
 	if err != nil || want == nil {
@@ -296,9 +295,8 @@ func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*batch.Batch, erro
 	return batch.DiffTable(table, want), nil
 }
 
-// Table returns a family's table as it is in the kernel now, and the ruleset for s that it should be. The table is nil
-// if there is none, and both are if the kernel lacks the family. The rules of that ruleset are recognised. It uses a
-// connection of its own and no lock of Apply.
+// Table returns a family's table as it is in the kernel now, nil if there is none, and the ruleset for s that it should
+// be, nil if the kernel lacks the family. It uses a connection of its own and no lock of Apply.
 func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile.Ruleset, error) {
 	st := b.of(f)
 	if st == nil {

@@ -19,9 +19,8 @@ import (
 // listPasses bounds how often a set is read again because elements were missing.
 const listPasses = 5
 
-// listElements reads all elements of a set. There should be count; 0: the kernel does not tell.
-// The kernel lists a hash table in pieces, and while it makes a larger table of it, some time
-// after many elements were added, it leaves some out or names them twice (nft_rhash_walk).
+// listElements reads all elements of a set. There should be count; 0: the kernel does not say it. While the kernel
+// makes a larger table of a set, it leaves some out or names them twice (nft_rhash_walk).
 func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
 	for range listPasses {
 		r := newElementReader(t, s)
@@ -37,18 +36,16 @@ func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
 }
 
 const (
-	// manyElements is how many elements a map of endpoints may have to be listed. For each piece of a list, of some 600
-	// elements, the kernel walks the map from its beginning (nft_rhash_walk), so that it takes the square of their
-	// number: 0.2 s for 100,000, 2 s for 250,000 and 40 s for a million, where as many questions take 0.3, 0.8 and 3 s.
+	// manyElements is how many elements a map of endpoints may have to be listed. For each piece of a list, the kernel
+	// walks the map from its beginning: a million take 40 s, and as many questions 3 s.
 	manyElements = 120_000
 	// slotsPerQuestion keeps the answers, a message each, below the default size of a socket's buffer
 	// (net.core.rmem_default), should the larger one be refused.
 	slotsPerQuestion = 200
 )
 
-// askSlots reads the slots of a map of endpoints that has count: those of each frontend in the kernel, from the first
-// to the first that is empty. It reports whether these are all. The caller lists the map otherwise, and meets any error
-// again.
+// askSlots reads the slots of a map of endpoints that has count: those of each frontend, from the first to the first
+// that is empty. It reports whether these are all. Otherwise the caller lists the map.
 func (c *conn) askSlots(t *nft.Table, s nft.Set, count int) bool {
 	r := newElementReader(t, s)
 	m := messages{}

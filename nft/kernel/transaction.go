@@ -218,9 +218,8 @@ func (b *Backend) sendOthers(st *familyState, changes *batch.Batch) error {
 	}
 }
 
-// isRefusal reports whether a batch failed because of an element of one service port. An error that passes has
-// nothing to do with the element that it met: the whole batch is tried again. EBUSY is one of these, for
-// something that is still used.
+// isRefusal reports whether a batch failed because of an element of one service port. An error that passes has nothing
+// to do with that: the whole batch is tried again. EBUSY is one of these.
 func isRefusal(err error, failed **BatchError) bool {
 	return !isTransient(err) && !errors.Is(err, unix.EBUSY) && errors.As(err, failed) && (*failed).port != nil
 }

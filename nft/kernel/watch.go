@@ -27,11 +27,8 @@ type Watched struct {
 	group
 }
 
-// Watch begins to listen to changes: none from now on is missed once Run is called. They are told to
-// changed, without waiting for anybody to hear it. From now on the result must be used in place of b.
-//
-// Tables that are owned need no watch: nobody can change them, and while somebody listens, the kernel makes a message
-// of each element of a batch, which takes longer than all else that it does for it.
+// Watch begins to listen to changes, and sends to changed without waiting for a receiver. From now on the result must
+// be used in place of b. Tables that are owned need no watch, which would cost a message for each element of a batch.
 func (b *Backend) Watch(changed chan<- struct{}) (*Watched, error) {
 	w := &Watched{Backend: b, group: group{log: b.log, changed: changed}}
 	if err := w.open(b.netns); err != nil {

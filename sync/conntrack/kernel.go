@@ -31,9 +31,8 @@ const (
 	patience = 10 * time.Second
 )
 
-// deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's
-// address and of the original tuple. A newer flow is therefore never deleted: with the same
-// original tuple it would also need the same endpoint as reply source.
+// deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's address and of the
+// original tuple, so that a newer flow is never deleted.
 func (f *flow) deletion() (netlink.Message, error) {
 	ae := netlink.NewAttributeEncoder()
 	ae.Nested(nl.CTA_TUPLE_REPLY, func(ae *netlink.AttributeEncoder) error {
@@ -79,9 +78,8 @@ func message(
 	}, nil
 }
 
-// table is the connection tracking table of a network namespace. Its connections are open from their first use on. The
-// end of a netlink connection to netfilter is not free: the kernel first destroys the objects of earlier nftables
-// batches, and accepts no batch meanwhile (nft_rcv_nl_event).
+// table is the connection tracking table of a network namespace. Its connections stay open from their first use on: the
+// kernel accepts no nftables batch while it ends one (nft_rcv_nl_event).
 type table struct {
 	dial             func() (*netlink.Conn, error)
 	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies

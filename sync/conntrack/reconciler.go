@@ -151,9 +151,8 @@ func (r *Reconciler) work(ctx context.Context) time.Duration {
 	return max(0, next)
 }
 
-// pauseAfter returns the pause after passes that took a time: nine times as long, so that passes have a tenth of the
-// time, or the interval where the table is so large that this is less. Each flow to an endpoint that has ended loses
-// what a client sends until its pass.
+// pauseAfter returns the pause after passes that took a time: nine times as long, or the interval if that is less. Each
+// flow to an endpoint that has ended loses what a client sends until its pass.
 func (r *Reconciler) pauseAfter(took time.Duration) time.Duration {
 	return min(max(9*took, shortestPause), r.options.Interval)
 }

@@ -118,10 +118,9 @@ type link struct {
 	master   string // the kind of the device that it is a part of
 }
 
-// wants reports whether a device is chosen. auto takes the Ethernet devices that packets are forwarded
-// between, whatever they are connected to: the kernel takes connections of Services only. A part of
-// a bond hands its packets to the bond before they are looked up; the port of a bridge does not, and the
-// kernel sends to it past the bridge. Tunnels without Ethernet have to be named.
+// wants reports whether a device is chosen. auto takes the Ethernet devices that packets are forwarded between. A part
+// of a bond hands its packets to the bond before they are looked up; the port of a bridge does not. Tunnels without
+// Ethernet have to be named.
 func (c Choice) wants(l link) bool {
 	if c.Auto {
 		return l.ethernet && !slices.Contains([]string{"dummy", "ifb", "nlmon"}, l.kind) &&

@@ -25,8 +25,7 @@ type Options struct {
 	// NodeName is the Node that Recorder.Node is about.
 	NodeName string
 	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its events, or "" if there is no
-	// such Service. It is called before an event is created, since few Services ever have one. Without a UID, events have
-	// the Service's name in its place, as kube-proxy's do, and only "kubectl events --for service/NAME" finds them.
+	// such Service. Without a UID, events have the Service's name in its place, as kube-proxy's do.
 	ServiceUID func(context.Context, model.NamespacedName) (types.UID, error)
 	Log        *slog.Logger
 }
@@ -73,10 +72,8 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.broadcaster.Shutdown()
 }
 
-// Node records an event about the node. The message is truncated to 1024 bytes.
-//
-// As in the kubelet's events, the UID is the Node's name, by which "kubectl describe node"
-// finds it. As Nodes have no namespace, the event is in the namespace default.
+// Node records an event about the node. The message is truncated to 1024 bytes. As in the kubelet's events, the UID is
+// the Node's name, and the namespace is default.
 func (r *Recorder) Node(eventType, reason, message string) {
 	node := model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: r.opts.NodeName}}
 	r.record(node, eventType, reason, message)

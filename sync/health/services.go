@@ -33,9 +33,8 @@ type ServicesOptions struct {
 	// Healthy reports whether the proxy is healthy, also on a node that is being deleted:
 	// Tracker.Healthy. Any number of goroutines call it.
 	Healthy func() bool
-	// Restricted: --nodeport-addresses excludes addresses of the node, as its default, primary, does. Then
-	// each node-port address (FamilySnapshot.NodePortAddrs) gets a listener, and loopback none. Otherwise one
-	// listener of each family serves all addresses, loopback included, as in kube-proxy.
+	// Restricted: --nodeport-addresses excludes addresses of the node. Then each node-port address but loopback gets a
+	// listener. Otherwise one listener of each family serves all addresses, as in kube-proxy.
 	Restricted bool
 	// Failed is called, by the goroutine of Run, when a Service's port can't be opened, and
 	// again when the reason changes. The error names the address. It may be nil.

@@ -177,9 +177,8 @@ func (s Status) synced() time.Time {
 	return last
 }
 
-// Handler serves /healthz and /livez as kube-proxy does, and /readyz, see Status. The status
-// is 200 or 503, for any method. Other paths are not found. The body of /readyz has the reasons
-// for which the proxy is not ready, a line for each.
+// Handler serves /healthz and /livez as kube-proxy does, and /readyz with the reasons for which the proxy is not ready,
+// a line for each. The status is 200 or 503, for any method.
 func (t *Tracker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": t.readyz} {

@@ -197,8 +197,7 @@ func (f *follower) begin(ctx context.Context, o metav1.ListOptions) (watch.Inter
 }
 
 // resume is called before a watch continues from a known version. A server that was restored from a backup would be
-// silent until it has as many versions again. It says so to those who ask for an object that is not older than a
-// version.
+// silent until it has as many versions again; asked for an object that is not older than a version, it says so.
 func (f *follower) resume(ctx context.Context, o metav1.ListOptions) error {
 	if !f.cut.Load() {
 		return nil

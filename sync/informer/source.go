@@ -83,9 +83,8 @@ func Debug(log *slog.Logger) klog.Logger {
 	return logr.FromSlogHandler(log.Handler()).V(-int(slog.LevelDebug))
 }
 
-// Run calls Complete when the initial lists of Services, EndpointSlices, the Node and, if the
-// server has them, ServiceCIDRs are in the state. It then writes each change until ctx ends,
-// and returns nil. Errors of the server do not change the state.
+// Run calls Complete when the initial lists are in the state, and then writes each change until ctx ends. Errors of the
+// server do not change the state.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	if s.NodeName == "" {
 		return errors.New("follow the API server: no node name")

@@ -58,10 +58,9 @@ func newStore(r *resource, s *reconcile.State, replaced func()) *store {
 	return &store{resource: r, state: s, replaced: replaced, known: map[model.NamespacedName]uint64{}}
 }
 
-// transform is the informer's [cache.TransformFunc]: it returns what is kept of an object. The objects of a streamed
-// list, which client-go collects until it has all of them, are kept without their content. At the start the state gets
-// the content at once, since nothing is programmed before the state is complete. Later the state has most of it
-// already.
+// transform is the informer's [cache.TransformFunc]: it returns what is kept of an object. At the start the state gets
+// the content at once, since nothing is programmed before the state is complete. Later, the objects of a list that the
+// state has already lose theirs.
 func (s *store) transform(in any) (any, error) {
 	if o, ok := in.(*object); ok {
 		return o, nil // client-go transforms streamed lists twice

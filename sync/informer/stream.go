@@ -143,8 +143,7 @@ func (s *stream) check(ctx context.Context, e watch.Event) watch.Event {
 }
 
 // guard ends a streamed list that makes no progress. An API server may accept the request for one, and send no bookmark
-// at the end: its storage may report no progress, or it may be too old to know such requests. client-go waits until the
-// watch ends, for five to ten minutes.
+// at the end. client-go waits until the watch ends, for five to ten minutes.
 func (s *stream) guard(ctx context.Context, last func() error) {
 	s.warn = time.AfterFunc(s.f.quiet, func() { s.f.failed(ctx, "watch", cmp.Or(last(), errNoBookmark)) })
 	s.plan = time.AfterFunc(giveUpAfter*s.f.quiet, func() {
@@ -162,8 +161,7 @@ func (s *stream) guard(ctx context.Context, last func() error) {
 }
 
 // broken reports whether an event could not be decoded, as at the end of most connections that break. client-go would
-// list everything again. If it is the server's event that makes no sense, the next watch ends at once, which has a
-// list, too.
+// list everything again.
 func broken(e watch.Event) bool {
 	return e.Type == watch.Error && apierrors.HasStatusCause(apierrors.FromObject(e.Object), undecodable)
 }

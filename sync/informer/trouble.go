@@ -95,9 +95,8 @@ const (
 // undecodable is in the status that client-go makes for a watch event that makes no sense.
 const undecodable metav1.CauseType = "ClientWatchDecoding"
 
-// class returns the same text for errors with the same cause, as far as the remedy depends on
-// it: a status below 500, a certificate, or no usable answer at all. Of the last there are many,
-// which follow one another while a server goes down.
+// class returns the same text for errors with the same cause, as far as the remedy depends on it: a status below 500, a
+// certificate, or no usable answer at all.
 func class(err error) string {
 	var status apierrors.APIStatus
 	var certificate *tls.CertificateVerificationError

@@ -112,9 +112,8 @@ func Triggered(s *discoveryv1.EndpointSlice) time.Time {
 	return t // zero after an error
 }
 
-// Node copies the fields of a Node that the proxy needs. Its addresses of type InternalIP come first, then those of
-// type ExternalIP, each in the order of status.addresses. kube-proxy finds a node's primary address in the same way
-// (k8s.io/component-helpers, GetNodeHostIPs).
+// Node copies the fields of a Node that the proxy needs: its addresses of type InternalIP, then those of type
+// ExternalIP, as kube-proxy finds the primary one (k8s.io/component-helpers, GetNodeHostIPs).
 func Node(n *corev1.Node) model.Node {
 	out := model.Node{
 		Name: n.Name, UID: string(n.UID), Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs,

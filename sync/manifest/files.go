@@ -53,8 +53,7 @@ func (t *tree) load() (*Objects, []error, error) {
 }
 
 // refresh looks at all files, and returns all present errors, and that of a given path that can't be read. It reads
-// what has changed once the next look finds everything the same: before, a file may be half written. The first time,
-// it reads all.
+// what has changed once the next look finds everything the same: before, a file may be half written.
 func (t *tree) refresh() (errs []error, missing error) {
 	var now []place
 	var lost []string

@@ -59,9 +59,8 @@ func (s *Source) Locate(p model.Problem) string {
 	return s.current.Load().Locate(p)
 }
 
-// Run writes the manifests into the state, calls Complete, and then writes differences until ctx
-// ends. It calls Open unless that was called; then it may return an error, and writes nothing. It
-// logs errors in manifests once, and uses their valid objects.
+// Run writes the manifests into the state, calls Complete, and then writes differences until ctx ends. It calls Open
+// unless that was called; then it may return an error. It logs errors in manifests once.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	if s.tree == nil {
 		if err := s.Open(); err != nil {

@@ -41,9 +41,8 @@ const (
 	// repairInterval is the least time between two repairs. A program that changes the rules all the time can't take all
 	// of the loop's time, and each of its changes is repaired within a second, as long as a repair takes but a moment.
 	repairInterval = 300 * time.Millisecond
-	// mostRest bounds the pauses between repairs in a row, which are as many times as long as a
-	// repair as there were repairs before: another program that goes on takes at most a tenth of the
-	// loop's time in the end, and one that does a few things and stops is soon repaired.
+	// mostRest bounds the pauses between repairs in a row, which are as many times as long as a repair as there were
+	// repairs before: another program that goes on takes at most a tenth of the loop's time.
 	mostRest = 9
 )
 
