@@ -142,7 +142,7 @@ func (o owner) String() string {
 		}
 	}
 	if a := o.v.Addr; owner.clusterIP(FamilyOf(a)) == a && s.clusterIP(FamilyOf(a)) != a {
-		return fmt.Sprintf("Service %v, whose cluster IP it is", owner.record.name)
+		return fmt.Sprintf("Service %v: it is the cluster IP of that Service", owner.record.name)
 	}
 	if owner.created == s.created {
 		return fmt.Sprintf("Service %v, which is as old and comes first by name", owner.record.name)

@@ -61,7 +61,7 @@ func (o Options) Check() error {
 	case !slices.Contains(Schedulers, o.Scheduler):
 		return fmt.Errorf("scheduler %q is none of %v", o.Scheduler, Schedulers)
 	case o.Device == "kube-ipvs0":
-		return fmt.Errorf("device %q is kube-proxy's, whose clean-up would remove it", o.Device)
+		return fmt.Errorf("device %q is kube-proxy's: its clean-up would remove it", o.Device)
 	case m&(m-1) != 0:
 		return fmt.Errorf("masquerade mark %#x is not one bit", m)
 	}

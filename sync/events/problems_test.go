@@ -40,7 +40,7 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 		second.Created = modeltest.Moment(1)
 		first.Set(b)
 		second.Set(b)
-		const conflict = `POST second: FrontendConflict external IP 172.30.0.41:80/tcp of port "http" belongs to Service ns1/first, whose cluster IP it is`
+		const conflict = `POST second: FrontendConflict external IP 172.30.0.41:80/tcp of port "http" belongs to Service ns1/first: it is the cluster IP of that Service`
 		round("a contested frontend", conflict)
 		round("nothing changed")
 

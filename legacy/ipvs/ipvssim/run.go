@@ -155,7 +155,7 @@ func (r *run) send(to netip.AddrPort) (masquerade bool, err error) {
 		o, err = sent.pass(hook{"mangle", "INPUT"}, hook{"filter", "INPUT"})
 	}
 	if err == nil && o.Verdict != model.Forwarded {
-		err = fmt.Errorf("on the way to real server %v: %v", to, o.Verdict)
+		err = fmt.Errorf("to real server %v: %v", to, o.Verdict)
 	}
 	return masquerade, err
 }
