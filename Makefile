@@ -36,11 +36,12 @@ test: ## all tests but those that take minutes
 	$(TEST) -short -p 4 ./...
 	@for m in $(MODULES); do (cd $$m && $(TEST) -short ./...) || exit 1; done
 
-# Long tests are about time and load: one package at a time.
-test-slow: ## all tests, go vet and the race detector
+# Long tests are about time and load: one package at a time. The other packages have nothing that -short leaves out.
+X
+test-slow: ## the long tests, go vet and the race detector
 	@for m in . $(MODULES); do (cd $$m && $(GO) vet ./...) || exit 1; done
 	CGO_ENABLED=1 $(TEST) -short -p 4 -race -shuffle=on $(RACE)
-	$(TEST) -timeout 40m -p 1 ./...
+	$(TEST) -timeout 40m -p 1 $(LONG)
 
 golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/cli ./cmd/vmapd/tests/pages ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -short -update
