@@ -37,7 +37,7 @@ test: ## all tests but those that take minutes
 	@for m in $(MODULES); do (cd $$m && $(TEST) -short ./...) || exit 1; done
 
 # Long tests are about time and load: one package at a time. The other packages have nothing that -short leaves out.
-X
+LONG = $(shell grep -rl 'testing\.Short()' --include=*_test.go . | xargs -n1 dirname | sort -u)
 test-slow: ## the long tests, go vet and the race detector
 	@for m in . $(MODULES); do (cd $$m && $(GO) vet ./...) || exit 1; done
 	CGO_ENABLED=1 $(TEST) -short -p 4 -race -shuffle=on $(RACE)
