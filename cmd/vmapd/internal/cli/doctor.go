@@ -62,6 +62,9 @@ func newDoctorCommand() *cobra.Command {
 const compareTime = 20 * time.Second
 
 func (x *examination) run(ctx context.Context, stdout io.Writer) error {
+	if err := (socket.Client{Path: x.socket}).Elsewhere(ctx); err != nil {
+		return err
+	}
 	facts := askDaemon(ctx, x.socket)
 	conf, err := config.Load(&x.flags)
 	if err != nil {
@@ -93,6 +96,9 @@ func (x *examination) run(ctx context.Context, stdout io.Writer) error {
 
 // examineQuickly examines this node without a comparison of tables, and without the rules of other programs.
 func examineQuickly(ctx context.Context, path string) doctor.Report {
+	if (socket.Client{Path: path}).Elsewhere(ctx) != nil {
+		path = "" // it is not this node's
+	}
 	facts := askDaemon(ctx, path)
 	facts.Examine(false)
 	return doctor.Diagnose(facts)

@@ -18,6 +18,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/model"
 )
@@ -122,6 +123,9 @@ func (x *tracing) aim(ctx context.Context, stderr io.Writer) error {
 
 func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	want, err := x.check()
+	if err == nil && x.kubeconfig == "" && len(x.paths) == 0 {
+		err = socket.Client{Path: x.socket}.Elsewhere(ctx)
+	}
 	if err == nil {
 		err = x.aim(ctx, stderr)
 	}

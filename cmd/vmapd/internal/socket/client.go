@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,11 +78,33 @@ func (c Client) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !trusted(peer(conn)) {
+	if !trusted(int(peer(conn).Uid)) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("the process at %s is not root's: %w", c.Path, ErrNoDaemon)
 	}
 	return conn, nil
+}
+
+// Elsewhere returns an error if the daemon is in another network namespace: it says nothing about the rules and sysctls
+// of this one. Why it cannot be reached, a request says.
+func (c Client) Elsewhere(ctx context.Context) error {
+	conn, _ := c.Dial(ctx, "", "")
+	if conn == nil {
+		return nil
+	}
+	defer conn.Close()
+	pid := peer(conn).Pid
+	differs := func(kind string) bool {
+		theirs, err := os.Stat(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+		ours, mine := os.Stat("/proc/thread-self/ns/" + kind)
+		return err == nil && mine == nil && !os.SameFile(theirs, ours)
+	}
+	if !differs("net") {
+		return nil
+	}
+	user := map[bool]string{true: "-U --preserve-credentials "}[differs("user")]
+	return fmt.Errorf("the daemon at %s runs in another network namespace; run this with nsenter -t %d %s-n",
+		c.Path, pid, user)
 }
 
 // explain returns a clear error for a connection that failed.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -254,18 +255,18 @@ func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 type peerKey struct{}
 
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, peer(c))
+	return context.WithValue(ctx, peerKey{}, int(peer(c).Uid))
 }
 
-// peer returns the user who has opened the other end of a connection, -1 if that is not known.
-func peer(c net.Conn) int {
-	uid := -1
+// peer returns the process that has opened the other end of a connection, one of no known user if that is not known.
+func peer(c net.Conn) unix.Ucred {
+	process := unix.Ucred{Uid: math.MaxUint32}
 	if raw, err := c.(*net.UnixConn).SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { // an error means that the connection is closed
 			if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-				uid = int(cred.Uid)
+				process = *cred
 			}
 		})
 	}
-	return uid
+	return process
 }

@@ -85,10 +85,13 @@ func TestADaemonElsewhereIsNamed(t *testing.T) {
 	t.Parallel()
 	w := labtest.New(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	vmapdtest.Start(t, w.Node, "--from", vmapdtest.Demo(t), "--socket", socket, "--hostname-override", "elsewhere").WaitFor(t, "msg=ready")
+	p := vmapdtest.Start(t, w.Node, "--from", vmapdtest.Demo(t), "--socket", socket, "--hostname-override", "elsewhere")
+	p.WaitFor(t, "msg=ready")
+	network := "the daemon at " + socket + " runs in another network namespace; run this with nsenter -t " + p.Pid() + " -n"
 	for command, want := range map[string]string{
 		"explain --from node svc/web": "the daemon's node is \"elsewhere\" (by --hostname-override, or the host's name), " +
 			"and the objects have only node-1: start it with --hostname-override node-1",
+		"doctor": network, "trace svc/web": network,
 	} {
 		var stdout, stderr bytes.Buffer
 		code := cli.Run(t.Context(), append(strings.Fields(command), "--socket", socket), nil, &stdout, &stderr)
