@@ -110,8 +110,8 @@ func packets() []row {
 		{
 			id: "invalid-packets", title: "Packets that are INVALID for connection tracking are forwarded",
 			change: "kube-proxy drops them.", own: "dropInvalid: true",
-			remedy: "drop those of Services, or set conntrack.tcpBeLiberal: true in kube-proxy's file, with which " +
-				"there are few",
+			remedy: "drop those of Services, or set conntrack.tcpBeLiberal: true in kube-proxy's file, which makes " +
+				"them rare",
 			from: []string{iptables}, to: []string{nftables, iptables, ipvs},
 			when: func(c *comparison) bool { return !c.KubeProxy.Conntrack.TCPBeLiberal && !c.Config.DropInvalid },
 		},
