@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -188,9 +189,5 @@ func fastPathOf(f kernel.FastPath) (text string, lacks bool) {
 // devicesText names a few devices, and says how many there are.
 func devicesText(names []string) string {
 	const named = 5
-	text := strings.Join(names[:min(len(names), named)], ", ")
-	if more := len(names) - named; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("%d devices (%s)", len(names), text)
+	return fmt.Sprintf("%d devices (%s)", len(names), report.List(names, named))
 }

@@ -154,19 +154,10 @@ func (d *Daemon) node(l *found) {
 	case len(d.HostAddrs) > 0 && len(slices.DeleteFunc(slices.Clone(addrs), others)) == 0:
 		l.fail("set --hostname-override to the name of this machine's Node; in a pod, use hostNetwork: true",
 			"no interface of this machine has an address of the Node %q (%s): it is another machine's", name,
-			listed(addrs))
+			report.List(addrs, 0))
 	default:
-		l.good("%s, %s", name, listed(addrs))
+		l.good("%s, %s", name, report.List(addrs, 0))
 	}
-}
-
-// listed returns a list as text.
-func listed[T any](list []T) string {
-	texts := make([]string, len(list))
-	for i, v := range list {
-		texts[i] = fmt.Sprint(v)
-	}
-	return strings.Join(texts, ", ")
 }
 
 // podRanges compares --cluster-cidr with the addresses that pods of this node have or, without pods that Services use,
@@ -194,17 +185,17 @@ func (d *Daemon) podRanges(l *found) {
 		}
 		if len(pods) > 0 {
 			l.fail(fix, "--cluster-cidr %s has none of the pods on this node, such as %v: %s",
-				listed(ranges), pods[0], consequence)
+				report.List(ranges, 0), pods[0], consequence)
 			continue
 		}
 		for _, p := range d.NodeObject.PodCIDRs {
 			if model.FamilyOf(p.Addr()) == family && !slices.ContainsFunc(ranges, p.Overlaps) {
 				l.warn(fix, "--cluster-cidr %s does not contain %v, the Node's spec.podCIDRs: %s",
-					listed(ranges), p, consequence)
+					report.List(ranges, 0), p, consequence)
 			}
 		}
 	}
-	l.otherwise("--cluster-cidr %s", listed(d.Pods.ClusterCIDRs))
+	l.otherwise("--cluster-cidr %s", report.List(d.Pods.ClusterCIDRs, 0))
 }
 
 func (d *Daemon) rounds(l *found) {

@@ -42,7 +42,7 @@ func (x *explainer) explainEndpoints() {
 			e := x.endpoint(c.Addr.Addr())
 			x.silence(c.Addr, e)
 			unused = append(unused, [2]string{c.Addr.String(), fmt.Sprintf("%s; %s, EndpointSlice %s",
-				x.sayExcluded(c, e), sayWhere(e, c.Local), texts(c.Slices))})
+				x.sayExcluded(c, e), sayWhere(e, c.Local), report.List(c.Slices, 0))})
 		}
 	}
 	x.table(used)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -36,9 +37,9 @@ func (x *explainer) explainEnds() {
 
 func (x *explainer) sayClient() string {
 	pods, byNode := x.family.Pods, x.in.Config.LocalPods.Mode == model.ByNodeCIDR
-	ranges, by := "the cluster's range "+texts(pods.CIDRs), pods.Interface
+	ranges, by := "the cluster's range "+report.List(pods.CIDRs, 0), pods.Interface
 	if byNode {
-		ranges = "this node's range " + texts(pods.CIDRs)
+		ranges = "this node's range " + report.List(pods.CIDRs, 0)
 	}
 	if pods.Wildcard {
 		by += "*"

@@ -212,14 +212,6 @@ func someOf(list []string) string {
 	}
 }
 
-func texts[T interface{ String() string }](list []T) string {
-	out := make([]string, 0, len(list))
-	for _, v := range list {
-		out = append(out, v.String())
-	}
-	return strings.Join(out, ", ")
-}
-
 // Daemon compares the daemon's decision with the kernel and with the API server.
 type Daemon struct {
 	Pending int    // changes that wait for a sync

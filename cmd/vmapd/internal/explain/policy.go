@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -37,7 +38,7 @@ func (x *explainer) explainSourceRanges() {
 		x.next("Is %s the client's own address, or that of a NAT or load balancer on the path? "+
 			"spec.loadBalancerSourceRanges must include the address that this node sees.", x.e.Client)
 	}
-	ranges := cmp.Or(texts(x.d.Port.SourceRanges), "(no valid range)")
+	ranges := cmp.Or(report.List(x.d.Port.SourceRanges, 0), "(no valid range)")
 	x.step("loadBalancerSourceRanges allow only %s. %s %s among them.", ranges, x.e.Client, is)
 }
 

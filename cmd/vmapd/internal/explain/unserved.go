@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -48,7 +49,7 @@ func (x *explainer) sayNodePorts(s names.ServiceObject) {
 		if p.NodePort != int32(x.d.Dest.Port()) {
 			continue
 		}
-		on := cmp.Or(texts(x.family.NodePortAddrs), "no known address")
+		on := cmp.Or(report.List(x.family.NodePortAddrs, 0), "no known address")
 		if x.family.Localhost {
 			on += ", and on loopback for processes of this node with tcp and udp"
 		}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 // secret is what may be one in a log.
@@ -32,7 +34,7 @@ func (p *Plugin) Bundle(ctx context.Context, w io.Writer, nodes []string, now ti
 	}
 	pods = slices.DeleteFunc(pods, func(t Target) bool { return len(nodes) > 0 && !slices.Contains(nodes, t.Node) })
 	if len(pods) == 0 {
-		return 0, fmt.Errorf("no pod of vmapd is on the nodes %s", listed(nodes))
+		return 0, fmt.Errorf("no pod of vmapd is on the nodes %s", report.List(nodes, 10))
 	}
 	compressed := gzip.NewWriter(w)
 	b := &bundle{tar: tar.NewWriter(compressed), now: now}

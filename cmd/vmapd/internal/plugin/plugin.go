@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 // Plugin finds the daemon of a node.
@@ -103,7 +104,7 @@ func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (
 	i := slices.IndexFunc(pods, func(t Target) bool { return t.Node == found.Node && t.NotRunning == "" })
 	if i < 0 {
 		return found, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s",
-			found.Node, found.Why, listed(nodes))
+			found.Node, found.Why, report.List(nodes, 10))
 	}
 	target := pods[i]
 	target.Why, target.Client = found.Why, client
@@ -114,14 +115,6 @@ func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (
 func (p *Plugin) ContextNamespace(ctx context.Context) (string, error) {
 	out, err := p.Kubectl(ctx, "config", "view", "--minify", "-o", "jsonpath={..namespace}")
 	return cmp.Or(strings.TrimSpace(string(out)), corev1.NamespaceDefault), err
-}
-
-func listed(names []string) string {
-	const most = 10
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }
 
 // locate returns the node of a pod, with its addresses, or of a node; of a Service, the first node of vmapd's with an

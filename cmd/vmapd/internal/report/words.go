@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -101,4 +102,16 @@ func Silence(of *model.Ejections, at netip.AddrPort, node string) string {
 		return fmt.Sprintf("endpoints of Node %s do not answer", node)
 	}
 	return ""
+}
+
+// List returns the first elements of a list, and the number of others; most is 0 for all.
+func List[T any](list []T, most int) string {
+	var texts []string
+	for i, v := range list {
+		if most > 0 && i == most {
+			return fmt.Sprintf("%s and %d more", strings.Join(texts, ", "), len(list)-most)
+		}
+		texts = append(texts, fmt.Sprint(v))
+	}
+	return strings.Join(texts, ", ")
 }
