@@ -13,23 +13,14 @@
 // Backend.Apply in nft/kernel passes a snapshot on, for each IP family:
 //
 //	compile.Options.Compile   the slots that endpoints keep or get (slots.go); the chains and rules that are needed
-//	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after, with its
-//	                          sets, chains and elements, which unit in elements.go compiles
-//	  Batch.diffElements      those that differ
-//	kernel.Backend.send
-//	  Batch.Pieces            new chains ahead of the elements that lead to them
-//	  transaction             a message for each operation: table, sets, flowtables, chains (objects.go), rules
-//	                          (encode.go), elements (elements.go)
-//	  conn.commit             the socket: all of it or nothing
+//	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after
+//	kernel.Backend.send       Batch.Pieces: new chains ahead of the elements that lead to them; a message for each
+//	                          operation (objects.go, encode.go, elements.go); the socket: all of it or nothing
 //
-// Behind an unknown state, and at the start, it is:
+// Behind an unknown state, and at the start, readTable (read.go) reads the table, [compile.Options.Repair] keeps its
+// slots and chains, and batch.DiffTable or batch.NewTable makes the batch.
 //
-//	kernel.conn.readTable     the table, whose rules are recognised by those of a Ruleset (read.go, read_elements.go)
-//	compile.Options.Repair    as Compile, with the slots and chains that the table has
-//	batch.DiffTable, or batch.NewTable, whose Pieces take their order from compile.Ruleset.Stages
-//	kernel.Backend.send       as above
-//
-// # The packet's way
+// # Packet flow
 //
 // The chains hook NAT, so only the first packet of a connection meets a rule. Others pass one rule if a service port
 // has affinity, and two with Settings.DropInvalid. With compile.Options.FastPath, forwarded packets pass one more,
@@ -61,10 +52,7 @@
 //	                                           ▼
 //	     postrouting (srcnat): hairpin; map source-nat: masquerade or not
 //
-// Rules for features that nothing in the cluster uses are left out, see compile/features.go: without
-// source ranges, session affinity, node ports, and addresses that masquerade, the first packet of
-// a connection to a cluster IP meets one rule in services, one in endpoints-…, and at postrouting
-// that of hairpins and a comparison of its source address.
+// Rules for features that nothing in the cluster uses are left out, see compile/features.go.
 //
 // # Other programs on the node
 //
@@ -92,7 +80,6 @@
 // # Why maps
 //
 // The number of chains and sets does not grow with the cluster: a Service is a few elements of maps that all Services
-// share, and a chain depends only on about how many endpoints there are to choose from, and how. The kernel walks all
-// sets and chains of a table for each of them, so the cost of an object per Service would grow with the square of the
-// number of Services. Session affinity (compile/affinity.go) is the exception.
+// share. The kernel walks all sets and chains of a table for each of them, so the cost of an object per Service would
+// grow with the square of their number. Session affinity (compile/affinity.go) is the exception.
 package nft

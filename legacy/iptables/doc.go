@@ -6,7 +6,7 @@
 //	                                     │                │
 //	                                   String()         Text()
 //
-// # The packet's way
+// # Packet flow
 //
 // In the table nat only the first packet of a connection meets a rule, in the table filter all do that are new.
 //
@@ -37,9 +37,8 @@
 // # Why trees
 //
 // kube-proxy has one rule after the other for all Services, and a connection meets half of them. Here, trees of chains
-// (tree.go) lead to the few rules about addresses with the same last three digits. What a chain of theirs contains does
-// not depend on any other address, and a service port's chains do not depend on any other service port. A change
-// rewrites only the chains that it concerns, and those above only if a chain appears or disappears.
+// (tree.go) lead to the few rules about addresses with the same last three digits. A change rewrites only the chains
+// that it concerns, and those above only if a chain appears or disappears.
 //
 // Rules of different tables can't be exchanged together: while a batch is applied, a connection may for a moment
 // be refused instead of forwarded, or the reverse. A single new connection without a history always goes where

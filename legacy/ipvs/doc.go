@@ -6,7 +6,7 @@
 //	                                    │               │
 //	                                 String()        String()
 //
-// # The packet's way
+// # Packet flow
 //
 // Services' addresses are on a dummy device of the node: IPVS only sees packets that are for the node itself. New
 // connections first meet the [Companion], iptables rules that depend on the settings alone and look into ipsets:

@@ -15,22 +15,16 @@ import (
 //	chain affinity-NAME        a client that is in there gets its endpoint again
 //	chain remember-NAME        a client's endpoint is put in there, if it is one of these
 //
-// These are for the Cluster endpoints. A Service with a Local traffic policy also has Local endpoints, with a map, a
-// set and a chain affinity-… for them, called local-…. An endpoint of one list may not be in the other, so each list
-// has its own map. An endpoint in both lists is stored in both maps.
+// These are for the Cluster endpoints. A Service with a Local traffic policy also has them for its Local endpoints, called
+// local-…; an endpoint in both lists is stored in both maps. The packet that is remembered may have been sent to its
+// destination by another program, or by the rules of a moment ago: the set says whether that is an endpoint.
 //
-// The packet that is remembered may have been sent to its destination by another program, or
-// by the rules of a moment ago: the set tells whether that is an endpoint of the service port.
+// A client may come back before its deletion from the map, see Purge. A set of all Services has the endpoints that were
+// taken from one of them: a packet that was sent to one of those deletes its client, and is dropped. When the client
+// sends it again, it gets another endpoint.
 //
-// A client may come back before its deletion from the map, see Purge. A set of all Services has the endpoints that
-// were taken from one of them, longer than any client is remembered: a packet that was sent to one of those deletes its
-// client, and is dropped. When the client sends it again, it gets another endpoint. So no connection begins to an
-// endpoint that is gone. Whatever else is not an endpoint of the Service stays: another program's chain before ours may
-// have translated it.
-//
-// Only these sets depend on the endpoints. So a changed endpoint and a new connection cost the same with affinity as
-// without, for any number of endpoints. NAME is namespace/service/protocol/port. No name of a namespace makes a name
-// look like one of another kind, because none of these words begins with another one.
+// Only these sets depend on the endpoints, so that a changed endpoint and a new connection cost the same with affinity
+// as without. NAME is namespace/service/protocol/port; none of the words before it begins with another one.
 const (
 	externalAffinity = "external-affinity-"
 	rememberOwn      = "remember-"

@@ -81,7 +81,7 @@ var met = [...]string{
 
 const chosenFrom = 11 // in met
 
-// stage is the place of a part on a packet's way.
+// stage is the place of a part on a packet's path.
 func (p Part) stage() int {
 	switch i := slices.Index(met[:], p.Name); {
 	case i >= 0:

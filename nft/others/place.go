@@ -68,7 +68,7 @@ func (p Place) Stage() (hook Hook, end bool) {
 	return Hook(name), strings.HasSuffix(p.Chain, endSuffix)
 }
 
-// A Hook is a stop on a packet's way through the kernel.
+// A Hook is a stop on a packet's path through the kernel.
 type Hook string
 
 // The hooks.
@@ -84,10 +84,10 @@ const (
 type hookNumber struct {
 	hook   Hook
 	number nftables.ChainHook
-	start  bool // a packet's way begins here
+	start  bool // a packet's path begins here
 }
 
-// hooks are all of them, in the order of a packet's way.
+// hooks are all of them, in the order of a packet's path.
 var hooks = [...]hookNumber{
 	{Prerouting, unix.NF_INET_PRE_ROUTING, true},
 	{Input, unix.NF_INET_LOCAL_IN, false},
