@@ -70,6 +70,21 @@ func (t *Watch) dial(ctx context.Context) error {
 	})
 }
 
+// unseen returns why no hook has seen the connection that vmapd made, and that ended with an error, or none.
+func (t *Watch) unseen(err error) error {
+	end := outcome(err)
+	switch {
+	case errors.Is(err, unix.ENETUNREACH):
+		client := map[bool]string{true: "this node", false: "the client"}[t.from == nil]
+		return fmt.Errorf("no packet was sent: %s has no route to %v: it needs one that covers cluster IPs; "+
+			"a default route is enough", client, t.Filter.Dest.Addr())
+	case err != nil && end == err.Error():
+		return fmt.Errorf("no packet was sent: %w", err)
+	}
+	return fmt.Errorf("no nftables hook of this node saw the connection (%s): a chain of the family netdev, tc, XDP or "+
+		"eBPF handles its packets before, or the client's own network namespace does", end)
+}
+
 func outcome(err error) string {
 	switch {
 	case err == nil:

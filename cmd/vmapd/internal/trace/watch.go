@@ -2,7 +2,6 @@ package trace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -101,10 +100,8 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 		case isSeen || !isOver:
 		case !t.Connect:
 			return "", fmt.Errorf("no new connection to %v has come to this node within %v", t.Filter.Dest, t.Timeout)
-		case dialErr != nil:
-			return "", fmt.Errorf("no packet was sent: %w", dialErr)
 		default:
-			return "", errors.New("no rule of the kernel's has seen the connection that vmapd made")
+			return "", t.unseen(dialErr)
 		}
 	}
 }
