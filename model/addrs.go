@@ -222,10 +222,8 @@ func parsePort(n int32) (uint16, error) {
 // for each name of a namespace, port or zone.
 func shared(s string) string { return unique.Make(s).Value() }
 
-// checkName checks the name of a Service as an API server does. Names end up in the names of sets
-// and chains and in comments, all of them limited in length, where a kernel that refuses one would
-// refuse every Service of the family. A name is a DNS label: before Kubernetes 1.34, and without the
-// feature gate RelaxedServiceNameValidation, as RFC 1035 has it, which begins with a letter.
+// checkName checks the name of a Service as an API server does. Names end up in the names of sets and chains and in
+// comments, where a kernel that refuses one would refuse every Service of the family. A name is a DNS label.
 func checkName(n NamespacedName) (field string, err error) {
 	if err := checkLabel(n.Namespace); err != nil {
 		return "metadata.namespace", err

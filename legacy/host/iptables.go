@@ -74,10 +74,9 @@ func (b *IPTables) Resync() {
 	}
 }
 
-// Apply makes the rules match s, with one run of iptables-restore for each family, and another
-// if jumps are missing, which comes first behind a Resync. Each table is written as a whole or not at all, filter
-// before nat: if nat fails, connections still go where they did, but for addresses that the new filter refuses; those
-// that it does not refuse any more have no endpoint until the next try. The other family is not concerned.
+// Apply makes the rules match s, with one run of iptables-restore for each family, and another if jumps are missing.
+// Each table is written as a whole or not at all, filter before nat: if nat fails, connections still go where they did,
+// but for addresses that the new filter refuses. The other family is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	b.inForce.Store(nil)
 	for _, f := range b.families {

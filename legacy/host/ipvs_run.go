@@ -41,10 +41,8 @@ func (r *run) count(s *Stats) {
 }
 
 // carryOut carries out one operation after the other. It continues after a failure of one virtual server, address or
-// sysctl, because other Services do not depend on that. It stops after a failure of ipsets, rules or the device,
-// because the rest of the plan would not be safe without them.
-//
-// If a few service ports alone are concerned, the error is a [model.RefusedError].
+// sysctl, and stops after one of ipsets, rules or the device, without which the rest of the plan would not be safe. If
+// a few service ports alone are concerned, the error is a [model.RefusedError].
 func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 	var errs []error
 	refused := map[model.ServicePortName]bool{}

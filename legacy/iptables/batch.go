@@ -12,11 +12,9 @@ import (
 	"strings"
 )
 
-// A Batch turns one ruleset into another. It is text for iptables-restore --noflush or
-// ip6tables-restore --noflush, which put each table into force as a whole or not at all.
-//
-// A chain that differs is declared, which empties it if it is there, and written anew. One that is no longer wanted is
-// emptied in the same way and deleted at the end, when nothing leads to it any more.
+// A Batch turns one ruleset into another. It is text for iptables-restore --noflush or ip6tables-restore --noflush,
+// which put each table into force as a whole or not at all. A chain that differs is declared, which empties it, and
+// written anew. One that is no longer wanted is emptied, and deleted at the end, when nothing leads to it any more.
 type Batch struct {
 	tables [tables]changes
 	jumps  bool

@@ -80,12 +80,10 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 	}
 }
 
-// Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. Each stands there
-// once, before the rules of others.
-//
-// A packet that IPVS has sent to a real server passes the output hook (again), and the input hook if the real server is
-// on this node. The rules about its destination have met it before, when the destination was the Service's. The last
-// jump of a chain is its first rule: connections to an address that is about to go are dropped, and not refused.
+// Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. Each stands there once,
+// before the rules of others. A packet that IPVS has sent to a real server passes the output hook (again), and the
+// input hook if the real server is on this node. The last jump of a chain is its first rule: connections to an address
+// that is about to go are dropped, and not refused.
 func Jumps() []iptables.Jump {
 	jump := func(table, builtin, chain string, matches ...string) iptables.Jump {
 		return iptables.Jump{Table: table, Chain: builtin, Rule: iptables.Join(append(matches, "-j "+chain)...)}

@@ -107,9 +107,8 @@ func (r *Ruleset) Flowtables() []nft.Flowtable { return r.Options.Flowtables() }
 var fastPathProtocols = [...]model.Protocol{model.TCP, model.UDP}
 
 // FastPathChains returns the chains with which a table has the fast path. They put connections onto it behind all rules
-// of others at the hook forward, so that a packet which one of these drops does not. The destination that the client
-// asked for tells our connections from those that others translate, as in postrouting: a container runtime may
-// translate another port of the node to the same pod.
+// of others at the hook forward, so that a packet which one of these drops does not. As in postrouting, the destination
+// that the client asked for tells our connections from those that others translate.
 func (o Options) FastPathChains() []nft.Chain {
 	if !o.FastPath {
 		return nil

@@ -196,11 +196,9 @@ const (
 	datatypeMark        = 19 // TYPE_MARK
 )
 
-// datatypes returns nft's numbers of the types that a table of a family has.
-//
-// Slots are integers, which have no length of their own as a type: nft learns it from the "typeof" in
-// the userdata. nft 0.9.8 can't read that of a concatenation, and would abort at the length 0 of
-// a number in it, so the type is another one that is 32 bits long, in the machine's byte order.
+// datatypes returns nft's numbers of the types that a table of a family has. Slots are integers, which have no length
+// of their own: nft learns it from the "typeof" in the userdata. nft 0.9.8 can't read that of a concatenation, so the
+// type is another one that is 32 bits long, in the machine's byte order.
 func datatypes(f model.Family) map[nft.Type]uint32 {
 	addr := uint32(datatypeIPAddr)
 	if f == model.IPv6 {

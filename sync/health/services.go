@@ -44,16 +44,12 @@ type ServicesOptions struct {
 }
 
 // Services answers load balancers on the healthCheckNodePort of each Service that has one: 200 if the node has local
-// endpoints that are ready and the proxy is healthy, else 503; to any method and path, with the number of endpoints as
-// body and header. The IP families are apart, as in kube-proxy: what is asked over one is answered about the endpoints
-// of that one, and a Service listens in its own families only.
+// endpoints that are ready and the proxy is healthy, else 503; to any method and path. The IP families are apart, as in
+// kube-proxy.
 //
-// It is an observer of a [reconcile.Loop]. Each family follows the rounds that succeeded for
-// it, at a cost that depends on the size of the change. It listens while Run runs. While a
-// family fails, its answers stay as they are until the proxy becomes unhealthy.
-//
-// If two Services have the same port, which model reports, the Service that listens on it keeps it. Otherwise
-// the first by namespace and name gets it.
+// It is an observer of a [reconcile.Loop]. Each family follows the rounds that succeeded for it. While a family fails,
+// its answers stay as they are until the proxy becomes unhealthy. If two Services have the same port, which model
+// reports, the one that listens on it keeps it.
 type Services struct {
 	healthy func() bool
 	failed  func(model.NamespacedName, uint16, error)

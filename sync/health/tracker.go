@@ -37,15 +37,12 @@ type Options struct {
 
 // Tracker derives the health of the proxy from the rounds of a [reconcile.Loop]. Any number of goroutines may use it.
 //
-// An IP family is unhealthy if a change has waited for a successful sync for twice the sync period or longer. A change
-// waits from the time when it happened; the remainder of a failed sync waits from the time when that sync began. If a
-// round hangs, the next change makes the family unhealthy. A family that the dataplane does not use never fails. Until
-// the first round has ended, the proxy is starting, and healthy.
+// An IP family is unhealthy if a change has waited for a successful sync for twice the sync period or longer; the
+// remainder of a failed sync waits from its begin. A family that the dataplane does not use never fails. Until the
+// first round has ended, the proxy is starting, and healthy.
 //
-// The proxy is not ready while the cluster has no Node of its name: it takes all endpoints for those of other nodes. A
-// rollout with a wrong name stops at the first nodes, and their processes are not restarted for it, since cluster IPs
-// work. A process that starts before the kubelet has registered the Node becomes ready once it has; kube-proxy waits
-// for five minutes, and then exits. A Node that is deleted later changes nothing about readiness.
+// The proxy is not ready while the cluster has no Node of its name: it takes all endpoints for those of other nodes. So
+// a rollout with a wrong name stops at the first nodes. A Node that is deleted later changes nothing about readiness.
 type Tracker struct {
 	options Options
 
@@ -98,13 +95,9 @@ func (t *Tracker) Queued(at time.Time) {
 	}
 }
 
-// Done implements [reconcile.Observer].
-//
-// A family in which the kernel refuses single service ports is programmed: one Service must not take a node, and so all
-// nodes, out of the load balancers.
-//
-// If the Node object is deleted, the node is no longer eligible: load balancers drop it as
-// well. If there never was one, as with --from, the node is eligible.
+// Done implements [reconcile.Observer]. A family in which the kernel refuses single service ports is programmed: one
+// Service must not take all nodes out of the load balancers. If the Node object is deleted, the node is no longer
+// eligible. If there never was one, as with --from, it is.
 func (t *Tracker) Done(r reconcile.Round) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
