@@ -4,6 +4,7 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -22,7 +23,8 @@ func readProgram(path, arch string) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	p := program{path: path, arch: arch, version: info.Main.Version, commit: unknown, date: time.Unix(0, 0).UTC(), info: info}
+	version := strings.Replace(info.Main.Version, "v0.0.0-", "v0.1.0-dev.", 1) // as vmapd's own, before there is a tag
+	p := program{path: path, arch: arch, version: version, commit: unknown, date: time.Unix(0, 0).UTC(), info: info}
 	if p.version == "" || p.version == "(devel)" {
 		p.version = unknown
 	}
