@@ -33,8 +33,8 @@ doctor finds on this node follow.
   vmapd trace --from 203.0.113.7 192.168.98.10:80    (waits for that client)
   vmapd trace --from any 192.168.98.10:80            (waits for any client)
 ` + destinations + `
-It connects from the network of the client, if that is this node, or a pod whose network
-namespace is visible here. Otherwise, and with SCTP, it waits for the client's next
+It connects from the network of the client, if that is this node, or a pod with a network
+namespace that is visible here. Otherwise, and with SCTP, it waits for the client's next
 connection. vmapd's decision comes from the daemon, or from manifests (-f) or a cluster
 (--kubeconfig).
 
@@ -45,7 +45,7 @@ the daemon's next start removes it. It needs root, or CAP_NET_ADMIN.
 
 Exit codes: 0 if a connection was traced, 2 if its end is not the expected one
 (--expect), and 1 after an error. Rejected is also a connection that its endpoint
-refuses, and dropped one of TCP without an answer, or whose answer is lost.`
+refuses, and dropped one of TCP without an answer, or with an answer that is lost.`
 
 // tracing is the subcommand that traces a connection.
 type tracing struct {

@@ -32,7 +32,7 @@ func checkFirewall(f Facts, l *found) {
 	for _, text := range f.Host.Unread {
 		l.warn("look at the rules of other programs with nft list ruleset", "%s", text)
 	}
-	l.otherwise("no other program has a base chain whose policy is drop")
+	l.otherwise("no other program has a base chain with the policy drop")
 }
 
 // mayDrop is about a chain with the policy drop, or with rules that drop or reject. Rules are usual. A policy is a

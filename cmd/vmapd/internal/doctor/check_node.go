@@ -139,7 +139,7 @@ func checkBridges(f Facts, l *found) {
 		}
 		if value != "1" {
 			l.fail(fix, "%s %s, and pods are ports of the bridge %s: what they send one another does not pass "+
-				"netfilter, so that they do not reach a Service whose endpoint is on the same bridge",
+				"netfilter, so that they do not reach a Service with an endpoint on the same bridge",
 				nodesetup.Dotted(nodesetup.BridgeCalls[family]), state, strings.Join(bridges, ", "))
 		}
 	}

@@ -58,7 +58,7 @@ func (x *explainer) explainPolicy() {
 	case value == "Local":
 		said = "only endpoints on this node may answer."
 		if field == "externalTrafficPolicy" && !x.d.Node && !x.family.Pods.Known() {
-			said += " Pods would be exempt, but this node cannot tell them from other clients."
+			said += " Pods would be exempt, but this node cannot distinguish them from other clients."
 		}
 	}
 	if who != "" {
@@ -93,7 +93,7 @@ func (x *explainer) explainChoice() {
 	case x.d.Why == model.LoopbackForwarder:
 		how = "The listener chooses one of them for each connection."
 	case affinity > 0:
-		how = fmt.Sprintf("sessionAffinity is ClientIP: a client whose last connection was at most %v ago gets the "+
+		how = fmt.Sprintf("sessionAffinity is ClientIP: a client that connected at most %v ago gets the "+
 			"same endpoint again, if it is still one of them. Otherwise: %s",
 			affinity.Truncate(time.Second), lowerFirst(how))
 	}
@@ -139,7 +139,7 @@ func (x *explainer) saySNAT(reason model.SNATReason) string {
 	r := strings.NewReplacer("{client}", x.e.Client, "{node's}", "The source address becomes this node's")
 	text := r.Replace(snatTexts[reason])
 	if reason == model.KeepSource && !x.family.Pods.Known() && !x.d.Node && x.d.Frontend.Kind == model.ClusterIP {
-		text += " If the client is not a pod, replies may not reach it: this node cannot tell pods from other clients."
+		text += " If the client is not a pod, replies may not reach it: this node cannot distinguish pods from other clients."
 	}
 	return text
 }

@@ -72,9 +72,9 @@ func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string 
 	proxy, others := s.Labels[model.LabelServiceProxyName]
 	switch {
 	case others:
-		return fmt.Sprintf("whose label %s=%s assigns it to another proxy", model.LabelServiceProxyName, proxy)
+		return fmt.Sprintf("which the label %s=%s assigns to another proxy", model.LabelServiceProxyName, proxy)
 	case s.Type == "ExternalName":
-		return "whose type is ExternalName: it is only a name in DNS, and no proxy serves it"
+		return "of type ExternalName: it is only a name in DNS, and no proxy serves it"
 	case len(s.ClusterIPs) == 0 || s.ClusterIPs[0] == "" || s.ClusterIPs[0] == "None":
 		return "which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it"
 	case !slices.ContainsFunc(names.Addrs(s.ClusterIPs), isOfFamily):

@@ -41,7 +41,7 @@ func (m *Metrics) registerProxy() {
 		"Duration of syncs that only wrote changes.", syncBuckets())
 	p.programming = histogram(all, "kubeproxy_network_programming_duration_seconds",
 		"Time from the change of a Service or pod until it was programmed on this node, "+
-			"for changes whose time is known.",
+			"for changes with a known time.",
 		programmingBuckets())
 	p.lastSync = gaugeVec(all, "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
 		"Time of the last successful sync.", ipFamily)

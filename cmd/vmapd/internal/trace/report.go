@@ -213,9 +213,9 @@ func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
 	}
 	switch accepted := a.Kind == Accepted || a.Kind == Replied; {
 	case p.verdict == Dropped, p.verdict == Rejected:
-		text += ". But the answer was dropped on its path back, in " + p.by
+		text += ". But the answer was dropped on the return path, in " + p.by
 	case p.verdict == Lost:
-		text += ". But the answer was lost on its path back: no rule of nftables was seen to drop it"
+		text += ". But the answer was lost on the return path: no rule of nftables was seen to drop it"
 	case p.untracked && s.translated() && a.From == s.Endpoint: // the Service's is restored for tracked packets alone
 		text += fmt.Sprintf(". But the answer was not tracked%s: it came from %v in place of %v, "+
 			"and the client does not know that address", because(p.untrackedBy), a.From, s.Destination)

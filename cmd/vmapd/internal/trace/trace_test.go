@@ -152,7 +152,7 @@ func TestStories(t *testing.T) {
 		{"answered, says connection tracking", whole(), nil, func(in *Input) { in.Entry = &conntrack.Entry{Answered: true} }, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
 		{
 			"the answer is dropped", whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, Forwarded,
-			`forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was dropped on its path back, in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`,
+			`forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was dropped on the return path, in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`,
 		},
 		{"delivered", toForward().pass("input-begin", "input-end"), nil, nil, Delivered, "delivered to 10.0.0.3:8080 on this node itself, which did not answer within 3s."},
 		{"dropped by another rule", toForward().pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, nil, Dropped, `dropped in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},

@@ -87,7 +87,7 @@ func TestExplainLive(t *testing.T) {
 		{"a cluster", nil, "--node-name node-1 --from node 172.30.0.41:80/tcp", 0, liveAnswer, ""},
 		{
 			"another proxy's Service", nil, "--node-name node-1 --from node 172.30.0.42:80/tcp", 0,
-			"   172.30.0.42 is the cluster IP of Service ns1/mesh, whose label service.kubernetes.io/service-proxy-name=mesh assigns it to another proxy.", "",
+			"   172.30.0.42 is the cluster IP of Service ns1/mesh, which the label service.kubernetes.io/service-proxy-name=mesh assigns to another proxy.", "",
 		},
 		{
 			"a ServiceCIDR", nil, "--node-name node-1 --from node 172.30.0.99:80/tcp", 0,

@@ -125,7 +125,7 @@ var serviceBreakages = []serviceBreakage{
 		change: func(s *corev1.Service, _ *discoveryv1.EndpointSlice) {
 			s.Labels = map[string]string{model.LabelServiceProxyName: "mesh"}
 		},
-		want: "whose label service.kubernetes.io/service-proxy-name=mesh assigns it to another proxy.",
+		want: "which the label service.kubernetes.io/service-proxy-name=mesh assigns to another proxy.",
 	},
 	{
 		name: "ipv6", args: []string{"-6"}, change: func(*corev1.Service, *discoveryv1.EndpointSlice) {},

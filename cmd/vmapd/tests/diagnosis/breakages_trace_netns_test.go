@@ -72,7 +72,7 @@ func traceBreakages() []breakage {
 			spoil: func(t *testing.T, p *patient) {
 				vmapdtest.Feed(t, p.Node, "table inet guard { chain back { type filter hook postrouting priority 200; ip daddr 203.0.113.0/24 tcp flags & (syn | ack) == syn | ack drop;\n}\n}\n", "nft", "-f", "-")
 			},
-			want: "But the answer was dropped on its path back, in table inet guard, chain back, rule 1",
+			want: "But the answer was dropped on the return path, in table inet guard, chain back, rule 1",
 		},
 		{
 			name: "a pod's own firewall", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,

@@ -50,7 +50,7 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 			"a rule of iptables-legacy about the answer", "tcp", web4, legacy("iptables-legacy", "-A", "FORWARD", "-o", "eth0", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "DROP"),
 			[]string{
 				"note: iptables-legacy has rules in the tables filter. The kernel cannot trace them; ",
-				"which accepted it. But the answer was lost on its path back: no rule of nftables was seen to drop it.\n",
+				"which accepted it. But the answer was lost on the return path: no rule of nftables was seen to drop it.\n",
 			},
 		},
 	} {

@@ -1,0 +1,107 @@
+package pages
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+)
+
+// instead has the word of the field for words that native readers stumble over.
+var instead = map[string]string{
+	`ways?`:                           "path, how, or nothing",
+	`tells?|told`:                     "reports, says, names",
+	`befalls?`:                        "affects",
+	`go(es)? before`:                  "has priority over",
+	`counts? (for|as|against)`:        "applies, is treated as",
+	`whose`:                           "with, of",
+	`on paper`:                        "simulated",
+	`others'`:                         "other programs'",
+	`(rules|tables|chains) of others`: "rules of other programs",
+	`for want of`:                     "because no … is",
+	`in vain`:                         "without effect",
+	`takes? place`:                    "happens",
+	`turns? out`:                      "is",
+	`grows? old`:                      "is not updated",
+	`a sign of`:                       "detected",
+	`passed on untouched`:             "not translated",
+}
+
+// Pages, help, messages and manifests have none of these words.
+func TestWordsAreThoseOfTheField(t *testing.T) {
+	root := filepath.Dir(vmapdtest.Testdata(t))
+	banned := map[*regexp.Regexp]string{}
+	for word, better := range instead {
+		banned[regexp.MustCompile(`(?i)(^|\W)(`+word+`)(\W|$)`)] = better
+	}
+	files := 0
+	check := func(path, text string) {
+		for r, better := range banned {
+			for _, at := range r.FindAllStringIndex(text, -1) {
+				t.Errorf("%s: %q: better: %s", strings.TrimPrefix(path, root+"/"), around(text, at), better)
+			}
+		}
+	}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		inRoot, _ := filepath.Rel(root, path)
+		if d.IsDir() && (slices.Contains([]string{".git", "bin", "testdata", "cmd/internal"}, inRoot) || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		switch filepath.Ext(path) {
+		case ".md", ".yaml", ".html", ".js", ".sh":
+			text, err := os.ReadFile(path)
+			files++
+			check(path, string(text))
+			return err
+		case ".go":
+			if strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			files++
+			return literals(path, check)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 100 {
+		t.Errorf("found only %d files", files)
+	}
+}
+
+// literals calls check with each text of a Go file.
+func literals(path string, check func(path, text string)) error {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, nil, 0)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if text, err := strconv.Unquote(lit.Value); err == nil {
+				check(fset.Position(lit.Pos()).String(), text)
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+// around is a part of a text with what is before and after it.
+func around(text string, at []int) string {
+	const more = 30
+	return text[max(0, at[0]-more):min(len(text), at[1]+more)]
+}
