@@ -9,13 +9,17 @@ import (
 
 // Differences lists those that concern single new connections without a history. The page docs/internals.md has all.
 var Differences = []model.Difference{
-	{What: "a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset",
-		Concerns: refusedToNode},
+	{
+		What:     "a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset",
+		Concerns: refusedToNode,
+	},
 	{What: "on a load balancer's or external address, ports that no Service has are refused, and neither routed " +
 		"on nor, inside a ServiceCIDR, dropped", Concerns: otherPortOfExternal},
 	{What: "connections from an address of the dummy device are always masqueraded", Concerns: fromServiceAddr},
-	{What: "an external or load-balancer address that is a pod's cuts the pod off from the node",
-		Concerns: withTakenAddr},
+	{
+		What:     "an external or load-balancer address that is a pod's cuts the pod off from the node",
+		Concerns: withTakenAddr,
+	},
 	{What: "through an external or load-balancer address or a node port with externalTrafficPolicy Local, pods " +
 		"and the node reach only endpoints on this node, as long as there is one", Concerns: shortCircuited},
 }

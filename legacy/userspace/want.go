@@ -138,9 +138,11 @@ const Resets = "a TCP connection that is to be dropped, as loadBalancerSourceRan
 var Differences = []model.Difference{
 	{What: "SCTP is not served", Concerns: isSCTP},
 	{What: Resets, Concerns: resets},
-	{What: "on the address of a Service, ports that no Service has are refused, and neither routed on nor, " +
-		"inside a ServiceCIDR, dropped; a process of the node that listens on all addresses answers there",
-		Concerns: otherPort},
+	{
+		What: "on the address of a Service, ports that no Service has are refused, and neither routed on nor, " +
+			"inside a ServiceCIDR, dropped; a process of the node that listens on all addresses answers there",
+		Concerns: otherPort,
+	},
 	{What: "an external or load-balancer address that is a pod's is not served", Concerns: isPods},
 	{What: "an endpoint at the address and port of another Service, or of the same one, is never used: vmapd " +
 		"would connect to itself for ever", Concerns: loops},

@@ -15,8 +15,8 @@ import (
 //	chain affinity-NAME        a client that is in there gets its endpoint again
 //	chain remember-NAME        a client's endpoint is put in there, if it is one of these
 //
-// These are for the Cluster endpoints. A Service with a Local traffic policy also has them for its Local endpoints, called
-// local-…; an endpoint in both lists is stored in both maps. The packet that is remembered may have been sent to its
+// These are for the Cluster endpoints. A Service with a Local traffic policy also has them for its Local endpoints,
+// called local-…; an endpoint in both lists is stored in both maps. The packet that is remembered may have been sent to its
 // destination by another program, or by the rules of a moment ago: the set says whether that is an endpoint.
 //
 // A client may come back before its deletion from the map, see Purge. A set of all Services has the endpoints that were

@@ -38,8 +38,8 @@ const (
 // first packet of a connection that began before there were rules may come once more: no chain can translate it any
 // more (nf_nat_setup_info), and none must refuse it.
 //
-// The endpoint of a client is remembered right behind all DNAT, by a chain of type filter, and before routing, so that a
-// client of an endpoint whose route is gone is sent to another one.
+// The endpoint of a client is remembered right behind all DNAT, by a chain of type filter, and before routing, so that
+// a client of an endpoint whose route is gone is sent to another one.
 const (
 	priorityServices = nft.PriorityDNAT - 1
 	priorityRest     = nft.PriorityDNAT + 5

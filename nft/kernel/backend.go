@@ -186,7 +186,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := b.applyFamily(ctx, st, s.Family(st.family))
+		err := b.applyFamily(st, s.Family(st.family))
 		if !model.IsProgrammed(err) {
 			err = st.failed(err)
 		}
@@ -221,7 +221,7 @@ func (b *Backend) redial() error {
 	return nil
 }
 
-func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.FamilySnapshot) error {
+func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 	start := time.Now()
 	options, before := b.options(st), st.refusal
 	if st.have != nil && before.mustBeTried(s) {

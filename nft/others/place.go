@@ -4,8 +4,9 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/vmapd/vmapd/nft"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/nft"
 )
 
 // Place is a chain.

@@ -233,8 +233,8 @@ func openTables() (conn *nftables.Conn, tables []*nftables.Table, err error) {
 	return nil, nil, fmt.Errorf("list tables: %w", err)
 }
 
-// FiltersEarly reports whether a chain of somebody's is before connection tracking, and so may drop packets of a family,
-// or keep them from being tracked.
+// FiltersEarly reports whether a chain of somebody's is before connection tracking, and so may drop packets of a
+// family, or keep them from being tracked.
 func (r *Ruleset) FiltersEarly(f model.Family) bool {
 	foreign := map[model.Family]string{model.IPv4: "ip6", model.IPv6: "ip"}[f]
 	return slices.ContainsFunc(r.Bases, func(b Base) bool {

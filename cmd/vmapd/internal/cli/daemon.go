@@ -44,10 +44,10 @@ func (s *start) run(ctx context.Context, stderr io.Writer) error {
 	case s.CleanUp:
 		return leftovers.Remove(c.IPVS())
 	case s.InitOnly:
-		return daemon.InitOnly(ctx, c, s.log)
+		return daemon.InitOnly(c, s.log)
 	}
 	daemon.LimitMemory(s.log)
-	d, err := daemon.New(ctx, daemon.Options{
+	d, err := daemon.New(daemon.Options{
 		Config: c, Log: s.log, Started: started,
 		SetVerbosity: func(v int) {
 			s.log.Info("verbosity changed", slog.Int("v", v))

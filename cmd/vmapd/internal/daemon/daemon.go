@@ -86,7 +86,7 @@ func newBase(c *config.Config, log *slog.Logger) (*base, error) {
 }
 
 // New opens what a daemon needs: the backend, the sources of objects, and its ports. Nothing is programmed yet.
-func New(ctx context.Context, o Options) (*Daemon, error) {
+func New(o Options) (*Daemon, error) {
 	b, err := newBase(o.Config, o.Log)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 // Run programs the node until ctx ends, or a part fails so that a new start is needed.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer func() { _ = d.plane.close() }()
-	d.setUpNode(ctx) // connection tracking is loaded, by the backend
+	d.setUpNode() // connection tracking is loaded, by the backend
 	d.announce(ctx)
 	api := &socket.Server{Path: d.config.Socket, Routes: d.routes(), Log: d.log}
 	tasks := slices.Concat(d.beside, d.in.tasks, d.plane.tasks, []task{

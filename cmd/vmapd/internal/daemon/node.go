@@ -34,7 +34,7 @@ func (d *Daemon) announce(ctx context.Context) {
 
 // setUpNode applies the settings of connection tracking and the OOM score, and removes the rules of
 // a trace that was killed. Failures become warnings and events, and do not keep Services from being programmed.
-func (d *base) setUpNode(ctx context.Context) {
+func (d *base) setUpNode() {
 	o := nodesetup.Options{Log: d.log, Failed: func(f nodesetup.WriteError) {
 		reason := events.ReasonConntrackFailed
 		if errors.Is(f, nodesetup.ErrReadOnly) {
@@ -51,7 +51,7 @@ func (d *base) setUpNode(ctx context.Context) {
 
 // InitOnly applies the settings that need privilege. On a node that has just booted, connection
 // tracking may not be loaded yet: opening a backend, which probes the kernel, loads it.
-func InitOnly(ctx context.Context, c *config.Config, log *slog.Logger) error {
+func InitOnly(c *config.Config, log *slog.Logger) error {
 	d := &base{config: c, log: log} // sends no events, as nothing is programmed
 	if plane, err := d.openBackend(nil); err != nil {
 		log.Warn("no backend will work for the daemon", slog.Any("err", err))

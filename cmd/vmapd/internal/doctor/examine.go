@@ -22,7 +22,7 @@ import (
 func (f *Facts) Examine(rules bool) {
 	h := &f.Host
 	h.NetAdmin, h.Sysctls, h.Addrs, h.Bridges = HasNetAdmin(), map[string]string{}, HostAddrs(), bridges()
-	for _, file := range []string{IPForward, IPv6Forward, IPv6Disabled, nodesetup.BridgeCalls[0], nodesetup.BridgeCalls[1]} {
+	for _, file := range append([]string{IPForward, IPv6Forward, IPv6Disabled}, nodesetup.BridgeCalls[:]...) {
 		if b, err := os.ReadFile(filepath.Join("/proc/sys", file)); err == nil {
 			h.Sysctls[file] = strings.TrimSpace(string(b))
 		}
