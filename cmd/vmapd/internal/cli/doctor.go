@@ -106,7 +106,7 @@ func examineQuickly(ctx context.Context, path string) doctor.Report {
 
 // askDaemon asks the daemon what it says of itself, or notes why it does not answer.
 func askDaemon(ctx context.Context, path string) doctor.Facts {
-	facts := doctor.Facts{At: time.Now(), Version: buildinfo.Current().String()}
+	facts := doctor.Facts{At: time.Now(), Version: buildinfo.Current().Version}
 	var answer doctor.Answer
 	err := socket.Client{Path: path}.Get(ctx, "/v1/doctor", nil, &answer)
 	if err != nil {

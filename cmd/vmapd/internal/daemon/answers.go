@@ -41,7 +41,7 @@ func (d *Daemon) routes() map[string]socket.Route {
 func (d *Daemon) overview(context.Context, url.Values) (any, error) {
 	lines := d.report(askedEvery).Lines
 	o := status.Overview{
-		Version: buildinfo.Current().String(), Started: d.started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
+		Version: buildinfo.Current().Version, Started: d.started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
 		Node: d.nodeName, Backend: d.plane.name, With: d.plane.with, Why: d.plane.why,
 		Problems: d.plane.listenerNotes(), Doctor: report.Total(lines), Findings: report.Bad(lines),
 	}

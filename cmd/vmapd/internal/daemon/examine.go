@@ -97,7 +97,7 @@ func (d *Daemon) self() doctor.Answer {
 			self.NodeUnread = true // that the snapshot has no Node means nothing
 		}
 	}
-	return self.Answer(buildinfo.Current().String())
+	return self.Answer(buildinfo.Current().Version)
 }
 
 // comparisons is how often tables are compared while they change.

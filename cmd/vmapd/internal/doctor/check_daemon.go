@@ -198,7 +198,7 @@ func (d *Daemon) podRanges(l *found) {
 	l.otherwise("--cluster-cidr %s", report.List(d.Pods.ClusterCIDRs, 0))
 }
 
-func (d *Daemon) rounds(l *found) {
+func (d *Daemon) sync(l *found) {
 	var fine []string
 	for _, f := range model.Families {
 		r, waits := d.Health.Families[f], report.Age(d.Health.Families[f].Waiting, d.Health.At)

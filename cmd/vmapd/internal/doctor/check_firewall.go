@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 )
@@ -38,20 +39,20 @@ func checkFirewall(f Facts, l *found) {
 // mayDrop is about a chain with the policy drop, or with rules that drop or reject. Rules are usual. A policy is a
 // warning, since all packets of Services need a rule there that accepts them.
 func (f Facts) mayDrop(l *found, c Chain) {
-	var what []string
-	if c.Drops {
-		what = append(what, "its policy is drop")
-	}
-	if c.Rules > 0 {
-		what = append(what, fmt.Sprintf("%d of its rules may drop or reject packets", c.Rules))
-	}
-	if len(what) == 0 {
+	text := fmt.Sprintf("%s (hook %s, priority %d), which is not vmapd's, ", chainText(c.Place), c.Hook, c.Priority)
+	if !c.Drops {
+		if c.Rules > 0 {
+			l.good("%shas %s that may drop or reject packets, which is usual; only %s",
+				text, report.Plural(c.Rules, "rule"), showsIt)
+		}
 		return
 	}
-	text := fmt.Sprintf("%s (hook %s, priority %d), which is not vmapd's, may drop connections to Services: %s",
-		chainText(c.Place), c.Hook, c.Priority, strings.Join(what, ", and "))
-	if !c.Drops || !f.servicesPass(c.Hook) {
-		l.good("%s; %s", text, showsIt)
+	text += "may drop connections to Services: its policy is drop"
+	if c.Rules > 0 {
+		text += fmt.Sprintf(", and %d of its rules may drop or reject packets", c.Rules)
+	}
+	if !f.servicesPass(c.Hook) {
+		l.good("%s; only %s", text, showsIt)
 		return
 	}
 	packets := "packets of Services"

@@ -27,7 +27,7 @@ var checks = []check{
 	{"clock", (*Daemon).clock, nil},
 	{"node", (*Daemon).node, nil},
 	{"pod-ranges", (*Daemon).podRanges, nil},
-	{"rounds", (*Daemon).rounds, nil},
+	{"sync", (*Daemon).sync, nil},
 	{"table", nil, func(f Facts, l *found) { *l = f.Table }},
 	{"other-proxies", (*Daemon).otherProxies, checkOtherProxies},
 	{"ports", (*Daemon).ports, nil},

@@ -154,7 +154,7 @@ func TestEachCheck(t *testing.T) {
 		{"pod-ranges", report.Warn, "--cluster-cidr 10.9.0.0/16 does not contain 10.0.0.0/24, the Node's spec.podCIDRs", func(w *world) {
 			w.daemon.Pods.ClusterCIDRs, w.Wants.LocalPods = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, nil
 		}},
-		{"rounds", report.Fail, "IPv6: the last sync failed; changes wait for 5s: x", func(w *world) {
+		{"sync", report.Fail, "IPv6: the last sync failed; changes wait for 5s: x", func(w *world) {
 			w.daemon.Health.Families[1].LastError, w.daemon.Health.Families[1].Waiting = "x", now.Add(-5*time.Second)
 		}},
 		{"table", report.Fail, "in 2 operations, such as: add element", func(w *world) {
@@ -294,8 +294,8 @@ func TestChainsOfOthersAreNamed(t *testing.T) {
 			got = append(got, l.Text)
 		}
 	}
-	want := []string{"table ip filter, chain PREROUTING (hook prerouting, priority 0), which is not vmapd's, may drop connections to Services: " +
-		"1 of its rules may drop or reject packets; vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it"}
+	want := []string{"table ip filter, chain PREROUTING (hook prerouting, priority 0), which is not vmapd's, has 1 rule that may drop " +
+		"or reject packets, which is usual; only vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -53,7 +53,9 @@ func TestADaemonThatHangsIsNamed(t *testing.T) {
 	if err := p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	wantLine(t, vmapdtest.AskDaemon(t, socket, "status"), "Ready", "yes")
+	text := vmapdtest.AskDaemon(t, socket, "status")
+	wantLine(t, text, "Ready", "yes")
+	wantLine(t, text, "Version", `\S+`)
 }
 
 func TestNoDaemonIsNamed(t *testing.T) {

@@ -63,7 +63,7 @@ func clusterBreakages() []breakage {
 			},
 			want: "can't be read from https://",
 			more: []string{
-				"(no answer yet)", "connection refused", "fail rounds IPv4: nothing is programmed yet", "nothing is programmed until they have been read",
+				"(no answer yet)", "connection refused", "fail sync IPv4: nothing is programmed yet", "nothing is programmed until they have been read",
 				`warn node not known yet: it has not been read whether the cluster has a Node "node-1"`,
 			},
 		},
@@ -200,7 +200,7 @@ func processBreakages() []breakage {
 				p.StartReady(t, "--socket", "", "--healthz-bind-address", "", "--metrics-bind-address", "")
 				p.startUp(t)
 			},
-			want: "owned by another process", more: []string{"fail rounds IPv4: the last sync failed", "-> end the other vmapd on this node"},
+			want: "owned by another process", more: []string{"fail sync IPv4: the last sync failed", "-> end the other vmapd on this node"},
 		},
 		{
 			name: "a daemon that hangs", command: doctor, exit: 3,

@@ -24,8 +24,8 @@ func TestDoctorAndTheRulesOfOthers(t *testing.T) {
 	vmapdtest.Feed(t, p.Node, "", "nft", "-f", "testdata/firewall.nft")
 	p.wantWarning(t, "warn firewall table inet firewall, chain forward (hook forward, priority 0), which is not vmapd's, may drop connections to Services: "+
 		"its policy is drop, and 2 of its rules may drop or reject packets -> vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it; ",
-		"ok firewall table inet firewall, chain early (hook prerouting, priority -300), which is not vmapd's, may drop connections to Services: "+
-			"2 of its rules may drop or reject packets; vmapd trace ADDRESS:PORT/PROTO",
+		"ok firewall table inet firewall, chain early (hook prerouting, priority -300), which is not vmapd's, has 2 rules that may "+
+			"drop or reject packets, which is usual; only vmapd trace ADDRESS:PORT/PROTO",
 		"ok firewall table inet firewall, chain input (hook input, priority 0)")
 }
 
