@@ -48,15 +48,13 @@ func Prepare() {
 			"kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces and user.max_net_namespaces\n", err)
 		return
 	}
-	// With "unshare -rn", files of the network namespace such as ip_tables_names are not root's: it is created before
-	// the user namespace has a root.
-	args := append([]string{"unshare", "-rm", unshare, "-n", "sh", "-c", `ip link set lo up && exec "$0" "$@"`}, os.Args...)
-	err = unix.Exec(unshare, args, append(os.Environ(), inside+"=1"))
+	// With "unshare -rn", ip_tables_names is not root's: the user namespace has no root yet.
+	script := []string{"unshare", "-rm", unshare, "-n", "sh", "-c", `ip link set lo up && exec "$0" "$@"`}
+	err = unix.Exec(unshare, append(script, os.Args...), append(os.Environ(), inside+"=1"))
 	fmt.Fprintln(os.Stderr, "run unshare:", err)
 }
 
-// ownLock gives programs of iptables-legacy a lock file of this user's, unless this process may open the usual one. Root
-// of a user namespace may not.
+// ownLock gives iptables-legacy a lock file of this user's, unless this process may open the usual one.
 func ownLock() {
 	f, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -83,7 +83,7 @@ func (d *base) observe(
 		})
 		o.all = append(o.all, outliers, &events.Ejections{Recorder: d.events})
 		o.beside = append(o.beside, quiet(outliers.Run))
-	} else if d.config.Model().OutlierDetection && d.config.Backend == config.Auto { // or the configuration has a note already
+	} else if d.config.Model().OutlierDetection && d.config.Backend == config.Auto { // else the configuration has a note
 		d.log.Warn("ignoring outlier detection: the backend has none", slog.String("backend", p.name))
 	}
 	if in.cluster != nil {

@@ -92,7 +92,7 @@ func nodeBreakages() []breakage {
 			},
 			want: "fail bridges net.bridge.bridge-nf-call-iptables is 0, and pods are ports of the bridge cni0: ",
 			more: []string{
-				"what they send one another does not pass netfilter, so that they do not reach a Service with an endpoint is on the same bridge",
+				"what they send one another does not pass netfilter, so that they do not reach a Service with an endpoint on the same bridge",
 				"-> sysctl -w net.bridge.bridge-nf-call-iptables=1, and in /etc/sysctl.d",
 				"fail bridges net.bridge.bridge-nf-call-ip6tables is 0, and pods are ports of the bridge cni0: ",
 			},
