@@ -49,7 +49,7 @@ type nodeFacts struct {
 	zone     string
 }
 
-// remembered tells the facts that the Node object has no longer, or not yet again.
+// remembered names the facts that the Node object has no longer, or not yet again.
 type remembered struct{ addrs, podCIDRs, zone bool }
 
 // NewBuilder returns a Builder without objects.

@@ -191,19 +191,19 @@ type Settings struct {
 	NodePortAddrs []netip.Addr   // on which node ports answer, sorted
 	Localhost     bool           // node ports also answer on loopback, see ServicePort.Loopback
 	ServiceCIDRs  []netip.Prefix // of which addresses without a Service are dropped, sorted
-	Pods          PodSources     // tell connections of pods
+	Pods          PodSources     // identify connections of pods
 	MasqueradeAll bool           // masquerade connections of pods to cluster IPs, too
 	DropInvalid   bool           // drop INVALID packets of ServiceEndpoints
 }
 
-// PodSources tell connections of pods from others. The zero value can't.
+// PodSources identify connections of pods. The zero value can't.
 type PodSources struct {
 	CIDRs     []netip.Prefix // of pods' addresses, sorted
 	Interface string         // by which packets of pods come in
 	Wildcard  bool           // Interface is a prefix of the names of several
 }
 
-// Known reports whether connections from pods can be told from others.
+// Known reports whether connections from pods can be identified.
 func (p PodSources) Known() bool { return len(p.CIDRs) > 0 || p.Interface != "" }
 
 // Contains reports whether a connection with a source address and an input interface, which

@@ -26,7 +26,7 @@ type Config struct {
 	NodeName string
 	// NodePortAddresses defaults to Primary in the commands.
 	NodePortAddresses NodePortAddresses
-	// LocalPods tells connections from pods from others.
+	// LocalPods says how connections from pods are identified.
 	LocalPods LocalPods
 	// MasqueradeAll masquerades all traffic to cluster IPs.
 	MasqueradeAll bool
@@ -69,7 +69,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// LocalPods tells connections from pods from others (KEP-2450). The zero value can't: no
+// LocalPods says how connections from pods are identified (KEP-2450). The zero value can't: no
 // connection is then treated as a pod's, and none as coming from outside.
 type LocalPods struct {
 	Mode LocalPodsMode
@@ -206,7 +206,7 @@ type Budgets struct {
 	Ports int
 	// Frontends is the number of addresses times the number of ports. Cluster IPs and node ports come first, then
 	// addresses of load balancers, then external IPs, each in their order. Default: 10000, enough for two ports of a
-	// Service whose load balancer is every node of a cluster with 5,000.
+	// Service with a load balancer at every node of a cluster with 5,000.
 	Frontends int
 	// Endpoints is the number of endpoints of a family. EndpointSlices are taken whole, in the
 	// order of their names, and one without endpoints counts as one. Default: 20000, four times
@@ -224,7 +224,7 @@ type Budgets struct {
 	// balancers. Over it, all connections to these are dropped: some of the ranges would refuse some of the clients, and
 	// no range would admit everybody. Default: 4000; the kernel's time for them grows with their square.
 	SourceRanges int
-	// Counters is the number of ports whose connections are counted, in the order of spec.ports. Default: 100.
+	// Counters is the number of ports with counted connections, in the order of spec.ports. Default: 100.
 	Counters int
 	// Problems is the number of problems of an object, of any kind, that are reported one by one. Default: 10.
 	Problems int

@@ -77,7 +77,7 @@ type SNATReason uint8
 
 // The reasons; KeepSource and OnNode leave the source as it is.
 const (
-	KeepSource      SNATReason = iota // the reply finds its way back through this node
+	KeepSource      SNATReason = iota // the reply passes this node anyhow
 	OnNode                            // the endpoint is in this node's own network
 	Hairpin                           // the endpoint is the client, and not the destination
 	EveryClusterIP                    // Settings.MasqueradeAll
@@ -231,7 +231,7 @@ func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 		return FromNode
 	case d.Frontend.SourceNAT != MasqueradeOutside:
 		return KeepSource
-	case toNode && e.Addr == d.Dest: // nothing is translated on this node's way to itself
+	case toNode && e.Addr == d.Dest: // nothing is translated between this node and itself
 		return OnNode
 	case s.MasqueradeAll:
 		return EveryClusterIP

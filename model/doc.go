@@ -12,8 +12,9 @@
 // whether its source address is replaced. The backends translate these decisions; they never look at a Service's policy
 // a second time.
 //
-// The files refer one way: values (of configuration, objects and snapshots), then parsed objects (service.go, slice.go,
-// owners.go and what is next to them), then the Builder (builder.go, builder_settings.go, update.go, selection.go).
+// The files refer in one direction: values (of configuration, objects and snapshots), then parsed objects (service.go,
+// slice.go, owners.go and what is next to them), then the Builder (builder.go, builder_settings.go, update.go,
+// selection.go).
 //
 // The package is pure: standard library only, no sockets, no files, no clock, no Kubernetes.
 package model

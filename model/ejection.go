@@ -21,7 +21,7 @@ type Ejection struct {
 	Endpoint netip.AddrPort // the zero value for a Node
 	Node     string         // where the endpoint is; may be empty
 	Since    time.Time
-	Packets  int // that clients sent again, for want of an answer
+	Packets  int // that clients sent again, because no answer came
 	Clients  int
 }
 
@@ -114,7 +114,7 @@ func (sp *ServicePort) Ejects(a netip.AddrPort) bool {
 	return ok
 }
 
-// bit is the condition of an endpoint of a service port that is ejected, or whose Node is.
+// bit is the condition of an endpoint of a service port that is ejected, or on an ejected Node.
 func (e *Ejections) bit(a netip.AddrPort, p Protocol, node unique.Handle[string]) conditions {
 	var none unique.Handle[string]
 	if p == TCP && len(e.Endpoints) > 0 {

@@ -105,7 +105,7 @@ func requiredConditions(candidates []candidate) (required [len(TrafficPolicies)]
 	return required
 }
 
-// exclusion returns the reason why a list whose endpoints must have some conditions does not have an endpoint.
+// exclusion returns the reason why a list of endpoints with some conditions does not have an endpoint.
 func (c conditions) exclusion(p TrafficPolicy, required conditions) Exclusion {
 	lacks := func(condition conditions) bool { return required.has(condition) && !c.has(condition) }
 	switch {

@@ -94,8 +94,8 @@ type SliceEndpoint struct {
 	Serving     *bool
 	Terminating *bool
 	NodeName    string
-	HintNodes   []string // hints.forNodes: the Nodes whose clients should use it
-	HintZones   []string // hints.forZones: the zones whose clients should
+	HintNodes   []string // hints.forNodes: the Nodes with the clients that should use it
+	HintZones   []string // hints.forZones: the zones with the clients that should
 }
 
 // Node holds the fields of a v1 Node that the proxy needs.

@@ -190,7 +190,7 @@ var TrafficPolicies = [...]TrafficPolicy{Cluster, Local}
 
 func (p TrafficPolicy) String() string { return [...]string{"cluster", "local"}[p] }
 
-// Algorithm is a way to choose one of several endpoints.
+// Algorithm chooses one of several endpoints.
 type Algorithm uint8
 
 // The algorithms.

@@ -117,7 +117,7 @@ func (b *Builder) owns(v VIP, s *service, p servicePort) bool {
 	return b.claims.owners[v] == s && !taken
 }
 
-// reported reports whether a frontend is a node port whose problem reads the same in IPv4.
+// reported reports whether a frontend is a node port with the same problem in IPv4.
 func (b *Builder) reported(fe Frontend, s *service, p servicePort) bool {
 	if fe.Kind != NodePort || !fe.VIP.Addr.Is6() || !s.clusterIP(IPv4).IsValid() {
 		return false

@@ -1,5 +1,5 @@
 // Package nft has the values of an nftables table, and their text: sets, chains, elements, rules.
-// The packages below it refer one way:
+// The packages below it refer in one direction:
 //
 //	nft           values and text: Set, Chain, Rule, Element, Table
 //	nft/compile   model.FamilySnapshot ──Compile──> Ruleset, for one IP family

@@ -40,8 +40,8 @@ var (
 	nodePortCounters = Set{Key: []Type{Proto, Service}, Counter: true}
 )
 
-// layout has all sets and maps that a table can have, sorted by name. A set whose type changes in a later version must
-// get another name: sets of the same name can't be exchanged without losing what they hold.
+// layout has all sets and maps that a table can have, sorted by name. A set with a type that changes in a later version
+// must get another name: sets of the same name can't be exchanged without losing what they hold.
 //
 // Counters have sets of their own: an element of a verdict map is replaced whenever the
 // number of endpoints changes, and would count from 0 again. The name of the service port is
@@ -113,7 +113,7 @@ func SharedSets() []Set {
 	return sets
 }
 
-// FastPath is the name of the flowtable with the Service connections whose packets take the fast
+// FastPath is the name of the flowtable with the Service connections on the fast
 // path: from the ingress of one device to another, past all chains, routing and connection tracking.
 const FastPath = "fast-path"
 
@@ -155,7 +155,7 @@ type Frontends struct {
 	Remember  string                             // the verdict after DNAT that stores a client's endpoint
 	Counters  string                             // the number of connections to a frontend
 	Refused   string                             // the number of those that are refused
-	FastPath  string                             // those whose connections take the fast path
+	FastPath  string                             // those on the fast path
 }
 
 var (

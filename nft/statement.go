@@ -130,7 +130,7 @@ type (
 	MatchFirst struct{}
 
 	// MatchInterface goes on if the packet came in by this interface or, with Wildcard, by
-	// one whose name begins like this. A packet that the node itself sends came in by none.
+	// one with a name that begins like this. A packet that the node itself sends came in by none.
 	MatchInterface struct {
 		Name     string
 		Wildcard bool

@@ -81,7 +81,7 @@ func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 	return &model.RefusedError{Family: r.f.family, Ports: refused, Err: err}
 }
 
-// maxRefused bounds the service ports whose failures are their own: with more, something else is wrong.
+// maxRefused bounds the service ports with failures of their own: with more, something else is wrong.
 const maxRefused = 10
 
 // portOf returns the service port that an operation is for, if it is on a virtual server of one.

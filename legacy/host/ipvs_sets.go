@@ -83,8 +83,8 @@ func readSets(ctx context.Context, f model.Family) (map[ipvs.SetName]map[ipvs.En
 	return parseSets(strings.NewReader(text), f)
 }
 
-// parseSets reads the output of ipset save. It skips sets of others. If one of ours has another type, the program says
-// so when it adds an entry.
+// parseSets reads the output of ipset save. It skips other programs' sets. If one of ours has another type,
+// the program says so when it adds an entry.
 func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]bool, error) {
 	names := map[string]ipvs.SetName{}
 	for _, name := range ipvs.SetNames {

@@ -165,7 +165,7 @@ func (d *Finder) findIPVS(found map[Leftover]int) error {
 	return err
 }
 
-// findServers counts the virtual servers of the owner of a device: nothing else tells whose they are.
+// findServers counts the virtual servers of the owner of a device: nothing else shows their owner.
 func (d *Finder) findServers(found map[Leftover]int) error {
 	if d.RunsIPVS {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 // A connection chooses among n endpoints by passing at most n rules: the first takes one of
 // n, the next one of the n-1 that are left, and so on. Where n is above maxFlat, it first
-// chooses a group of endpoints in the same way, each with the probability of its size.
+// chooses a group of endpoints likewise, each with the probability of its size.
 //
 // An endpoint's group depends on its address alone, so an endpoint that comes or goes changes only its group and the
 // groups above. Two digits make 256 groups; with more than 8,000 endpoints, these begin to grow.
@@ -37,7 +37,7 @@ func (p *port) listChains(l model.TrafficPolicy) []chain {
 	}
 	first := p.chain(nat, roleChoose[l])
 	for _, fe := range p.Frontends {
-		if w := wayOf(fe); w.direct() && w.TrafficPolicy == l {
+		if w := pathOf(fe); w.direct() && w.TrafficPolicy == l {
 			first.add(toVIP(fe.VIP), markOutside)
 		}
 	}
@@ -48,7 +48,7 @@ func (p *port) listChains(l model.TrafficPolicy) []chain {
 	return append(c.chains, first)
 }
 
-// choose adds the rules that choose one of the endpoints whose group has these digits.
+// choose adds the rules that choose one of the endpoints in the group with these digits.
 func (c *choice) choose(to *chain, digits string, endpoints []netip.AddrPort) {
 	left := len(endpoints)
 	if isFlat(digits, left) {

@@ -34,27 +34,27 @@ func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 			edit.writable(place{tree: t})
 		}
 	}
-	var gone, come []placed
+	var removed, added []placed
 	for c := range s.ServicePortChanges(old.snapshot) {
 		was, is := old.entriesOf(c.Old), r.entriesOf(c.New)
 		if !slices.Equal(was, is) {
-			gone, come = append(gone, was...), append(come, is...)
+			removed, added = append(removed, was...), append(added, is...)
 		}
 	}
 	if s.Settings != old.snapshot.Settings {
-		gone, come = append(gone, nodeEntries(old.snapshot)...), append(come, nodeEntries(s)...)
+		removed, added = append(removed, nodeEntries(old.snapshot)...), append(added, nodeEntries(s)...)
 	}
 	for c := range s.ClusterIPChanges(old.snapshot) {
-		gone, come = collect(gone, come, c, clusterIPEntry)
+		removed, added = collect(removed, added, c, clusterIPEntry)
 	}
 	for c := range s.HairpinChanges(old.snapshot) {
-		gone, come = collect(gone, come, c, r.hairpinEntry)
+		removed, added = collect(removed, added, c, r.hairpinEntry)
 	}
 	// Remove before adding: an address may move from one Service to another.
-	for _, p := range gone {
+	for _, p := range removed {
 		edit.remove(p.place, p.key)
 	}
-	for _, p := range come {
+	for _, p := range added {
 		edit.add(p.place, p.entry)
 	}
 	r.forest = edit.done()
@@ -67,11 +67,11 @@ type placed struct {
 	entry
 }
 
-func collect(gone, come []placed, c model.Change[netip.Addr], as func(netip.Addr) placed) (_, _ []placed) {
+func collect(removed, added []placed, c model.Change[netip.Addr], as func(netip.Addr) placed) (_, _ []placed) {
 	if c.Old.IsValid() {
-		return append(gone, as(c.Old)), come
+		return append(removed, as(c.Old)), added
 	}
-	return gone, append(come, as(c.New))
+	return removed, append(added, as(c.New))
 }
 
 func (r *Ruleset) entriesOf(sp *model.ServicePort) []placed {

@@ -40,7 +40,7 @@ func (o Options) clearMark() string { return SetMark(o.mark(), 0) }
 func (o Options) isMarked() string { return Marked(o.mark(), o.mark()) }
 
 // A Jump is a rule in a built-in chain that leads to one of our chains. Built-in chains belong to everybody, so no
-// batch contains jumps: [Saved.HookText] puts each of them, once, before the rules of others.
+// batch contains jumps: [Saved.HookText] puts each of them, once, before other programs' rules.
 type Jump struct {
 	Table string
 	Chain string // built in

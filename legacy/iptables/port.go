@@ -14,15 +14,15 @@ type port struct {
 	r       *Ruleset
 	hash    string
 	comment string
-	ways    []way
+	paths   []path
 }
 
-// way is a frontend without the fields that do not matter to its nat chains. Frontends of the same way share them.
-type way struct{ model.Frontend }
+// path is a frontend without the fields that do not matter to its nat chains. Frontends of the same path share them.
+type path struct{ model.Frontend }
 
-func wayOf(fe model.Frontend) way {
+func pathOf(fe model.Frontend) path {
 	fe.VIP, fe.Kind, fe.Restricted = model.VIP{}, 0, false
-	return way{fe}
+	return path{fe}
 }
 
 func (r *Ruleset) port(sp *model.ServicePort) *port {
@@ -31,21 +31,21 @@ func (r *Ruleset) port(sp *model.ServicePort) *port {
 		p.comment = commentOf(sp.Name)
 	}
 	for _, fe := range sp.Frontends {
-		if w := wayOf(fe); !slices.Contains(p.ways, w) {
-			p.ways = append(p.ways, w)
+		if w := pathOf(fe); !slices.Contains(p.paths, w) {
+			p.paths = append(p.paths, w)
 		}
 	}
-	// The cluster IP's way comes last: it has no such chains, and the others' names do not depend on it.
-	slices.SortStableFunc(p.ways, func(a, b way) int { return cmp.Compare(b.SourceNAT, a.SourceNAT) })
+	// The cluster IP's path comes last: it has no such chains, and the others' names do not depend on it.
+	slices.SortStableFunc(p.paths, func(a, b path) int { return cmp.Compare(b.SourceNAT, a.SourceNAT) })
 	return p
 }
 
 // forwards reports whether any connection gets an endpoint.
-func (w way) forwards() bool { return w.Action == model.Forward || w.ShortCircuit }
+func (w path) forwards() bool { return w.Action == model.Forward || w.ShortCircuit }
 
 // direct reports whether all connections go to one list of endpoints, and the chain of that
 // list decides whether they are masqueraded: so it is for cluster IPs.
-func (w way) direct() bool {
+func (w path) direct() bool {
 	return w.Action == model.Forward && !w.ShortCircuit && w.SourceNAT == model.MasqueradeOutside
 }
 
@@ -55,21 +55,21 @@ func (p *port) chain(t table, r role) chain {
 
 func (p *port) name(r role) string { return Prefix + string(r) + p.hash }
 
-// wayChain names a chain of one way. There is hardly ever a second one with that role.
-func (p *port) wayChain(r role, w way) string {
+// pathChain names a chain of one path. There is hardly ever a second one with that role.
+func (p *port) pathChain(r role, w path) string {
 	name := p.name(r)
-	if i := slices.Index(p.ways, w); i > 0 {
+	if i := slices.Index(p.paths, w); i > 0 {
 		name += "-" + strconv.Itoa(i)
 	}
 	return name
 }
 
-// entry returns the chain to which a way's connections are sent.
-func (p *port) entry(w way) string {
+// entry returns the chain to which a path's connections are sent.
+func (p *port) entry(w path) string {
 	if w.direct() {
 		return p.name(roleChoose[w.TrafficPolicy])
 	}
-	return p.wayChain(roleExternal, w)
+	return p.pathChain(roleExternal, w)
 }
 
 // rule joins a match and a target, with the comment between them.
@@ -78,21 +78,21 @@ func (p *port) rule(match, target string) string { return Join(match, p.comment,
 // natRule returns the rule of the nat table for a frontend. If no connection is forwarded, all
 // are accepted without DNAT, so that the filter table sees the client's destination.
 func (p *port) natRule(fe model.Frontend) string {
-	w := wayOf(fe)
+	w := pathOf(fe)
 	switch {
 	case !w.forwards():
 		return p.rule(toVIP(fe.VIP), Accept)
 	case fe.Restricted:
-		return p.rule(toVIP(fe.VIP), "-g "+p.wayChain(roleFirewall, w))
+		return p.rule(toVIP(fe.VIP), "-g "+p.pathChain(roleFirewall, w))
 	}
 	return p.rule(toVIP(fe.VIP), "-g "+p.entry(w))
 }
 
 // filterRule returns the rule of the filter table for connections to a frontend that have no DNAT; "" if there is none.
 func (p *port) filterRule(fe model.Frontend) string {
-	w := wayOf(fe)
+	w := pathOf(fe)
 	if fe.Restricted {
-		return p.rule(toVIP(fe.VIP), "-g "+p.wayChain(roleFirewall, w))
+		return p.rule(toVIP(fe.VIP), "-g "+p.pathChain(roleFirewall, w))
 	}
 	if target := p.refuse(w); target != Return || p.selfDNAT(fe) {
 		return p.rule(toVIP(fe.VIP), target)
@@ -101,7 +101,7 @@ func (p *port) filterRule(fe model.Frontend) string {
 }
 
 // refuse returns the target for connections that have no DNAT.
-func (p *port) refuse(w way) string {
+func (p *port) refuse(w path) string {
 	switch {
 	case w.Action == model.Reject:
 		return gotoReject
@@ -145,14 +145,14 @@ func (p *port) entries() []placed {
 // chains returns a service port's own chains.
 func (p *port) chains() []chain {
 	var list []chain
-	for _, w := range p.ways {
+	for _, w := range p.paths {
 		if w.forwards() && !w.direct() {
 			list = append(list, p.externalChain(w))
 		}
 		list = append(list, p.firewallChains(w)...)
 	}
 	for _, l := range model.TrafficPolicies {
-		if slices.ContainsFunc(p.ways, func(w way) bool { return w.Uses(l) }) {
+		if slices.ContainsFunc(p.paths, func(w path) bool { return w.Uses(l) }) {
 			list = append(list, p.listChains(l)...)
 		}
 	}
@@ -161,8 +161,8 @@ func (p *port) chains() []chain {
 
 // externalChain marks connections that are to be masqueraded, and sends all to a list of
 // endpoints. The filter table refuses those that come to the end of the chain.
-func (p *port) externalChain(w way) chain {
-	c := chain{table: nat, name: p.wayChain(roleExternal, w), comment: p.comment}
+func (p *port) externalChain(w path) chain {
+	c := chain{table: nat, name: p.pathChain(roleExternal, w), comment: p.comment}
 	switch w.SourceNAT {
 	case model.MasqueradeAlways:
 		c.add("", p.r.options.setMark())
@@ -187,9 +187,9 @@ func (p *port) externalChain(w way) chain {
 }
 
 // firewallChains returns the chains, one for each table, that check the source ranges of restricted frontends.
-func (p *port) firewallChains(w way) []chain {
+func (p *port) firewallChains(w path) []chain {
 	restricted := slices.DeleteFunc(slices.Clone(p.Frontends), func(fe model.Frontend) bool {
-		return !fe.Restricted || wayOf(fe) != w
+		return !fe.Restricted || pathOf(fe) != w
 	})
 	if len(restricted) == 0 {
 		return nil
@@ -197,13 +197,13 @@ func (p *port) firewallChains(w way) []chain {
 	var list []chain
 	sources := p.allowed(restricted)
 	if w.forwards() {
-		c := chain{table: nat, name: p.wayChain(roleFirewall, w), comment: p.comment}
+		c := chain{table: nat, name: p.pathChain(roleFirewall, w), comment: p.comment}
 		for _, m := range sources {
 			c.add(m, "-g "+p.entry(w))
 		}
 		list = append(list, c)
 	}
-	c := chain{table: filter, name: p.wayChain(roleFirewall, w), comment: p.comment}
+	c := chain{table: filter, name: p.pathChain(roleFirewall, w), comment: p.comment}
 	if target := p.refuse(w); target != Drop {
 		for _, m := range sources {
 			c.add(m, target)

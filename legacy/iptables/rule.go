@@ -54,7 +54,7 @@ func inRange(option string, p netip.Prefix) string {
 	return option + p.String()
 }
 
-// FromPods returns the matches that tell packets from pods from others: one of them must hold.
+// FromPods returns the matches of packets from pods: one of them must hold.
 func FromPods(p model.PodSources) []string {
 	if name := p.Interface; name != "" {
 		if p.Wildcard {
@@ -89,7 +89,7 @@ func toVIP(v model.VIP) string {
 	return "-d " + host(v.Addr) + " " + toPort(v.Protocol, v.Port)
 }
 
-// Marked matches packets whose mark has this value in the bits of mask.
+// Marked matches packets with this value of the mark in the bits of mask.
 func Marked(value, mask uint32) string { return fmt.Sprintf("-m mark --mark %#x/%#x", value, mask) }
 
 // SetMark is the target that clears the bits of mask in the packet mark, and then exchanges

@@ -138,7 +138,7 @@ func (s *Saved) Rules(table, chain string) []string {
 }
 
 // HookText returns the input of iptables-restore --noflush that puts our jumps before the rules
-// of others; "" if they are there.
+// of other programs; "" if they are there.
 func (s *Saved) HookText() string {
 	var b strings.Builder
 	for _, t := range [...]table{nat, filter} { // the order of Jumps

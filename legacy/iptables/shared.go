@@ -72,9 +72,9 @@ func (r *Ruleset) forward(s *model.Settings) chain {
 	return c
 }
 
-// reject refuses, but not a packet of a connection whose first packet passed while there were no rules for it: it meets
-// no rule of the table nat until the loop makes the kernel forget it, and the packet that is sent again then is
-// translated. What is refused is never confirmed.
+// reject refuses, but not a packet of a connection that began while there were no rules for it: it meets no rule of the
+// table nat until the loop makes the kernel forget it, and the packet that is sent again then is translated. What is
+// refused is never confirmed.
 func (r *Ruleset) reject() chain {
 	c := chain{table: filter, name: rejectChain}
 	c.add(wasSeen, Drop)

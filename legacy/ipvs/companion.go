@@ -81,7 +81,7 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 }
 
 // Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. Each stands there once,
-// before the rules of others. A packet that IPVS has sent to a real server passes the output hook (again), and the
+// before other programs' rules. A packet that IPVS has sent to a real server passes the output hook (again), and the
 // input hook if the real server is on this node. The last jump of a chain is its first rule: connections to an address
 // that is about to go are dropped, and not refused.
 func Jumps() []iptables.Jump {

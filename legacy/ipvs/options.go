@@ -28,7 +28,7 @@ type Options struct {
 	// StrictARP keeps the node from answering ARP requests for Services' addresses, which it
 	// would otherwise do, because they are on a device.
 	StrictARP bool
-	// ExcludeCIDRs may contain virtual servers of others, which a clean-up leaves alone.
+	// ExcludeCIDRs may contain other programs' virtual servers, which a cleanup does not remove.
 	ExcludeCIDRs []netip.Prefix
 	// Timeouts of connections that IPVS knows; 0 leaves the kernel's.
 	Timeouts Timeouts

@@ -17,9 +17,9 @@ import (
 //   - no connection is sent to an endpoint, or to a socket on the node, where neither the
 //     state before nor the state after would send it;
 //   - none is refused that both would forward, and none is dropped that neither would drop;
-//   - none reaches an endpoint with its own source address that would be masqueraded on the way there.
+//   - none reaches an endpoint with its own source address that would be masqueraded on the path there.
 //
-// Changes of the settings are an exception: rules that tell inside from outside, or that drop connections to
+// Changes of the settings are an exception: rules that distinguish inside from outside, or that drop connections to
 // unallocated addresses, change at once and first, and endpoints after that one by one.
 //
 // After an error, the operations before it have been carried out: read the kernel's content, and continue with

@@ -153,7 +153,7 @@ func (w watched) check(got ipvssim.Outcome, content *ipvs.Content, nodeAddrs []n
 	return nil
 }
 
-// checkLoosely is for plans with other settings: the rules that tell inside from outside change
+// checkLoosely is for plans with other settings: the rules that distinguish inside from outside change
 // at once, but endpoints change one by one.
 func (w watched) checkLoosely(got ipvssim.Outcome, content *ipvs.Content) error {
 	if got.Node && content.Addrs[w.Dest.Addr()] && !w.before.Node && !w.after.Node {

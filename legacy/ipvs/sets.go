@@ -19,7 +19,7 @@ const (
 	Addrs SetName = "ADDRS"
 	// Services has the addresses and ports of virtual servers.
 	Services SetName = "SERVICES"
-	// Refuse has those among them whose new connections are refused, Discard those whose new
+	// Refuse has those among them with new connections refused, Discard those whose new
 	// connections are dropped, and DiscardOutside those for which that spares pods and the node.
 	Refuse         SetName = "REJECT"
 	Discard        SetName = "DROP"

@@ -14,7 +14,7 @@ import (
 
 // Count has the new connections to one service port since this process serves it: connections of TCP, and
 // clients of UDP. Connections to a service port without endpoints are in none of the figures, as the kernel
-// refuses them for want of a listener.
+// refuses them because no listener is there.
 type Count struct {
 	Name      model.ServicePortName
 	Family    model.Family
@@ -39,7 +39,7 @@ func (f *Forwarder) Counts() (list []Count) {
 type Stats struct {
 	Listeners int    // open now
 	Missing   int    // listeners that can't be opened now
-	Absent    int    // those of Missing whose address the node does not have
+	Absent    int    // those of Missing with an address that the node does not have
 	Failures  uint64 // failed attempts to open a listener
 	Accepted  uint64 // TCP connections, and new clients of UDP
 }

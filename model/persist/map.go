@@ -163,7 +163,7 @@ func (e *Edit[K, V]) Done() Map[K, V] {
 	return e.now
 }
 
-// Change is one key whose value differs between two maps.
+// Change is one key with values that differ between two maps.
 type Change[K comparable, V comparable] struct {
 	Key          K
 	Old, New     V // the zero value if the map has no such key

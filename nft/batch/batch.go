@@ -21,7 +21,7 @@ type Batch struct {
 	CreateTable   bool      // there is no table
 	AddSets       []nft.Set // declarations only
 	AddFlowtables []nft.Flowtable
-	RemakeBase    []string    // base chains of SetChains whose hook changed: deleted first
+	RemakeBase    []string    // base chains of SetChains with another hook: deleted first
 	SetChains     []nft.Chain // made or, unless NewChain says so, given other rules
 	Delete        []SetOps
 	Add           []SetOps

@@ -12,16 +12,16 @@ import (
 // Diff returns the batch that turns one ruleset into another that was compiled after it.
 func Diff(have, want *compile.Ruleset) *Batch {
 	b := newBatch(want.Family)
-	gone, come := elements{}, elements{}
+	removed, added := elements{}, elements{}
 	for c := range want.Changes(have) {
-		c.Old.Elements(gone.of(c.Old.Port))
-		c.New.Elements(come.of(c.New.Port))
+		c.Old.Elements(removed.of(c.Old.Port))
+		c.New.Elements(added.of(c.New.Port))
 		b.diffSets(c.Old.Sets, c.New.Sets)
 		b.diffChains(c.Old.Chains, c.New.Chains)
 		b.Purge = append(b.Purge, c.Purge...)
 	}
-	if len(gone)+len(come) > 0 { // else it is the other family that changed
-		b.diffElements(&nft.Table{Elements: gone.shared(come)}, gone, come.each)
+	if len(removed)+len(added) > 0 { // else it is the other family that changed
+		b.diffElements(&nft.Table{Elements: removed.shared(added)}, removed, added.each)
 		b.addRemoved()
 	}
 	return b

@@ -73,9 +73,9 @@ func (l elements) list() []SetOps {
 }
 
 // diffElements finds what must be deleted and added, to have the wanted elements. Equal elements stay. An element with
-// other data is deleted and added again, in one batch. gone has elements of other sets, which nothing replaces.
-func (b *Batch) diffElements(have *nft.Table, gone elements, want iter.Seq2[string, nft.ElementOp]) {
-	del, add, stay := gone, elements{}, map[string]int{}
+// other data is deleted and added again, in one batch. removed has elements of other sets, which nothing replaces.
+func (b *Batch) diffElements(have *nft.Table, removed elements, want iter.Seq2[string, nft.ElementOp]) {
+	del, add, stay := removed, elements{}, map[string]int{}
 	for set, op := range want {
 		was, ok := have.Get(set, op.Key)
 		switch {

@@ -143,7 +143,7 @@ func endpointData(e model.Endpoint) string {
 	return string(nft.AppendPort(nft.AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))
 }
 
-// Purge names a map whose clients no longer fit the service port: their endpoint may be gone, or their timeout has
+// Purge names a map with clients that no longer fit the service port: their endpoint may be gone, or their timeout has
 // changed.
 type Purge struct {
 	Port    model.ServicePortName

@@ -75,7 +75,7 @@ func goTo(chain string) nft.Verdict { return nft.Verdict{Kind: nft.Goto, Chain: 
 
 func jumpTo(chain string) nft.Verdict { return nft.Verdict{Kind: nft.Jump, Chain: chain} }
 
-func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
+func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	chains := []nft.Chain{
 		{
 			Name: preroutingChain, Hook: nft.Prerouting, Prio: priorityServices,
@@ -147,7 +147,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 	for one := range c.choices {
 		chains = append(chains, one.chain())
 	}
-	for one := range c.circuits {
+	for one := range c.externalLocal {
 		chains = append(chains, one.chain(s))
 	}
 	slices.SortFunc(chains, func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) })

@@ -20,9 +20,9 @@ type choice struct {
 	capacity  capacity
 }
 
-// A circuit is a chain that sends connections from pods and the node to any endpoint, and
+// An externalLocalChain sends connections from pods and the node to any endpoint, and
 // others to the endpoints on this node.
-type circuit struct {
+type externalLocalChain struct {
 	of         *nft.Frontends
 	algorithm  model.Algorithm
 	local, all capacity // local may be 0: others are dropped
@@ -42,17 +42,17 @@ func chooses(fe model.Frontend) bool {
 	return fe.Action == model.Forward || fe.Action == model.Reject && fe.TrafficPolicy == model.Cluster
 }
 
-func newCircuit(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) circuit {
+func newExternalLocalChain(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) externalLocalChain {
 	all, local := sp.SlotCount(model.Cluster), 0
 	if fe.Action == model.Forward {
 		local = sp.SlotCount(model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
-	return circuit{of, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
+	return externalLocalChain{of, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 }
 
-// choices returns the chains that a circuit leads to: for all endpoints, and for those on this node.
-func (c circuit) choices() (all, local choice) {
+// choices returns the chains that an externalLocalChain leads to: for all endpoints, and for those on this node.
+func (c externalLocalChain) choices() (all, local choice) {
 	sub := func(l model.TrafficPolicy, of capacity) choice {
 		if of == (capacity{1, 1}) {
 			return choice{c.of, l, model.Random, capacityFor(1, l, model.Random)}
@@ -93,7 +93,7 @@ func (c choice) name() string {
 	return prefix(c.of) + local + "endpoints-" + c.capacity.String() + suffix(c.algorithm)
 }
 
-func (c circuit) name() string {
+func (c externalLocalChain) name() string {
 	return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.of), c.local, c.all, suffix(c.algorithm))
 }
 
@@ -145,7 +145,7 @@ func (c choice) chain() nft.Chain {
 	return made
 }
 
-func (c circuit) chain(s *model.Settings) nft.Chain {
+func (c externalLocalChain) chain(s *model.Settings) nft.Chain {
 	all, local := c.choices()
 	others := goTo(local.name())
 	if c.local.hi == 0 {
@@ -163,7 +163,7 @@ func (c circuit) chain(s *model.Settings) nft.Chain {
 func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Verdict {
 	switch {
 	case fe.ShortCircuit:
-		return goTo(newCircuit(of, sp, fe).name())
+		return goTo(newExternalLocalChain(of, sp, fe).name())
 	case chooses(fe):
 		return goTo(newChoice(of, sp, fe).name())
 	case fe.Action == model.Drop:
@@ -172,23 +172,23 @@ func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Ve
 	return goTo(rejectChain)
 }
 
-// chosen are the chains and rules that depend on the service ports. Chains that choose are only added: before Linux
-// 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next start leaves out those
+// neededChains are the chains and rules that depend on the service ports. Chains that choose are only added: before
+// Linux 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next start leaves out those
 // that are not needed.
-type chosen struct {
-	choices  map[choice]bool
-	circuits map[circuit]bool
-	features features
+type neededChains struct {
+	choices       map[choice]bool
+	externalLocal map[externalLocalChain]bool
+	features      features
 }
 
 // add adds the chains that a service port needs. It reports whether some of them are new.
-func (c *chosen) add(sp *model.ServicePort) bool {
+func (c *neededChains) add(sp *model.ServicePort) bool {
 	grown := false
 	for _, fe := range sp.Frontends {
 		of := nft.FrontendsOf(fe.Kind)
 		switch {
 		case fe.ShortCircuit:
-			grown = c.addCircuit(newCircuit(of, sp, fe)) || grown
+			grown = c.addExternalLocal(newExternalLocalChain(of, sp, fe)) || grown
 		case chooses(fe):
 			grown = insert(&c.choices, newChoice(of, sp, fe)) || grown
 		}
@@ -196,8 +196,8 @@ func (c *chosen) add(sp *model.ServicePort) bool {
 	return grown
 }
 
-func (c *chosen) addCircuit(one circuit) bool {
-	if !insert(&c.circuits, one) {
+func (c *neededChains) addExternalLocal(one externalLocalChain) bool {
+	if !insert(&c.externalLocal, one) {
 		return false
 	}
 	all, local := one.choices()

@@ -21,7 +21,7 @@ type Ruleset struct {
 
 	snapshot *model.FamilySnapshot
 	orders   orders
-	chosen   chosen
+	needed   neededChains
 	usage    usage
 }
 
@@ -32,7 +32,7 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	if old == nil {
 		return o.Repair(nil, nil, s)
 	}
-	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: old.Sets, chosen: old.chosen, usage: old.usage}
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: old.Sets, needed: old.needed, usage: old.usage}
 	edit := old.orders.Edit(model.ServicePortKeys)
 	grown := false
 	for c := range s.ServicePortChanges(old.snapshot) {
@@ -43,18 +43,18 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 			continue
 		}
 		if c.Old != nil {
-			r.rearrange(edit, old, c.Old, c.New)
+			r.updateSlots(edit, old, c.Old, c.New)
 		} else {
-			r.adopt(edit, nil, c.New)
+			r.assignSlots(edit, nil, c.New)
 		}
-		grown = r.chosen.add(c.New) || grown
+		grown = r.needed.add(c.New) || grown
 	}
 	r.orders = edit.Done()
-	if now := r.usage.features(s); now != r.chosen.features {
-		r.chosen.features, grown = now, true
+	if now := r.usage.features(s); now != r.needed.features {
+		r.needed.features, grown = now, true
 	}
 	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings {
-		r.Chains = o.layoutChains(s.Settings, r.chosen)
+		r.Chains = o.layoutChains(s.Settings, r.needed)
 	}
 	return r
 }
@@ -64,17 +64,17 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 func (o Options) Repair(table *nft.Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: o.LayoutSets()}
 	if left != nil {
-		r.chosen = left.chosen
+		r.needed = left.needed
 	}
 	edit := r.orders.Edit(model.ServicePortKeys)
 	for sp := range s.ServicePorts() {
-		r.adopt(edit, table, sp)
-		r.chosen.add(sp)
+		r.assignSlots(edit, table, sp)
+		r.needed.add(sp)
 		r.usage.count(sp, 1)
 	}
-	r.chosen.features = r.usage.features(s)
+	r.needed.features = r.usage.features(s)
 	r.orders = edit.Done()
-	r.Chains = o.layoutChains(s.Settings, r.chosen)
+	r.Chains = o.layoutChains(s.Settings, r.needed)
 	return r
 }
 

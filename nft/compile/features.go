@@ -16,7 +16,7 @@ const (
 	withAffinity  feature = iota // service ports with session affinity
 	withNodePorts                // frontends that are node ports
 	withHairpins                 // endpoints on this node
-	withOutliers                 // service ports whose endpoints are ejected if they do not answer
+	withOutliers                 // service ports with outlier detection
 
 	// For each protocol, in the order of protocols:
 	withSourceRanges                                        // frontends for some sources only

@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// orders holds the order of the slots of each service port whose endpoints are not in sorted
+// orders holds the order of the slots of each service port with endpoints that are not in sorted
 // order, or in a lookup table.
 type orders = persist.Map[model.ServicePortName, *order]
 
@@ -103,9 +103,9 @@ func (s bySlot) all() iter.Seq[netip.AddrPort] {
 	}
 }
 
-// adopt chooses the slots of a service port's endpoints: an endpoint with a slot keeps it, unless a
+// assignSlots chooses the slots of a service port's endpoints: an endpoint with a slot keeps it, unless a
 // lookup table has all of them. have may be nil.
-func (r *Ruleset) adopt(edit *ordersEdit, have *nft.Table, sp *model.ServicePort) {
+func (r *Ruleset) assignSlots(edit *ordersEdit, have *nft.Table, sp *model.ServicePort) {
 	if have == nil && !sp.Algorithm.HasTable() {
 		return
 	}
@@ -138,9 +138,9 @@ func slotsIn(have *nft.Table, sp *model.ServicePort, l model.TrafficPolicy) []ne
 	return nil
 }
 
-// rearrange is adopt after a ruleset in which the service port was old. The cost is mostly that of the change, also
-// among thousands of endpoints.
-func (r *Ruleset) rearrange(edit *ordersEdit, have *Ruleset, old, now *model.ServicePort) {
+// updateSlots is assignSlots after a ruleset in which the service port was old. The cost is mostly that of the change,
+// also among thousands of endpoints.
+func (r *Ruleset) updateSlots(edit *ordersEdit, have *Ruleset, old, now *model.ServicePort) {
 	var o order
 	for _, l := range model.TrafficPolicies {
 		was := have.bySlot(old, l)
@@ -205,7 +205,7 @@ func difference(have, want bySlot) (left, joined []netip.AddrPort) {
 }
 
 // moveSlots returns the endpoints in the order of their slots after some left and others joined, both sorted. Those
-// that joined and those whose slot is beyond the new end take the slots that are free.
+// that joined and those with a slot beyond the new end take the slots that are free.
 func moveSlots(have, left, joined []netip.AddrPort) []netip.AddrPort {
 	hasLeft := func(a netip.AddrPort) bool {
 		_, found := slices.BinarySearchFunc(left, a, netip.AddrPort.Compare)

@@ -102,7 +102,7 @@ func (r *Ruleset) services() (all [][]*model.ServicePort) {
 }
 
 // urgent says of each Service, by its cluster IP, whether it must be among the first. An address of the node that is a
-// Service's has priority over node ports of others; and one may be the cluster IP of another Service.
+// Service's has priority over other Services' node ports; and one may be the cluster IP of another Service.
 func (r *Ruleset) urgent() map[netip.Addr]bool {
 	shared := func(fe model.Frontend) bool {
 		return r.isOnNode(fe) || fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)

@@ -33,7 +33,7 @@ type Options struct {
 	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
 	Observe func(Commit)
 
-	// Dial opens connections to another kernel, which has no packets under way; nil: to this machine's. It is for tests.
+	// Dial opens connections to another kernel, which has no packets in flight; nil: to this machine's. It is for tests.
 	Dial func() (Socket, error)
 	// PieceSize is about how many operations of a new table are in one transaction, see
 	// [batch.Batch.Pieces]. 0 means 8,000; other sizes are for tests.
@@ -363,7 +363,7 @@ type Stats struct {
 	Bytes uint64
 	// Rejected is the number of service ports that the kernel refuses now.
 	Rejected int
-	// Repairs is the number of comparisons with the kernel that repaired changes of others. A
+	// Repairs is the number of comparisons with the kernel that repaired other programs' changes. A
 	// comparison that also brings changes of our own is not included.
 	Repairs uint64
 }

@@ -4,8 +4,8 @@
 // knows the kernel's state: the cost of a change depends on its size, not on the cluster's.
 //
 // Ownership. Since Linux 6.9 a table can be owned by the connection that writes it and still outlive it (flags owner
-// and persist): neither "nft flush ruleset" nor "nft delete table" of others touches it, it stays when the process
-// ends, and the next process claims it. Older kernels have no such flag for tables that shall stay: there, and wherever
+// and persist): neither "nft flush ruleset" nor "nft delete table" of another program touches it, it stays when the
+// process ends, and the next process claims it. Older kernels have no such flag for tables that shall stay: there, and wherever
 // a table is not owned, [Watched] notices changes by others.
 //
 // Session affinity. Packets note clients in maps of ours. Behind a batch that takes an endpoint away, and behind the

@@ -152,7 +152,7 @@ func (b *Backend) FastPaths() (list []FastPath) {
 	return list
 }
 
-// SetDevices sets the devices whose packets take the fast path, from the next Apply on. It may be called at
+// SetDevices sets the devices of the fast path, from the next Apply on. It may be called at
 // any time. A device that was removed and made again under its name needs another call.
 func (b *Backend) SetDevices(names []string) { b.devices.Store(&names) }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // messages are netlink messages as they go to the kernel, one behind the other. They are numbered from 1 on, so that
-// the kernel's answers tell which one they are about. All concern one table.
+// the kernel's answers name the one they are about. All concern one table.
 type messages struct {
 	family model.Family
 	table  string

@@ -14,7 +14,7 @@ import (
 
 // Tables, chains, rules and sets as messages. google/nftables writes neither a table's
 // comment nor the "typeof" of a set, without which nft could not load the listing of our
-// table again; and it takes no messages of others into its batches.
+// table again; and it takes no messages of other programs into its batches.
 
 const (
 	tableFlagOwner   = 0x2 // NFT_TABLE_F_OWNER, Linux 5.12
@@ -171,7 +171,7 @@ func setFlags(s nft.Set, isConcat bool) (flags uint32) {
 
 func (m *messages) deleteSet(name string) { m.remove(unix.NFT_MSG_DELSET, unix.NFTA_SET_NAME, name) }
 
-// concatDescription tells the length of each component of the key, which the kernel needs to know for ranges.
+// concatDescription has the length of each component of the key, which the kernel needs to know for ranges.
 func (m *messages) concatDescription(s nft.Set) {
 	lengths := map[nft.Type]int{nft.Addr: nft.Addr.Width(m.family), nft.Proto: 1, nft.Service: 2}
 	desc := m.nest(unix.NFTA_SET_DESC | unix.NLA_F_NESTED)

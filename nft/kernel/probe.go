@@ -56,7 +56,7 @@ func features(f model.Family) []feature {
 	}
 }
 
-// probeTries is how often a batch of a probe is sent whose errors are transient.
+// probeTries is how often a batch of a probe is sent after transient errors.
 const probeTries = 3
 
 // probe tries, without changing anything, all that a table of ours needs. It returns the flags with which tables can be

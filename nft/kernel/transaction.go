@@ -206,7 +206,7 @@ func (b *Backend) sendOthers(st *familyState, changes *batch.Batch) error {
 		if err == nil || !isRefusal(err, &failed) || st.refusal.number() == maxRefused {
 			return err
 		}
-		// A message holds many elements. One element each tells whose it is.
+		// A message holds many elements. One element each names the object.
 		if err = b.conn.commitPiece(changes, st.flags, 1); err == nil {
 			return nil
 		}
@@ -297,7 +297,7 @@ type ownedError struct{}
 
 func (ownedError) Error() string { return "owned by another process; waiting for it to end" }
 
-// Waiting tells the caller of Apply to try again soon, see sync/reconcile.
+// Waiting asks the caller of Apply to try again soon, see sync/reconcile.
 func (ownedError) Waiting() {}
 
 // ErrNotPermitted indicates that this process must not administer the network.

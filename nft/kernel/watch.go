@@ -70,12 +70,12 @@ func isOurs(family byte, attrs []byte) bool {
 type group struct {
 	log     *slog.Logger
 	socket  *netlink.Conn
-	ignored uint32 // the port whose messages are dropped
+	ignored uint32 // drop messages of this port
 	changed chan<- struct{}
 	foreign atomic.Uint64
 	overrun atomic.Uint64
 	ended   atomic.Bool
-	touched bool // Run's: the transaction whose messages come now changed something of ours
+	touched bool // Run's: the present transaction changed something of ours
 }
 
 // ForeignChanges count the changes by others.
@@ -112,7 +112,7 @@ func (g *group) ignore(port uint32) error {
 	return nil
 }
 
-// filter drops datagrams whose first message is about what a port changes. Messages of one transaction may share a
+// filter drops datagrams with a first message about what a port changes. Messages of one transaction may share a
 // datagram, those of two never do, so that the first message's port is that of all.
 func (g *group) filter(port uint32) error {
 	const portOffset, portSize, all = 12, 4, 1<<32 - 1 // offsetof(struct nlmsghdr, nlmsg_pid)

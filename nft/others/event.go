@@ -27,7 +27,7 @@ type Event struct {
 	Packet *Packet
 }
 
-// Packet has the headers that tell connections from one another.
+// Packet has the headers that identify a connection.
 type Packet struct {
 	Protocol     model.Protocol
 	Source, Dest netip.AddrPort

@@ -58,7 +58,7 @@ func (e Event) Early() bool {
 	return e.Place.IsOurs() && strings.HasSuffix(e.Place.Chain, earlyAnswersSuffix)
 }
 
-// Untracked reports whether the event shows that connection tracking was told to leave the packet alone.
+// Untracked reports whether the event shows that connection tracking ignores the packet.
 func (e Event) Untracked() bool {
 	return e.Place.IsOurs() && e.Kind == Rule && e.Rule != 0 && strings.HasSuffix(e.Place.Chain, untrackedSuffix)
 }

@@ -120,7 +120,7 @@ func (t *Tracer) Close() error {
 }
 
 // RemoveStaleTraces removes tables of tracers that were killed on a kernel that keeps them (before Linux
-// 5.12): those whose destination has timed out. A tracer that works still has it.
+// 5.12): those with a destination that has timed out. A tracer that works still has it.
 func RemoveStaleTraces() error {
 	conn, tables, err := openTables()
 	if conn == nil {

@@ -112,7 +112,7 @@ type Lister struct {
 	table *table // nil: none yet
 }
 
-// List calls each for the translated entries of a family whose original destination has one of some
+// List calls each for the translated entries of a family with an original destination that has one of some
 // protocols and ports; the addresses are left to the caller.
 func (l *Lister) List(ctx context.Context, of model.Family, ports []model.VIP, each func(Entry)) error {
 	wanted := map[model.VIP]bool{} // without addresses
@@ -164,7 +164,7 @@ func (f *flow) entry() Entry {
 	return e
 }
 
-// Find returns the connection whose first packet had these addresses, and whether there is one.
+// Find returns the connection that began with these addresses, and whether there is one.
 // Connections in other zones than the default one are not found.
 func (l *Lister) Find(
 	ctx context.Context, p model.Protocol, source, dest netip.AddrPort,

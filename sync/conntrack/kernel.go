@@ -109,7 +109,7 @@ func (t *table) close() {
 func interrupt(dump *netlink.Conn) { _ = dump.SetReadDeadline(time.Unix(1, 0)) }
 
 // sweep deletes the stale flows of a family and, unless it is 0, of a protocol. When ctx ends, it fails. After an
-// error, the next sweep has new connections, because an answer may still be on its way.
+// error, the next sweep has new connections, because an answer may not have arrived yet.
 func (t *table) sweep(ctx context.Context, of model.Family, only model.Protocol, stale func(*flow) bool) (
 	seen, deleted int, err error,
 ) {

@@ -175,7 +175,7 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 			return did, ok
 		}
 		r.rounds.With(func(all *families) { all[f].end(work, p.Err) })
-		r.tell(p)
+		r.report(p)
 		ok = ok && p.Err == nil
 	}
 	return did, ok
@@ -201,7 +201,7 @@ func (r *Reconciler) judge(p *pass) func(*flow) bool {
 	}
 }
 
-func (r *Reconciler) tell(p Pass) {
+func (r *Reconciler) report(p Pass) {
 	family := slog.String("family", p.Family.String())
 	switch differs := r.said[p.Family].Differs(p.Err); {
 	case differs && p.Err != nil:

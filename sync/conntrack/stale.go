@@ -15,7 +15,7 @@ type owners struct {
 	ports map[model.VIP]*model.ServicePort
 }
 
-// ownersOf returns all service ports, or those whose stale flows are deleted, and those that ejected an endpoint.
+// ownersOf returns all service ports, or those with stale flows to delete, and those that ejected an endpoint.
 func ownersOf(s *model.FamilySnapshot, all bool) owners {
 	o := owners{s, map[model.VIP]*model.ServicePort{}}
 	if s == nil {

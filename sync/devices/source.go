@@ -43,7 +43,7 @@ func (s *Source) Run(ctx context.Context) {
 	f.Run(ctx)
 }
 
-// list lists the devices, and tells a change.
+// list lists the devices, and reports a change.
 func (s *Source) list(handle *netlink.Handle) error {
 	all, err := handle.LinkList()
 	if err != nil {

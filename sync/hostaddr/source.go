@@ -35,7 +35,7 @@ import (
 type Source struct {
 	Log *slog.Logger
 
-	// Ignore names interfaces whose addresses are not the node's own, like the dummy
+	// Ignore names interfaces with addresses that are not the node's own, like the dummy
 	// device with the virtual addresses of an IPVS proxy. Default: none.
 	Ignore []string
 }
@@ -120,17 +120,17 @@ func list(h *netlink.Handle, ignore []string) ([]netip.Addr, error) {
 			addrs = append(addrs, address{Addr: ip, link: a.LinkIndex, flags: a.Flags})
 		}
 	}
-	var ways []address
+	var routed []address
 	for _, ip := range outside {
 		routes, err := h.RouteGet(ip)
 		if err != nil || len(routes) == 0 {
 			continue // this family has no default route
 		}
 		if src, ok := netip.AddrFromSlice(routes[0].Src); ok {
-			ways = append(ways, address{Addr: src.Unmap(), link: routes[0].LinkIndex})
+			routed = append(routed, address{Addr: src.Unmap(), link: routes[0].LinkIndex})
 		}
 	}
-	return order(addrs, ways), nil
+	return order(addrs, routed), nil
 }
 
 // address is an address with the attributes that determine its place in the order.
@@ -146,16 +146,16 @@ func usable(a netip.Addr, flags int) bool {
 		!a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() && !(a.Is6() && a.IsLinkLocalUnicast())
 }
 
-// order sorts addrs as documented at Source, and drops duplicates: an address may be on two interfaces. ways are the
+// order sorts addrs as documented at Source, and drops duplicates: an address may be on two interfaces. routed are the
 // source address and the interface of packets to the outside, for each family with a default route.
-func order(addrs, ways []address) []netip.Addr {
+func order(addrs, routed []address) []netip.Addr {
 	rank := func(a address) (int, int) {
 		// IFA_F_TEMPORARY is the same bit as IFA_F_SECONDARY.
 		late := 0
 		if a.flags&(unix.IFA_F_SECONDARY|unix.IFA_F_DEPRECATED) != 0 {
 			late = 1
 		}
-		for _, w := range ways {
+		for _, w := range routed {
 			switch {
 			case w.Is4() != a.Is4():
 			case w.Addr == a.Addr && late == 0:

@@ -35,7 +35,7 @@ type Source struct {
 	followers []*follower // by the names of their kinds
 }
 
-// Unread returns the kinds whose initial list has not been read yet: of these, nothing is known. It may be
+// Unread returns the kinds without an initial list yet: of these, nothing is known. It may be
 // called at any time.
 func (s *Source) Unread() (kinds []string) {
 	s.each(func(f *follower) {

@@ -114,7 +114,7 @@ func class(err error) string {
 // userOf finds the user in an answer that refuses a request, and of a ServiceAccount the namespace and the name.
 var userOf = regexp.MustCompile(`User "(system:serviceaccount:([^:"]+):([^:"]+)|[^"]*)"`)
 
-// remedy names the missing right, if a request failed for want of one.
+// remedy names the missing right, if a request failed because it is missing.
 func remedy(r *resource, verb string, err error) string {
 	switch class(err) {
 	case unauthorized:

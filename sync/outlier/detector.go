@@ -36,7 +36,7 @@ const (
 type Options struct {
 	NodeName string
 	State    *reconcile.State
-	// Attempts reads what clients sent again for want of an answer.
+	// Attempts reads what clients sent again because no answer came.
 	Attempts func(context.Context) ([]model.Attempt, error)
 	// Ask asks an endpoint; nil: by a connection. It is for tests.
 	Ask func(context.Context, netip.AddrPort) Answer
@@ -137,7 +137,7 @@ func (d *Detector) work(ctx context.Context) time.Duration {
 		d.asking++
 		go d.ask(ctx, at)
 	}
-	d.tell()
+	d.report()
 	if d.judge.idle() {
 		return max(readEvery, share*time.Since(now))
 	}
@@ -160,8 +160,8 @@ func (d *Detector) take() []given {
 	return all
 }
 
-// tell gives the state what is ejected now, if it differs, and logs the difference.
-func (d *Detector) tell() {
+// report gives the state what is ejected now, if it differs, and logs the difference.
+func (d *Detector) report() {
 	now, old := d.judge.ejections(), d.said.Load()
 	added, gone := difference(old, now), difference(now, old)
 	if len(added)+len(gone) == 0 {

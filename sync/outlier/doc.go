@@ -11,7 +11,7 @@
 // again. So a NetworkPolicy that stops one client ejects nobody, and a lost packet costs one question.
 //
 // If endpoints of other namespaces on the same Node are silent, too, the Node is ejected, with all endpoints there. Who
-// may write EndpointSlices of one namespace can't have endpoints of others ejected by naming their Node.
+// may write EndpointSlices of one namespace can't have other tenants' endpoints ejected by naming their Node.
 //
 // What is ejected is asked again after 1, 2, 4, 8 and then each 10 seconds, and comes back with the first answer. Each
 // node decides for itself, and forgets it when vmapd ends. What Kubernetes says has priority: an endpoint that is

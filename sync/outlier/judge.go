@@ -14,7 +14,7 @@ import (
 const (
 	// enough is how many packets clients send again before a silent endpoint is ejected.
 	enough = 2
-	// mostSuspects bounds the suspects of one Service, so that it can't use up the questions of others.
+	// mostSuspects bounds the suspects of one Service, so that it can't use up the probes of other Services.
 	mostSuspects = 32
 	// mostWitnesses bounds the endpoints of a Node, each of another namespace, that must be silent, too.
 	mostWitnesses = 3
@@ -240,7 +240,7 @@ func (j *judge) eject(now time.Time, at netip.AddrPort) {
 	j.judgeNode(now, o.node)
 }
 
-// judgeNode ejects a Node whose witnesses are all silent.
+// judgeNode ejects a Node if all its witnesses are silent.
 func (j *judge) judgeNode(now time.Time, name string) {
 	n := j.nodes[name]
 	if n == nil || !n.ejected.IsZero() {

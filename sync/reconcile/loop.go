@@ -22,7 +22,7 @@ type Backend interface {
 	Resync()
 }
 
-// A Waiting error of a Backend tells that it waits for something to pass, such as another process
+// A Waiting error of a Backend says that it waits for something to pass, such as another process
 // that still owns the rules. To look whether it has passed costs little, so the loop looks often.
 type Waiting interface {
 	error
@@ -52,7 +52,7 @@ type Loop struct {
 	Backend Backend
 	Log     *slog.Logger
 	// MinInterval is the least time between the end of one round and the beginning of the next that is for a change or a
-	// retry. The default, 0, is right for a dataplane whose rounds are short.
+	// retry. The default, 0, is right for a dataplane with short rounds.
 	MinInterval time.Duration
 	// ResyncInterval is the time between full comparisons with the dataplane, for changes
 	// by other programs. 0 means DefaultResyncInterval.
@@ -62,7 +62,7 @@ type Loop struct {
 	ForeignChange <-chan struct{}
 	// Describe returns the text of a problem; nil means Problem.Error. A source of files adds the file and the line.
 	Describe func(model.Problem) string
-	// Observers are told what happens.
+	// Observers are called with what happens.
 	Observers []Observer
 	// Before, unless it is nil, is called before a round takes its snapshot, and may wait. A simulation
 	// waits until everything else is at rest: what a round has does not depend on chance then.
@@ -74,7 +74,7 @@ type Loop struct {
 	repair  bool // it puts back what another program changed
 	started time.Time
 	applied bool            // a snapshot was programmed, at least but for single service ports
-	seen    *model.Snapshot // the last whose problems were logged
+	seen    *model.Snapshot // the last with logged problems
 	backoff wait.Backoff
 
 	failed logonce.Error

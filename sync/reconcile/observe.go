@@ -21,10 +21,10 @@ type Queuer interface {
 	Queued(at time.Time)
 }
 
-// A Beginner is an Observer that is told of each snapshot before the dataplane can do what it says.
+// A Beginner is an Observer that is called with each snapshot before the dataplane can do what it says.
 type Beginner interface {
 	Observer
-	// Begins is called before each round, whose Done follows.
+	// Begins is called before each round; its Done follows.
 	Begins(s *model.Snapshot)
 }
 

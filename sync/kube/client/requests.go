@@ -124,7 +124,7 @@ func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }
 
-// readJSON makes a request for an object whose type need not be known to the client.
+// readJSON makes a request for an object of a type that the client need not know.
 func readJSON(ctx context.Context, req *rest.Request, into any) error {
 	answer := req.SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
 	if err := answer.Error(); err != nil { // Raw's error lacks the server's message

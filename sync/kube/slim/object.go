@@ -81,7 +81,7 @@ func (s *EndpointSlice) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// used are EndpointSlices whose memory can be used again.
+// used are EndpointSlices with reusable memory.
 var used = sync.Pool{New: func() any { //nolint:gochecknoglobals // memory, without meaning
 	return &EndpointSlice{Model: model.EndpointSlice{Labels: map[string]string{}}}
 }}

@@ -140,7 +140,7 @@ func (s *source) readEnvelope() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
 }
 
-// readList reads a list whose items are read by a function.
+// readList reads a list, and its items by a function.
 func (s *source) readList(meta *metav1.ListMeta, item func()) {
 	for m := s.open(); s.next(&m); {
 		switch m.field {

@@ -44,8 +44,8 @@ Linux 5.12, it then ceases to match at the end of --timeout, and the next trace 
 the daemon's next start removes it. It needs root, or CAP_NET_ADMIN.
 
 Exit codes: 0 if a connection was traced, 2 if its end is not the expected one
-(--expect), and 1 after an error. Rejected is also a connection that its endpoint
-refuses, and dropped one of TCP without an answer, or with an answer that is lost.`
+(--expect), and 1 after an error. A connection that its endpoint refuses is rejected,
+too; one of TCP is dropped if no answer arrives.`
 
 // tracing is the subcommand that traces a connection.
 type tracing struct {
@@ -192,7 +192,7 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 }
 
 // expected asks for vmapd's decision about a client's connection that came in by an interface, or by none. A connection
-// can be told without it.
+// can be shown without it.
 func (x *tracing) expected(
 	ctx context.Context, client netip.Addr, in string, dest netip.AddrPort, stderr io.Writer,
 ) *explain.Explanation {

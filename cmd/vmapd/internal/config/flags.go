@@ -80,7 +80,7 @@ func (f *Flags) addSome(fs *pflag.FlagSet, names ...string) {
 	f.set, f.names = fs, names
 }
 
-// define defines the flags that set a field of c, whose value is the default.
+// define defines the flags that set a field of c; its value is the default.
 func define(fs *pflag.FlagSet, settings []setting, c any) {
 	for _, s := range settings {
 		if s.field == "" || s.flag == "" || fs.Lookup(s.flag) != nil {
@@ -138,7 +138,7 @@ func (f *Flags) given(name string) bool {
 }
 
 // configuration returns the flags of kube-proxy in the form of a file. Without their flag,
-// fields whose default depends on others stay empty.
+// fields with a default that depends on others stay empty.
 func (f *Flags) configuration() *proxyconfig.KubeProxyConfiguration {
 	c := f.kubeProxy.DeepCopy()
 	c.ClusterCIDR = strings.Join(f.clusterCIDR, ",")

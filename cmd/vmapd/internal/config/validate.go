@@ -113,7 +113,7 @@ func validateConntrack(path *field.Path, c *proxyconfig.KubeProxyConntrackConfig
 	)
 }
 
-// validateLocalMode checks how pods are told from other clients. It checks the settings of all
+// validateLocalMode checks how pods are distinguished from other clients. It checks the settings of all
 // modes: they may be needed as soon as the mode changes.
 func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	bridge := field.NewPath("detectLocal", "bridgeInterface")

@@ -221,7 +221,7 @@ func watchTables(b *kernel.Backend, log *slog.Logger) (reconcile.Backend, watch)
 		log.Error("cannot watch our rules; comparing them at each resync", slog.Any("err", err))
 		return b, none
 	}
-	return w, watch{changed, w.ForeignChanges, []task{quiet(func(ctx context.Context) {
+	return w, watch{changed, w.ForeignChanges, []task{noError(func(ctx context.Context) {
 		if err := w.Run(ctx); err != nil {
 			log.Error("no longer watching our rules; comparing them at each resync", slog.Any("err", err))
 		}
@@ -232,7 +232,7 @@ func watchRules(start func(changed chan<- struct{}) *host.Watch) watch {
 	changed := make(chan struct{}, 1)
 	w := start(changed)
 	changes := func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: w.Changes()} }
-	return watch{changed, changes, []task{quiet(w.Run)}}
+	return watch{changed, changes, []task{noError(w.Run)}}
 }
 
 // openUserspace opens the backend that needs nothing of the kernel but sockets. Without CAP_NET_ADMIN it
@@ -257,7 +257,7 @@ func (d *base) openUserspace(why string) (*dataplane, error) {
 	}, nil
 }
 
-// listenerFailed tells a Service of a port that can't be served in full.
+// listenerFailed writes an event of a Service about a port that can't be served in full.
 func (d *base) listenerFailed(service model.NamespacedName, err error) {
 	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
 }

@@ -75,7 +75,7 @@ func newBase(c *config.Config, log *slog.Logger) (*base, error) {
 	if len(c.From) == 0 {
 		client, err := informer.Connect(c.Client()) // of its own, so that events do not delay lists
 		if err != nil {
-			return nil, fmt.Errorf("connect to the cluster: %w", err)
+			return nil, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
 		}
 		o.Client = client
 		o.ServiceUID = func(ctx context.Context, n model.NamespacedName) (types.UID, error) {
@@ -114,13 +114,13 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.announce(ctx)
 	api := &socket.Server{Path: d.config.Socket, Routes: d.routes(), Log: d.log}
 	tasks := slices.Concat(d.beside, d.in.tasks, d.plane.tasks, []task{
-		quiet(d.events.Run), quiet(d.newLoop().Run), d.ports.metrics.Run, d.ports.healthz.Run, quiet(api.Run),
-		d.follow, quiet(d.watchOthers), quiet(d.repeat),
+		noError(d.events.Run), noError(d.newLoop().Run), d.ports.metrics.Run, d.ports.healthz.Run, noError(api.Run),
+		d.follow, noError(d.watchOthers), noError(d.repeat),
 	})
 	if d.plane.nft != nil {
-		tasks = append(tasks, quiet(d.plane.nft.RunPurges))
+		tasks = append(tasks, noError(d.plane.nft.RunPurges))
 		if d.config.FastPath.On() {
-			tasks = append(tasks, quiet(d.followDevices))
+			tasks = append(tasks, noError(d.followDevices))
 		}
 	}
 	return runAll(ctx, tasks)
@@ -132,12 +132,12 @@ func (d *Daemon) LeavesRules() bool { return d.view.View().Snapshot != nil && d.
 // newLoop returns the loop that applies the state of the inputs to the dataplane, also when another program has
 // changed that.
 func (d *Daemon) newLoop() *reconcile.Loop {
-	backend, told := config.Backend(d.plane.name), d.all
+	backend, observers := config.Backend(d.plane.name), d.all
 	if t := newStartThrift(); t != nil {
-		told = append(told, t)
+		observers = append(observers, t)
 	}
 	return &reconcile.Loop{
-		State: d.in.state, Backend: d.plane, Log: d.log, Describe: d.in.describe, Observers: told,
+		State: d.in.state, Backend: d.plane, Log: d.log, Describe: d.in.describe, Observers: observers,
 		ForeignChange:  d.plane.foreign,
 		MinInterval:    d.config.MinSyncPeriod(backend),
 		ResyncInterval: resyncInterval(d.config, backend),
@@ -188,8 +188,8 @@ func hasIPv6Loopback() bool {
 // task runs until its context ends, or until it fails.
 type task func(context.Context) error
 
-// quiet makes a task of a function that can't fail.
-func quiet(run func(context.Context)) task {
+// noError makes a task of a function that can't fail.
+func noError(run func(context.Context)) task {
 	return func(ctx context.Context) error {
 		run(ctx)
 		return nil

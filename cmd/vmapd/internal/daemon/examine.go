@@ -40,7 +40,7 @@ func (d *Daemon) report(age time.Duration) doctor.Report {
 	return now
 }
 
-// examine examines the node. It reads the rules and settings of others: a panic about these must not end
+// examine examines the node. It reads other programs' rules and settings: a panic about these must not end
 // the daemon, and is a finding.
 func (d *Daemon) examine() (report doctor.Report) {
 	defer func() {

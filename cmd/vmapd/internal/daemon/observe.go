@@ -68,21 +68,21 @@ func (d *base) observe(
 	o := &observers{
 		metrics: m, tracker: tracker, view: view,
 		all:    []reconcile.Observer{tracker, m, services, view, problems},
-		beside: []task{quiet(services.Run), quiet(problems.Run), quiet(localhost.Run), quiet(d.watchTable)},
+		beside: []task{noError(services.Run), noError(problems.Run), noError(localhost.Run), noError(d.watchTable)},
 	}
 	if p.userspace == nil {
 		o.all = append(o.all, loopback{localhost})
 	}
 	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
 		flows := conntrack.New(conntrack.Options{Log: d.log, Report: m.Conntrack})
-		o.all, o.beside = append(o.all, flows), append(o.beside, quiet(flows.Run))
+		o.all, o.beside = append(o.all, flows), append(o.beside, noError(flows.Run))
 	}
 	if p.nft != nil {
 		outliers := outlier.New(outlier.Options{
 			NodeName: d.nodeName, State: in.state, Attempts: p.nft.Unanswered, Log: d.log,
 		})
 		o.all = append(o.all, outliers, &events.Ejections{Recorder: d.events})
-		o.beside = append(o.beside, quiet(outliers.Run))
+		o.beside = append(o.beside, noError(outliers.Run))
 	} else if d.config.Model().OutlierDetection && d.config.Backend == config.Auto { // else the configuration has a note
 		d.log.Warn("ignoring outlier detection: the backend has none", slog.String("backend", p.name))
 	}

@@ -63,7 +63,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 	done := make(chan error, 1)
 	go func() {
 		source := &manifest.Source{Paths: []string{"../../../../testdata/demo/before"}, Log: log}
-		done <- runAll(ctx, append(watching, quiet(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }))
+		done <- runAll(ctx, append(watching, noError(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }))
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -164,7 +164,7 @@ func (d *Daemon) node(l *found) {
 // with the Node's pod ranges. A network plugin may ignore the latter, so the former decide.
 func (d *Daemon) podRanges(l *found) {
 	if d.Pods.Mode != model.ByClusterCIDR || len(d.Pods.ClusterCIDRs) == 0 {
-		return // pods are not told from other clients, or otherwise
+		return // pods are not distinguished from other clients, or otherwise
 	}
 	const fix = "set --cluster-cidr (clusterCIDR) to the ranges of pods in the whole cluster, as the network plugin " +
 		"and the controller manager have it"

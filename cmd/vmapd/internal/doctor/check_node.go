@@ -118,7 +118,7 @@ func checkIPv6(f Facts, l *found) {
 	l.fail(fix, "%s, and %d service ports have IPv6 addresses: these do not work on this node", why, n)
 }
 
-// checkBridges: a connection of a pod to a Service whose endpoint is on the same bridge is translated by the node. The
+// checkBridges: a connection of a pod to a Service with an endpoint on the same bridge is translated by the node. The
 // answer goes from the endpoint to the pod by the bridge, and must be translated, too.
 func checkBridges(f Facts, l *found) {
 	if f.Wants.Backend == "userspace" || f.Wants.MasqueradeAll { // answers go to the node

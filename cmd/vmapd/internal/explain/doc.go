@@ -1,4 +1,4 @@
-// Package explain explains in words what happens to a connection on a node, for someone whose Service does not work.
+// Package explain explains in words what happens to a connection on a node, if a Service does not work.
 //
 //	model.Decide ─────────┐
 //	Builder.Selection ────┼──> Explanation: facts, steps, conclusion ──> text, JSON

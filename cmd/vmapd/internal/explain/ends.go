@@ -9,7 +9,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// explainEnds says who the client is, as far as this node can tell, and which node decides.
+// explainEnds says who the client is, as far as this node knows, and which node decides.
 func (x *explainer) explainEnds() {
 	name, ours, node := x.in.Client, x.in.Config.NodeName, ""
 	if n := x.in.Objects.NodeAt(x.d.Source); n != nil {

@@ -93,7 +93,7 @@ func (x *explainer) explainChoice() {
 	case x.d.Why == model.LoopbackForwarder:
 		how = "The listener chooses one of them for each connection."
 	case affinity > 0:
-		how = fmt.Sprintf("sessionAffinity is ClientIP: a client that connected at most %v ago gets the "+
+		how = fmt.Sprintf("sessionAffinity is ClientIP: a client that connected within the last %v gets the "+
 			"same endpoint again, if it is still one of them. Otherwise: %s",
 			affinity.Truncate(time.Second), lowerFirst(how))
 	}

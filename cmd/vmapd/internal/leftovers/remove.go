@@ -51,7 +51,7 @@ func ofVmapd(f Found) Found { return f.Of(host.OwnerVmapd) }
 
 // kubeProxyServes returns an error unless kube-proxy has written its rules. A pod of kube-proxy is ready a second or
 // more before, and those of IPv6 come after those of IPv4. Without any rule, connections fail; without any rule that
-// uses connection tracking, the kernel ends that for the family, and translates none that is under way.
+// uses connection tracking, the kernel ends that for the family, and translates none of them afterwards.
 func kubeProxyServes(o ipvs.Options) error {
 	r := NewFinder(o)
 	var begun, served [len(model.Families)]bool

@@ -40,8 +40,8 @@ type Signs struct {
 
 // sign is one sign of another proxy.
 type sign struct {
-	text       string
-	seen, told time.Time
+	text         string
+	seen, logged time.Time
 }
 
 // Seen notes a sign. It is reported when it is new, when its text changes, and again while it lasts.
@@ -58,10 +58,10 @@ func (r *Signs) Seen(kind, text string) {
 		r.signs[kind] = s
 	}
 	s.seen = now
-	if s.text == text && now.Sub(s.told) < signRepeat {
+	if s.text == text && now.Sub(s.logged) < signRepeat {
 		return
 	}
-	s.text, s.told = text, now
+	s.text, s.logged = text, now
 	r.Log.Warn("another proxy is active on this node", slog.String("sign", kind), slog.String("why", text))
 	r.Event("another proxy is active on this node: " + text)
 }

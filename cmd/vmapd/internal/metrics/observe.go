@@ -20,7 +20,7 @@ const maxTriggers = 10_000
 
 // rounds is the state between syncs.
 type rounds struct {
-	problems *model.Snapshot // the snapshot whose problems are counted, or nil
+	problems *model.Snapshot // the snapshot with the counted problems, or nil
 	kinds    map[string]bool // of objects that had problems
 
 	// Changes since the last successful sync.

@@ -47,7 +47,7 @@ func Apply(o Options, c Conntrack) {
 // this node may change, because the node is a container itself, is only a warning ([ErrNotInitial]).
 //
 // Where the module br_netfilter is loaded, InitOnly also makes what bridges pass on meet netfilter, as kube-proxy
-// expects of a node: a pod on a bridge reaches a Service whose endpoint is on the same bridge by that alone.
+// expects of a node: a pod on a bridge reaches a Service with an endpoint on the same bridge by that alone.
 func InitOnly(o Options, c Conntrack) error {
 	var errs []error
 	for _, f := range append(o.apply(c), o.write(o.bridges())...) {

@@ -34,15 +34,15 @@ func TableUse(o Options) (used, limit int, err error) {
 func WatchTable(ctx context.Context, o Options, near func(used, limit int)) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
-	told := false
+	warned := false
 	for {
 		if used, limit, err := TableUse(o); err == nil && limit > 0 {
 			switch percent := int64(used) * 100 / int64(limit); {
-			case percent >= nearlyFull && !told:
-				told = true
+			case percent >= nearlyFull && !warned:
+				warned = true
 				near(used, limit)
 			case percent < relieved:
-				told = false
+				warned = false
 			}
 		}
 		select {

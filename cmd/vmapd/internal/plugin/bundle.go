@@ -19,7 +19,7 @@ import (
 // secret is what may be one in a log.
 var secret = regexp.MustCompile(`(?i)((?:bearer|token|password|secret|authorization)["']?[=:\s]\s*["']?)[^\s"',]+`)
 
-// gathered are the commands whose outputs a bundle has of each node, by file.
+// gathered are the commands with outputs in a bundle, of each node, by file.
 var gathered = map[string][]string{
 	"status.json": {"status", "-o", "json"}, "services.json": {"services", "-A", "-o", "json"},
 	"doctor.txt": {"doctor"}, "doctor.json": {"doctor", "-o", "json"}, "version.txt": {"version"},

@@ -1,4 +1,4 @@
-// Package plugin runs a subcommand of vmapd beside the daemon of a node, by way of the API server: it is
+// Package plugin runs a subcommand of vmapd beside the daemon of a node, through the API server: it is
 // what "kubectl vmapd" does.
 //
 //	--node, or the node of the Service or pod ──> vmapd's pod there ──> kubectl exec

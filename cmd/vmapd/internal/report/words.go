@@ -76,8 +76,8 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Ejected says why an endpoint gets no connections that is ejected, or whose Node is. The Node may be unknown. Without
-// an instant, the text has no age.
+// Ejected says why an endpoint that is ejected, or on an ejected Node, gets no connections. The Node may be unknown.
+// Without an instant, the text has no age.
 func Ejected(of *model.Ejections, at netip.AddrPort, node string, now time.Time) string {
 	text, why := "ejected by this node", Silence(of, at, node)
 	e, ok := of.Endpoint(at)

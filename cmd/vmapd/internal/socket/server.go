@@ -124,7 +124,7 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// answerPanic answers a request whose handler panicked.
+// answerPanic answers a request after a panic of its handler.
 func (s *Server) answerPanic(w http.ResponseWriter, r *http.Request) {
 	if reason := recover(); reason != nil {
 		s.Log.Error("a handler panicked", slog.String("path", r.URL.Path),
@@ -160,7 +160,7 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(e) // an error means that the client left
 }
 
-// listener is a listening socket whose file may be removed by others.
+// listener is a listening socket; other programs may remove its file.
 type listener struct {
 	net.Listener
 	path string

@@ -350,7 +350,7 @@ func (t *Flows) Ports(f model.Family) (list []model.VIP) {
 	return list
 }
 
-// Add counts an entry whose destination was translated, unless it is of another Service.
+// Add counts an entry with a translated destination, unless it is of another Service.
 func (t *Flows) Add(to model.VIP, endpoint netip.AddrPort) {
 	sp := t.ports[to]
 	if sp == nil { // a node port has no address

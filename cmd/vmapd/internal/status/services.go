@@ -241,7 +241,7 @@ func unlessZero[T comparable](v T) string {
 	return fmt.Sprint(v)
 }
 
-// some returns the first elements of a list, and the number of others.
+// some returns the first elements of a list, and the number of the rest.
 func some(list []netip.Addr) string {
 	const most = 3
 	var words []string

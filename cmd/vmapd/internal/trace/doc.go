@@ -1,4 +1,4 @@
-// Package trace shows what the kernel did with one connection, hook by hook, for someone whose Service does not work.
+// Package trace shows what the kernel did with one connection, hook by hook, if a Service does not work.
 //
 //	Watch.Run: connects, or waits ─> nft/others: events of the first packet and of the answer; rules as text
 //	                                 sync/conntrack: the entry of the connection

@@ -23,7 +23,7 @@ type path struct {
 	first, last others.Packet // as it came, and as it was seen last
 	hooks       []Hook
 	verdict     Verdict
-	by          string // the rule or policy that ended it, and whose it is
+	by          string // the rule or policy that ended it, and its owner
 	byVmapd     bool
 	out         string // the interface, or ""
 	outIndex    uint32

@@ -89,7 +89,7 @@ func pastNetfilter(bridge string, f model.Family) string {
 	return nodesetup.Dotted(nodesetup.BridgeCalls[f]) + " is 0"
 }
 
-// noNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on an interface, or "".
+// noNeighbour returns the reason if nothing answered the kernel's requests for the next hop on an interface, or "".
 func noNeighbour(to netip.Addr, out string) string {
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: out})
 	if err != nil || len(routes) == 0 {

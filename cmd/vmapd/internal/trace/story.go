@@ -51,7 +51,7 @@ type Story struct {
 
 	Hints      []string       `json:"hints,omitempty"`
 	Verdict    Verdict        `json:"verdict"`
-	By         string         `json:"by,omitempty"`  // the rule or policy that ended the packet's path, and whose it is
+	By         string         `json:"by,omitempty"`  // the rule or policy that ended the packet's path, and its owner
 	Endpoint   netip.AddrPort `json:"endpoint"`      // the destination in the end
 	Pod        string         `json:"pod,omitempty"` // of the endpoint, if vmapd's decision has it
 	Conclusion string         `json:"conclusion"`
