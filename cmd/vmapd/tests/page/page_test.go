@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -98,5 +99,13 @@ func TestThePageInABrowser(t *testing.T) {
 		ask(t, b, chromedp.Evaluate[string](`document.body.append(Object.assign(document.createElement("script"), {textContent: "window.hacked = 4"})), ""`))
 		b.is(t, "window.hacked", "undefined")
 		waitUntil(t, "the console tells of it", func() bool { return strings.Contains(b.errors(), "Content Security Policy") })
+	})
+	t.Run("before the first answer, nothing is refreshed", func(t *testing.T) {
+		_ = d.Process.Signal(syscall.SIGSTOP)
+		b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(b.address))
+		b.has(t, "#daemon", "asking the daemon")
+		b.is(t, "document.querySelector('#fresh').textContent", "")
+		_ = d.Process.Signal(syscall.SIGCONT)
+		b.has(t, "#fresh", "refreshed")
 	})
 }
