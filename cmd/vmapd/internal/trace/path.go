@@ -25,6 +25,7 @@ type path struct {
 	verdict     Verdict
 	by          string // the rule or policy that ended it, and its owner
 	byVmapd     bool
+	rule        *Rule  // the same, for programs
 	out         string // the interface, or ""
 	outIndex    uint32
 	lostAt      string // where it vanished
@@ -112,6 +113,7 @@ func (p *path) step(e others.Event, h *Hook) {
 	}
 	if end != "" {
 		p.verdict, p.by, p.byVmapd = end, line+whose, isOurs
+		p.rule = &Rule{e.Place.Family, e.Place.Table, e.Place.Chain, l.Handle}
 	}
 	changes := (l.Marks || l.Untracks) && !isOurs
 	h.notable = h.notable || changes || p.verdict != ""

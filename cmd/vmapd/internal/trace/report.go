@@ -43,7 +43,7 @@ func NewStory(in Input) Story {
 	p := &in.First
 	s := Story{
 		Source: p.first.Source, Destination: p.first.Dest, Protocol: p.first.Protocol.String(), Hooks: p.hooks,
-		Verdict: p.verdict, By: p.by, Endpoint: p.last.Dest, Answer: in.answer(),
+		Verdict: p.verdict, By: p.by, Rule: p.rule, Endpoint: p.last.Dest, Answer: in.answer(),
 	}
 	if p.verdict == Lost && in.Route != "" {
 		s.Verdict = NoRoute
@@ -128,6 +128,9 @@ func (s *Story) hint(format string, args ...any) {
 }
 
 func (s *Story) addHints(in *Input) {
+	if r := s.Rule; r != nil && r.Handle != 0 && !in.First.byVmapd {
+		s.hint("The rule has the handle %d: nft -a list chain %s %s %s.", r.Handle, r.Family, r.Table, r.Chain)
+	}
 	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
 	if s.translated() && in.First.verdict != Lost && !in.First.dnat {
 		s.hint("No rule of nftables was seen to replace the destination: " +

@@ -51,11 +51,20 @@ type Story struct {
 
 	Hints      []string       `json:"hints,omitempty"`
 	Verdict    Verdict        `json:"verdict"`
-	By         string         `json:"by,omitempty"`  // the rule or policy that ended the packet's path, and its owner
+	By         string         `json:"by,omitempty"` // the rule or policy that ended the packet's path, and its owner
+	Rule       *Rule          `json:"rule,omitempty"`
 	Endpoint   netip.AddrPort `json:"endpoint"`      // the destination in the end
 	Pod        string         `json:"pod,omitempty"` // of the endpoint, if vmapd's decision has it
 	Conclusion string         `json:"conclusion"`
 	Differs    bool           `json:"differs,omitempty"` // from what vmapd expects
+}
+
+// Rule is where nft finds a rule, or the chain with a policy, which has no handle.
+type Rule struct {
+	Family string `json:"family"`
+	Table  string `json:"table"`
+	Chain  string `json:"chain"`
+	Handle uint64 `json:"handle,omitempty"`
 }
 
 // Answer is the first packet of the other direction.

@@ -124,7 +124,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		{
 			"somebody else's rule", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain forward { type filter hook forward priority 0; ip saddr 10.0.0.0/8 accept; tcp dport { 8080, 9090 } counter drop comment \"no web\"; }; }",
-			[]string{"=> dropped in table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no web\"), which is not vmapd's.\n", differs},
+			[]string{"=> dropped in table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no web\"), which is not vmapd's.\n", ": nft -a list chain inet theirs forward.\n", differs},
 		},
 		{
 			"somebody else's policy", "tcp", "[fd00:172:30::10]:80",
