@@ -125,7 +125,7 @@ func (l *live) add(answer lab.Answer, err error) {
 	l.by[answer.Pod]++
 }
 
-// clearLine begins a terminal's line anew.
+// clearLine empties a line of a terminal.
 const clearLine = "\r\x1b[K"
 
 // show keeps the line with the state up to date until ctx ends.
@@ -133,17 +133,18 @@ func (l *live) show(ctx context.Context, w io.Writer) {
 	const every = 200 * time.Millisecond
 	for ctx.Err() == nil {
 		l.mutex.Lock()
-		text := fmt.Sprintf("  %4d connections, %d failed; now", l.sent, l.failed)
+		var text strings.Builder
+		fmt.Fprintf(&text, "%s  %4d connections, %d failed; now", clearLine, l.sent, l.failed)
 		for _, pod := range slices.Sorted(maps.Keys(l.by)) {
-			text += fmt.Sprintf("  %s %2d", pod, l.by[pod])
+			fmt.Fprintf(&text, "  %s %2d", pod, l.by[pod])
 		}
 		clear(l.by)
+		fmt.Fprintf(w, "%s", &text)
 		l.mutex.Unlock()
-		fmt.Fprint(w, clearLine+text)
 		select {
 		case <-ctx.Done():
 		case <-time.After(every):
 		}
 	}
-	fmt.Fprint(w, clearLine)
+	fmt.Fprintf(w, "%s", clearLine)
 }
