@@ -108,10 +108,9 @@ func (d *demo) change(ctx context.Context, folder string) (time.Duration, error)
 
 // live is the state of a load while it runs.
 type live struct {
-	mutex  sync.Mutex
-	by     map[string]int // answers by pod, since the last line
-	sent   int
-	failed int
+	mutex        sync.Mutex
+	by           map[string]int // answers by pod, since the last line
+	sent, failed int
 }
 
 func (l *live) add(answer lab.Answer, err error) {
