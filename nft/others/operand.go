@@ -189,19 +189,15 @@ func bits(names map[uint32]string) func([]byte) string {
 
 func hexadecimal(b []byte) string { return fmt.Sprintf("0x%x", b) }
 
-func native(b []byte) string {
-	if len(b) != 4 {
-		return hexadecimal(b)
-	}
-	return fmt.Sprintf("%#x", binary.NativeEndian.Uint32(b))
-}
+// native and number show a number that the kernel has in the machine's byte order.
+func native(b []byte) string { return word("%#x", b) }
+func number(b []byte) string { return word("%d", b) }
 
-// number shows a number that the kernel has in the machine's byte order.
-func number(b []byte) string {
+func word(format string, b []byte) string {
 	if len(b) != 4 {
 		return hexadecimal(b)
 	}
-	return strconv.FormatUint(uint64(binary.NativeEndian.Uint32(b)), 10)
+	return fmt.Sprintf(format, binary.NativeEndian.Uint32(b))
 }
 
 func decimal(b []byte) string {

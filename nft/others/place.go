@@ -11,9 +11,9 @@ import (
 
 // Place is a chain.
 type Place struct {
-	Family string // of the table: ip, ip6, inet, bridge, netdev
-	Table  string
-	Chain  string
+	Family string `json:"family"` // of the table: ip, ip6, inet, bridge, netdev
+	Table  string `json:"table"`
+	Chain  string `json:"chain"`
 }
 
 // tablePrefix begins the names of our tables. The rest is the number of a connection to the

@@ -39,10 +39,8 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.in.cluster == nil && found.CheckNode(d.nodeName) != nil {
-		return nil, socket.NotFound(fmt.Sprintf("the daemon's node is %q (by --hostname-override, or the host's name), "+
-			"and the objects have only %s: start it with --hostname-override %s",
-			d.nodeName, found.NodeNames(), found.Nodes[0].Name))
+	if _, err := found.Node(d.nodeName); err != nil && d.in.cluster == nil && len(found.Nodes) > 0 {
+		return nil, socket.NotFound(fmt.Sprintf("the daemon's %v (start it with --hostname-override NODE)", err))
 	}
 	in, err := explain.NewInput(found, d.traffic(config.Backend(d.plane.name)), q, request.Interface)
 	if err != nil {

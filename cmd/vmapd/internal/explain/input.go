@@ -34,10 +34,9 @@ func NewInput(d *names.Directory, c model.Config, q names.Query, arrivesBy strin
 	if err != nil {
 		return in, errors.New(model.OneLine(err.Error())) // nothing has checked names in manifests
 	}
-	if c.NodeName = answer.NodeName; c.NodeName != "" {
-		if err := d.CheckNode(c.NodeName); err != nil {
-			return in, err
-		}
+	c.NodeName = answer.NodeName
+	if err := d.CheckNode(c.NodeName); err != nil && c.NodeName != "" {
+		return in, err
 	}
 	in = Input{Answer: answer, Objects: d, Config: c, Builder: d.Builder(c)}
 	if in.Interface = arrivesBy; in.Node && !in.Source.IsValid() {

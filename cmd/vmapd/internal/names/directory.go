@@ -1,6 +1,7 @@
 package names
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -105,21 +106,9 @@ func (d *Directory) Node(name string) (*model.Node, error) {
 	for _, n := range d.Nodes {
 		all = append(all, n.Name)
 	}
-	hint := Instead(name, all)
-	if hint == "" && len(all) > 0 {
-		hint = "; the nodes: " + d.NodeNames()
-	}
-	return nil, fmt.Errorf("node %q not found%s", name, hint)
-}
-
-// NodeNames names a few Nodes.
-func (d *Directory) NodeNames() string {
 	const few = 4
-	var list []string
-	for _, n := range d.Nodes[:min(len(d.Nodes), few)] {
-		list = append(list, n.Name)
-	}
-	return strings.Join(list, ", ") + map[bool]string{true: ", …"}[len(d.Nodes) > few]
+	some := "; the nodes: " + strings.Join(all[:min(len(all), few)], ", ")
+	return nil, fmt.Errorf("node %q not found%s", name, cmp.Or(Instead(name, all), some))
 }
 
 // CheckNode returns an error if none of the Nodes has the name of --node-name. Without Nodes, any will do.

@@ -113,7 +113,7 @@ func (p *path) step(e others.Event, h *Hook) {
 	}
 	if end != "" {
 		p.verdict, p.by, p.byVmapd = end, line+whose, isOurs
-		p.rule = &Rule{e.Place.Family, e.Place.Table, e.Place.Chain, l.Handle}
+		p.rule = &Rule{e.Place, l.Handle}
 	}
 	changes := (l.Marks || l.Untracks) && !isOurs
 	h.notable = h.notable || changes || p.verdict != ""

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // Verdict is the end of a packet's path.
@@ -61,9 +62,7 @@ type Story struct {
 
 // Rule is where nft finds a rule, or the chain with a policy, which has no handle.
 type Rule struct {
-	Family string `json:"family"`
-	Table  string `json:"table"`
-	Chain  string `json:"chain"`
+	others.Place
 	Handle uint64 `json:"handle,omitempty"`
 }
 

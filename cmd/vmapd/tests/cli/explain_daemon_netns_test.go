@@ -89,9 +89,8 @@ func TestADaemonElsewhereIsNamed(t *testing.T) {
 	p.WaitFor(t, "msg=ready")
 	network := "the daemon at " + socket + " runs in another network namespace; run this with nsenter -t " + p.Pid() + " -n"
 	for command, want := range map[string]string{
-		"explain --from node svc/web": "the daemon's node is \"elsewhere\" (by --hostname-override, or the host's name), " +
-			"and the objects have only node-1: start it with --hostname-override node-1",
-		"doctor": network, "trace svc/web": network,
+		"explain --from node svc/web": "the daemon's node \"elsewhere\" not found; the nodes: node-1 (start it with --hostname-override NODE)",
+		"doctor":                      network, "trace svc/web": network,
 	} {
 		var stdout, stderr bytes.Buffer
 		code := cli.Run(t.Context(), append(strings.Fields(command), "--socket", socket), nil, &stdout, &stderr)
