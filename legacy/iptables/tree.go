@@ -19,7 +19,7 @@ import (
 //	VMAPD-SERVICES ──(ends with 9)──> VMAPD-IP-9 ──(29)──> VMAPD-IP-29 ──(029)──> VMAPD-IP-029
 //
 // Only chains that lead somewhere exist. Addresses are distinguished by their last digits, which differ between
-// addresses that were assigned one after the other; ports by their first, since iptables has ranges of ports but no masks.
+// addresses that were assigned one after the other; ports by their first: iptables has ranges of ports, no masks.
 type treeID uint8
 
 const (

@@ -16,8 +16,8 @@ import (
 //	chain remember-NAME        a client's endpoint is put in there, if it is one of these
 //
 // These are for the Cluster endpoints. A Service with a Local traffic policy also has them for its Local endpoints,
-// called local-…; an endpoint in both lists is stored in both maps. The packet that is remembered may have been sent to its
-// destination by another program, or by the rules of a moment ago: the set says whether that is an endpoint.
+// called local-…; an endpoint in both lists is stored in both maps. Another program may have sent the packet to its
+// destination, or the rules of a moment ago: the set says whether that is an endpoint.
 //
 // A client may come back before its deletion from the map, see Purge. A set of all Services has the endpoints that were
 // taken from one of them: a packet that was sent to one of those deletes its client, and is dropped. When the client

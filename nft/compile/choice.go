@@ -173,8 +173,8 @@ func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Ve
 }
 
 // neededChains are the chains and rules that depend on the service ports. Chains that choose are only added: before
-// Linux 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next start leaves out those
-// that are not needed.
+// Linux 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next start leaves
+// out those that are not needed.
 type neededChains struct {
 	choices       map[choice]bool
 	externalLocal map[externalLocalChain]bool

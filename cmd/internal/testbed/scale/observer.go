@@ -73,14 +73,12 @@ func (o *observer) run() {
 			if len(m.Data) <= 4 { // struct nfgenmsg
 				continue
 			}
-			switch m.Header.Type {
-			case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWSETELEM:
-				path := []uint16{
-					unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE,
-				}
-				descend(m.Data[4:], path, func(data []byte) { o.element(data, at) })
-			case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE:
+			if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE {
 				o.rule(m.Data[4:], at)
+			}
+			if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWSETELEM {
+				path := []uint16{unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE}
+				descend(m.Data[4:], path, func(data []byte) { o.element(data, at) })
 			}
 		}
 	}
