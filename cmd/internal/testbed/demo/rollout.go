@@ -17,6 +17,9 @@ import (
 // rate is the number of connections a second on each route of the rollout.
 const rate = 200
 
+// patient is the time-out of a connection: on a busy machine, seconds pass before a pod's process runs.
+const patient = 10 * time.Second
+
 // rollout replaces pod-1 by pod-4 under load, as Kubernetes does: pod-1 serves its connections for a while. No
 // connection must be lost.
 func (d *demo) rollout(ctx context.Context) error {
@@ -32,7 +35,7 @@ func (d *demo) rollout(ctx context.Context) error {
 	}
 	for i, path := range paths {
 		to := netip.AddrPortFrom(netip.MustParseAddr(path.ip), servicePort)
-		load := lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
+		load := lab.Load{Rate: rate, Timeout: patient, Ask: func(ctx context.Context) (lab.Answer, error) {
 			answer, err := d.world.Client.Ask(ctx, path.network, to)
 			live.add(answer, err)
 			return answer, err
