@@ -14,11 +14,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// rate is the number of connections a second on each route of the rollout.
-const rate = 200
-
-// patient is the time-out of a connection: on a busy machine, seconds pass before a pod's process runs.
-const patient = 10 * time.Second
+// Connections a second on each path of the rollout, and their time-out: a busy machine may need seconds.
+const rate, patient = 200, 10 * time.Second
 
 // rollout replaces pod-1 by pod-4 under load, as Kubernetes does: pod-1 serves its connections for a while. No
 // connection must be lost.
