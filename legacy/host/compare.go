@@ -62,7 +62,7 @@ func (b *IPVS) Compare(ctx context.Context, family model.Family, s *model.Snapsh
 }
 
 // drainsAlready reports whether an operation is for a real server that gets no new connections already.
-func drainsAlready(have *ipvs.Content, op ipvs.Op) bool {
+func drainsAlready(have *ipvs.KernelState, op ipvs.Op) bool {
 	drain, ok := op.(ipvs.DrainReal)
 	weight, there := have.Servers[drain.Key].Real[drain.Addr]
 	return ok && there && weight == 0

@@ -84,7 +84,7 @@ func (b *IPVS) open() (err error) {
 	}
 	defer func() { err = errors.Join(err, removeProbes()) }()
 	err = openFamilies(b.log, []string{"", "-legacy", "-nft"}, func(p *programs) error {
-		if _, err := p.restore(context.Background(), text(companionProbe(p.family)), "--test"); err != nil {
+		if _, err := p.restore(context.Background(), text(rulesProbe(p.family)), "--test"); err != nil {
 			return err
 		}
 		b.programs = append(b.programs, p)
@@ -98,9 +98,9 @@ func (b *IPVS) open() (err error) {
 	return err
 }
 
-// companionProbe returns a rule with the matches that the companion uses and iptables.Probe does not
+// rulesProbe returns a rule with the matches that the rules of IPVS use and iptables.Probe does not
 // have. The sets must exist.
-func companionProbe(f model.Family) string {
+func rulesProbe(f model.Family) string {
 	const chain = iptables.IPVSPrefix + "PROBE"
 	set := probePrefix + strings.TrimPrefix(ipvs.Services.In(f), "VMAPD")
 	rule := "-A " + chain + " -m ipvs --ipvs -m set --match-set " + set + " dst,dst -j DROP\n"
@@ -208,7 +208,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 }
 
 // compile reads what the kernel has of a family, and compiles what it should have.
-func (b *IPVS) compile(ctx context.Context, p *programs, s *model.FamilySnapshot) (*ipvs.Content, *ipvs.State, error) {
+func (b *IPVS) compile(ctx context.Context, p *programs, s *model.FamilySnapshot) (*ipvs.KernelState, *ipvs.State, error) {
 	o := b.options
 	o.RandomFully = p.tables.HasRandomFully()
 	have, saved, err := b.read(ctx, p, o)
@@ -216,15 +216,15 @@ func (b *IPVS) compile(ctx context.Context, p *programs, s *model.FamilySnapshot
 		return nil, nil, fmt.Errorf("read the node's state: %w", err)
 	}
 	want := ipvs.Compile(nil, s, o)
-	if want.Companion.IsIn(saved) {
-		have.Companion = want.Companion
+	if want.Rules.IsIn(saved) {
+		have.Rules = want.Rules
 	}
 	return have, want, nil
 }
 
 // read returns a family's objects in the kernel, and the listed rules: they can be compared with
-// the companion only after Compile.
-func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Content, *iptables.Saved, error) {
+// the rules only after Compile.
+func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.KernelState, *iptables.Saved, error) {
 	c := ipvs.NewContent(p.family)
 	for _, s := range o.Sysctls(p.family) {
 		if !meant(s) {
@@ -258,7 +258,7 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 }
 
 // readDevice finds the dummy device and its addresses.
-func readDevice(name string, c *ipvs.Content) error {
+func readDevice(name string, c *ipvs.KernelState) error {
 	link, err := findDevice(name)
 	if link == nil || err != nil {
 		return err

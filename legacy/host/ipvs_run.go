@@ -23,12 +23,12 @@ import (
 type run struct {
 	*IPVS
 	f      *serverFamily
-	have   *ipvs.Content // read before; nil if it was known
+	have   *ipvs.KernelState // read before; nil if it was known
 	want   *ipvs.State
 	failed map[ipvs.Key]bool // virtual servers that could not be added
 	done   int               // operations that wrote something
 
-	restoreFailures int // runs of iptables-restore for the companion that failed
+	restoreFailures int // runs of iptables-restore for the rules that failed
 }
 
 // count adds the operations and failures of a run.
@@ -68,7 +68,7 @@ func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 		}
 		errs = append(errs, fmt.Errorf("%v: %w", op, err))
 		switch op.(type) {
-		case ipvs.CreateDevice, ipvs.SetCompanion:
+		case ipvs.CreateDevice, ipvs.SetRules:
 			return errors.Join(errs...)
 		}
 		port, ok := r.portOf(op)
@@ -154,8 +154,8 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 		return r.servers.setTimeouts(op.Timeouts)
 	case ipvs.CreateDevice:
 		return createDevice(op.Name)
-	case ipvs.SetCompanion:
-		err := r.f.setCompanion(ctx, op.Companion)
+	case ipvs.SetRules:
+		err := r.f.setRules(ctx, op.Rules)
 		if err != nil {
 			r.restoreFailures++
 		}
@@ -168,8 +168,8 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 	return r.server(op)
 }
 
-// setCompanion replaces our rules and jumps by the companion.
-func (f *serverFamily) setCompanion(ctx context.Context, c *ipvs.Companion) error {
+// setRules replaces our rules and jumps by these.
+func (f *serverFamily) setRules(ctx context.Context, c *ipvs.Rules) error {
 	saved, err := save(ctx, f.name)
 	if err != nil {
 		return err

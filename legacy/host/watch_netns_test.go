@@ -160,7 +160,7 @@ func TestAComparisonNoticesTheRest(t *testing.T) {
 }
 
 // The backend IPVS has rules, too, with the variant that the administrator chose.
-func TestForeignChangesOfTheCompanionAreNoticedAndRepaired(t *testing.T) {
+func TestForeignChangesOfIPVSRulesAreNoticedAndRepaired(t *testing.T) {
 	for _, command := range []string{"iptables -t mangle -F", "ip6tables -t nat -F", "iptables -F"} {
 		t.Run(command, func(t *testing.T) {
 			nettest.Enter(t)

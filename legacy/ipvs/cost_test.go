@@ -61,7 +61,7 @@ func TestOneEndpointIsOneOperationForEachFrontend(t *testing.T) {
 	}
 }
 
-func TestAnUnchangedCompanionIsNotWritten(t *testing.T) {
+func TestUnchangedRulesAreNotWritten(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
 	before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	modeltest.NewNode(modeltest.NodeName, modeltest.NodeIP4, "192.168.0.9").Set(b)

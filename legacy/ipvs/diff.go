@@ -37,9 +37,9 @@ func phasesOf(name SetName) (comes, goes phase) {
 	}
 }
 
-// differ collects the operations from one Content to another, or between parts of them.
+// differ collects the operations from one KernelState to another, or between parts of them.
 type differ struct {
-	have, want *Content
+	have, want *KernelState
 	ops        [phases][]Op
 }
 
@@ -50,7 +50,7 @@ func Diff(before, after *State) Plan {
 	d.changedKeys(before, after)
 	d.changedAddrs(before, after)
 	d.changedHairpins(before, after)
-	d.have.Companion, d.want.Companion = before.Companion, after.Companion
+	d.have.Rules, d.want.Rules = before.Rules, after.Rules
 	return d.plan()
 }
 
@@ -105,15 +105,15 @@ func (d *differ) changedAddrs(before, after *State) {
 
 // DiffContent returns the plan from a kernel's content to a State. Virtual servers that may
 // belong to somebody else stay.
-func DiffContent(have *Content, want *State) Plan {
-	c := want.Content()
+func DiffContent(have *KernelState, want *State) Plan {
+	c := want.KernelState()
 	d := &differ{have: have.without(want.Options, c), want: c}
 	d.prepare(want.Options.Sysctls(want.Family))
 	return d.plan()
 }
 
 // without leaves out unwanted virtual servers that may belong to somebody else.
-func (c *Content) without(o Options, want *Content) *Content {
+func (c *KernelState) without(o Options, want *KernelState) *KernelState {
 	d := *c
 	d.Servers = maps.Clone(c.Servers)
 	maps.DeleteFunc(d.Servers, func(k Key, _ Server) bool {
@@ -147,15 +147,15 @@ func (d *differ) prepare(sysctls []Sysctl) {
 
 // plan orders the operations. Within a phase, they are in the order in which they are added here.
 func (d *differ) plan() Plan {
-	companion := d.want.Companion
-	changes := !companion.equal(d.have.Companion)
+	rules := d.want.Rules
+	changes := !rules.equal(d.have.Rules)
 	if changes {
-		first := companion
-		if d.have.Companion == nil {
-			first = companion.beginning()
+		first := rules
+		if d.have.Rules == nil {
+			first = rules.beginning()
 		}
-		d.add(prepare, SetCompanion{first})
-		changes = !first.equal(companion)
+		d.add(prepare, SetRules{first})
+		changes = !first.equal(rules)
 	}
 	d.diffSources()
 	for _, name := range SetNames {
@@ -165,7 +165,7 @@ func (d *differ) plan() Plan {
 	}
 	d.diffAddrs()
 	if changes {
-		d.add(open, SetCompanion{companion})
+		d.add(open, SetRules{rules})
 	}
 	d.diffServers()
 	return slices.Concat(d.ops[:]...)
@@ -224,7 +224,7 @@ func (d *differ) diffSources() {
 }
 
 // has reports whether a set has the address and port of an entry.
-func (c *Content) has(set SetName, e Entry) bool {
+func (c *KernelState) has(set SetName, e Entry) bool {
 	e.Net = netip.Prefix{}
 	return c.Sets[set][e]
 }

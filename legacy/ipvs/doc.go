@@ -9,7 +9,7 @@
 // # Packet flow
 //
 // Services' addresses are on a dummy device of the node: IPVS only sees packets that are for the node itself. New
-// connections first meet the [Companion], iptables rules that depend on the settings alone and look into ipsets:
+// connections first meet the [Rules], iptables rules that depend on the settings alone and look into ipsets:
 //
 //	nat PREROUTING, OUTPUT
 //	      │ ADDRS and SERVICES ──> no other rule of nat

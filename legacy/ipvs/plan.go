@@ -47,8 +47,8 @@ type (
 		Family model.Family
 		Set    SetName
 	}
-	// SetCompanion replaces our chains by these, and puts back missing jumps.
-	SetCompanion struct{ Companion *Companion }
+	// SetRules replaces our chains by these, and puts back missing jumps.
+	SetRules struct{ Rules *Rules }
 	// AddAddress adds an address to the dummy device, as a /32 or /128.
 	AddAddress struct {
 		Device string
@@ -118,7 +118,7 @@ func (o CreateDevice) String() string { return "ip link add " + o.Name + " type 
 
 func (o CreateSet) String() string { return "ipset create " + o.Set.Declaration(o.Family) }
 
-func (o SetCompanion) String() string { return restoreCommand(o.Companion.Family) + " --noflush" }
+func (o SetRules) String() string { return restoreCommand(o.Rules.Family) + " --noflush" }
 
 func restoreCommand(f model.Family) string {
 	if f == model.IPv6 {
@@ -199,9 +199,9 @@ type Text struct {
 }
 
 // Text returns the state as text, for kernels without any object of ours.
-func (s *State) Text() Text { return s.Content().text(s.Options) }
+func (s *State) Text() Text { return s.KernelState().text(s.Options) }
 
-func (c *Content) text(o Options) Text {
+func (c *KernelState) text(o Options) Text {
 	var t Text
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -231,7 +231,7 @@ func (c *Content) text(o Options) Text {
 		}
 	}
 	t.Sets = flush()
-	t.Rules = c.Companion.String()
+	t.Rules = c.Rules.String()
 	for _, k := range slices.SortedFunc(maps.Keys(c.Servers), compareKeys) {
 		server := c.Servers[k]
 		operation(AddServer{k, server}, "ipvsadm")

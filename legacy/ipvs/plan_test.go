@@ -43,35 +43,35 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, o ipvs.Opti
 func checkPlan(t *testing.T, s step) {
 	t.Helper()
 	family := s.now.Family(s.after.Family)
-	content := s.before.Content()
+	content := s.before.KernelState()
 	plan := ipvs.Diff(s.before, s.after)
 	apply(t, content, plan)
-	equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
+	equal(t, "content after the plan", settled(s.after.KernelState()), settled(content), compareContents...)
 	equal(t, "operations from a state to itself", 0, len(ipvs.Diff(s.after, s.after)))
 	if t.Failed() {
 		t.Logf("plan:\n%s", ipvssim.Text(plan))
 	}
 
 	scratch := ipvs.Compile(nil, family, s.after.Options)
-	equal(t, "content compiled from nothing", settled(scratch.Content()), settled(s.after.Content()), compareContents...)
+	equal(t, "content compiled from nothing", settled(scratch.KernelState()), settled(s.after.KernelState()), compareContents...)
 
 	// A restart: another process reads the content, and changes nothing.
-	read := s.after.Content()
+	read := s.after.KernelState()
 	again := ipvs.Compile(nil, family, s.after.Options)
 	if plan := ipvs.DiffContent(read, again); len(plan) > 0 {
 		t.Errorf("a restart writes:\n%s", ipvssim.Text(plan))
 	}
 
 	// A restart with changes: from the content before to the desired one.
-	read = s.before.Content()
+	read = s.before.KernelState()
 	apply(t, read, ipvs.DiffContent(read, again))
-	equal(t, "content after a restart", settled(s.after.Content()), settled(read), compareContents...)
+	equal(t, "content after a restart", settled(s.after.KernelState()), settled(read), compareContents...)
 
 	// After an error half-way, DiffContent finds the rest of the work.
-	read = s.before.Content()
+	read = s.before.KernelState()
 	apply(t, read, plan[:len(plan)/2])
 	apply(t, read, ipvs.DiffContent(read, s.after))
-	equal(t, "content after half a plan and another", settled(s.after.Content()), settled(read), compareContents...)
+	equal(t, "content after half a plan and another", settled(s.after.KernelState()), settled(read), compareContents...)
 }
 
 func TestDiffTurnsOneStateIntoTheNext(t *testing.T) {
@@ -95,9 +95,9 @@ func TestDiffSpansSeveralStates(t *testing.T) {
 			}
 			all = append(all, s.after)
 			first := all[r.IntN(len(all))]
-			content := first.Content()
+			content := first.KernelState()
 			apply(t, content, ipvs.Diff(first, s.after))
-			equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
+			equal(t, "content after the plan", settled(s.after.KernelState()), settled(content), compareContents...)
 		})
 	}
 }
@@ -131,7 +131,7 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 
 	plan := ipvs.Diff(both, one)
 	equal(t, "plan when one leaves", ipvs.Plan{ipvs.DrainReal{Key: web, Addr: gone}, ipvs.DeleteReal{Key: dns, Addr: goneDNS}}, plan, compare...)
-	content := both.Content()
+	content := both.KernelState()
 	apply(t, content, plan)
 	equal(t, "weight of what drains", 0, content.Servers[web].Real[gone])
 
@@ -162,7 +162,7 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 func TestAStartLeavesWhatIsForeign(t *testing.T) {
 	o := ipvs.Options{ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	state := ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4), o)
-	content := state.Content()
+	content := state.KernelState()
 	theirs := []ipvs.Key{
 		{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: model.TCP, Port: 80},
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// A State is the desired content of IPVS, the ipsets, the dummy device and the companion for a
+// A State is the desired content of IPVS, the ipsets, the dummy device and the rules for a
 // snapshot. It is immutable, and shares unchanged parts with the State before it.
 type State struct {
-	Family    model.Family
-	Options   Options // with defaults
-	Companion *Companion
+	Family  model.Family
+	Options Options // with defaults
+	Rules   *Rules
 
 	snapshot  *model.FamilySnapshot
 	frontends persist.Map[model.VIP, frontend]
@@ -45,9 +45,9 @@ func Compile(old *State, s *model.FamilySnapshot, o Options) *State {
 	next := *old
 	next.Family, next.Options, next.snapshot = s.Family, o, s
 	if s.Settings != old.snapshot.Settings {
-		next.Companion = companion(s.Family, s.Settings, o)
-		if next.Companion.equal(old.Companion) {
-			next.Companion = old.Companion
+		next.Rules = compileRules(s.Family, s.Settings, o)
+		if next.Rules.equal(old.Rules) {
+			next.Rules = old.Rules
 		}
 	}
 	next.setFrontends(old, slices.Collect(s.ServicePortChanges(old.snapshot)))
@@ -135,8 +135,8 @@ func (s *State) keysOf(v model.VIP) []Key {
 	return keys
 }
 
-// addKey adds everything about one address, protocol and port to a Content.
-func (s *State) addKey(c *Content, k Key) {
+// addKey adds everything about one address, protocol and port to a KernelState.
+func (s *State) addKey(c *KernelState, k Key) {
 	f, ok := s.at(k)
 	if !ok {
 		return
@@ -174,7 +174,7 @@ func (s *State) addKey(c *Content, k Key) {
 
 // addAddr adds an address of a Service to the device, unless another device of the node has it: then its
 // other ports belong to the node's processes.
-func (s *State) addAddr(c *Content, a netip.Addr) {
+func (s *State) addAddr(c *KernelState, a netip.Addr) {
 	if _, ok := s.addrs.Get(model.AddrKeys, a); !ok || slices.Contains(s.snapshot.NodeAddrs, a) {
 		return
 	}
@@ -182,10 +182,10 @@ func (s *State) addAddr(c *Content, a netip.Addr) {
 	c.Addrs[a] = true
 }
 
-// Content returns all of the state.
-func (s *State) Content() *Content {
+// KernelState returns all of the state.
+func (s *State) KernelState() *KernelState {
 	c := NewContent(s.Family)
-	c.Device, c.Companion, c.Timeouts = s.Options.Device, s.Companion, s.Options.Timeouts
+	c.Device, c.Rules, c.Timeouts = s.Options.Device, s.Rules, s.Options.Timeouts
 	for _, sysctl := range s.Options.Sysctls(s.Family) {
 		c.Sysctls[sysctl.Name] = sysctl.Value
 	}
@@ -206,28 +206,28 @@ func (s *State) Content() *Content {
 	return c
 }
 
-// A Content has a kernel's objects of one family, or a part of them: the desired ones of a State,
+// A KernelState has a kernel's objects of one family, or a part of them: the desired ones of a State,
 // those that were read back, or those after half a plan.
-type Content struct {
-	Family    model.Family
-	Device    string                     // the dummy device; "" if there is none
-	Companion *Companion                 // nil if its chains are missing or different
-	Sysctls   map[string]string          // known values
-	Timeouts  Timeouts                   // IPVS's
-	Addrs     map[netip.Addr]bool        // on the device
-	Sets      map[SetName]map[Entry]bool // a set that exists is not nil
-	Servers   map[Key]Server
+type KernelState struct {
+	Family   model.Family
+	Device   string                     // the dummy device; "" if there is none
+	Rules    *Rules                     // nil if its chains are missing or different
+	Sysctls  map[string]string          // known values
+	Timeouts Timeouts                   // IPVS's
+	Addrs    map[netip.Addr]bool        // on the device
+	Sets     map[SetName]map[Entry]bool // a set that exists is not nil
+	Servers  map[Key]Server
 }
 
-// NewContent returns an empty Content.
-func NewContent(f model.Family) *Content {
-	return &Content{
+// NewContent returns an empty KernelState.
+func NewContent(f model.Family) *KernelState {
+	return &KernelState{
 		Family: f, Sysctls: map[string]string{}, Addrs: map[netip.Addr]bool{},
 		Sets: map[SetName]map[Entry]bool{}, Servers: map[Key]Server{},
 	}
 }
 
-func (c *Content) add(set SetName, e Entry) {
+func (c *KernelState) add(set SetName, e Entry) {
 	if c.Sets[set] == nil {
 		c.Sets[set] = map[Entry]bool{}
 	}
@@ -282,7 +282,7 @@ func schedulerFlags(scheduler string) Flags {
 }
 
 // addrServer returns the virtual server for a frontend's address. A frontend that refuses or drops keeps its virtual
-// server, for the connections of real servers that drain. The companion stops new connections, but those from inside
+// server, for the connections of real servers that drain. The rules stop new connections, but those from inside
 // to a frontend with ShortCircuit: they have no endpoint on this node, and get the cluster's.
 func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
 	scheduler := o.scheduler(sp.Algorithm)

@@ -15,8 +15,8 @@ var (
 	errMissing = errors.New("there is none")
 )
 
-// Clone returns an independent copy of a Content.
-func Clone(c *ipvs.Content) *ipvs.Content {
+// Clone returns an independent copy of a KernelState.
+func Clone(c *ipvs.KernelState) *ipvs.KernelState {
 	d := *c
 	d.Sysctls, d.Addrs = maps.Clone(c.Sysctls), maps.Clone(c.Addrs)
 	d.Sets, d.Servers = map[ipvs.SetName]map[ipvs.Entry]bool{}, map[ipvs.Key]ipvs.Server{}
@@ -30,15 +30,15 @@ func Clone(c *ipvs.Content) *ipvs.Content {
 	return &d
 }
 
-// Apply applies an operation to a Content, and fails if a kernel would.
-func Apply(c *ipvs.Content, op ipvs.Op) error {
+// Apply applies an operation to a KernelState, and fails if a kernel would.
+func Apply(c *ipvs.KernelState, op ipvs.Op) error {
 	if err := apply(c, op); err != nil {
 		return fmt.Errorf("%v: %w", op, err)
 	}
 	return nil
 }
 
-func apply(c *ipvs.Content, op ipvs.Op) error {
+func apply(c *ipvs.KernelState, op ipvs.Op) error {
 	switch o := op.(type) {
 	case ipvs.SetSysctl:
 		c.Sysctls[o.Name] = o.Value
@@ -48,8 +48,8 @@ func apply(c *ipvs.Content, op ipvs.Op) error {
 		return nil
 	case ipvs.CreateDevice, ipvs.AddAddress, ipvs.DeleteAddress:
 		return applyDevice(c, op)
-	case ipvs.SetCompanion:
-		return applyCompanion(c, o)
+	case ipvs.SetRules:
+		return applyRules(c, o)
 	case ipvs.CreateSet, ipvs.AddEntry, ipvs.DeleteEntry:
 		return applySet(c, op)
 	case ipvs.AddServer, ipvs.UpdateServer, ipvs.DeleteServer:
@@ -60,7 +60,7 @@ func apply(c *ipvs.Content, op ipvs.Op) error {
 	return fmt.Errorf("unknown operation %T", op)
 }
 
-func applyDevice(c *ipvs.Content, op ipvs.Op) error {
+func applyDevice(c *ipvs.KernelState, op ipvs.Op) error {
 	switch o := op.(type) {
 	case ipvs.CreateDevice:
 		if c.Device != "" {
@@ -84,17 +84,17 @@ func applyDevice(c *ipvs.Content, op ipvs.Op) error {
 	return nil
 }
 
-func applyCompanion(c *ipvs.Content, o ipvs.SetCompanion) error {
+func applyRules(c *ipvs.KernelState, o ipvs.SetRules) error {
 	for _, name := range ipvs.SetNames {
 		if c.Sets[name] == nil {
 			return fmt.Errorf("no set %s", name.In(c.Family))
 		}
 	}
-	c.Companion = o.Companion
+	c.Rules = o.Rules
 	return nil
 }
 
-func applySet(c *ipvs.Content, op ipvs.Op) error {
+func applySet(c *ipvs.KernelState, op ipvs.Op) error {
 	switch o := op.(type) {
 	case ipvs.CreateSet:
 		if c.Sets[o.Set] != nil {
@@ -119,7 +119,7 @@ func applySet(c *ipvs.Content, op ipvs.Op) error {
 	return nil
 }
 
-func applyServer(c *ipvs.Content, op ipvs.Op) error {
+func applyServer(c *ipvs.KernelState, op ipvs.Op) error {
 	switch o := op.(type) {
 	case ipvs.AddServer:
 		if _, ok := c.Servers[o.Key]; ok {
@@ -143,7 +143,7 @@ func applyServer(c *ipvs.Content, op ipvs.Op) error {
 	return nil
 }
 
-func applyReal(c *ipvs.Content, op ipvs.Op) error {
+func applyReal(c *ipvs.KernelState, op ipvs.Op) error {
 	switch o := op.(type) {
 	case ipvs.AddReal:
 		s, ok := c.Servers[o.Key]

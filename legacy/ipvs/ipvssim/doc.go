@@ -1,5 +1,5 @@
 // Package ipvssim runs connections through the virtual servers, ipsets, dummy device and
-// companion rules of an [ipvs.Content], also half-way through a plan.
+// iptables rules of an [ipvs.State], also half-way through a plan.
 //
 // A packet passes the hooks in the kernel's order:
 //
@@ -10,8 +10,8 @@
 //	to a real server: mangle OUTPUT, filter OUTPUT, nat POSTROUTING; but none of them from the
 //	                  network to a real server on the node
 //
-// iptsim runs the companion's rules, as iptables-restore would load them. All choices of a
+// iptsim runs its iptables rules, as iptables-restore would load them. All choices of a
 // scheduler are explored: each real server gets a share by its weight.
 //
-// [Apply] carries out the operations of a plan on a Content, as strictly as a kernel.
+// [Apply] carries out the operations of a plan on a KernelState, as strictly as a kernel.
 package ipvssim

@@ -76,7 +76,7 @@ func (r *run) fromNode() (Outcome, error) {
 	return o, err
 }
 
-// pass runs the packet through the companion's rules at one hook after the other. After the
+// pass runs the packet through its iptables rules at one hook after the other. After the
 // last one, it is forwarded to its own destination.
 func (r *run) pass(hooks ...hook) (Outcome, error) {
 	o := forwarded(map[netip.AddrPort]modeltest.Arrival{r.Dest: {Share: 1}})

@@ -19,12 +19,12 @@ type Outcome struct {
 	Server ipvs.Key
 }
 
-// Simulator runs packets through the current state of one Content.
+// Simulator runs packets through the current state of one KernelState.
 type Simulator struct {
-	content   *ipvs.Content
+	content   *ipvs.KernelState
 	nodeAddrs map[netip.Addr]bool
-	companion *ipvs.Companion   // the loaded one
-	rules     *iptsim.Simulator // of the companion; nil without one
+	loaded    *ipvs.Rules       // the loaded one
+	rules     *iptsim.Simulator // of these; nil without them
 	templates map[template]netip.AddrPort
 }
 
@@ -35,9 +35,9 @@ type template struct {
 	client netip.Addr
 }
 
-// New checks a Content. The addresses are those of the node's interfaces other than the
+// New checks a KernelState. The addresses are those of the node's interfaces other than the
 // dummy device.
-func New(c *ipvs.Content, nodeAddrs ...netip.Addr) (*Simulator, error) {
+func New(c *ipvs.KernelState, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	s := &Simulator{content: c, nodeAddrs: map[netip.Addr]bool{}, templates: map[template]netip.AddrPort{}}
 	for _, a := range nodeAddrs {
 		s.nodeAddrs[a] = true
@@ -53,14 +53,14 @@ func (s *Simulator) Remember(k ipvs.Key, client netip.Addr, to netip.AddrPort) {
 	}
 }
 
-// load parses the companion, if it differs from the loaded one.
+// load parses the rules, if they differ from the loaded one.
 func (s *Simulator) load() (err error) {
-	c := s.content.Companion
+	c := s.content.Rules
 	switch c {
-	case s.companion:
+	case s.loaded:
 		return nil
 	case nil:
-		s.companion, s.rules = nil, nil
+		s.loaded, s.rules = nil, nil
 		return nil
 	}
 	tables := iptsim.NewTables(s.content.Family)
@@ -68,20 +68,20 @@ func (s *Simulator) load() (err error) {
 		return err
 	}
 	s.rules, err = iptsim.NewOn(iptsim.Node{IsLocal: s.isLocal, Sets: newSets(s.content)}, tables)
-	s.companion = c
+	s.loaded = c
 	return err
 }
 
 // isLocal reports whether an address is the node's.
 func (s *Simulator) isLocal(a netip.Addr) bool { return s.nodeAddrs[a] || s.content.Addrs[a] }
 
-// sets are a Content's ipsets, by their names in the kernel.
+// sets are a KernelState's ipsets, by their names in the kernel.
 type sets struct {
-	content *ipvs.Content
+	content *ipvs.KernelState
 	names   map[string]ipvs.SetName
 }
 
-func newSets(c *ipvs.Content) sets {
+func newSets(c *ipvs.KernelState) sets {
 	s := sets{c, map[string]ipvs.SetName{}}
 	for name := range c.Sets {
 		s.names[name.In(c.Family)] = name

@@ -23,13 +23,13 @@ func TestRulesThatAreNotSound(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := ipvs.NewContent(model.IPv4)
 			c.Sets[ipvs.Services] = map[ipvs.Entry]bool{}
-			c.Companion = &ipvs.Companion{Chains: []ipvs.Chain{{Table: tt.table, Name: "C", Rules: []string{tt.rule}}}}
+			c.Rules = &ipvs.Rules{Chains: []ipvs.Chain{{Table: tt.table, Name: "C", Rules: []string{tt.rule}}}}
 			declared := map[string]bool{}
 			for _, j := range ipvs.Jumps() {
 				_, chain, _ := strings.Cut(j.Rule, "-j ")
 				if !declared[j.Table+chain] {
 					declared[j.Table+chain] = true
-					c.Companion.Chains = append(c.Companion.Chains, ipvs.Chain{Table: j.Table, Name: chain})
+					c.Rules.Chains = append(c.Rules.Chains, ipvs.Chain{Table: j.Table, Name: chain})
 				}
 			}
 			if _, err := ipvssim.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -43,7 +43,7 @@ func connection(dest string) model.Connection {
 	return model.Connection{Source: netip.MustParseAddr("203.0.113.7"), Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP}
 }
 
-// Without a companion there is IPVS alone.
+// Without rules there is IPVS alone.
 func TestVirtualServers(t *testing.T) {
 	vip, pods := netip.MustParseAddr("172.30.0.41"), []netip.AddrPort{
 		netip.MustParseAddrPort("10.0.0.2:8080"), netip.MustParseAddrPort("10.0.0.3:8080"), netip.MustParseAddrPort("10.0.0.4:8080"),

@@ -106,8 +106,10 @@ func (d *Directory) Node(name string) (*model.Node, error) {
 	for _, n := range d.Nodes {
 		all = append(all, n.Name)
 	}
-	const few = 4
-	some := "; the nodes: " + strings.Join(all[:min(len(all), few)], ", ")
+	some := ""
+	if few := min(len(all), 4); few > 0 {
+		some = "; the nodes: " + strings.Join(all[:few], ", ")
+	}
 	return nil, fmt.Errorf("node %q not found%s", name, cmp.Or(Instead(name, all), some))
 }
 

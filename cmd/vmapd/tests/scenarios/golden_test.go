@@ -318,7 +318,7 @@ func rulesByTable(text string) map[string][]string {
 func ipvsGolden(before, after situation) string {
 	have := ipvs.Compile(nil, before.FamilySnapshot, before.conf.IPVS())
 	want := ipvs.Compile(have, after.FamilySnapshot, after.conf.IPVS())
-	return restoreGolden(have.Companion.String(), want.Companion.String()) + planGolden(ipvs.Diff(have, want))
+	return restoreGolden(have.Rules.String(), want.Rules.String()) + planGolden(ipvs.Diff(have, want))
 }
 
 // planGolden prints successive operations on the same set, server or device in one line.

@@ -33,14 +33,14 @@ func listed(t *testing.T, text string) *iptables.Saved {
 	return s
 }
 
-func someCompanion() *ipvs.Companion {
+func someRules() *ipvs.Rules {
 	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode())
-	return ipvs.Compile(nil, s.Family(model.IPv4), ipvs.Options{}).Companion
+	return ipvs.Compile(nil, s.Family(model.IPv4), ipvs.Options{}).Rules
 }
 
 // The text has only missing jumps: --noflush would add the others again.
 func TestJumpsAreWrittenOnce(t *testing.T) {
-	c := someCompanion()
+	c := someRules()
 	all := loaded(t, c.String()).Save()
 	equal(t, "jumps in all of the text", len(ipvs.Jumps()), strings.Count(c.String(), "\n-I "))
 	equal(t, "jumps when none is missing", 0, strings.Count(c.Over(listed(t, all)), "\n-I "))
@@ -48,9 +48,9 @@ func TestJumpsAreWrittenOnce(t *testing.T) {
 	equal(t, "jumps when one is missing", 1, strings.Count(c.Over(listed(t, one)), "\n-I "))
 }
 
-// A listing of the companion itself needs no repair, and any other one is repaired.
-func TestTheCompanionIsMended(t *testing.T) {
-	c := someCompanion()
+// A listing of the rules themselves needs no repair, and any other one is repaired.
+func TestTheRulesAreMended(t *testing.T) {
+	c := someRules()
 	good := loaded(t, c.String(), "*filter\n-A INPUT -j ACCEPT\nCOMMIT\n").Save()
 	if !c.IsIn(listed(t, good)) {
 		t.Errorf("this is not as it should be:\n%s", good)

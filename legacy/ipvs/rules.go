@@ -9,9 +9,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A Companion has the iptables rules for all that IPVS can't do. They depend on the settings
+// Rules are the iptables rules for all that IPVS can't do. They depend on the settings
 // alone: everything about single Services is in the ipsets.
-type Companion struct {
+type Rules struct {
 	Family model.Family
 	Chains []Chain // table by table
 }
@@ -22,8 +22,8 @@ type Chain struct {
 	Rules       []string // without "-A" and the name
 }
 
-// companionTables are the tables with chains of ours.
-var companionTables = [...]string{"mangle", "filter", "nat"}
+// ruleTables are the tables with chains of ours.
+var ruleTables = [...]string{"mangle", "filter", "nat"}
 
 // Names of our chains.
 const (
@@ -52,17 +52,17 @@ const (
 	notByLo = "! -i lo"
 )
 
-// companionRules makes the companion's rules.
-type companionRules struct {
+// compiler makes the rules.
+type compiler struct {
 	*model.Settings
 	family  model.Family
 	options Options
 }
 
-// companion returns the rules for settings.
-func companion(f model.Family, s *model.Settings, o Options) *Companion {
-	r := companionRules{s, f, o}
-	return &Companion{
+// compileRules returns the rules for settings.
+func compileRules(f model.Family, s *model.Settings, o Options) *Rules {
+	r := compiler{s, f, o}
+	return &Rules{
 		Family: f,
 		Chains: []Chain{
 			{"mangle", servicesChain, r.services()},
@@ -103,22 +103,22 @@ func Jumps() []iptables.Jump {
 	}
 }
 
-func (r companionRules) in(set SetName, fields string) string {
+func (r compiler) in(set SetName, fields string) string {
 	return "-m set --match-set " + set.In(r.family) + " " + fields
 }
 
-func (r companionRules) notIn(set SetName, fields string) string {
+func (r compiler) notIn(set SetName, fields string) string {
 	return "-m set ! --match-set " + set.In(r.family) + " " + fields
 }
 
-func (r companionRules) setMark() string {
+func (r compiler) setMark() string {
 	return iptables.SetMark(r.options.MasqueradeMark, r.options.MasqueradeMark)
 }
 
 // services drops and marks new connections before IPVS gets them: in mangle, because in the output path IPVS comes
 // before the table filter. Packets from the network meet it in INPUT, where the DNAT rule of a network plugin's host
 // port has translated them.
-func (r companionRules) services() []string {
+func (r compiler) services() []string {
 	rules := []string{
 		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),
 		iptables.Join(r.in(Discard, vipFields), iptables.Drop),
@@ -135,7 +135,7 @@ func (r companionRules) services() []string {
 // unallocated drops new connections to addresses of a ServiceCIDR that no Service has. In the table filter, all DNAT
 // has been done, so what another program serves there passes. From the node itself IPVS would get packets before that:
 // in mangle, it is kept from addresses of ours that are just added or removed.
-func (r companionRules) unallocated(of string) []string {
+func (r compiler) unallocated(of string) []string {
 	var rules []string
 	for _, p := range r.ServiceCIDRs {
 		rules = append(rules, iptables.Join(iptables.To(p), of, iptables.NotToNode, iptables.Drop))
@@ -144,7 +144,7 @@ func (r companionRules) unallocated(of string) []string {
 }
 
 // outside marks clients of cluster IPs for masquerading, unless they are pods.
-func (r companionRules) outside() []string {
+func (r compiler) outside() []string {
 	var rules []string
 	if !r.MasqueradeAll {
 		rules = r.returnPods()
@@ -153,11 +153,11 @@ func (r companionRules) outside() []string {
 }
 
 // dropOutside drops connections that are neither from a pod nor from the node.
-func (r companionRules) dropOutside() []string {
+func (r compiler) dropOutside() []string {
 	return append(r.returnPods(), iptables.Join(iptables.FromNode, iptables.Return), iptables.Drop)
 }
 
-func (r companionRules) returnPods() (rules []string) {
+func (r compiler) returnPods() (rules []string) {
 	for _, m := range iptables.FromPods(r.Pods) {
 		rules = append(rules, iptables.Join(m, iptables.Return))
 	}
@@ -165,7 +165,7 @@ func (r companionRules) returnPods() (rules []string) {
 }
 
 // filter refuses connections to ports without endpoints, and to those ports of a Service's address that no Service has.
-func (r companionRules) filter() []string {
+func (r compiler) filter() []string {
 	return []string{
 		iptables.Join(r.in(Refuse, vipFields), "-j "+rejectChain),
 		iptables.Join(r.in(Addrs, "dst"), r.notIn(Services, vipFields), "-j "+rejectChain),
@@ -175,7 +175,7 @@ func (r companionRules) filter() []string {
 // forward accepts established connections, as kube-proxy does, and drops INVALID packets (a segment outside the
 // window, say): they would reach the client with the endpoint's own address, and the client would reset the connection.
 // What arrives for the node itself may be another program's.
-func (r companionRules) forward() []string {
+func (r compiler) forward() []string {
 	rules := []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}
 	if r.DropInvalid {
 		rules = append(rules, iptables.Join(iptables.IsInvalid, iptables.Drop))
@@ -186,12 +186,12 @@ func (r companionRules) forward() []string {
 // served keeps the rules of other programs in the table nat from connections to Services, as kube-proxy does: none
 // translates or marks them. Node ports are not among them: what another program does with a port of the node has
 // priority.
-func (r companionRules) served() []string {
+func (r compiler) served() []string {
 	return []string{iptables.Join(r.in(Addrs, "dst"), r.in(Services, vipFields), iptables.Accept)}
 }
 
 // postrouting masquerades packets that IPVS has sent to a real server.
-func (r companionRules) postrouting() []string {
+func (r compiler) postrouting() []string {
 	const masquerade = "-j " + masqueradeChain
 	return []string{
 		iptables.Join(iptables.Marked(r.options.MasqueradeMark, r.options.MasqueradeMark), masquerade),
@@ -201,13 +201,13 @@ func (r companionRules) postrouting() []string {
 }
 
 // masquerade clears the mark first, because a packet that then goes through a tunnel passes here again.
-func (r companionRules) masquerade() []string {
+func (r compiler) masquerade() []string {
 	return []string{iptables.SetMark(0, r.options.MasqueradeMark), iptables.Masquerade(r.options.RandomFully)}
 }
 
-// beginning returns the companion for the time until the device has the addresses. It does not drop connections to
+// beginning returns the rules for the time until the device has the addresses. It does not drop connections to
 // unallocated addresses yet: another proxy that this one is about to replace may still serve them.
-func (c *Companion) beginning() *Companion {
+func (c *Rules) beginning() *Rules {
 	first := *c
 	first.Chains = slices.Clone(c.Chains)
 	for i := range first.Chains {
@@ -219,20 +219,20 @@ func (c *Companion) beginning() *Companion {
 	return &first
 }
 
-// equal reports whether two companions are the same text.
-func (c *Companion) equal(d *Companion) bool {
+// equal reports whether two are the same text.
+func (c *Rules) equal(d *Rules) bool {
 	return c == d || c != nil && d != nil && c.String() == d.String()
 }
 
-// String returns the whole companion, for iptables-restore --noflush on a node without any chain of ours.
-func (c *Companion) String() string { return c.Over(&iptables.Saved{}) }
+// String returns all rules, for iptables-restore --noflush on a node without any chain of ours.
+func (c *Rules) String() string { return c.Over(&iptables.Saved{}) }
 
-// Over returns the input of iptables-restore --noflush that replaces listed rules of ours by the
-// companion: our chains with all their rules, and the jumps of built-in chains where they are
+// Over returns the input of iptables-restore --noflush that replaces listed rules of ours by
+// these: our chains with all their rules, and the jumps of built-in chains where they are
 // not just the first rules. Each table comes into force at once, its jumps with its chains.
-func (c *Companion) Over(s *iptables.Saved) string {
+func (c *Rules) Over(s *iptables.Saved) string {
 	var b strings.Builder
-	for _, table := range companionTables {
+	for _, table := range ruleTables {
 		unhook, hook := s.Hook(table, Jumps(), iptables.IsIPVS)
 		old := c.old(table, s)
 		fmt.Fprintf(&b, "*%s\n", table)
@@ -262,22 +262,22 @@ func (c *Companion) Over(s *iptables.Saved) string {
 }
 
 // old returns the listed chains of a table that another version of us left.
-func (c *Companion) old(table string, s *iptables.Saved) []string {
+func (c *Rules) old(table string, s *iptables.Saved) []string {
 	return slices.DeleteFunc(slices.Collect(s.Chains(table)), func(name string) bool {
 		wanted := func(chain Chain) bool { return chain.Table == table && chain.Name == name }
 		return !iptables.IsIPVS(name) || slices.ContainsFunc(c.Chains, wanted)
 	})
 }
 
-// IsIn reports whether a listing has the whole companion, and no other chains or jumps of ours.
-func (c *Companion) IsIn(s *iptables.Saved) bool {
+// IsIn reports whether a listing has all rules, and no other chains or jumps of ours.
+func (c *Rules) IsIn(s *iptables.Saved) bool {
 	for _, chain := range c.Chains {
 		listed := slices.Contains(slices.Collect(s.Chains(chain.Table)), chain.Name)
 		if !listed || !slices.Equal(s.Rules(chain.Table, chain.Name), chain.Rules) {
 			return false
 		}
 	}
-	for _, table := range companionTables {
+	for _, table := range ruleTables {
 		unhook, hook := s.Hook(table, Jumps(), iptables.IsIPVS)
 		if unhook+hook != "" || len(c.old(table, s)) > 0 {
 			return false
