@@ -37,7 +37,7 @@ type dataplane struct {
 	stats func() [len(model.Families)]host.Stats // of iptables and IPVS
 	watch
 	sweep    *leftovers.Sweeper // of other backends and proxies
-	signs    *leftovers.Signs
+	evidence *leftovers.Evidence
 	notOwned time.Time // since when another process owns our tables; zero: none does
 }
 
@@ -90,10 +90,10 @@ func (d *base) openNFT(why string, observe func(kernel.Commit)) (*dataplane, err
 		return nil, err
 	}
 	backend, watching := watchTables(b, d.log)
-	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.RunsNFT = true })
+	sweep, evidence := d.sweeps(func(f *leftovers.Finder) { f.RunsNFT = true })
 	return &dataplane{
 		Backend: backend, nft: b, name: string(config.NFTables), why: why,
-		close: b.Close, watch: watching, sweep: sweep, signs: signs,
+		close: b.Close, watch: watching, sweep: sweep, evidence: evidence,
 	}, nil
 }
 
@@ -102,10 +102,10 @@ func (d *base) openIPTables(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, withImage(err)
 	}
-	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.Rules = b })
+	sweep, evidence := d.sweeps(func(f *leftovers.Finder) { f.Rules = b })
 	return &dataplane{
 		Backend: b, iptables: b, name: string(config.IPTables), with: b.Variant(), why: why, stats: b.Stats,
-		close: func() error { return nil }, watch: watchRules(b.Watch), sweep: sweep, signs: signs,
+		close: func() error { return nil }, watch: watchRules(b.Watch), sweep: sweep, evidence: evidence,
 	}, nil
 }
 
@@ -114,10 +114,10 @@ func (d *base) openIPVS(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, withImage(err)
 	}
-	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.RunsIPVS = true })
+	sweep, evidence := d.sweeps(func(f *leftovers.Finder) { f.RunsIPVS = true })
 	return &dataplane{
 		Backend: b, ipvs: b, name: string(config.IPVS), with: b.Variant(), why: why, stats: b.Stats,
-		close: b.Close, watch: watchRules(b.Watch), sweep: sweep, signs: signs,
+		close: b.Close, watch: watchRules(b.Watch), sweep: sweep, evidence: evidence,
 	}, nil
 }
 
@@ -132,14 +132,14 @@ func withImage(err error) error {
 
 // sweeps returns what removes the rules of kube-proxy and of other backends than the one that runs, and what notes
 // that they come back. Without CAP_NET_ADMIN, nothing can be removed.
-func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *leftovers.Signs) {
+func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *leftovers.Evidence) {
 	event := func(reason string) func(string) {
 		return func(text string) { d.events.Node(events.Warning, reason, text) }
 	}
-	signs := &leftovers.Signs{Log: d.log, Event: event(events.ReasonOtherProxy)}
+	evidence := &leftovers.Evidence{Log: d.log, Event: event(events.ReasonOtherProxy)}
 	if !doctor.HasNetAdmin() {
 		nothing := func(bool) (leftovers.Found, error) { return nil, nil }
-		return leftovers.NewSweeper(leftovers.Options{Find: nothing, Signs: signs, Log: d.log}), signs
+		return leftovers.NewSweeper(leftovers.Options{Find: nothing, Evidence: evidence, Log: d.log}), evidence
 	}
 	look := leftovers.NewFinder(d.config.IPVS())
 	running(look)
@@ -160,8 +160,8 @@ func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *lef
 		removals = append(removals, func() error { return host.RemoveDevice(userspace.DeviceName) })
 	}
 	return leftovers.NewSweeper(leftovers.Options{
-		Removals: removals, Find: look.All, Signs: signs, Log: d.log, Event: event(events.ReasonLeftovers),
-	}), signs
+		Removals: removals, Find: look.All, Evidence: evidence, Log: d.log, Event: event(events.ReasonLeftovers),
+	}), evidence
 }
 
 // resyncInterval is the time between two comparisons of everything by the loop. For the backends iptables and IPVS,
@@ -191,12 +191,12 @@ func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 func (p *dataplane) noteOwner(err error) {
 	switch {
 	case !errors.Is(err, kernel.ErrOwned):
-		p.signs.Gone(leftovers.SignOwner)
+		p.evidence.Gone(leftovers.EvidenceOwner)
 		p.notOwned = time.Time{}
 	case p.notOwned.IsZero():
 		p.notOwned = time.Now()
 	case time.Since(p.notOwned) > leftovers.HandOver:
-		p.signs.Seen(leftovers.SignOwner, err.Error())
+		p.evidence.Seen(leftovers.EvidenceOwner, err.Error())
 	}
 }
 
@@ -250,10 +250,10 @@ func (d *base) openUserspace(why string) (*dataplane, error) {
 			slog.Any("err", err))
 	}
 	f := userspace.New(o)
-	sweep, signs := d.sweeps(func(f *leftovers.Finder) { f.RunsUserspace = true })
+	sweep, evidence := d.sweeps(func(f *leftovers.Finder) { f.RunsUserspace = true })
 	return &dataplane{
 		Backend: f, userspace: f, name: string(config.Userspace), with: with, why: why,
-		close: func() error { return nil }, sweep: sweep, signs: signs,
+		close: func() error { return nil }, sweep: sweep, evidence: evidence,
 	}, nil
 }
 

@@ -41,7 +41,7 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		}
 		backend := &flatBackend{err: errors.New("no")}
 		told := 0
-		p := &dataplane{Backend: backend, signs: new(leftovers.Signs), sweep: leftovers.NewSweeper(leftovers.Options{
+		p := &dataplane{Backend: backend, evidence: new(leftovers.Evidence), sweep: leftovers.NewSweeper(leftovers.Options{
 			Removals: []func() error{remove("a", &stuck), remove("b", new(error))},
 			Find:     func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil },
 			Log:      slog.New(slog.NewTextHandler(&log, nil)), Event: func(string) { told++ },
@@ -76,22 +76,22 @@ func TestLeftoversFailNoRound(t *testing.T) {
 	})
 }
 
-// An instance of vmapd that waits for another one to end is no sign of another proxy, unless it
+// An instance of vmapd that waits for another one to end is no evidence of another proxy, unless it
 // takes too long.
 func TestAnotherOwnerOfTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &flatBackend{err: fmt.Errorf("table vmapd is %w", kernel.ErrOwned)}
-		r := &leftovers.Signs{Log: slog.New(slog.DiscardHandler), Event: func(string) {}}
+		r := &leftovers.Evidence{Log: slog.New(slog.DiscardHandler), Event: func(string) {}}
 		nothing := func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil }
-		p := &dataplane{Backend: backend, signs: r, sweep: leftovers.NewSweeper(leftovers.Options{Find: nothing, Log: r.Log})}
+		p := &dataplane{Backend: backend, evidence: r, sweep: leftovers.NewSweeper(leftovers.Options{Find: nothing, Log: r.Log})}
 		apply := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after)
 			if err := p.Apply(t.Context(), new(model.Snapshot)); !errors.Is(err, backend.err) {
 				t.Fatal(err)
 			}
-			if got := r.Current()[leftovers.SignOwner]; got != want {
-				t.Errorf("sign %q, want %q", got, want)
+			if got := r.Current()[leftovers.EvidenceOwner]; got != want {
+				t.Errorf("evidence %q, want %q", got, want)
 			}
 		}
 		apply(0, "")

@@ -67,7 +67,7 @@ func (d *Daemon) self() doctor.Answer {
 		Wants: doctor.WantsOf(d.config.Conntrack, traffic, snapshot), Started: d.started,
 		NetAdmin: doctor.HasNetAdmin(), HostAddrs: doctor.HostAddrs(), Why: d.plane.why, Pods: traffic.LocalPods,
 		Health: d.tracker.Status(), Pending: services + endpointSlices, NodeUnread: snapshot == nil,
-		OtherProxies: slices.Sorted(maps.Values(d.plane.signs.Current())),
+		OtherProxies: slices.Sorted(maps.Values(d.plane.evidence.Current())),
 		Leftovers:    d.plane.sweep.Remaining().String(),
 	}
 	self.Wants.NodeName, self.Wants.Backend = d.nodeName, d.plane.name

@@ -99,7 +99,7 @@ func (d *base) figures(p *dataplane, started time.Time) metrics.Options {
 	}
 	o := metrics.Options{
 		Backend: config.Backend(p.name), Reason: p.why, Started: started,
-		Legacy: p.stats, ForeignChanges: p.changes, Leftovers: p.sweep.Counts, OtherProxy: p.signs.Flags,
+		Legacy: p.stats, ForeignChanges: p.changes, Leftovers: p.sweep.Counts, OtherProxy: p.evidence.Flags,
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 	}
 	if p.nft != nil {

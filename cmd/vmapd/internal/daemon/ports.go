@@ -40,23 +40,23 @@ func (d *base) newPorts(p *dataplane, o *observers, of Options) *ports {
 
 // watchOthers looks, until ctx ends, whether other proxies put back what was removed, or listen on the two ports.
 func (d *Daemon) watchOthers(ctx context.Context) {
-	address, taken := d.config.MetricsBindAddress, map[string]time.Time{} // since when, by sign
+	address, taken := d.config.MetricsBindAddress, map[string]time.Time{} // since when, by kind of evidence
 	d.plane.sweep.Watch(ctx, func() {
-		for sign, err := range map[string]error{
-			leftovers.SignHealthzPort: d.ports.healthz.Err(), leftovers.SignMetricsPort: d.ports.metrics.Err(),
+		for kind, err := range map[string]error{
+			leftovers.EvidenceHealthzPort: d.ports.healthz.Err(), leftovers.EvidenceMetricsPort: d.ports.metrics.Err(),
 		} {
 			switch {
 			case !errors.Is(err, syscall.EADDRINUSE):
-				delete(taken, sign)
-				d.plane.signs.Gone(sign)
-			case taken[sign].IsZero():
-				taken[sign] = time.Now()
-			case time.Since(taken[sign]) > leftovers.HandOver:
+				delete(taken, kind)
+				d.plane.evidence.Gone(kind)
+			case taken[kind].IsZero():
+				taken[kind] = time.Now()
+			case time.Since(taken[kind]) > leftovers.HandOver:
 				text := err.Error()
-				if mode := leftovers.ProxyMode(ctx, address); sign == leftovers.SignMetricsPort && mode != "" {
+				if mode := leftovers.ProxyMode(ctx, address); kind == leftovers.EvidenceMetricsPort && mode != "" {
 					text = fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
 				}
-				d.plane.signs.Seen(sign, text)
+				d.plane.evidence.Seen(kind, text)
 			}
 		}
 	})

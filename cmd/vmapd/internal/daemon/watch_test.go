@@ -52,7 +52,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 			return errors.New("the tables are owned: nothing is tested")
 		}
 		watched, w := watchTables(backend, log)
-		loop.Backend = &dataplane{Backend: watched, signs: new(leftovers.Signs), sweep: leftovers.NewSweeper(leftovers.Options{
+		loop.Backend = &dataplane{Backend: watched, evidence: new(leftovers.Evidence), sweep: leftovers.NewSweeper(leftovers.Options{
 			Find: func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil },
 		})}
 		loop.ForeignChange, watching = w.foreign, w.tasks

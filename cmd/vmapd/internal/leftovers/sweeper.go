@@ -33,7 +33,7 @@ const (
 type Options struct {
 	Removals []func() error
 	Find     func(all bool) (Found, error) // see [Finder.All]
-	Signs    *Signs
+	Evidence *Evidence
 	Log      *slog.Logger
 	Event    func(text string)
 }
@@ -150,7 +150,7 @@ func (s *Sweeper) Watch(ctx context.Context, more func()) {
 		}
 		s.look()
 		more()
-		s.o.Signs.Current() // forgets old signs
+		s.o.Evidence.Current() // forgets old evidence
 	}
 }
 
@@ -190,31 +190,31 @@ func (s *Sweeper) look() {
 		what = fmt.Sprintf("vmapd removed them twice within %v, and leaves them alone for %v: end the other proxy, "+
 			"then restart vmapd", fightTime, restTime)
 	}
-	for kind, owner := range now.signs() {
-		s.o.Signs.Seen(kind, fmt.Sprintf("objects of %s came back after they had been removed; %s", owner, what))
+	for kind, owner := range now.evidence() {
+		s.o.Evidence.Seen(kind, fmt.Sprintf("objects of %s came back after they had been removed; %s", owner, what))
 	}
 	if !resting {
 		s.ask()
 	}
 }
 
-// signs returns the signs of other proxies, with the owner of each.
-func (f Found) signs() map[string]string {
+// evidence returns the evidence of other proxies, with the owner of each.
+func (f Found) evidence() map[string]string {
 	kinds := map[string]string{
-		host.KindNFTChain: SignIPTables, host.KindLegacyChain: SignIPTables,
-		kindTable: SignNFTables,
+		host.KindNFTChain: EvidenceIPTables, host.KindLegacyChain: EvidenceIPTables,
+		kindTable: EvidenceNFTables,
 	}
-	signs := map[string]string{}
+	evidence := map[string]string{}
 	for l, n := range f {
 		kind, ok := kinds[l.Kind]
 		if !ok {
-			kind = SignIPVS
+			kind = EvidenceIPVS
 		}
-		if n > 0 && signs[kind] != host.OwnerKubeProxy {
-			signs[kind] = l.Owner
+		if n > 0 && evidence[kind] != host.OwnerKubeProxy {
+			evidence[kind] = l.Owner
 		}
 	}
-	return signs
+	return evidence
 }
 
 // without returns the objects of f that are more than those of other.

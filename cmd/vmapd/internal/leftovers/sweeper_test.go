@@ -38,8 +38,8 @@ func newProxied(t *testing.T) *proxied {
 			}
 			return p.stuck
 		}},
-		Find:  func(bool) (Found, error) { return Found{chain: p.chains}, nil },
-		Signs: &Signs{Log: log, Event: event}, Log: log, Event: event,
+		Find:     func(bool) (Found, error) { return Found{chain: p.chains}, nil },
+		Evidence: &Evidence{Log: log, Event: event}, Log: log, Event: event,
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
@@ -115,20 +115,20 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 		if !strings.Contains(p.events[1], "leaves them alone") {
 			t.Errorf("the event does not tell: %s", p.events[1])
 		}
-		after(signRepeat - LookInterval)
+		after(evidenceRepeat - LookInterval)
 		check("soon after", 2, 7, 2)
 		after(2 * restingLook)
 		check("some minutes later it is told again", 2, 7, 3)
-		if signs := p.o.Signs.Current(); len(signs) != 1 || signs[SignIPTables] == "" || p.Remaining().String() == "" {
-			t.Errorf("signs %q, leftovers %q", signs, p.Remaining())
+		if evidence := p.o.Evidence.Current(); len(evidence) != 1 || evidence[EvidenceIPTables] == "" || p.Remaining().String() == "" {
+			t.Errorf("evidence %q, leftovers %q", evidence, p.Remaining())
 		}
 		after(restTime)
 		if p.removals != 3 || p.chains != 0 {
 			t.Errorf("after a rest: %d removals, %d chains", p.removals, p.chains)
 		}
-		after(2 * signMemory)
-		if signs := p.o.Signs.Current(); len(signs) != 0 || p.Remaining().String() != "" {
-			t.Errorf("the other proxy has ended: signs %q, leftovers %q", signs, p.Remaining())
+		after(2 * evidenceMemory)
+		if evidence := p.o.Evidence.Current(); len(evidence) != 0 || p.Remaining().String() != "" {
+			t.Errorf("the other proxy has ended: evidence %q, leftovers %q", evidence, p.Remaining())
 		}
 	})
 }
@@ -149,8 +149,8 @@ func TestLeftoversThatStay(t *testing.T) {
 		}
 		p.jam(nil)
 		after(RetryTime + LookInterval)
-		if p.chains != 0 || len(p.o.Signs.Current()) != 0 {
-			t.Errorf("%d chains, signs %q", p.chains, p.o.Signs.Current())
+		if p.chains != 0 || len(p.o.Evidence.Current()) != 0 {
+			t.Errorf("%d chains, evidence %q", p.chains, p.o.Evidence.Current())
 		}
 	})
 }
@@ -161,8 +161,8 @@ func TestSignsOfLeftovers(t *testing.T) {
 		of(host.OwnerKubeProxy, kindTable): 2, of(host.OwnerVmapd, kindTable): 1, of(host.OwnerVmapd, host.KindLegacyChain): 3,
 		of(host.OwnerKubeProxy, host.KindDevice): 1, of(host.OwnerKubeProxy, host.KindNFTChain): 0,
 	}
-	want := map[string]string{SignNFTables: host.OwnerKubeProxy, SignIPTables: host.OwnerVmapd, SignIPVS: host.OwnerKubeProxy}
-	if diff := cmp.Diff(want, got.signs()); diff != "" {
+	want := map[string]string{EvidenceNFTables: host.OwnerKubeProxy, EvidenceIPTables: host.OwnerVmapd, EvidenceIPVS: host.OwnerKubeProxy}
+	if diff := cmp.Diff(want, got.evidence()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	const text = "of kube-proxy: 1 × IPVS device, 2 × nftables table; of vmapd: 3 × iptables-legacy chain, 1 × nftables table"
