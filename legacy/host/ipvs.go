@@ -208,7 +208,9 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 }
 
 // compile reads what the kernel has of a family, and compiles what it should have.
-func (b *IPVS) compile(ctx context.Context, p *programs, s *model.FamilySnapshot) (*ipvs.KernelState, *ipvs.State, error) {
+func (b *IPVS) compile(
+	ctx context.Context, p *programs, s *model.FamilySnapshot,
+) (*ipvs.KernelState, *ipvs.State, error) {
 	o := b.options
 	o.RandomFully = p.tables.HasRandomFully()
 	have, saved, err := b.read(ctx, p, o)

@@ -17,7 +17,9 @@ const (
 	EvidenceMetricsPort = "metrics-port"
 )
 
-var allEvidence = []string{EvidenceIPTables, EvidenceNFTables, EvidenceIPVS, EvidenceOwner, EvidenceHealthzPort, EvidenceMetricsPort}
+var allEvidence = []string{
+	EvidenceIPTables, EvidenceNFTables, EvidenceIPVS, EvidenceOwner, EvidenceHealthzPort, EvidenceMetricsPort,
+}
 
 const (
 	// evidenceMemory is the time for which evidence stays after it was last seen.
