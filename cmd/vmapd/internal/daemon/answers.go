@@ -42,8 +42,8 @@ func (d *Daemon) overview(context.Context, url.Values) (any, error) {
 	lines := d.report(askedEvery).Lines
 	o := status.Overview{
 		Version: buildinfo.Current().Version, Started: d.started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
-		Node: d.nodeName, Backend: d.plane.name, With: d.plane.with, Why: d.plane.why,
-		Problems: d.plane.listenerNotes(), Doctor: report.Total(lines), Findings: report.Bad(lines),
+		Node: d.nodeName, Backend: d.dataplane.name, With: d.dataplane.with, Why: d.dataplane.why,
+		Problems: d.dataplane.listenerNotes(), Doctor: report.Total(lines), Findings: report.Bad(lines),
 	}
 	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {
 		o.Tracked, o.TrackedMost = used, most
@@ -135,17 +135,17 @@ func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (stat
 	var list []kernel.Count
 	var err error
 	switch {
-	case d.plane.iptables != nil:
+	case d.dataplane.iptables != nil:
 		return nil, errors.New("with iptables, each answer would need a listing of all rules")
-	case d.plane.ipvs != nil:
+	case d.dataplane.ipvs != nil:
 		return nil, errors.New("IPVS does not count refused connections, " +
 			"and counts from 0 when it creates a virtual server again")
-	case d.plane.userspace != nil:
-		list = d.plane.listenerCounts()
+	case d.dataplane.userspace != nil:
+		list = d.dataplane.listenerCounts()
 	case !d.config.ServiceCounters:
 		return nil, errors.New("the daemon runs without --service-counters")
 	default:
-		list, err = d.plane.nft.Connections(ctx)
+		list, err = d.dataplane.nft.Connections(ctx)
 	}
 	counts := status.Counts{}
 	for _, n := range list {
@@ -160,7 +160,7 @@ func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (stat
 
 // flows counts the entries of connection tracking of service ports.
 func (d *Daemon) flows(ctx context.Context, ports []*model.ServicePort) (*status.Flows, error) {
-	if d.plane.userspace != nil {
+	if d.dataplane.userspace != nil {
 		return nil, errors.New("with userspace, no connection is translated")
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -192,8 +192,8 @@ func (d *Daemon) rules(sp *model.ServicePort) (text []string) {
 		}
 	}
 	switch {
-	case d.plane.nft != nil:
-		if rules := d.plane.nft.Ruleset(sp.Family); rules != nil {
+	case d.dataplane.nft != nil:
+		if rules := d.dataplane.nft.Ruleset(sp.Family); rules != nil {
 			for _, p := range rules.Excerpt(sp.Name, mostLines) {
 				kind := "map "
 				if p.Chain {
@@ -202,8 +202,8 @@ func (d *Daemon) rules(sp *model.ServicePort) (text []string) {
 				add(kind+p.Name, p.Lines, p.More)
 			}
 		}
-	case d.plane.iptables != nil:
-		if rules := d.plane.iptables.Ruleset(sp.Family); rules != nil {
+	case d.dataplane.iptables != nil:
+		if rules := d.dataplane.iptables.Ruleset(sp.Family); rules != nil {
 			for _, p := range rules.Excerpt(sp.Name, mostLines) {
 				add("chain "+p.Table+" "+p.Name, p.Lines, p.More)
 			}

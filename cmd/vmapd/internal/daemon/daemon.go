@@ -44,11 +44,11 @@ type Options struct {
 type Daemon struct {
 	*base
 	*observers
-	plane   *dataplane
-	in      inputs
-	ports   *ports
-	started time.Time
-	tracked conntrack.Lister
+	dataplane *dataplane
+	in        inputs
+	ports     *ports
+	started   time.Time
+	tracked   conntrack.Lister
 
 	examining sync.Mutex // held during an examination
 	examined  atomic.Pointer[doctor.Report]
@@ -92,33 +92,33 @@ func New(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	var d *Daemon // is made before the first batch, and before anybody asks
-	plane, err := b.openBackend(func(c kernel.Commit) { d.metrics.Batch(c) })
+	backend, err := b.openBackend(func(c kernel.Commit) { d.metrics.Batch(c) })
 	if err != nil {
 		return nil, err
 	}
-	in, err := b.openInputs(b.traffic(config.Backend(plane.name)))
+	in, err := b.openInputs(b.traffic(config.Backend(backend.name)))
 	if err != nil {
-		return nil, errors.Join(err, plane.close())
+		return nil, errors.Join(err, backend.close())
 	}
 	examined := func(age time.Duration) []report.Line { return d.report(age).Lines }
-	about := b.observe(plane, in, o.Started, examined)
-	ports := b.newPorts(plane, about, o)
-	d = &Daemon{base: b, observers: about, plane: plane, in: in, ports: ports, started: o.Started}
+	about := b.observe(backend, in, o.Started, examined)
+	ports := b.newPorts(backend, about, o)
+	d = &Daemon{base: b, observers: about, dataplane: backend, in: in, ports: ports, started: o.Started}
 	return d, nil
 }
 
 // Run programs the node until ctx ends, or a part fails so that a new start is needed.
 func (d *Daemon) Run(ctx context.Context) error {
-	defer func() { _ = d.plane.close() }()
+	defer func() { _ = d.dataplane.close() }()
 	d.setUpNode() // connection tracking is loaded, by the backend
 	d.announce(ctx)
 	api := &socket.Server{Path: d.config.Socket, Routes: d.routes(), Log: d.log}
-	tasks := slices.Concat(d.beside, d.in.tasks, d.plane.tasks, []task{
+	tasks := slices.Concat(d.beside, d.in.tasks, d.dataplane.tasks, []task{
 		noError(d.events.Run), noError(d.newLoop().Run), d.ports.metrics.Run, d.ports.healthz.Run, noError(api.Run),
 		d.follow, noError(d.watchOthers), noError(d.repeat),
 	})
-	if d.plane.nft != nil {
-		tasks = append(tasks, noError(d.plane.nft.RunPurges))
+	if d.dataplane.nft != nil {
+		tasks = append(tasks, noError(d.dataplane.nft.RunPurges))
 		if d.config.FastPath.On() {
 			tasks = append(tasks, noError(d.followDevices))
 		}
@@ -127,18 +127,20 @@ func (d *Daemon) Run(ctx context.Context) error {
 }
 
 // LeavesRules reports whether rules stay in the kernel when the daemon ends.
-func (d *Daemon) LeavesRules() bool { return d.view.View().Snapshot != nil && d.plane.userspace == nil }
+func (d *Daemon) LeavesRules() bool {
+	return d.view.View().Snapshot != nil && d.dataplane.userspace == nil
+}
 
 // newLoop returns the loop that applies the state of the inputs to the dataplane, also when another program has
 // changed that.
 func (d *Daemon) newLoop() *reconcile.Loop {
-	backend, observers := config.Backend(d.plane.name), d.all
+	backend, observers := config.Backend(d.dataplane.name), d.all
 	if t := newStartThrift(); t != nil {
 		observers = append(observers, t)
 	}
 	return &reconcile.Loop{
-		State: d.in.state, Backend: d.plane, Log: d.log, Describe: d.in.describe, Observers: observers,
-		ForeignChange:  d.plane.foreign,
+		State: d.in.state, Backend: d.dataplane, Log: d.log, Describe: d.in.describe, Observers: observers,
+		ForeignChange:  d.dataplane.foreign,
 		MinInterval:    d.config.MinSyncPeriod(backend),
 		ResyncInterval: resyncInterval(d.config, backend),
 	}
@@ -150,7 +152,7 @@ func (d *Daemon) repeat(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.plane.sweep.Again():
+		case <-d.dataplane.sweep.Again():
 			d.in.again()
 		}
 	}
@@ -159,7 +161,7 @@ func (d *Daemon) repeat(ctx context.Context) {
 // followDevices keeps the devices of the fast path until ctx ends.
 func (d *Daemon) followDevices(ctx context.Context) {
 	source := devices.Source{Log: d.log, Choice: d.config.FastPath, Changed: func(names []string) {
-		d.plane.nft.SetDevices(names)
+		d.dataplane.nft.SetDevices(names)
 		d.in.again()
 	}}
 	source.Run(ctx)

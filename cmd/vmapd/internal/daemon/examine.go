@@ -65,24 +65,24 @@ func (d *Daemon) self() doctor.Answer {
 	services, endpointSlices := d.in.state.Pending()
 	self := &doctor.Daemon{
 		Wants: doctor.WantsOf(d.config.Conntrack, traffic, snapshot), Started: d.started,
-		NetAdmin: doctor.HasNetAdmin(), HostAddrs: doctor.HostAddrs(), Why: d.plane.why, Pods: traffic.LocalPods,
+		NetAdmin: doctor.HasNetAdmin(), HostAddrs: doctor.HostAddrs(), Why: d.dataplane.why, Pods: traffic.LocalPods,
 		Health: d.tracker.Status(), Pending: services + endpointSlices, NodeUnread: snapshot == nil,
-		OtherProxies: slices.Sorted(maps.Values(d.plane.evidence.Current())),
-		Leftovers:    d.plane.sweep.Remaining().String(),
+		OtherProxies: slices.Sorted(maps.Values(d.dataplane.evidence.Current())),
+		Leftovers:    d.dataplane.sweep.Remaining().String(),
 	}
-	self.Wants.NodeName, self.Wants.Backend = d.nodeName, d.plane.name
+	self.Wants.NodeName, self.Wants.Backend = d.nodeName, d.dataplane.name
 	if refused := d.refused.Load(); refused != nil {
 		self.ConfigError = *refused
 	}
 	if snapshot != nil {
 		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
-		if d.plane.nft != nil && snapshot.DetectsOutliers() {
+		if d.dataplane.nft != nil && snapshot.DetectsOutliers() {
 			self.Ejected = snapshot.Ejections()
 		}
 	}
 	self.Ports = slices.DeleteFunc([]error{d.ports.healthz.Err(), d.ports.metrics.Err()},
 		func(err error) bool { return err == nil })
-	self.FastPath, self.NoFastPath = d.plane.fastPath(d.config.FastPath.On())
+	self.FastPath, self.NoFastPath = d.dataplane.fastPath(d.config.FastPath.On())
 	if source := d.in.cluster; source != nil {
 		skew, _ := source.Client.Skew()
 		self.Cluster = &doctor.Cluster{
@@ -114,7 +114,7 @@ func (d *Daemon) doctorTable(ctx context.Context, _ url.Values) (any, error) {
 		var all int
 		var errs []error
 		for _, f := range model.Families {
-			list, count, err := d.plane.differences(ctx, f, snapshot)
+			list, count, err := d.dataplane.differences(ctx, f, snapshot)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%v: %w", f, err))
 			}
@@ -122,7 +122,7 @@ func (d *Daemon) doctorTable(ctx context.Context, _ url.Values) (any, error) {
 		}
 		if all == 0 || snapshot == d.view.View().Snapshot {
 			const few = 3
-			return doctor.Compared(d.plane.name, differences[:min(few, len(differences))], all, errs), nil
+			return doctor.Compared(d.dataplane.name, differences[:min(few, len(differences))], all, errs), nil
 		}
 	}
 	return doctor.NotCompared("the Services are changing constantly"), nil

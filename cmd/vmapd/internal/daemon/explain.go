@@ -42,11 +42,11 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	if _, err := found.Node(d.nodeName); err != nil && d.in.cluster == nil && len(found.Nodes) > 0 {
 		return nil, socket.NotFound(fmt.Sprintf("the daemon's %v (start it with --hostname-override NODE)", err))
 	}
-	in, err := explain.NewInput(found, d.traffic(config.Backend(d.plane.name)), q, request.Interface)
+	in, err := explain.NewInput(found, d.traffic(config.Backend(d.dataplane.name)), q, request.Interface)
 	if err != nil {
 		return nil, socket.NotFound(err.Error())
 	}
-	in.ByListeners = d.plane.userspace != nil
+	in.ByListeners = d.dataplane.userspace != nil
 	var own []netip.Addr
 	for _, f := range model.Families {
 		own = append(own, snapshot.Family(f).NodeAddrs...)
@@ -98,23 +98,23 @@ var ErrNoPods = errors.New("the daemon has no permission to read pods; " +
 
 // compareWithKernel compares what the kernel has of a snapshot, as doctor does.
 func (d *Daemon) compareWithKernel(ctx context.Context, s *model.Snapshot, of model.Decision) explain.Daemon {
-	if of.Dest.Addr().IsLoopback() && d.plane.userspace == nil {
+	if of.Dest.Addr().IsLoopback() && d.dataplane.userspace == nil {
 		return explain.Daemon{NotCompared: "a listener of vmapd answers on loopback, not a rule"}
 	}
 	const longest = 3 * time.Second
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	f := model.FamilyOf(of.Dest.Addr())
-	list, count, err := d.plane.differences(bounded, f, s)
+	list, count, err := d.dataplane.differences(bounded, f, s)
 	if err != nil {
 		return explain.Daemon{NotCompared: err.Error()}
 	}
-	if d.plane.userspace != nil {
+	if d.dataplane.userspace != nil {
 		to := fmt.Sprintf(" %v ", model.VIP{Addr: of.Dest.Addr(), Protocol: of.Protocol, Port: of.Dest.Port()})
 		list = slices.DeleteFunc(list, func(line string) bool { return !strings.Contains(line, to) })
 		count = len(list)
 	}
-	out := explain.Daemon{Backend: d.plane.name, NotCompared: d.plane.byNature(s.Family(f), of)}
+	out := explain.Daemon{Backend: d.dataplane.name, NotCompared: d.dataplane.byNature(s.Family(f), of)}
 	if count > 0 {
 		out.Kernel = list[0]
 	}

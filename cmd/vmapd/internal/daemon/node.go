@@ -18,7 +18,7 @@ import (
 
 // announce logs the start, and sends events about the Node: the start, and notes on the configuration.
 func (d *Daemon) announce(ctx context.Context) {
-	p, attrs := d.plane, []slog.Attr{slog.String("version", buildinfo.Current().String())}
+	p, attrs := d.dataplane, []slog.Attr{slog.String("version", buildinfo.Current().String())}
 	attrs = append(attrs, slog.String("node", d.nodeName), slog.String("backend", p.name))
 	if p.with != "" {
 		attrs = append(attrs, slog.String("with", p.with))
@@ -53,10 +53,10 @@ func (d *base) setUpNode() {
 // tracking may not be loaded yet: opening a backend, which probes the kernel, loads it.
 func InitOnly(c *config.Config, log *slog.Logger) error {
 	d := &base{config: c, log: log} // sends no events, as nothing is programmed
-	if plane, err := d.openBackend(nil); err != nil {
+	if backend, err := d.openBackend(nil); err != nil {
 		log.Warn("no backend will work for the daemon", slog.Any("err", err))
 	} else {
-		_ = plane.close() // nothing was programmed
+		_ = backend.close() // nothing was programmed
 	}
 	return nodesetup.InitOnly(nodesetup.Options{Log: log}, c.Conntrack)
 }

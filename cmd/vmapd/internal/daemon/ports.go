@@ -41,14 +41,14 @@ func (d *base) newPorts(p *dataplane, o *observers, of Options) *ports {
 // watchOthers looks, until ctx ends, whether other proxies put back what was removed, or listen on the two ports.
 func (d *Daemon) watchOthers(ctx context.Context) {
 	address, taken := d.config.MetricsBindAddress, map[string]time.Time{} // since when, by kind of evidence
-	d.plane.sweep.Watch(ctx, func() {
+	d.dataplane.sweep.Watch(ctx, func() {
 		for kind, err := range map[string]error{
 			leftovers.EvidenceHealthzPort: d.ports.healthz.Err(), leftovers.EvidenceMetricsPort: d.ports.metrics.Err(),
 		} {
 			switch {
 			case !errors.Is(err, syscall.EADDRINUSE):
 				delete(taken, kind)
-				d.plane.evidence.Gone(kind)
+				d.dataplane.evidence.Gone(kind)
 			case taken[kind].IsZero():
 				taken[kind] = time.Now()
 			case time.Since(taken[kind]) > leftovers.HandOver:
@@ -56,7 +56,7 @@ func (d *Daemon) watchOthers(ctx context.Context) {
 				if mode := leftovers.ProxyMode(ctx, address); kind == leftovers.EvidenceMetricsPort && mode != "" {
 					text = fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
 				}
-				d.plane.evidence.Seen(kind, text)
+				d.dataplane.evidence.Seen(kind, text)
 			}
 		}
 	})
