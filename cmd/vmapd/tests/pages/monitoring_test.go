@@ -51,7 +51,7 @@ func promtool(t *testing.T) string {
 			return path
 		}
 	}
-	nettest.Missing(t, "promtool: make test puts it into bin")
+	nettest.Missing(t, "promtool, in bin or the PATH: .ci/run gets it")
 	return ""
 }
 
