@@ -1,7 +1,7 @@
 // Package userspace serves Services by listeners: a backend for nodes whose kernel has nothing, and node
 // ports on loopback with every other backend.
 //
-// A [Forwarder] opens a listener for each [Place] of its [Scope]. model.DecideAt decides about each connection,
+// A [Forwarder] opens a listener for each place of its [Scope]. model.DecideAt decides about each connection,
 // as of the snapshot now; an endpoint is chosen, and another connection made to it:
 //
 //	          TCP: io.Copy in each direction; half-close and reset are passed on

@@ -1,0 +1,74 @@
+package model
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Annotation is an annotation of Services that vmapd reads.
+type Annotation struct {
+	Name      string
+	Sets      string   // what the value is, in words
+	Examples  []string // of valid values
+	Otherwise string   // what happens without a value, or with an invalid one
+	parse     func(to *annotated, value string) (note string, err error)
+}
+
+// The names of the annotations that others refer to.
+const (
+	AnnotationAlgorithm        = "vmapd.io/lb-algorithm"
+	AnnotationConnectionGrace  = "vmapd.io/connection-grace"
+	AnnotationOutlierDetection = "vmapd.io/outlier-detection"
+)
+
+// Annotations are all annotations. The others of a Service are not read.
+var Annotations = [...]Annotation{
+	{
+		AnnotationAlgorithm, "algorithm that chooses an endpoint",
+		[]string{"random", "maglev", "maglev-port"},
+		"the configuration decides",
+		func(to *annotated, value string) (string, error) {
+			a, note, err := ParseAlgorithm(value)
+			if err == nil {
+				to.algorithm = &a
+			}
+			return note, err
+		},
+	},
+	{
+		AnnotationConnectionGrace,
+		"time after which TCP and SCTP connections to a removed endpoint are closed; `0s` is never",
+		[]string{"30s"},
+		"the configuration decides",
+		func(to *annotated, value string) (string, error) {
+			d, err := time.ParseDuration(value)
+			if err != nil || d < 0 {
+				return "", fmt.Errorf("%q is not a duration like \"30s\"", value)
+			}
+			to.connectionGrace = &d
+			return "", nil
+		},
+	},
+	{
+		AnnotationOutlierDetection,
+		"whether endpoints that do not answer are left out, `true` or `false`",
+		[]string{"true", "false"},
+		"the configuration decides",
+		func(to *annotated, value string) (string, error) {
+			on, err := strconv.ParseBool(value)
+			if err != nil {
+				return "", fmt.Errorf("%q is neither \"true\" nor \"false\"", value)
+			}
+			to.outlierDetection = &on
+			return "", nil
+		},
+	},
+}
+
+// annotated has the values of a Service's annotations; nil is none.
+type annotated struct {
+	algorithm        *Algorithm
+	connectionGrace  *time.Duration
+	outlierDetection *bool
+}
