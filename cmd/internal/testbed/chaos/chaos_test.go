@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/xml"
+	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -81,6 +83,26 @@ func TestANodeDies(t *testing.T) {
 	}
 	if err := xml.Unmarshal([]byte(timeline(o, list)), new(struct{})); err != nil {
 		t.Error(err)
+	}
+}
+
+// A connection that is open when its endpoint falls silent is told from one that never opened.
+func TestAfterHandshake(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now())
+	if _, err := conn.Read(make([]byte, 1)); !afterHandshake(fmt.Errorf("ask: %w", err)) {
+		t.Errorf("no answer: %v", err)
+	}
+	_, _ = conn.Close(), l.Close()
+	if _, err := net.Dial("tcp", l.Addr().String()); err == nil || afterHandshake(err) {
+		t.Errorf("refused: %v", err)
 	}
 }
 

@@ -57,6 +57,7 @@ func nodeDies() fault {
 		}},
 		do: func(ctx context.Context, w *world) error {
 			err := w.inOtherPods(ctx, silence)
+			w.died = time.Now()
 			time.Sleep(w.o.lasts)
 			return errors.Join(err, w.inOtherPods(ctx, "delete table inet dead"))
 		},

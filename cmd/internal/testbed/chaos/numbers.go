@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// numbers are those of the death of a Node. What was answered before it is in no other one than before.
+// numbers are those of the death of a Node. What was answered before it is in no other one than before. A connection that
+// is open when its endpoint dies is lost with every proxy: it is cut, and not lost.
 type numbers struct {
-	tcp, lost, udp, udpLost int
-	slowest, before, after  time.Duration // over TCP: the slowest, and the 99th percentile before, and from 2.5 s after the death on
+	tcp, lost, cut, udp, udpLost int
+	slowest, before, after       time.Duration // over TCP: the slowest, and the 99th percentile before, and from 2.5 s after the death on
 }
 
 func (r *result) numbers() (n numbers) {
@@ -31,29 +34,27 @@ func (r *result) numbers() (n numbers) {
 			after = append(after, a.took)
 		}
 		n.tcp++
+		if a.open && a.began.Before(r.died) {
+			n.cut++
+			continue
+		}
 		n.lost += lost
 		n.slowest = max(n.slowest, a.took)
 	}
-	n.before, n.after = p99(before), p99(after)
+	slices.Sort(before)
+	slices.Sort(after)
+	n.before, n.after = lab.Percentile(before, 99), lab.Percentile(after, 99)
 	return n
-}
-
-func p99(all []time.Duration) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[(len(all)*99-1)/100]
 }
 
 // numbers prints those of the death of a Node.
 func (t *table) numbers() {
 	if len(t.deaths) > 0 {
-		fmt.Fprintln(t.out, "\n| node dies | TCP | lost | slowest | p99 before | p99 from 2.5 s on | UDP | lost |\n|---|---|---|---|---|---|---|---|")
+		fmt.Fprintln(t.out, "\n| node dies | TCP | lost | cut | slowest | p99 before | p99 from 2.5 s on | UDP | lost |\n|---|---|---|---|---|---|---|---|---|")
 	}
 	for _, r := range t.deaths {
 		n := r.numbers()
-		fmt.Fprintf(t.out, "| %s | %d | %d | %.2f s | %.3f s | %.3f s | %d | %d |\n", r.backend, n.tcp, n.lost,
+		fmt.Fprintf(t.out, "| %s | %d | %d | %d | %.2f s | %.3f s | %.3f s | %d | %d |\n", r.backend, n.tcp, n.lost, n.cut,
 			n.slowest.Seconds(), n.before.Seconds(), n.after.Seconds(), n.udp, n.udpLost)
 	}
 }

@@ -13,6 +13,7 @@ type result struct {
 	backend      string
 	recovered    time.Duration // from the fault's end; of several rounds, the longest
 	began, ended time.Time     // the fault, and asked; of several rounds, the last
+	died         time.Time     // the other Node, if it did: from then on, it is silent
 }
 
 func (r *result) bad() bool { return r.lost+r.broken+r.wrong > 0 }
@@ -24,7 +25,7 @@ func (r *result) add(other result) {
 	r.kept += other.kept
 	r.broken += other.broken
 	r.recovered = max(r.recovered, other.recovered)
-	r.backend, r.asked, r.began, r.ended = other.backend, other.asked, other.began, other.ended
+	r.backend, r.asked, r.began, r.died, r.ended = other.backend, other.asked, other.began, other.died, other.ended
 	if r.first == nil {
 		r.first = other.first
 	}
@@ -52,7 +53,7 @@ func play(ctx context.Context, o *options, f fault, backend string) (r result, e
 	time.Sleep(o.settles)
 	r.began = time.Now()
 	err = f.do(ctx, w)
-	r.ended = time.Now()
+	r.died, r.ended = w.died, time.Now()
 	if err == nil {
 		err = w.recover(ctx, o.patience, before)
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -66,6 +68,7 @@ type asked struct {
 	began time.Time
 	took  time.Duration
 	pod   string // empty: it is lost
+	open  bool   // its handshake was complete
 }
 
 func (a *asked) udp() bool { return strings.HasPrefix(a.way.network, "udp") }
@@ -132,7 +135,7 @@ func (tr *traffic) count(w way, began time.Time, a lab.Answer, err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.sent++
-	tr.asked = append(tr.asked, asked{w, began, time.Since(began), a.Pod})
+	tr.asked = append(tr.asked, asked{w, began, time.Since(began), a.Pod, afterHandshake(err)})
 	pods := webPods()
 	if w.to == dnsVIP || w.to == dnsVIP6 {
 		pods = dnsPods()
@@ -145,6 +148,12 @@ func (tr *traffic) count(w way, began time.Time, a lab.Answer, err error) {
 		tr.wrong++
 		tr.note(began, fmt.Errorf("%s answers, which is no endpoint", a.Pod))
 	}
+}
+
+// afterHandshake reports whether an error is that of an open connection.
+func afterHandshake(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op != "dial"
 }
 
 // note notes a loss. The caller holds the lock.

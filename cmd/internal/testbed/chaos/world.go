@@ -25,6 +25,7 @@ type world struct {
 	folder     string
 	kubeconfig string
 	daemon     *lab.Daemon // the last one
+	died       time.Time   // the other Node, if it did
 }
 
 func newWorld(ctx context.Context, o *options, backend string) (w *world, err error) {

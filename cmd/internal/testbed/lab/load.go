@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -118,12 +117,16 @@ func (r *Report) add(o outcome) {
 
 // sum computes the latencies' percentile and maximum.
 func (r *Report) sum() {
-	if len(r.times) == 0 {
-		return
-	}
 	slices.Sort(r.times)
-	r.P99 = r.times[int(math.Ceil(0.99*float64(len(r.times))))-1]
-	r.Max = r.times[len(r.times)-1]
+	r.P99, r.Max = Percentile(r.times, 99), Percentile(r.times, 100)
+}
+
+// Percentile returns one of times, which are sorted; 0 if there are none.
+func Percentile(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[(len(sorted)*percent+99)/100-1]
 }
 
 // Lost returns the number of connections that failed for any reason.

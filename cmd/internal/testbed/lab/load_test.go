@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +77,15 @@ func TestLoadCountsFailuresByKind(t *testing.T) {
 	}
 	if want := "1 timeout, the first: udp4 from client to 172.30.0.10:53: "; !strings.Contains(r.String(), want) {
 		t.Errorf("want %q in %q", want, r.String())
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var all []time.Duration
+	for i := range 200 {
+		all = append(all, time.Duration(i+1))
+	}
+	if got := []time.Duration{Percentile(all, 50), Percentile(all, 99), Percentile(all[:1], 99), Percentile(nil, 50)}; !slices.Equal(got, []time.Duration{100, 198, 1, 0}) {
+		t.Errorf("got %v", got)
 	}
 }

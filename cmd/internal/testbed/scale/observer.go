@@ -12,6 +12,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // observer receives the notifications of the kernel about programmed endpoints.
@@ -145,17 +147,10 @@ func (o *observer) take() (p50, p99 float64, missed int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	slices.Sort(o.took)
-	p50, p99, missed = percentile(o.took, 50), percentile(o.took, 99), len(o.waiting)
+	p50, p99, missed = rounded(lab.Percentile(o.took, 50)), rounded(lab.Percentile(o.took, 99)), len(o.waiting)
 	o.took = nil
 	clear(o.waiting)
 	return p50, p99, missed
-}
-
-func percentile(sorted []time.Duration, percent int) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return rounded(sorted[(len(sorted)*percent+99)/100-1])
 }
 
 // left returns the number of expected endpoints.

@@ -77,16 +77,6 @@ func TestRestartNoticesOneEndpoint(t *testing.T) {
 	}
 }
 
-func TestPercentile(t *testing.T) {
-	var all []time.Duration
-	for i := range 200 {
-		all = append(all, time.Duration(i+1)*time.Second)
-	}
-	if got := [...]float64{percentile(all, 50), percentile(all, 99), percentile(all[:1], 99), percentile(nil, 50)}; got != [...]float64{100, 198, 1, 0} {
-		t.Errorf("got %v", got)
-	}
-}
-
 func TestOptions(t *testing.T) {
 	for _, args := range [][]string{{"-shapes", "5000"}, {"-shapes", ""}, {"-probes", "-1"}, {"5000x50"}} {
 		if o, err := parseOptions(args, t.Output()); err == nil {

@@ -76,9 +76,10 @@ func (w *world) start() {
 	d.observe()
 	d.readHost()
 	d.state.Complete()
+	o := d.observers
 	loop := &reconcile.Loop{
-		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign, Observers: d.observers.all(),
-		Exact: true, Before: func() { time.Sleep(atRest) },
+		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign,
+		Observers: []reconcile.Observer{o.tracker, o.flows, o.silence, o.failing}, Exact: true, Before: func() { time.Sleep(atRest) },
 	}
 	go func() {
 		defer close(d.ended)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -37,8 +38,8 @@ type Result struct {
 // Play plays a life in a bubble of testing/synctest, whose Wait is given. The trace has a line for
 // all that happens.
 func (l Life) Play(wait func(), trace io.Writer) Result {
-	sum, to := newDigest(trace)
-	w, err := newWorld(l.Node, wait, to)
+	sum := fnv.New64a()
+	w, err := newWorld(l.Node, wait, io.MultiWriter(sum, trace))
 	if err != nil {
 		return Result{Err: err}
 	}

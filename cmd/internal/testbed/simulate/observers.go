@@ -55,10 +55,6 @@ func (d *daemon) passed(p conntrack.Pass) {
 	d.w.note("%d of %d %v flows ended: %v", p.Deleted, p.Seen, p.Family, p.Err)
 }
 
-func (o observers) all() []reconcile.Observer {
-	return []reconcile.Observer{o.tracker, o.flows, o.silence, o.failing}
-}
-
 // mustTell checks what the tracker says of a daemon: a family is not healthy if it has failed for twice the period. In the
 // seconds around that moment it may say either.
 func (w *world) mustTell() {

@@ -29,10 +29,6 @@ type event struct {
 	object  modeltest.Object
 }
 
-func newServer() *server {
-	return &server{version: 1000, objects: map[model.ObjectRef]modeltest.Object{}, events: map[string][]event{}}
-}
-
 // change makes a change.
 func (s *server) change(c modeltest.Change) {
 	switch {

@@ -2,8 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"hash"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"net/netip"
@@ -84,7 +82,8 @@ type world struct {
 // newWorld makes a world. wait is that of testing/synctest.
 func newWorld(n Node, wait func(), trace io.Writer) (*world, error) {
 	w := &world{
-		node: n, wait: wait, begin: time.Now(), trace: trace, server: newServer(),
+		node: n, wait: wait, begin: time.Now(), trace: trace,
+		server: &server{version: 1000, objects: map[model.ObjectRef]modeltest.Object{}, events: map[string][]event{}},
 		kernel: &nftfake.Kernel{OnlyBefore69: n.Before69, OnlyBefore63: n.Before63, OnlyBefore616: n.Before616},
 		seeds:  rand.NewPCG(0, 0), between: []*model.Snapshot{nil}, stale: map[client]stale{},
 		repeated: map[attempt]repeated{}, answered: map[netip.AddrPort]time.Time{},
@@ -136,10 +135,4 @@ func (w *world) pass(d time.Duration) {
 	defer w.mu.Unlock()
 	w.mustTell()
 	w.mustReturn()
-}
-
-// newDigest returns a hash of all that is written to the writer, which passes it on.
-func newDigest(also io.Writer) (hash.Hash64, io.Writer) {
-	h := fnv.New64a()
-	return h, io.MultiWriter(h, also)
 }
