@@ -13,9 +13,9 @@ const (
 	deployName = "deploy"
 )
 
-// writeDeploy writes the manifests that kubectl and kustomize read, and the chart in the form of "helm package", as they
-// are in the source; links are followed. The chart alone has the program's version, which is the image's tag; without git,
-// it stays as it is. helm's own libraries would write the time of the packing into the archive.
+// writeDeploy writes the manifests for kubectl and kustomize, and the chart as "helm package" does. Links are followed.
+// Only the chart has the program's version, which is the image's tag; without git, it is unchanged. helm's own
+// libraries would write the time of the packing into the archive.
 func (r release) writeDeploy(ctx context.Context, p program) error {
 	work, err := os.MkdirTemp("", "vmapd-chart-")
 	if err != nil {

@@ -11,9 +11,9 @@
 //
 // With --unpack, it writes an image of such a layout as files and its configuration, for tests that run it.
 //
-// It needs bash, curl, dpkg-deb and GNU tar, and neither Docker nor root nor a base image. Version and date come from the
-// programs, where the go command wrote them; packages of Debian's are downloaded as packages.lock says, by checksum. So the
-// same commit gives the same bytes, anywhere and at any time.
+// It needs bash, curl, dpkg-deb and GNU tar, but neither Docker nor root nor a base image. Version and date are those
+// that the go command wrote into the programs; Debian packages are those of packages.lock, by checksum. So the same
+// commit gives the same bytes, anywhere and at any time.
 //
 // It is a module of its own: what it needs is none of vmapd's business.
 package main

@@ -41,8 +41,11 @@ func (r release) image(ctx context.Context, p program) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
-		mutate.Addendum{Layer: packages, History: v1.History{Created: v1.Time{Time: r.lock.date}, CreatedBy: "Debian's packages of packages.lock"}},
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	i, err := mutate.Append(base,
+		mutate.Addendum{Layer: packages, History: v1.History{
+			Created: v1.Time{Time: r.lock.date}, CreatedBy: "Debian's packages of packages.lock",
+		}},
 		mutate.Addendum{Layer: own, History: v1.History{Created: created, CreatedBy: "vmapd " + p.version}})
 	if err != nil {
 		return nil, err
@@ -64,9 +67,9 @@ func (r release) image(ctx context.Context, p program) (v1.Image, error) {
 	return mutate.ConfigFile(i, config)
 }
 
-// plain is an image without a type of artifacts. By default, the library gives its entry in an index the type of the
-// configuration. Tools from before OCI 1.1, such as skopeo 1.9, don't know that field: they leave it out of what they copy,
-// and then the index has another digest.
+// plain is an image without an artifact type. By default, the library gives its entry in an index the type of the
+// configuration. Tools older than OCI 1.1, such as skopeo 1.9, do not copy that field, and then the index has another
+// digest.
 type plain struct{ v1.Image }
 
 // ArtifactType is what the library asks for.
@@ -101,7 +104,8 @@ func (r release) writeImage(ctx context.Context, programs []program) (v1.Hash, e
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	if err := p.AppendIndex(annotated, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": programs[0].version})); err != nil {
+	name := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": programs[0].version})
+	if err := p.AppendIndex(annotated, name); err != nil {
 		return v1.Hash{}, err
 	}
 	return annotated.Digest()

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -35,7 +34,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	programs := flags.String("programs", "bin", "`folder` with vmapd-ARCH for each processor")
 	out := flags.String("out", "bin/release", "`folder` for the result; what it has is deleted")
 	list := flags.String("processors", strings.Join(processors(), ","), "`list` of processors, by Go's names")
-	from := flags.String("unpack", "", "`layout` whose image for the one processor is written to --out, as files, in place of a release")
+	from := flags.String("unpack", "", "`layout`: write its image for the one processor to --out, as files")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -50,7 +49,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("packages.lock: %w", err)
 	}
-	r := release{out: *out, programs: *programs, deploy: "cmd/vmapd/deploy", processors: strings.Split(*list, ","), lock: l, cache: filepath.Join(cache, "vmapd-release")}
+	r := release{
+		out: *out, programs: *programs, deploy: "cmd/vmapd/deploy",
+		processors: strings.Split(*list, ","), lock: l, cache: filepath.Join(cache, "vmapd-release"),
+	}
 	return r.write(ctx, stdout)
 }
 
@@ -63,18 +65,16 @@ type release struct {
 	cache         string // folder of downloads
 }
 
-// sumsName is the file with the checksums of all others, in the form of sha256sum.
-const sumsName = "SHA256SUMS"
-
-// listName is the file with the image's name, version and digest, as a reference of a registry ends.
-const listName = "images.txt"
-
-// imageName is the image's name, and the folder of its layout.
-const imageName = "vmapd"
+const (
+	imageName = "vmapd"      // also the folder of its layout
+	listName  = "images.txt" // the image's name, version and digest, as a reference of a registry ends
+	sumsName  = "SHA256SUMS" // the checksums of all other files, in the form of sha256sum
+)
 
 func (r release) write(ctx context.Context, stdout io.Writer) error {
 	// Only a folder that this program made is deleted.
-	if entries, err := os.ReadDir(r.out); err == nil && len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == sumsName }) {
+	entries, _ := os.ReadDir(r.out)
+	if _, err := os.Stat(filepath.Join(r.out, sumsName)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty, and has no %s of an earlier release", r.out, sumsName)
 	}
 	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
@@ -86,7 +86,7 @@ func (r release) write(ctx context.Context, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if p.version != programs[0].version && i > 0 || p.commit != programs[0].commit && i > 0 {
+		if i > 0 && (p.version != programs[0].version || p.commit != programs[0].commit) {
 			return fmt.Errorf("%s is of %s, and %s of %s", p.path, p.version, programs[0].path, programs[0].version)
 		}
 		programs[i] = p

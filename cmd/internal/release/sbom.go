@@ -18,8 +18,8 @@ import (
 
 const noAssertion = "NOASSERTION"
 
-// sbom lists what an image for one processor is made of: the program's modules as the go command wrote them into it, the
-// standard library, and packages of Debian's.
+// sbom lists what an image for one processor contains: the program's modules as the go command wrote them into it, the
+// standard library, and Debian packages.
 func (r release) sbom(p program, digest v1.Hash) *spdx.Document {
 	imageID := common.ElementID("image")
 	d := &spdx.Document{
@@ -31,19 +31,20 @@ func (r release) sbom(p program, digest v1.Hash) *spdx.Document {
 			Created:  p.date.UTC().Format(time.RFC3339),
 		},
 		Packages: []*spdx.Package{{
-			PackageName: imageName, PackageSPDXIdentifier: imageID, PackageVersion: p.version, PackageDownloadLocation: noAssertion,
-			PrimaryPackagePurpose: "CONTAINER",
-			PackageChecksums:      []common.Checksum{{Algorithm: common.SHA256, Value: digest.Hex}},
-			PackageComment:        "The checksum is the digest of the image's manifest.",
+			PackageName: imageName, PackageSPDXIdentifier: imageID, PackageVersion: p.version,
+			PackageDownloadLocation: noAssertion,
+			PrimaryPackagePurpose:   "CONTAINER",
+			PackageChecksums:        []common.Checksum{{Algorithm: common.SHA256, Value: digest.Hex}},
+			PackageComment:          "The checksum is the digest of the image's manifest.",
 		}},
 		Relationships: []*spdx.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, imageID)},
 	}
 	add := func(pkg *spdx.Package, parent common.ElementID) common.ElementID {
-		pkg.PackageSPDXIdentifier = identifier(fmt.Sprintf("%d-%s", len(d.Packages), pkg.PackageName))
-		pkg.PackageDownloadLocation = noAssertion
+		id := identifier(fmt.Sprintf("%d-%s", len(d.Packages), pkg.PackageName))
+		pkg.PackageSPDXIdentifier, pkg.PackageDownloadLocation = id, noAssertion
 		d.Packages = append(d.Packages, pkg)
-		d.Relationships = append(d.Relationships, relation(parent, common.TypeRelationshipContains, pkg.PackageSPDXIdentifier))
-		return pkg.PackageSPDXIdentifier
+		d.Relationships = append(d.Relationships, relation(parent, common.TypeRelationshipContains, id))
+		return id
 	}
 	main := add(modulePackage(p.info.Main.Path, p.version), imageID)
 	add(modulePackage("stdlib", p.info.GoVersion), main)
@@ -56,11 +57,12 @@ func (r release) sbom(p program, digest v1.Hash) *spdx.Document {
 		add(pkg, main)
 	}
 	for _, deb := range r.lock.packages[p.arch] {
+		arch := map[string]string{"arch": deb.architecture()}
 		add(&spdx.Package{
 			PackageName: deb.name, PackageVersion: deb.version,
 			PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: deb.sum}},
 			PackageFileName:           filepath.Base(deb.path),
-			PackageExternalReferences: purl(packageurl.TypeDebian, "debian", deb.name, deb.version, map[string]string{"arch": deb.architecture()}),
+			PackageExternalReferences: purl(packageurl.TypeDebian, "debian", deb.name, deb.version, arch),
 		}, imageID)
 	}
 	return d
@@ -79,11 +81,15 @@ func modulePackage(path, version string) *spdx.Package {
 // purl is how scanners find the vulnerabilities of a package.
 func purl(kind, namespace, name, version string, qualifiers map[string]string) []*spdx.PackageExternalReference {
 	u := packageurl.NewPackageURL(kind, namespace, name, version, packageurl.QualifiersFromMap(qualifiers), "")
-	return []*spdx.PackageExternalReference{{Category: common.CategoryPackageManager, RefType: "purl", Locator: u.String()}}
+	return []*spdx.PackageExternalReference{{
+		Category: common.CategoryPackageManager, RefType: "purl", Locator: u.String(),
+	}}
 }
 
 func relation(a common.ElementID, kind string, b common.ElementID) *spdx.Relationship {
-	return &spdx.Relationship{RefA: common.MakeDocElementID("", string(a)), RefB: common.MakeDocElementID("", string(b)), Relationship: kind}
+	return &spdx.Relationship{
+		RefA: common.DocElementID{ElementRefID: a}, Relationship: kind, RefB: common.DocElementID{ElementRefID: b},
+	}
 }
 
 // identifier has only the characters that SPDX allows.

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// reproducible is GNU tar with options that make the same archive of the same files: all belong to root, and have a date,
-// which follows.
+// reproducible is GNU tar with options that make the same archive of the same files: all belong to root, and have the
+// date that follows.
 const reproducible = "tar --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mtime=@"
 
 // shell runs a script of bash in a folder and returns what it prints.

@@ -31,18 +31,15 @@ func (w *world) check() {
 	}
 }
 
-// mustBe checks that the tables of families that did not fail are those of a snapshot that was applied, but for service ports
-// that the kernel refused. The caller holds the mutex.
+// mustBe checks that the tables of families that did not fail are those of a snapshot that was applied, except for
+// service ports that the kernel refused. The caller holds the mutex.
 func (w *world) mustBe(s *model.Snapshot, err error) {
 	if w.tampered {
 		return
 	}
 	failed, refused := model.Failures(err)
 	for _, f := range model.Families {
-		if failed[f] {
-			continue
-		}
-		if w.is[f] == s {
+		if failed[f] || w.is[f] == s {
 			continue
 		}
 		table, ok := w.read(f)
@@ -134,8 +131,8 @@ func (w *world) isOf(f model.Family, table *nft.Table) *model.Snapshot {
 	return nil
 }
 
-// difference returns the batch that would make a table that of a snapshot but for some service ports; nil: it is. Objects
-// that nothing uses are no difference.
+// difference returns the batch that would make a table that of a snapshot, except for some service ports; nil: it is.
+// Objects that nothing uses are no difference.
 func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.ServicePortName]bool) *batch.Batch {
 	b := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s))
 	leaveOut(b, but)
@@ -145,8 +142,9 @@ func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.Service
 	return b
 }
 
-// leaveOut takes service ports out of a batch that changes a table as it was read. What is to be deleted says whose it is by
-// its comment at most, and endpoints that would be gone do not: each batch that would take them away has them again.
+// leaveOut takes service ports out of a batch that changes a table as it was read. An element to be deleted names its
+// service port in its comment at most. Endpoints that would be removed do not: each batch that removes them has them
+// again.
 func leaveOut(b *batch.Batch, ports map[model.ServicePortName]bool) {
 	if len(ports) == 0 {
 		return
@@ -156,10 +154,9 @@ func leaveOut(b *batch.Batch, ports map[model.ServicePortName]bool) {
 	for p := range ports {
 		names[p.String()] = true
 	}
-	for _, lists := range [...][]batch.SetOps{b.Delete} {
-		for i := range lists {
-			lists[i].Ops = slices.DeleteFunc(lists[i].Ops, func(op nft.ElementOp) bool { return names[op.Comment] })
-		}
+	for i := range b.Delete {
+		l := &b.Delete[i]
+		l.Ops = slices.DeleteFunc(l.Ops, func(op nft.ElementOp) bool { return names[op.Comment] })
 	}
 	b.Add = slices.DeleteFunc(b.Add, func(l batch.SetOps) bool { return l.Set == nft.RemovedEndpoints })
 }

@@ -28,21 +28,20 @@ type daemon struct {
 	backend *kernel.Backend
 	foreign chan struct{}
 	cancel  context.CancelFunc
-	ended   chan struct{}
+	running sync.WaitGroup  // its goroutines
 	dead    bool            // it was killed. The world's mutex guards it.
 	full    bool            // the next Apply compares with the kernel
 	failed  time.Time       // the last Apply did then; zero: it worked
 	ports   map[uint32]bool // of its connections, also of former ones
 	observers
-	cleaned chan struct{} // the observers have ended
-	purging atomic.Bool   // a purge is about to begin
-	purges  sync.WaitGroup
-	seen    bool // Applies since the last change by somebody else compare, or have compared, both tables
+	purging atomic.Bool // a purge is about to begin
+	seen    bool        // Applies since the last change by somebody else compare, or have compared, both tables
 }
 
-// atRest is how long a round waits until everything else has done what it can, and behindApply how long a purge waits for the
-// Apply that asks for it.
-const atRest, behindApply = time.Microsecond, 300 * time.Nanosecond
+const (
+	atRest      = time.Microsecond      // a round waits so long until everything else has done what it can
+	behindApply = 300 * time.Nanosecond // a purge waits so long for the Apply that asks for it
+)
 
 // start starts a daemon, if none runs.
 func (w *world) start() {
@@ -50,12 +49,10 @@ func (w *world) start() {
 		return
 	}
 	w.daemons++
-	d := &daemon{w: w, number: w.daemons, ended: make(chan struct{}), cleaned: make(chan struct{}), foreign: make(chan struct{}, 1), full: true, ports: map[uint32]bool{}}
+	d := &daemon{w: w, number: w.daemons, foreign: make(chan struct{}, 1), full: true, ports: map[uint32]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
-	b, err := kernel.Open(kernel.Options{
-		Dial: d.dial, PieceSize: w.node.PieceSize,
-	})
+	b, err := kernel.Open(kernel.Options{Dial: d.dial, PieceSize: w.node.PieceSize})
 	if err != nil {
 		w.startFailed(err)
 		return
@@ -76,25 +73,17 @@ func (w *world) start() {
 	d.observe()
 	d.readHost()
 	d.state.Complete()
-	o := d.observers
 	loop := &reconcile.Loop{
 		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign,
-		Observers: []reconcile.Observer{o.tracker, o.flows, o.silence, o.failing}, Exact: true, Before: func() { time.Sleep(atRest) },
+		Observers: []reconcile.Observer{d.tracker, d.flows, d.silence, d.failing},
+		Exact:     true, Before: func() { time.Sleep(atRest) },
 	}
-	go func() {
-		defer close(d.ended)
-		loop.Run(ctx)
-	}()
-	go func() {
-		defer close(d.cleaned)
-		var beside sync.WaitGroup
-		beside.Go(func() {
-			time.Sleep(besideAll)
-			d.observers.silence.Run(ctx)
-		})
-		d.observers.flows.Run(ctx)
-		beside.Wait()
-	}()
+	d.running.Go(func() { loop.Run(ctx) })
+	d.running.Go(func() { d.flows.Run(ctx) })
+	d.running.Go(func() {
+		time.Sleep(besideAll)
+		d.silence.Run(ctx)
+	})
 	w.daemon = d
 	w.note("daemon %d starts", d.number)
 	w.wait()
@@ -126,9 +115,7 @@ func (w *world) stop() {
 		return
 	}
 	d.cancel()
-	<-d.ended
-	<-d.cleaned
-	d.purges.Wait()
+	d.running.Wait()
 	if err := d.backend.Close(); err != nil && !d.isDead() {
 		w.fail("the daemon does not end: %w", err)
 	}
@@ -206,8 +193,8 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	return err
 }
 
-// purge lets the backend purge its maps of clients until it has, beside everything else. The first message may fail. The caller
-// holds the world's mutex.
+// purge lets the backend purge its maps of clients until that succeeds, beside everything else. The first message may
+// fail. The caller holds the world's mutex.
 func (d *daemon) purge(ctx context.Context) {
 	if d.purging.Swap(true) {
 		return
@@ -215,7 +202,7 @@ func (d *daemon) purge(ctx context.Context) {
 	if n := d.w.probes.IntN(4 * len(nftfake.Faults)); n < len(nftfake.Faults) {
 		d.w.beside.Store(int64(nftfake.Faults[n]))
 	}
-	d.purges.Go(func() {
+	d.running.Go(func() {
 		for ctx.Err() == nil {
 			time.Sleep(behindApply)
 			d.purging.Store(false)

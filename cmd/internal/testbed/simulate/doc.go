@@ -19,22 +19,23 @@
 //   - The table is what some snapshot says that the daemon has taken since the last one that it applied
 //     without an error, or the last applied one. While a large batch comes in pieces, each packet goes where
 //     one of these snapshots sends it. An Apply without an error leaves the table of its snapshot.
-//   - No packet goes to an endpoint that none of these snapshots has. One of a client with session affinity may be dropped
-//     between an Apply and the purge behind it: see mayComeBack.
+//   - No packet goes to an endpoint that none of these snapshots has. One of a client with session affinity may be
+//     dropped between an Apply and the purge behind it: see mayComeBack.
 //   - Once faults have ended and all events have arrived, the table is that of a fresh compilation of the
 //     server's objects, and no client is remembered with an endpoint that is gone, within a few minutes of the
 //     clock.
 //   - Nothing is applied before a list of each kind of objects has come. A change that failed is tried again, but not
 //     within 100 ms.
-//   - With nothing to do, the daemon writes nothing, compares at most once in ten minutes and holds three connections; a
-//     daemon that could not start holds none. The table has nothing that no snapshot needs.
-//   - At the end, each endpoint is one that an EndpointSlice offers, ready if another one is, and on the node where it must be: by
-//     a few lines that share nothing with the model.
+//   - With nothing to do, the daemon writes nothing, compares at most once in ten minutes and holds three connections;
+//     a daemon that could not start holds none. The table has nothing that no snapshot needs.
+//   - At the end, each endpoint is one that an EndpointSlice offers, ready if another one is, and on the node if it
+//     must be, as a few lines find that share nothing with the model.
 //   - A table that can have an owner is the daemon's at the end.
 //   - A fault at the start is not taken for something that the kernel lacks.
-//   - A flow of UDP never pauses. At the end, each one is answered by an endpoint that serves; and none is deleted whose
-//     endpoint serves by all possible snapshots.
-//   - The tracker of health says of each family that it fails, from a minute of failures on and not before, and that all is ready at the end.
+//   - A flow of UDP never pauses. At the end, an endpoint that serves answers it. A flow is not deleted if its endpoint
+//     serves by all possible snapshots.
+//   - The tracker of health says of each family that it fails, from a minute of failures on and not before, and that
+//     all is ready at the end.
 //
 // TestMemoryIsBounded measures what a daemon keeps in a longer life.
 package simulate

@@ -54,13 +54,14 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 			w.refusing.Store(mostRefusing)
 		}
 	}
-	if a := w.faults.unwanted; f == nftfake.NoFault && a != nil && r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, a) {
-		f = nftfake.Full
-		w.refused.Store(true)
-	}
-	// The backend sends the elements again, one to a message, and goes on without the Service that is refused then.
-	if r.Type == unix.NFT_MSG_NEWSETELEM && w.refusing.Load() > 0 {
-		if w.refusing.Add(-1)%2 > 0 {
+	if r.Type == unix.NFT_MSG_NEWSETELEM {
+		a := w.faults.unwanted
+		refuse := f == nftfake.NoFault && a != nil && bytes.Contains(r.Data, a)
+		// The backend sends the elements again, one to a message, and goes on without the Service that is refused then.
+		if w.refusing.Load() > 0 && w.refusing.Add(-1)%2 > 0 {
+			refuse = true
+		}
+		if refuse {
 			f = nftfake.Full
 			w.refused.Store(true)
 		}

@@ -1,10 +1,6 @@
 package simulate
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -29,9 +25,8 @@ func (f *feed) list(all []modeltest.Object, version uint64) {
 		f.set(o)
 		delete(gone, o.Ref())
 	}
-	byName := func(a, b model.ObjectRef) int { return cmp.Compare(a.String(), b.String()) }
-	for _, ref := range slices.SortedFunc(maps.Keys(gone), byName) {
-		f.drop(gone[ref])
+	for _, o := range sorted(gone) {
+		f.drop(o)
 	}
 	if first {
 		f.delivered()

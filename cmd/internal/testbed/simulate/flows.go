@@ -18,7 +18,8 @@ type flow struct {
 // mostFlows are those that the kernel has at a time. The oldest one ends for a new one.
 const mostFlows = 60
 
-// track notes the flow of a packet. It goes on until the daemon deletes it: its sender never pauses. The caller holds the mutex.
+// track notes the flow of a packet. Its sender never pauses, so it lasts until the daemon deletes it. The caller holds
+// the mutex.
 func (w *world) track(c model.Connection, to netip.AddrPort) {
 	if c.Protocol != model.UDP {
 		return
@@ -35,19 +36,20 @@ func (w *world) track(c model.Connection, to netip.AddrPort) {
 
 func (f flow) isTranslated() bool { return f.to != f.Dest }
 
-// isStale reports whether a flow must end by a snapshot: an endpoint that does not serve answers it, or nobody who has its
-// destination any more. One that was never translated is somebody else's, until a Service has its destination.
+// isStale reports whether a flow must end by a snapshot: an endpoint that does not serve answers it, or no Service has
+// its destination any more. A flow that was never translated is not vmapd's until a Service has its destination.
 func (f flow) isStale(s *model.Snapshot) bool {
 	port := model.Decide(s, f.Connection).Port
 	if port == nil {
 		return f.isTranslated()
 	}
-	return !slices.Contains(port.Draining, f.to) && !slices.ContainsFunc(port.Endpoints, func(e model.Endpoint) bool { return e.Addr == f.to })
+	serves := slices.ContainsFunc(port.Endpoints, func(e model.Endpoint) bool { return e.Addr == f.to })
+	return !serves && !slices.Contains(port.Draining, f.to)
 }
 
-// untrack deletes a flow, as the daemon asks. It must be stale by one of the possible snapshots; but one that was never
-// translated may have been so when the pass began, and its next packet makes the same again. It reports whether it is there.
-// The caller holds the mutex.
+// untrack deletes a flow at the daemon's request, and reports whether there was one. It must be stale by one of the
+// possible snapshots. One that was never translated may have been stale when the pass began, and its next packet makes
+// it again. The caller holds the mutex.
 func (w *world) untrack(id uint32) bool {
 	i := slices.IndexFunc(w.flows, func(f flow) bool { return f.id == id })
 	if i < 0 {
@@ -56,18 +58,23 @@ func (w *world) untrack(id uint32) bool {
 	f := w.flows[i]
 	w.flows = slices.Delete(w.flows, i, i+1)
 	w.note("flow %d to %v ends", id, f.Dest)
-	if f.isTranslated() && !slices.ContainsFunc(w.between, func(s *model.Snapshot) bool { return s == nil || f.isStale(s) }) {
+	mayEnd := func(s *model.Snapshot) bool { return s == nil || f.isStale(s) }
+	if f.isTranslated() && !slices.ContainsFunc(w.between, mayEnd) {
 		w.fail("flow %+v is deleted, and %v serves", f.Connection, f.to)
 	}
 	return true
 }
 
-// mustHaveEnded checks that no flow is stale. A daemon knows the frontends of its own snapshots alone: of others, flows may stay
-// that began before it had programmed the tables, or before somebody else changed them. The caller holds the mutex.
+// mustHaveEnded checks that no flow is stale. A daemon knows only the frontends of its own snapshots: flows to others
+// may stay if they began before it had programmed the tables, or before somebody else changed them. The caller holds
+// the mutex.
 func (w *world) mustHaveEnded(family model.Family, s *model.Snapshot) {
 	for _, f := range w.flows {
-		if model.FamilyOf(f.Dest.Addr()) == family && f.isStale(s) && (f.daemon == w.daemons || model.Decide(s, f.Connection).Port != nil) {
-			w.fail("flow %d, %+v is still answered by %v, which does not serve: %+v", f.id, f.Connection, f.to, model.Decide(s, f.Connection))
+		if model.FamilyOf(f.Dest.Addr()) != family || !f.isStale(s) {
+			continue
+		}
+		if d := model.Decide(s, f.Connection); f.daemon == w.daemons || d.Port != nil {
+			w.fail("flow %d, %+v is still answered by %v, which does not serve: %+v", f.id, f.Connection, f.to, d)
 		}
 	}
 }

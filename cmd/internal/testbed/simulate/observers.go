@@ -41,22 +41,21 @@ func (d *daemon) observe() {
 	d.observers = observers{
 		tracker: health.NewTracker(health.Options{NodeName: d.w.node.Config.NodeName}),
 		flows: conntrack.New(conntrack.Options{
-			Log: slog.New(slog.DiscardHandler), Dial: d.track, Report: d.passed,
+			Log: slog.New(slog.DiscardHandler), Dial: d.track,
+			Report: func(p conntrack.Pass) {
+				d.w.note("%d of %d %v flows ended: %v", p.Deleted, p.Seen, p.Family, p.Err)
+			},
 		}),
 		silence: outlier.New(outlier.Options{
-			NodeName: d.w.node.Config.NodeName, State: d.state, Attempts: d.w.attempts, Ask: d.ask, Log: slog.New(slog.DiscardHandler),
+			NodeName: d.w.node.Config.NodeName, State: d.state, Log: slog.New(slog.DiscardHandler),
+			Attempts: d.w.attempts, Ask: d.ask,
 		}),
 		failing: failing{new([len(model.Families)]time.Time)},
 	}
 }
 
-// passed notes a pass over flows.
-func (d *daemon) passed(p conntrack.Pass) {
-	d.w.note("%d of %d %v flows ended: %v", p.Deleted, p.Seen, p.Family, p.Err)
-}
-
-// mustTell checks what the tracker says of a daemon: a family is not healthy if it has failed for twice the period. In the
-// seconds around that moment it may say either.
+// mustTell checks what the tracker says of a daemon: a family is not healthy if it has failed for twice the period. In
+// the seconds around that moment it may say either.
 func (w *world) mustTell() {
 	d := w.daemon
 	if d == nil {
@@ -71,12 +70,5 @@ func (w *world) mustTell() {
 		case is.Healthy != (since.IsZero() || failed < limit):
 			w.fail("family %v fails since %v, and is said to be healthy: %v", model.Families[f], since, is.Healthy)
 		}
-	}
-}
-
-// mustBeReady checks that all is well, as it is behind the end of all faults. The caller holds the mutex.
-func (w *world) mustBeReady() {
-	if s := w.daemon.observers.tracker.Status(); !s.Healthy || !s.Ready || !s.Eligible {
-		w.fail("the daemon is not ready: %+v", s)
 	}
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -18,7 +19,7 @@ type offer struct{ ready, draining, here, terminating bool }
 // left out beside one that does not.
 func (s *server) offers(f model.Family, name model.ServicePortName, node string) map[netip.AddrPort]offer {
 	list := map[netip.AddrPort]offer{}
-	is := func(field *bool, otherwise bool) bool { return field == nil && otherwise || field != nil && *field }
+	is := func(field *bool, otherwise bool) bool { return *cmp.Or(field, &otherwise) }
 	for _, o := range s.all("endpointslices") {
 		slice := o.(modeltest.Slice).EndpointSlice
 		_, headless := slice.Labels[model.LabelHeadless]
@@ -33,7 +34,9 @@ func (s *server) offers(f model.Family, name model.ServicePortName, node string)
 			}
 			// The API admits leading zeros.
 			addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(e.Addresses[0]))
-			if addr = addr.Unmap(); !ok || model.FamilyOf(addr) != f || addr.IsUnspecified() || addr.IsLoopback() || addr.IsMulticast() {
+			addr = addr.Unmap()
+			special := addr.IsUnspecified() || addr.IsLoopback() || addr.IsMulticast()
+			if !ok || model.FamilyOf(addr) != f || special {
 				continue
 			}
 			at := netip.AddrPortFrom(addr, port)
@@ -53,15 +56,10 @@ func (s *server) offers(f model.Family, name model.ServicePortName, node string)
 
 // numberOf returns the number of the first valid port of a slice that is a service port's; 0: there is none.
 func numberOf(ports []model.SlicePort, of model.ServicePortName) uint16 {
+	or := func(field *string, otherwise string) string { return *cmp.Or(field, &otherwise) }
 	for _, p := range ports {
-		name, proto := "", "TCP"
-		if p.Name != nil {
-			name = *p.Name
-		}
-		if p.Protocol != nil {
-			proto = *p.Protocol
-		}
-		if parsed, err := model.ParseProtocol(proto); name != of.Port || err != nil || parsed != of.Protocol {
+		parsed, err := model.ParseProtocol(or(p.Protocol, "TCP"))
+		if or(p.Name, "") != of.Port || err != nil || parsed != of.Protocol {
 			continue
 		}
 		if p.Port != nil && *p.Port > 0 && *p.Port <= math.MaxUint16 {
@@ -71,9 +69,9 @@ func numberOf(ports []model.SlicePort, of model.ServicePortName) uint16 {
 	return 0
 }
 
-// wrongEndpoint says which endpoint of a service port is none that the slices offer, is not on the node although it must
-// be, or is about to end while another one is ready; "": none. It is a second opinion on the model's choice, on
-// which rules and the oracle of packets both rest.
+// wrongEndpoint names an endpoint of a service port that the slices do not offer, that is not on the node although it
+// must be, or that is about to end while another one is ready; "": none. It is a second opinion on the model's choice,
+// on which rules and the oracle of packets both rest.
 func (w *world) wrongEndpoint(f model.Family, sp *model.ServicePort) string {
 	offers := w.server.offers(f, sp.Name, w.node.Config.NodeName)
 	for _, l := range model.TrafficPolicies {

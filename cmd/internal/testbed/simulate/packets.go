@@ -59,8 +59,8 @@ func (w *world) packets(f model.Family, table *nft.Table, n int) {
 	}
 }
 
-// changesSides reports whether an address is the node's by some of the possible snapshots only. A packet from elsewhere never
-// has the node's address: with such a source, it is possible by one snapshot and not by another.
+// changesSides reports whether an address is the node's by some of the possible snapshots only. A packet from elsewhere
+// never has the node's address: with such a source, it is possible by one snapshot and not by another.
 func (w *world) changesSides(f model.Family, a netip.Addr) bool {
 	sides := map[bool]bool{}
 	for _, s := range w.between {
@@ -115,20 +115,26 @@ func (w *world) traffic(f model.Family, table *nft.Table) (*traffic, error) {
 	return t, nil
 }
 
+// unchanged is the outcome of a connection that no table changes.
+func unchanged(c model.Connection) modeltest.Outcome {
+	return modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}
+}
+
 // connect makes a connection. It says why it goes where no snapshot sends it, or returns "".
 func (t *traffic) connect(c model.Connection) string {
 	var reasons []string
 	for i, s := range t.between {
-		got := nftsim.Outcome{Outcome: modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}}
+		got := unchanged(c)
 		if t.table != nil {
-			var err error
-			if got, err = t.sims[i].Run(c); err != nil {
+			out, err := t.sims[i].Run(c)
+			if err != nil {
 				return err.Error()
 			}
+			got = out.Outcome
 		}
-		why := t.disagrees(i, c, got.Outcome)
+		why := t.disagrees(i, c, got)
 		if why == "" {
-			t.remember(s, c, got.Outcome)
+			t.remember(s, c, got)
 			return ""
 		}
 		reasons = append(reasons, why)
@@ -140,7 +146,7 @@ func (t *traffic) connect(c model.Connection) string {
 // no table. Unless the table is settled, an endpoint's connection to itself may have the node's address as
 // its source too soon or too late: without, it never worked.
 func (t *traffic) disagrees(i int, c model.Connection, got modeltest.Outcome) string {
-	want := modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}
+	want := unchanged(c)
 	if s := t.between[i]; s != nil {
 		d := model.Decide(s, c)
 		if to, gone := t.comesBack(&d); gone && t.mayComeBack(&d, to, got) {
@@ -148,14 +154,10 @@ func (t *traffic) disagrees(i int, c model.Connection, got modeltest.Outcome) st
 		}
 		want = modeltest.Expected(d)
 	}
-	if len(t.between) > 1 {
-		for to, a := range want.To {
-			a.Masquerade = a.Masquerade && to.Addr() != c.Source
-			want.To[to] = a
-		}
-		for to, a := range got.To {
-			a.Masquerade = a.Masquerade && to.Addr() != c.Source
-			got.To[to] = a
+	for _, o := range []modeltest.Outcome{want, got} {
+		for to, a := range o.To {
+			a.Masquerade = a.Masquerade && (len(t.between) == 1 || to.Addr() != c.Source)
+			o.To[to] = a
 		}
 	}
 	return want.Disagrees(got)
@@ -164,7 +166,8 @@ func (t *traffic) disagrees(i int, c model.Connection, got modeltest.Outcome) st
 // comesBack leaves of a decision's targets only the one that the kernel remembers for the client. It reports
 // whether the kernel remembers one that is not among them, and which.
 func (t *traffic) comesBack(d *model.Decision) (to netip.AddrPort, gone bool) {
-	if t.table == nil || d.Verdict != model.Forwarded || d.Port == nil || d.Port.Affinity == 0 || d.Why == model.LoopbackForwarder {
+	remembers := d.Port != nil && d.Port.Affinity > 0 && d.Why != model.LoopbackForwarder
+	if t.table == nil || d.Verdict != model.Forwarded || !remembers {
 		return to, false
 	}
 	e, ok := t.table.Elements[nft.AffinityMap(d.Port.Name, d.TrafficPolicy)][string(nft.AppendAddr(nil, d.Source))]
@@ -203,8 +206,8 @@ func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.
 	}
 }
 
-// affinityTime returns for how long a client is remembered: as the snapshot says or, where that has no such Service but the
-// connection reaches the same without, as another one.
+// affinityTime returns for how long a client is remembered: as the snapshot says or, where that has no such Service but
+// the connection reaches the same endpoint without it, as another one says.
 func (t *traffic) affinityTime(s *model.Snapshot, c model.Connection) time.Duration {
 	for _, s := range append([]*model.Snapshot{s}, t.between...) {
 		if s == nil {

@@ -11,7 +11,9 @@ import (
 )
 
 // kinds are the API server's, by the plural of their names.
-var kinds = map[string]string{"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs"}
+var kinds = map[string]string{
+	"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs",
+}
 
 // server has the objects of a cluster and their history, and the addresses of the node.
 type server struct {
@@ -60,14 +62,16 @@ func (s *server) change(c modeltest.Change) {
 
 // all returns the objects of a kind, sorted; of all kinds if it is "".
 func (s *server) all(kind string) []modeltest.Object {
-	refs := slices.SortedFunc(maps.Keys(s.objects), func(a, b model.ObjectRef) int { return cmp.Compare(a.String(), b.String()) })
-	var list []modeltest.Object
-	for _, ref := range refs {
-		if kind == "" || kinds[ref.Kind] == kind {
-			list = append(list, s.objects[ref])
-		}
-	}
-	return list
+	return slices.DeleteFunc(sorted(s.objects), func(o modeltest.Object) bool {
+		return kind != "" && kinds[o.Ref().Kind] != kind
+	})
+}
+
+// sorted returns objects by kind, namespace and name.
+func sorted(objects map[model.ObjectRef]modeltest.Object) []modeltest.Object {
+	return slices.SortedFunc(maps.Values(objects), func(a, b modeltest.Object) int {
+		return cmp.Compare(a.Ref().String(), b.Ref().String())
+	})
 }
 
 // after returns the events of a kind after a version.

@@ -44,17 +44,14 @@ func (w *world) settle() {
 	}
 	d.readHost()
 	w.pass(2 * time.Minute)
-	if w.isTampered() {
+	w.mu.Lock()
+	tampered := w.tampered
+	w.mu.Unlock()
+	if tampered {
 		w.pass(settleTime)
 	}
 	w.mustBeFresh()
 	w.mustRest()
-}
-
-func (w *world) isTampered() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.tampered
 }
 
 // mustBeFresh checks that the tables are those of a fresh compilation, and that nothing else is in them.
@@ -77,10 +74,10 @@ func (w *world) mustBeFresh() {
 			return
 		}
 		if b := difference(table, s.Family(f), nil); b != nil {
-			w.fail("the %v table is not that of a fresh compilation, %v after the end of all faults; it needs\n%s", f, settleTime, b)
+			w.fail("the %v table is not that of a fresh compilation after the end of all faults; it needs\n%s", f, b)
 			return
 		}
-		if b := leftovers(table, s.Family(f)); b != nil {
+		if b := leftovers(table, s.Family(f)); !b.Empty() {
 			w.fail("the %v table has what nothing needs, after the end of all faults:\n%s", f, b)
 			return
 		}
@@ -97,22 +94,21 @@ func (w *world) mustBeFresh() {
 			w.fail("the %v table is not the daemon's: its owner is %d", f, owner)
 		}
 	}
-	w.mustBeReady()
+	if s := w.daemon.tracker.Status(); !s.Healthy || !s.Ready || !s.Eligible {
+		w.fail("the daemon is not ready: %+v", s)
+	}
 	if e := w.daemon.silence.Ejections(); len(e.Endpoints)+len(e.Nodes) > 0 {
 		w.fail("minutes after all endpoints have begun to answer, %+v are ejected", *e)
 	}
 }
 
-// leftovers returns the batch that deletes what a table has for nothing; nil: it has no such thing. Chains for
-// numbers of endpoints may stay until the next start.
+// leftovers returns the batch that deletes what a table has for nothing. Chains for numbers of endpoints may stay until
+// the next start.
 func leftovers(table *nft.Table, s *model.FamilySnapshot) *batch.Batch {
 	b := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s))
 	b.DeleteChains = slices.DeleteFunc(b.DeleteChains, func(name string) bool {
 		return strings.Contains(name, "endpoints-") && !strings.Contains(name, "/") || strings.Contains(name, "-of-")
 	})
-	if b.Empty() {
-		return nil
-	}
 	return b
 }
 
@@ -122,13 +118,15 @@ const (
 	mostSockets = 3
 )
 
-// mustRest checks that a daemon with nothing to do does nothing: it writes nothing, compares at most once, which it does every
-// hour, and holds few connections.
+// mustRest checks that a daemon with nothing to do does nothing: it writes nothing, compares at most once, which it
+// does every hour, and holds few connections.
 func (w *world) mustRest() {
 	if w.failed() != nil {
 		return
 	}
-	rounds, generation := w.applies(), w.kernel.Generation()
+	w.mu.Lock()
+	rounds, generation := w.rounds, w.kernel.Generation()
+	w.mu.Unlock()
 	w.pass(restTime)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,10 +139,4 @@ func (w *world) mustRest() {
 	if n := w.kernel.Sockets() - 1; n > mostSockets {
 		w.fail("the daemon holds %d connections", n)
 	}
-}
-
-func (w *world) applies() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.rounds
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/vmapd/vmapd/sync/outlier"
 )
 
-// besideAll is how much later than everything else the detector of silent endpoints begins: what happens at one instant has no
-// order.
+// besideAll is how much later than everything else the detector of silent endpoints begins: what happens at one instant
+// has no order.
 const besideAll = 70 * time.Nanosecond
 
 // attempt is a client's connection to an endpoint that does not answer.

@@ -25,28 +25,25 @@ type Kind int
 
 // The kinds of steps. A finding means the same as long as its kinds have their numbers.
 const (
-	Change  Kind = iota // of objects, on the server
-	Deliver             // events or a list of one kind arrive
-	_
-	_
-	_
-	_
-	Relist  // a watch can't be resumed
-	Pass    // time passes
-	Fault   // some of the next messages will fail
-	Storm   // messages fail for a while
-	Kill    // the daemon dies with a message
-	Restart // the daemon ends and starts
-	Start   // the daemon starts
-	Meddle  // another program changes the tables
-	Packets // packets come
-	Settle  // all faults end, and everything arrives
-	Refuse  // the kernel refuses the elements of an address from now on
+	Change  Kind = iota     // of objects, on the server
+	Deliver                 // events or a list of one kind arrive
+	Relist  Kind = iota + 4 // a watch can't be resumed
+	Pass                    // time passes
+	Fault                   // some of the next messages will fail
+	Storm                   // messages fail for a while
+	Kill                    // the daemon dies with a message
+	Restart                 // the daemon ends and starts
+	Start                   // the daemon starts
+	Meddle                  // another program changes the tables
+	Packets                 // packets come
+	Settle                  // all faults end, and everything arrives
+	Refuse                  // the kernel refuses the elements of an address from now on
 	numKinds
 )
 
 var names = [numKinds]string{ //nolint:gochecknoglobals // never written
-	"change", "deliver", "", "", "", "", "relist", "pass", "fault", "storm", "kill", "restart", "start", "meddle", "packets", "settle", "refuse",
+	Change: "change", Deliver: "deliver", Relist: "relist", Pass: "pass", Fault: "fault", Storm: "storm", Kill: "kill",
+	Restart: "restart", Start: "start", Meddle: "meddle", Packets: "packets", Settle: "settle", Refuse: "refuse",
 }
 
 func (k Kind) String() string { return names[k] }
@@ -138,7 +135,9 @@ func (w *world) play(s Step) {
 
 // duration returns a time that can pass: from nanoseconds to an hour.
 func duration(r *rand.Rand) time.Duration {
-	most := []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 2 * time.Hour}
+	most := []time.Duration{
+		time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 2 * time.Hour,
+	}
 	return 1 + time.Duration(r.Int64N(int64(most[r.IntN(len(most))])))
 }
 
@@ -154,8 +153,8 @@ func (w *world) plan(r *rand.Rand) {
 	}
 }
 
-// refuse makes the kernel refuse what is about one cluster IP. The backend sends the elements of a batch again, one to a message, and goes
-// on without the Service whose elements are refused.
+// refuse makes the kernel refuse elements with one cluster IP. The backend sends the elements of a batch again, one to
+// a message, and goes on without the Service with the refused elements.
 func (w *world) refuse(r *rand.Rand) {
 	const first, addresses = 2, 8 // that Services have, see modeltest.Random
 	w.faulty.Lock()
@@ -201,7 +200,7 @@ func (w *world) meddle() {
 	before := w.kernel.Generation()
 	w.looking.Store(true)
 	defer w.looking.Store(false)
-	other, err := kernel.Open(kernel.Options{Dial: func() (kernel.Socket, error) { return w.kernel.Dial(), nil }, Unowned: true})
+	other, err := kernel.Open(kernel.Options{Dial: w.dial, Unowned: true})
 	if err != nil {
 		w.fail("the other program does not start: %w", err)
 		return

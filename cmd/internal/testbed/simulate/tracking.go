@@ -17,8 +17,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// tracking is a connection of a daemon to the kernel's connection tracking. Like a kernel before Linux 5.8, it lists all flows
-// of a family.
+// tracking is a connection of a daemon to the kernel's connection tracking. Like a kernel before Linux 5.8, it lists
+// all flows of a family.
 type tracking struct {
 	d       *daemon
 	answers []netlink.Message

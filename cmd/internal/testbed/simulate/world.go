@@ -63,7 +63,7 @@ type world struct {
 
 	mu       sync.Mutex                           // guards what follows
 	between  []*model.Snapshot                    // see allowed
-	tampered bool                                 // somebody else changed the tables, and the daemon has not compared them since
+	tampered bool                                 // another program changed the tables; the daemon has not compared yet
 	rounds   int                                  // Applies
 	is       [len(model.Families)]*model.Snapshot // of which the tables were after the last batch; nil: of none
 	readings [len(model.Families)]reading         // the last ones with rules of possible snapshots alone
@@ -93,10 +93,13 @@ func newWorld(n Node, wait func(), trace io.Writer) (*world, error) {
 	w.kernel.Fail(w.fault)
 	var err error
 	w.looking.Store(true)
-	w.eye, err = kernel.Open(kernel.Options{Dial: func() (kernel.Socket, error) { return w.kernel.Dial(), nil }})
+	w.eye, err = kernel.Open(kernel.Options{Dial: w.dial})
 	w.looking.Store(false)
 	return w, err
 }
+
+// dial opens a connection to the kernel that is not the daemon's.
+func (w *world) dial() (kernel.Socket, error) { return w.kernel.Dial(), nil }
 
 // end ends all goroutines.
 func (w *world) end() {
