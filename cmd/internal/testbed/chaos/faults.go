@@ -68,7 +68,7 @@ func daemonFaults() []fault {
 		},
 	}, {
 		name: "no file descriptors",
-		does: "vmapd can't open any file or socket for a while (RLIMIT_NOFILE), and its connections to the API server are closed",
+		does: "vmapd can't open files or sockets for a while (RLIMIT_NOFILE), and its connections to the API server end",
 		do: func(_ context.Context, w *world) error {
 			var before unix.Rlimit
 			if err := unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, nil, &before); err != nil {
@@ -89,7 +89,8 @@ func daemonFaults() []fault {
 		do: func(ctx context.Context, w *world) error {
 			ctx, cancel := context.WithTimeout(ctx, w.o.lasts)
 			defer cancel()
-			other := w.Node.Command(ctx, w.o.vmapd, append(w.daemonArgs("other.sock"), "--metrics-bind-address=", "--healthz-bind-address=")...)
+			flags := append(w.daemonArgs("other.sock"), "--metrics-bind-address=", "--healthz-bind-address=")
+			other := w.Node.Command(ctx, w.o.vmapd, flags...)
 			if err := other.Start(); err != nil {
 				return err
 			}

@@ -17,13 +17,15 @@ func nodeFaults() []fault {
 	}
 	return []fault{{
 		name: "conntrack -F", quick: true,
-		does:  "connection tracking forgets all connections",
-		loses: "the kernel takes the next packet of a connection that it does not know for the first of a new one, and chooses an endpoint and a port to masquerade with; the pod resets what it does not know",
-		do:    func(_ context.Context, w *world) error { return w.Node.FlushConntrack() },
+		does: "connection tracking forgets all connections",
+		loses: "the next packet of a forgotten connection is the first of a new one for the kernel, which chooses another " +
+			"endpoint or another port to masquerade with; the pod resets a connection that it does not know",
+		do: func(_ context.Context, w *world) error { return w.Node.FlushConntrack() },
 	}, {
 		name: "links come and go",
 		does: "the node gets a pair of interfaces, an address on one of them, and loses them, five times a second",
-		do:   repeat("ip link add chaos0 type veth peer name chaos1; ip addr add 192.168.77.1/24 dev chaos0; ip link set chaos0 up; ip link del chaos0"),
+		do: repeat("ip link add chaos0 type veth peer name chaos1; ip addr add 192.168.77.1/24 dev chaos0; " +
+			"ip link set chaos0 up; ip link del chaos0"),
 	}, {
 		name: "address changes",
 		does: "the node gets an address on its uplink and loses it, five times a second",
@@ -44,9 +46,11 @@ func nodeDies() fault {
 	}`
 	return fault{
 		name: "node dies", backends: []string{detecting, "nftables", kubeProxy},
-		does: "of three endpoints of one Service over TCP, and two of one over UDP, one each is on another Node, whose pods get and send no packet for a while, and the API server says nothing; " +
-			"clients are pods and outside, have IPv4 and IPv6, wait four seconds, and keep no connections",
-		loses: "over UDP, no packet is sent again, and vmapd knows of a dead Node by TCP; without outlier detection, connections that are led to the Node fail",
+		does: "another Node dies for a while: its pods get and send no packet, and the API server does not report it; they " +
+			"are one of three endpoints of a Service over TCP, and one of two over UDP; clients are pods and outside, have " +
+			"IPv4 and IPv6, wait four seconds, and keep no connections",
+		loses: "over UDP, no packet is sent again, and vmapd detects a dead Node by TCP; without outlier detection, " +
+			"connections to endpoints on the Node fail",
 		clients: &clients{within: 4 * time.Second, ways: []way{
 			{"tcp4", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP4), webNodePort), ""},
 			{"tcp6", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP6), webNodePort), ""},

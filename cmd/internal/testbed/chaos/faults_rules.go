@@ -11,9 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Other programs write to vmapd's rules. Since Linux 6.9, the kernel refuses that for its tables of nftables, which have
+// Other programs write to vmapd's rules. Since Linux 6.9, the kernel refuses that for its nftables tables, which have
 // an owner; iptables has none.
 func ruleFaults() []fault {
+	const unowned = "rules of iptables have no owner, and no packet is translated until vmapd has restored them; it " +
+		"notices the change within a second"
 	nftables, iptables := []string{"nftables"}, []string{"iptables"}
 	return []fault{{
 		name: "nft flush ruleset", backends: nftables, quick: true,
@@ -23,7 +25,8 @@ func ruleFaults() []fault {
 		},
 	}, {
 		name: "nft edits", backends: nftables,
-		does: "another program deletes vmapd's tables, flushes its maps of Services, and inserts a rule that drops everything, five times a second, and the kernel refuses it (flag owner)",
+		does: "five times a second, another program deletes vmapd's tables, flushes its maps of Services, and inserts a " +
+			"rule that drops everything; the kernel refuses it (flag owner)",
 		do: func(ctx context.Context, w *world) error {
 			return w.repeat(func() error {
 				return errors.Join(w.refused(ctx, "delete table ip vmapd; delete table ip6 vmapd"),
@@ -44,19 +47,19 @@ func ruleFaults() []fault {
 		},
 	}, {
 		name: "table owned by another", backends: nftables,
-		does: "vmapd is killed, another program becomes the owner of its table for IPv4 for a while, and vmapd is started meanwhile",
+		does: "vmapd is killed, and started again while another program is the owner of its table for IPv4",
 		do:   anotherOwner,
 	}, {
 		name: "iptables -F", backends: iptables,
 		does:  "another program flushes all chains of the tables nat and filter, of both families",
-		loses: "rules of iptables have no owner, and no packet is translated until vmapd, which notices it within a second, has put them back",
+		loses: unowned,
 		do: func(ctx context.Context, w *world) error {
 			return w.shell(ctx, "for i in iptables ip6tables; do $i -t nat -F && $i -t filter -F || exit 1; done")
 		},
 	}, {
 		name: "iptables -D", backends: iptables,
 		does:  "another program deletes vmapd's jump out of the chain PREROUTING",
-		loses: "rules of iptables have no owner, and no packet is translated until vmapd, which notices it within a second, has put them back",
+		loses: unowned,
 		do:    func(ctx context.Context, w *world) error { return w.shell(ctx, "iptables -t nat -D PREROUTING 1") },
 	}}
 }

@@ -75,9 +75,9 @@ func serverFaults() []fault {
 		name, does string
 		code       apitest.Fault
 	}{
-		{"API answers 500", "the API server answers requests for EndpointSlices and Services with 500 for a while", http.StatusInternalServerError},
+		{"API answers 500", "requests for EndpointSlices and Services fail for a while", http.StatusInternalServerError},
 		{"API answers 403", "vmapd has no right to read EndpointSlices and Services for a while", http.StatusForbidden},
-		{"API answers 429", "the API server has too much to do for requests of EndpointSlices and Services for a while", http.StatusTooManyRequests},
+		{"API answers 429", "requests for EndpointSlices and Services are too many for a while", http.StatusTooManyRequests},
 	} {
 		all = append(all, fault{name: status.name, does: status.does, do: func(_ context.Context, w *world) error {
 			w.spoil(status.code)
@@ -89,7 +89,7 @@ func serverFaults() []fault {
 	}
 	return append(all, fault{
 		name: "API answers nonsense",
-		does: "the API server's answers are cut short, or have no events, a web page, nothing or {}, each for a part of the while",
+		does: "the API server's answers are, one after the other, cut short, without events, a web page, empty and {}",
 		do: func(_ context.Context, w *world) error {
 			kinds := []apitest.Fault{apitest.CutShort, apitest.NoEvents, apitest.HTML, apitest.NoBody, apitest.EmptyObject}
 			for _, kind := range kinds {

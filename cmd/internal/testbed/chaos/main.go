@@ -38,8 +38,8 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 1, "rounds of each fault, which add up")
 	flag.DurationVar(&o.lasts, "lasts", 10*time.Second, "how long the faults last that take a while")
 	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "how long a recovery may take")
-	flag.DurationVar(&o.settles, "settles", time.Second, "how long clients connect before the fault, and after the recovery")
-	flag.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy, with which the fault \"node dies\" is played, too")
+	flag.DurationVar(&o.settles, "settles", time.Second, "how long clients connect before a fault and after the recovery")
+	flag.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy: play the fault \"node dies\" with it, too")
 	flag.StringVar(&o.timeline, "timeline", "", "`path` of an SVG of the fault \"node dies\"")
 	flag.Parse()
 

@@ -8,11 +8,12 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// numbers are those of the death of a Node. What was answered before it is in no other one than before. A connection that
-// is open when its endpoint dies is lost with every proxy: it is cut, and not lost.
+// numbers are those of the death of a Node. What was answered earlier is in the field before only. A connection that is
+// open when its endpoint dies is lost with every proxy: it is cut, and not lost.
 type numbers struct {
 	tcp, lost, cut, udp, udpLost int
-	slowest, before, after       time.Duration // over TCP: the slowest, and the 99th percentile before, and from 2.5 s after the death on
+	slowest                      time.Duration // over TCP
+	before, after                time.Duration // 99th percentiles over TCP; after is from 2.5 s after the death on
 }
 
 func (r *result) numbers() (n numbers) {
@@ -50,7 +51,8 @@ func (r *result) numbers() (n numbers) {
 // numbers prints those of the death of a Node.
 func (t *table) numbers() {
 	if len(t.deaths) > 0 {
-		fmt.Fprintln(t.out, "\n| node dies | TCP | lost | cut | slowest | p99 before | p99 from 2.5 s on | UDP | lost |\n|---|---|---|---|---|---|---|---|---|")
+		fmt.Fprintln(t.out, "\n| node dies | TCP | lost | cut | slowest | p99 before | p99 from 2.5 s on | UDP | lost |")
+		fmt.Fprintln(t.out, "|---|---|---|---|---|---|---|---|---|")
 	}
 	for _, r := range t.deaths {
 		n := r.numbers()

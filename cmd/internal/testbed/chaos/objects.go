@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model"
 )
 
 // The Services are web, with the endpoints pod-1, pod-2 and, on another Node, pod-6; dns, with pod-1 and, on that Node,
@@ -70,15 +71,21 @@ func newService(namespace, name string, nodePort int32, vips ...netip.Addr) *cor
 	}
 	for _, vip := range vips {
 		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, vip.String())
-		s.Spec.IPFamilies = append(s.Spec.IPFamilies, map[bool]corev1.IPFamily{true: corev1.IPv4Protocol, false: corev1.IPv6Protocol}[vip.Is4()])
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPFamily(model.FamilyOf(vip).String()))
 	}
-	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+	for _, protocol := range protocols() {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
-			Name: strings.ToLower(string(protocol)), Protocol: protocol, Port: int32(webVIP.Port()), TargetPort: intstr.FromInt32(podPort), NodePort: nodePort,
+			Name: portName(protocol), Protocol: protocol,
+			Port: int32(webVIP.Port()), TargetPort: intstr.FromInt32(podPort), NodePort: nodePort,
 		})
 	}
 	return s
 }
+
+// protocols are those of the ports of each Service.
+func protocols() []corev1.Protocol { return []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} }
+
+func portName(p corev1.Protocol) string { return strings.ToLower(string(p)) }
 
 // setSlices writes the EndpointSlices of a Service, one for each family.
 func (w *world) setSlices(namespace, service string, pods ...int) {
@@ -87,12 +94,15 @@ func (w *world) setSlices(namespace, service string, pods ...int) {
 	} {
 		s := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: service + "-" + string(family), Labels: map[string]string{discoveryv1.LabelServiceName: service},
+				Namespace: namespace, Name: service + "-" + string(family),
+				Labels: map[string]string{discoveryv1.LabelServiceName: service},
 			},
 			AddressType: family,
 		}
-		for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
-			s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new(strings.ToLower(string(protocol))), Protocol: new(protocol), Port: new(int32(podPort))})
+		for _, protocol := range protocols() {
+			s.Ports = append(s.Ports, discoveryv1.EndpointPort{
+				Name: new(portName(protocol)), Protocol: &protocol, Port: new(int32(podPort)),
+			})
 		}
 		for _, pod := range pods {
 			addr := netip.MustParseAddr(first)

@@ -20,9 +20,9 @@ const (
 // timeline draws the time that each new connection took over the time since a Node died, a panel for each backend.
 func timeline(o *options, deaths []*result) string {
 	var b strings.Builder
-	width, height := panelWidth, panelHeight*len(deaths)
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="11">
-<rect width="%d" height="%d" fill="white"/>`, width, height, width, height, width, height)
+	const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" ` +
+		`font-family="sans-serif" font-size="11">` + "\n" + `<rect width="%[1]d" height="%[2]d" fill="white"/>`
+	fmt.Fprintf(&b, svg, panelWidth, panelHeight*len(deaths))
 	for i, r := range deaths {
 		fmt.Fprintf(&b, "\n"+`<g transform="translate(%d %d)">`, left, top+i*panelHeight)
 		r.draw(&b, -2*time.Second, o.lasts+12*time.Second)

@@ -40,7 +40,7 @@ func ways() []way {
 const (
 	keptConns = 5 // for each way
 	keptPause = 50 * time.Millisecond
-	keptMore  = 9 * time.Second // than a new connection, an answer may take: the kernel repeats segments at ever longer intervals
+	keptMore  = 9 * time.Second // longer than for a new connection: the intervals between repeated segments grow
 )
 
 // counts are of all clients.

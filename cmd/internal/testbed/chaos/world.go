@@ -110,25 +110,14 @@ func (w *world) answers(ctx context.Context, to netip.AddrPort, pod string) erro
 
 // rules lists the node's rules without counters.
 func (w *world) rules(ctx context.Context) (string, error) {
-	if w.backend != "iptables" {
-		out, err := w.Node.Command(ctx, "nft", "--stateless", "list", "ruleset").Output()
-		return withoutComments(string(out)), err
+	list := "nft --stateless list ruleset"
+	if w.backend == "iptables" {
+		list = "iptables-save; ip6tables-save"
 	}
-	var all strings.Builder
-	for _, program := range []string{"iptables-save", "ip6tables-save"} {
-		out, err := w.Node.Command(ctx, program).Output()
-		if err != nil {
-			return "", err
-		}
-		all.WriteString(withoutComments(string(out)))
-	}
-	return all.String(), nil
-}
-
-// withoutComments leaves out comments, which have times and process IDs, and counters of chains.
-func withoutComments(text string) string {
+	out, err := w.Node.Command(ctx, "sh", "-ec", list).Output()
+	// Comments have times and process IDs.
 	var kept strings.Builder
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(out)) {
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
@@ -137,7 +126,7 @@ func withoutComments(text string) string {
 		}
 		kept.WriteString(line)
 	}
-	return kept.String()
+	return kept.String(), err
 }
 
 // shell runs commands in the node, until one fails.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -42,7 +41,10 @@ func newE2ECommand(dir *string) *cobra.Command {
 				return fmt.Errorf("--focus: %w", err)
 			}
 			runner.Dir = filepath.Join(runs, strings.ReplaceAll(p.String(), ":", "-"))
-			left, err := runE2E(cmd.Context(), c, p, wanted, &runner)
+			all := slices.DeleteFunc(e2e.Tests(), func(t e2e.Test) bool {
+				return !wanted.MatchString(t.Name) || t.Nodes > len(c.Nodes())
+			})
+			left, err := runE2E(cmd.Context(), c, p, all, &runner)
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%d tests are left\n", left)
 			}
@@ -57,10 +59,7 @@ func newE2ECommand(dir *string) *cobra.Command {
 	return c
 }
 
-func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Regexp, runner *e2e.Runner) (left int, err error) {
-	all := slices.DeleteFunc(e2e.Tests(), func(t e2e.Test) bool {
-		return !focus.MatchString(t.Name) || t.Nodes > len(c.Nodes())
-	})
+func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, all []e2e.Test, runner *e2e.Runner) (int, error) {
 	run, err := e2e.LoadRun(runner.File())
 	if err != nil {
 		return 0, err
@@ -107,7 +106,8 @@ func describe(ctx context.Context, c *kube.Cluster, p kube.Proxy, run *e2e.Run) 
 		commit = strings.TrimSpace(string(source))
 	}
 	if len(run.Results) > 0 && run.Commit != commit {
-		return fmt.Errorf("the results of %s are from %s, and the image is from %s: use another folder (--runs)", run.Proxy, run.Commit, commit)
+		return fmt.Errorf("the results of %s are from %s, and the image is from %s: use another folder (--runs)",
+			run.Proxy, run.Commit, commit)
 	}
 	run.Proxy, run.Commit, run.Nodes = strings.ReplaceAll(p.String(), ":", " "), commit, len(c.Nodes())
 	const versions = "jsonpath={.items[0].status.nodeInfo.kubeletVersion} {.items[0].status.nodeInfo.kernelVersion}"
@@ -122,7 +122,8 @@ func describe(ctx context.Context, c *kube.Cluster, p kube.Proxy, run *e2e.Run) 
 // no network of the nodes.
 const testClient = "203.0.113.10"
 
-// prepareE2E gives each node one of three zones, and the tests their address. Connections of a client are to reach several nodes.
+// prepareE2E gives each node one of three zones, and the tests their address. Connections of a client are to reach
+// several nodes.
 func prepareE2E(ctx context.Context, c *kube.Cluster) error {
 	control, _ := kube.Addresses(kube.Control)
 	commands := []*exec.Cmd{
@@ -130,9 +131,9 @@ func prepareE2E(ctx context.Context, c *kube.Cluster) error {
 		c.In(ctx, kube.Control, "sysctl", "-qw", "net.ipv4.fib_multipath_hash_policy=1"),
 	}
 	for i, node := range c.Nodes() {
-		const zones = 3
+		zone := fmt.Sprintf("topology.kubernetes.io/zone=zone-%d", i%3+1)
 		commands = append(commands,
-			c.KubectlCommand(ctx, "label", "--overwrite", "node", node, "topology.kubernetes.io/zone=zone-"+strconv.Itoa(i%zones+1)),
+			c.KubectlCommand(ctx, "label", "--overwrite", "node", node, zone),
 			c.In(ctx, node, "ip", "route", "replace", testClient, "via", control.String()))
 	}
 	for _, cmd := range commands {

@@ -15,8 +15,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// writeImages builds vmapd, which is a plugin of kubectl, too, and writes all images into the folder of a cluster. It must be
-// called in the root of the repository.
+// writeImages builds vmapd, which is a plugin of kubectl, too, and writes all images into the folder of a cluster. It
+// must be called in the root of the repository.
 func writeImages(ctx context.Context, c *kube.Cluster) error {
 	dir, built := filepath.Join(c.Dir, "images"), c.Plugins()
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.RemoveAll(built), os.MkdirAll(built, 0o755)); err != nil {
@@ -34,8 +34,13 @@ func writeImages(ctx context.Context, c *kube.Cluster) error {
 		return err
 	}
 	for _, i := range image.Set(c.KubeDir, built, listed) {
-		if lacks := slices.DeleteFunc(slices.Collect(maps.Values(i.Programs)), exists); len(lacks) > 0 {
-			c.Log.Warn("left out an image; tests that need it will fail", slog.String("image", i.Name), slog.Any("missing", lacks))
+		missing := slices.DeleteFunc(slices.Collect(maps.Values(i.Programs)), func(name string) bool {
+			_, err := os.Stat(name)
+			return err == nil
+		})
+		if len(missing) > 0 {
+			c.Log.Warn("left out an image; tests that need it will fail",
+				slog.String("image", i.Name), slog.Any("missing", missing))
 			continue
 		}
 		archive, err := i.Save(ctx, dir)
@@ -44,7 +49,8 @@ func writeImages(ctx context.Context, c *kube.Cluster) error {
 		}
 		c.Log.Info("wrote an image", slog.String("archive", archive))
 	}
-	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=10", "--dirty", "--exclude=*").Output()
+	describe := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=10", "--dirty", "--exclude=*")
+	commit, err := describe.Output()
 	if err != nil {
 		commit = []byte("unknown") // the source need not be a clone
 	}
@@ -53,8 +59,3 @@ func writeImages(ctx context.Context, c *kube.Cluster) error {
 
 // testsProgram has Kubernetes' own tests.
 const testsProgram = "e2e.test"
-
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
-}

@@ -45,7 +45,7 @@ func newLifeCommand(dir *string) *cobra.Command {
 		}),
 	}
 	flags := c.Flags()
-	flags.StringVar(&proxy, "proxy", life.VMAPD, "the proxy that the steps are about: vmapd, kube-proxy:nftables or kube-proxy:iptables")
+	flags.StringVar(&proxy, "proxy", life.VMAPD, "proxy of the steps: vmapd, kube-proxy:nftables or kube-proxy:iptables")
 	flags.StringVar(&before, "before", "HEAD^", "commit or tag of the vmapd to upgrade from")
 	flags.StringVar(&only, "steps", "", "regular expression of the steps' names (default all)")
 	return c

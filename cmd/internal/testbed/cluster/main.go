@@ -71,7 +71,8 @@ func newRootCommand() *cobra.Command {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	dir := root.PersistentFlags().String("dir", filepath.Join(cache, "vmapd-cluster/c"), "folder of the cluster's data and logs")
+	cache = filepath.Join(cache, "vmapd-cluster/c")
+	dir := root.PersistentFlags().String("dir", cache, "folder of the cluster's data and logs")
 	root.AddCommand(newUpCommand(dir), newE2ECommand(dir), newTableCommand(), newLifeCommand(dir))
 	root.AddCommand(&cobra.Command{
 		Use:   "down",
@@ -139,7 +140,7 @@ func newUpCommand(dir *string) *cobra.Command {
 	}
 	c.Flags().StringVar(&conf.KubeDir, "kube", "", "folder of Kubernetes' released programs")
 	c.Flags().IntVar(&conf.Nodes, "nodes", 2, "number of nodes")
-	c.Flags().StringVar(&proxy, "proxy", kube.Vmapd, "the Service proxy: vmapd or kube-proxy, also with :nftables or :iptables")
+	c.Flags().StringVar(&proxy, "proxy", kube.Vmapd, "vmapd or kube-proxy, also with :nftables or :iptables")
 	return c
 }
 

@@ -60,7 +60,7 @@ func (r Root) IPTables(variant string) error {
 	return nil
 }
 
-// Add adds the files of unpacked packages, and what Debian's install scripts would make. /bin, /sbin and /lib are links.
+// Add adds the files of unpacked packages, and what Debian's install scripts would make. /bin, /sbin, /lib are links.
 func (r Root) Add(ctx context.Context, packages string) error {
 	for _, m := range []string{"bin", "sbin", "lib", "lib64"} {
 		if err := errors.Join(r.Dir("usr/"+m, 0o755), r.Link(m, "usr/"+m)); err != nil {

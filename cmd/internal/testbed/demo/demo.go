@@ -115,17 +115,16 @@ func (d *demo) write(from string) error {
 		return fmt.Errorf("read manifests: %w", err)
 	}
 	for _, f := range files {
-		text, err := fs.ReadFile(manifests.Manifests, from+"/"+f.Name())
-		if err != nil {
-			return fmt.Errorf("read manifests: %w", err)
-		}
 		target := filepath.Join(d.folder, f.Name())
-		const readable = 0o644
-		if err := os.WriteFile(target+".new", text, readable); err != nil {
-			return fmt.Errorf("write manifests: %w", err)
+		text, err := fs.ReadFile(manifests.Manifests, from+"/"+f.Name())
+		if err == nil {
+			err = os.WriteFile(target+".new", text, 0o644)
 		}
-		if err := os.Rename(target+".new", target); err != nil {
-			return fmt.Errorf("write manifests: %w", err)
+		if err == nil {
+			err = os.Rename(target+".new", target)
+		}
+		if err != nil {
+			return fmt.Errorf("copy manifests: %w", err)
 		}
 	}
 	return nil

@@ -60,15 +60,7 @@ func (d *demo) rollout(ctx context.Context) error {
 
 func (d *demo) replacePod(ctx context.Context) error {
 	const moment = 750 * time.Millisecond // to see the load in each state of the world
-	pause := func() error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(moment):
-			return nil
-		}
-	}
-	if err := pause(); err != nil {
+	if err := lab.Pause(ctx, moment); err != nil {
 		return err
 	}
 	if _, err := d.world.AddPod(ctx, "pod-4"); err != nil {
@@ -80,20 +72,20 @@ func (d *demo) replacePod(ctx context.Context) error {
 		return err
 	}
 	d.printf("  vmapd, which reads files once a second, has programmed the change after %v\n", took)
-	if err := pause(); err != nil { // for the end of connections to pod-1
+	if err := lab.Pause(ctx, moment); err != nil { // for the end of connections to pod-1
 		return err
 	}
 	if _, err := d.change(ctx, "after"); err != nil {
 		return err
 	}
-	if err := pause(); err != nil {
+	if err := lab.Pause(ctx, moment); err != nil {
 		return err
 	}
 	if err := d.world.RemovePod("pod-1"); err != nil {
 		return err
 	}
 	d.printf("  pod-1 is removed\n")
-	return pause()
+	return lab.Pause(ctx, moment)
 }
 
 // change writes a folder's manifests, and returns the time until vmapd has programmed them.
@@ -140,10 +132,7 @@ func (l *live) show(ctx context.Context, w io.Writer) {
 		clear(l.by)
 		fmt.Fprintf(w, "%s", &text)
 		l.mutex.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(every):
-		}
+		_ = lab.Pause(ctx, every)
 	}
 	fmt.Fprintf(w, "%s", clearLine)
 }

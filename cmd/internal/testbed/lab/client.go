@@ -35,10 +35,10 @@ func (ns *Namespace) Ask(ctx context.Context, network string, addr netip.AddrPor
 
 // AskFrom is Ask from one of the namespace's addresses. The zero Addr lets the
 // kernel choose.
-func (ns *Namespace) AskFrom(ctx context.Context, source netip.Addr, network string, addr netip.AddrPort) (Answer, error) {
+func (ns *Namespace) AskFrom(ctx context.Context, from netip.Addr, network string, to netip.AddrPort) (Answer, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	c, err := ns.DialFrom(ctx, netip.AddrPortFrom(source, 0), network, addr)
+	c, err := ns.DialFrom(ctx, netip.AddrPortFrom(from, 0), network, to)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -62,23 +62,25 @@ func (ns *Namespace) Dial(ctx context.Context, network string, addr netip.AddrPo
 	return ns.DialFrom(ctx, netip.AddrPort{}, network, addr)
 }
 
-// DialFrom is Dial from one of the namespace's addresses and a port. The kernel chooses for the zero Addr and for port 0.
-func (ns *Namespace) DialFrom(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (*Conn, error) {
+// DialFrom is Dial from one of the namespace's addresses, and a port. The kernel chooses if they are zero.
+func (ns *Namespace) DialFrom(
+	ctx context.Context, from netip.AddrPort, network string, to netip.AddrPort,
+) (*Conn, error) {
 	if network == "tcp" || network == "udp" {
 		family := "6"
-		if addr.Addr().Unmap().Is4() {
+		if to.Addr().Unmap().Is4() {
 			family = "4"
 		}
 		network += family
 	}
-	c := &Conn{from: ns.name, network: network, to: addr}
+	c := &Conn{from: ns.name, network: network, to: to}
 	dialCtx, cancel := withTimeout(ctx)
 	defer cancel()
 	err := ns.Do(func() (err error) {
 		// For a literal address package net makes the socket on the calling
 		// goroutine, hence in the namespace.
-		d := net.Dialer{LocalAddr: localAddr(source, network)}
-		c.conn, err = d.DialContext(dialCtx, network, addr.String())
+		d := net.Dialer{LocalAddr: localAddr(from, network)}
+		c.conn, err = d.DialContext(dialCtx, network, to.String())
 		return err
 	})
 	if err != nil {

@@ -50,8 +50,7 @@ func FailureOf(err error) Failure {
 	case is(os.ErrDeadlineExceeded, context.DeadlineExceeded, syscall.ETIMEDOUT):
 		return Timeout
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return Timeout // package net has more than one value for it
 	}
 	return Other

@@ -13,21 +13,26 @@ import (
 // Load makes connections at a fixed rate, whether or not earlier ones have
 // been answered: a slow or lost one does not make the others wait.
 type Load struct {
-	// Rate is in connections per second; it must be positive.
-	Rate int
+	Rate    int           // connections a second; positive
+	Timeout time.Duration // of one connection; two seconds if zero
 
-	// Ask makes one connection, usually by Namespace.Ask. Several run at once.
-	// Its context has the deadline; the end of Run's context does not reach
-	// it, so that a load that is ended counts no failures for that.
+	// Ask makes one connection, usually by Namespace.Ask. Several run at once. Its context has the deadline. It does not
+	// end with Run's context, so that a load that is ended counts no failures for that.
 	Ask func(ctx context.Context) (Answer, error)
 
-	// Timeout of one connection; two seconds if zero.
-	Timeout time.Duration
-
-	// Limit is how many connections may be under way at once; 1,000 if zero.
-	// At the limit the rate falls. Each one that is still connecting takes an
-	// OS thread.
+	// Limit is how many connections may be under way at once; 1,000 if zero. At the limit the rate falls. Each one that
+	// is still connecting takes an OS thread.
 	Limit int
+}
+
+// Pause waits for some time, unless ctx ends meanwhile, which is the error.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Report is the result of a load.
@@ -80,7 +85,8 @@ func (l Load) Run(ctx context.Context) Report {
 		}
 	}
 	r.Elapsed = time.Since(start)
-	r.sum()
+	slices.Sort(r.times)
+	r.P99, r.Max = Percentile(r.times, 99), Percentile(r.times, 100)
 	return r
 }
 
@@ -113,12 +119,6 @@ func (r *Report) add(o outcome) {
 	}
 	r.Answered[o.answer.Pod]++
 	r.times = append(r.times, o.took)
-}
-
-// sum computes the latencies' percentile and maximum.
-func (r *Report) sum() {
-	slices.Sort(r.times)
-	r.P99, r.Max = Percentile(r.times, 99), Percentile(r.times, 100)
 }
 
 // Percentile returns one of times, which are sorted; 0 if there are none.

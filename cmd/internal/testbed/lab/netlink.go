@@ -16,16 +16,12 @@ import (
 
 // Route is a route of either family.
 type Route struct {
-	Dst    netip.Prefix
-	Link   string     // name of the interface; not for unreachable routes
-	Via    netip.Addr // gateway; the zero Addr for destinations on the link
-	Source netip.Addr // preferred source; the zero Addr lets the kernel choose
-
-	// OnLink says that the gateway is on the link though no route says so.
-	OnLink bool
-
-	// Unreachable refuses the destination: connecting fails with EHOSTUNREACH.
-	Unreachable bool
+	Dst         netip.Prefix
+	Link        string     // name of the interface; not for unreachable routes
+	Via         netip.Addr // gateway; the zero Addr for destinations on the link
+	Source      netip.Addr // preferred source; the zero Addr lets the kernel choose
+	OnLink      bool       // the gateway is on the link though no route says so
+	Unreachable bool       // connecting fails with EHOSTUNREACH
 }
 
 // Sysctl sets a value below /proc/sys/net as the namespace sees it. The name

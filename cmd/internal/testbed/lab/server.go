@@ -114,12 +114,10 @@ func (s *Server) serveTCP(ctx context.Context, listener net.Listener) {
 		}
 		if err != nil {
 			// Out of descriptors, most likely: that passes, but not at once.
-			select {
-			case <-ctx.Done():
+			if Pause(ctx, 10*time.Millisecond) != nil {
 				return
-			case <-time.After(10 * time.Millisecond):
-				continue
 			}
+			continue
 		}
 		s.running.Go(func() {
 			stop := context.AfterFunc(ctx, func() { conn.Close() })

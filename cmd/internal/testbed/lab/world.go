@@ -11,11 +11,8 @@ import (
 
 // Config of a World.
 type Config struct {
-	// Pods is how many pods there are at first: pod-1, pod-2 and so on.
-	Pods int
-
-	// Ports are those on which every pod answers, over TCP and UDP.
-	Ports []uint16
+	Pods  int      // how many there are at first: pod-1, pod-2 and so on
+	Ports []uint16 // on which every pod answers, over TCP and UDP
 }
 
 // World is a client, a node and pods. Any number of goroutines may use it.
@@ -145,6 +142,7 @@ func (w *World) joinClient() error {
 	}
 	var steps []func() error
 	for _, f := range families() {
+		everything := netip.PrefixFrom(f.node, 0).Masked()
 		steps = append(steps,
 			func() error { return w.Node.AddAddr(UplinkName, netip.PrefixFrom(f.node, f.nodes.Bits())) },
 			func() error { return w.Client.AddAddr("eth0", netip.PrefixFrom(f.client, f.outside.Bits())) },
@@ -153,7 +151,7 @@ func (w *World) joinClient() error {
 			func() error { return w.Node.AddRoute(Route{Dst: f.outside, Link: UplinkName, Source: f.node}) },
 			func() error { return w.AddClientAddr(f.second) },
 			func() error {
-				return w.Node.AddRoute(Route{Dst: netip.PrefixFrom(f.node, 0).Masked(), Link: UplinkName, Via: f.client, Source: f.node})
+				return w.Node.AddRoute(Route{Dst: everything, Link: UplinkName, Via: f.client, Source: f.node})
 			},
 			// A pod that is gone is unreachable, and not somewhere outside.
 			func() error { return w.Node.AddRoute(Route{Dst: f.pods, Unreachable: true}) },

@@ -38,7 +38,8 @@ func page(ctx context.Context, address string, width, height int64, scheme strin
 	if err := chromedp.Do(ctx, prefer, chromedp.EmulateViewport(width, height), chromedp.Navigate(address)); err != nil {
 		return nil, err
 	}
-	const complete = `String(document.querySelector(".path") !== null && document.querySelector("#node").textContent.includes("Doctor"))`
+	const complete = `String(document.querySelector(".path") !== null && ` +
+		`document.querySelector("#node").textContent.includes("Doctor"))`
 	for {
 		shown, err := chromedp.Run(ctx, chromedp.Evaluate[string](complete))
 		if err != nil {

@@ -1,6 +1,6 @@
 // Command scale starts vmapd in clusters of several sizes and shows what that costs: how long until it is ready, its
-// memory and processor time, and how long a change of one endpoint takes to be programmed, when nothing else happens and
-// among a thousand other changes per second.
+// memory and processor time, and how long a change of one endpoint takes to be programmed, alone and among a thousand
+// other changes per second.
 //
 //	go run ./cmd/internal/testbed/scale -shapes 5000x50
 //	go run ./cmd/internal/testbed/scale -shapes none -results cmd/internal/testbed/scale/results

@@ -33,7 +33,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	shapes := flags.String("shapes", "100x10,5000x50,44000x1,10000x100,100000x1", "`list` of clusters: SERVICESxENDPOINTS, or none")
+	const all = "100x10,5000x50,44000x1,10000x100,100000x1"
+	shapes := flags.String("shapes", all, "`list` of clusters: SERVICESxENDPOINTS, or none")
 	flags.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "`path` of vmapd")
 	flags.DurationVar(&o.churn, "churn", 20*time.Second, "for how long a thousand EndpointSlices a second are written")
 	flags.IntVar(&o.probes, "probes", 500, "changes of one endpoint that are timed, alone and among others")

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
@@ -67,7 +68,7 @@ func (r *record) life(ctx context.Context, o *options, w *world, log io.Writer) 
 	}
 	r.Ready, r.Processor = rounded(p.ready), rounded(u.processor)
 	fmt.Fprintf(log, "%s: %s is ready after %v\n", r.Cluster, r.Proxy, p.ready.Round(time.Millisecond))
-	if err := pause(ctx, o.settle); err != nil {
+	if err := lab.Pause(ctx, o.settle); err != nil {
 		return err
 	}
 	if u, err = p.usage(); err != nil {
@@ -132,7 +133,7 @@ func (w *world) oneByOne(ctx context.Context, o *options, observer *observer) er
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := pause(ctx, between); err != nil {
+		if err := lab.Pause(ctx, between); err != nil {
 			return err
 		}
 	}
@@ -155,7 +156,7 @@ func (w *world) manyAtOnce(ctx context.Context, o *options, observer *observer) 
 	probing := min(time.Second/10, o.churn/time.Duration(o.probes))
 	end := begin.Add(o.churn)
 	for next, nextProbe := begin, begin; next.Before(end) && time.Now().Before(end); next = next.Add(each) {
-		if err := pause(ctx, time.Until(next)); err != nil {
+		if err := lab.Pause(ctx, time.Until(next)); err != nil {
 			return err
 		}
 		if !next.Before(nextProbe) {
@@ -178,7 +179,7 @@ func (p *proxy) rest(ctx context.Context, observer *observer) error {
 			return err
 		}
 		last = now
-		if err := pause(ctx, quiet); err != nil {
+		if err := lab.Pause(ctx, quiet); err != nil {
 			return err
 		}
 	}
@@ -202,13 +203,4 @@ func (r *record) again(ctx context.Context, o *options, w *world) error {
 		r.wrong = errors.Join(r.wrong, fmt.Errorf("%s: the restart wrote %d operations", r.Cluster, operations))
 	}
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

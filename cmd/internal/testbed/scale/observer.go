@@ -75,26 +75,26 @@ func (o *observer) run() {
 			if len(m.Data) <= 4 { // struct nfgenmsg
 				continue
 			}
-			if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE {
+			switch m.Header.Type {
+			case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE:
 				o.rule(m.Data[4:], at)
-			}
-			if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWSETELEM {
-				path := []uint16{unix.NFTA_SET_ELEM_LIST_ELEMENTS, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE}
-				descend(m.Data[4:], path, func(data []byte) { o.element(data, at) })
+			case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWSETELEM:
+				descend(m.Data[4:], func(data []byte) { o.element(data, at) }, unix.NFTA_SET_ELEM_LIST_ELEMENTS,
+					unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE)
 			}
 		}
 	}
 }
 
 // descend finds attributes within attributes.
-func descend(b []byte, path []uint16, found func([]byte)) {
+func descend(b []byte, found func([]byte), path ...uint16) {
 	if len(path) == 0 {
 		found(b)
 		return
 	}
 	for attrs, err := netlink.NewAttributeDecoder(b); err == nil && attrs.Next(); {
 		if attrs.Type() == path[0] {
-			descend(attrs.Bytes(), path[1:], found)
+			descend(attrs.Bytes(), found, path[1:]...)
 		}
 	}
 }

@@ -27,13 +27,6 @@ type panel struct {
 	value    func(record) float64 // 0: not measured
 }
 
-func panels() []panel {
-	return []panel{
-		{"Time until a changed endpoint is in the kernel", -4, 2, func(r record) float64 { return r.One }},
-		{"Time from start until all Services are programmed", -2, 3, func(r record) float64 { return r.Ready }},
-	}
-}
-
 // The size of a panel and the range of endpoints, in powers of ten.
 const (
 	panelWidth, panelHeight = 400, 260
@@ -65,7 +58,10 @@ func curves(all []record) []curve {
 func plot(all []record) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	diagrams := panels()
+	diagrams := []panel{
+		{"Time until a changed endpoint is in the kernel", -4, 2, func(r record) float64 { return r.One }},
+		{"Time from start until all Services are programmed", -2, 3, func(r record) float64 { return r.Ready }},
+	}
 	width, height := len(diagrams)*panelWidth, panelHeight+30
 	line(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" `+
 		`font-size="12">`, width, height, width, height)

@@ -42,7 +42,7 @@ func (w *world) start(ctx context.Context, o *options) (*proxy, error) {
 	}
 	const patience, often = 10 * time.Minute, 20 * time.Millisecond
 	for !p.synced(ctx) {
-		err := pause(ctx, often)
+		err := lab.Pause(ctx, often)
 		if time.Since(began) > patience {
 			err = fmt.Errorf("not ready after %v:\n%s", patience, &p.Log)
 		}

@@ -44,7 +44,8 @@ const (
 // writeTable writes a row for each record.
 func writeTable(w io.Writer, all []record) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "cluster\tload\tready s\tprocessor s\tpeak MB\tsettled MB\tone ms p50\tp99\tof many p50\tp99\trestart s\tpeak MB\t")
+	fmt.Fprintln(t, "cluster\tload\tready s\tprocessor s\tpeak MB\tsettled MB\t"+
+		"one ms p50\tp99\tof many p50\tp99\trestart s\tpeak MB\t")
 	const ms, mb = 1e3, 1e6
 	for _, r := range all {
 		fmt.Fprintf(t, "%s\t%s\t%.2f\t%.2f\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n",
@@ -62,11 +63,11 @@ func readRecords(path string) ([]record, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the results so far: %w", err)
-	}
 	var all []record
-	if err := json.Unmarshal(text, &all); err != nil {
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the results so far from %s: %w", path, err)
 	}
 	return all, nil
@@ -81,7 +82,9 @@ func saveRecord(path string, r record) error {
 	all = slices.DeleteFunc(all, func(o record) bool { return o.Proxy == r.Proxy && o.Cluster == r.Cluster })
 	all = append(all, r)
 	slices.SortFunc(all, func(a, b record) int {
-		return cmp.Or(cmp.Compare(b.Proxy, a.Proxy), cmp.Compare(a.Endpoints, b.Endpoints), cmp.Compare(a.Services, b.Services))
+		return cmp.Or(
+			cmp.Compare(b.Proxy, a.Proxy), cmp.Compare(a.Endpoints, b.Endpoints), cmp.Compare(a.Services, b.Services),
+		)
 	})
 	text := []byte("[\n")
 	for i, r := range all {

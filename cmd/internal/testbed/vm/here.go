@@ -17,7 +17,8 @@ const wrap = `linker=$(ls "$1"/{usr/,}lib/*/ld*.so.[12] 2>/dev/null | head -n 1)
 file=$(ls "$1"/{usr/,}{s,}bin/"$2" 2>/dev/null | head -n 1)
 test -n "$linker" -a -n "$file"
 triplet=$(basename "$(dirname "$linker")")
-printf '#!/bin/sh\nexec "%s" --library-path "%s" "%s" "$@"\n' "$linker" "$1/usr/lib/$triplet:$1/lib/$triplet" "$file" >"$2"
+path=$1/usr/lib/$triplet:$1/lib/$triplet
+printf '#!/bin/sh\nexec "%s" --library-path "%s" "%s" "$@"\n' "$linker" "$path" "$file" >"$2"
 chmod +x "$2"`
 
 // runHere runs the command on this machine, where a program is that of the packages, with the

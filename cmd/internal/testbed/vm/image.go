@@ -22,7 +22,7 @@ const (
 	busyBox     = "busybox-static"
 )
 
-// writeImage writes the initramfs: what packages have, then the user's files, then the runner's own, which replace others.
+// writeImage writes the initramfs: files of packages, then the user's, then the runner's own, which replace the former.
 // The folder loader has busybox for the guest; kernel is of getKernel.
 func (o *options) writeImage(ctx context.Context, dir, kernel, loader, packages string) error {
 	root := debian.Root(filepath.Join(dir, "root"))
@@ -64,8 +64,12 @@ func (o *options) writeImage(ctx context.Context, dir, kernel, loader, packages 
 	for _, name := range o.without {
 		// The name of a module's file may have hyphens. What needs the module can't be loaded.
 		pattern := regexp.MustCompile(`[-_]`).ReplaceAllString(name, "[-_]") + ".ko"
-		if out, err := debian.Output(ctx, modules, "find", ".", "-name", pattern, "-print", "-delete"); err != nil || out == "" {
-			return fmt.Errorf("leave out module %s: this kernel does not have it, or can't do without: %v", name, err) //nolint:errorlint // it may be nil
+		out, err := debian.Output(ctx, modules, "find", ".", "-name", pattern, "-print", "-delete")
+		if err == nil && out == "" {
+			err = errors.New("this kernel does not have it, or can't do without it")
+		}
+		if err != nil {
+			return fmt.Errorf("leave out module %s: %w", name, err)
 		}
 	}
 	// The format is "newc" (the kernel's Documentation/driver-api/early-userspace/buffer-format.rst). All belongs to root.

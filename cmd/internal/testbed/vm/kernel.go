@@ -18,7 +18,8 @@ func getKernel(ctx context.Context, a debian.Archive, name string) (string, erro
 		if err != nil {
 			return err
 		}
-		if _, err := a.Apt(ctx, dir, "apt-get", append([]string{"-qq", "download"}, kernelPackages(needed)...)...); err != nil {
+		download := append([]string{"-qq", "download"}, kernelPackages(needed)...)
+		if _, err := a.Apt(ctx, dir, "apt-get", download...); err != nil {
 			return err
 		}
 		if err := debian.Unpack(ctx, dir, "root"); err != nil {

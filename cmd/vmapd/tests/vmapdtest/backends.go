@@ -45,9 +45,9 @@ type Plane struct {
 func NewPlane(t *testing.T, pods int, config model.Config, ports ...uint16) *Plane {
 	t.Helper()
 	w := labtest.With(t, lab.Config{Pods: pods, Ports: ports})
-	p := &Plane{World: w, Builder: modeltest.Builder(config, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))}
-	p.Backend = OpenKernel(t, w.Node, kernel.Options{})
-	return p
+	ips := modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6)
+	b := modeltest.Builder(config, modeltest.OurNode(), ips)
+	return &Plane{World: w, Builder: b, Backend: OpenKernel(t, w.Node, kernel.Options{})}
 }
 
 // Set sets objects and programs what follows from them.
@@ -117,8 +117,7 @@ var missingIPVS = sync.OnceValue(func() error {
 func NeedIPVS(t *testing.T) {
 	t.Helper()
 	err := missingIPVS()
-	var unsupported *host.UnsupportedError
-	if errors.As(err, &unsupported) && strings.HasPrefix(unsupported.Feature, "IPVS") {
+	if lacks, ok := errors.AsType[*host.UnsupportedError](err); ok && strings.HasPrefix(lacks.Feature, "IPVS") {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -173,7 +172,9 @@ func LacksFastPath(t testing.TB) error {
 // FollowDevices follows the devices of a node until the test ends.
 func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []string)) {
 	t.Helper()
-	s := devices.Source{Log: slog.New(slog.DiscardHandler), NetNS: NetNS(t, node), Choice: devices.Choice{Auto: true}, Changed: changed}
+	s := devices.Source{
+		Log: slog.New(slog.DiscardHandler), NetNS: NetNS(t, node), Choice: devices.Choice{Auto: true}, Changed: changed,
+	}
 	testaid.Run(t, s.Run)
 }
 
@@ -185,8 +186,8 @@ func NeedNFT(t *testing.T) {
 	}
 }
 
-// WithoutICMPLimits lets a node answer every rejected datagram. By default, the kernel answers the first few only: 6 to a host,
-// 50 in all. The masks have the types of ICMP errors that it limits.
+// WithoutICMPLimits lets a node answer every rejected datagram. By default, the kernel answers only the first 6 to a
+// host, and 50 in all. The masks have the types of ICMP errors that it limits.
 func WithoutICMPLimits(t *testing.T, node *lab.Namespace) {
 	t.Helper()
 	for name, mask := range map[string]string{"net/ipv4/icmp_ratemask": "0", "net/ipv6/icmp/ratemask": "127"} {
@@ -218,4 +219,6 @@ func UseVariant(t *testing.T, variant string) {
 }
 
 // UserspaceArgs are the flags of a daemon in user space.
-var UserspaceArgs = []string{"--hostname-override", lab.NodeName, "--backend=userspace", "--nodeport-addresses", "primary,localhost"}
+var UserspaceArgs = []string{
+	"--hostname-override", lab.NodeName, "--backend=userspace", "--nodeport-addresses", "primary,localhost",
+}

@@ -156,7 +156,8 @@ func (c *Cluster) Start(t *testing.T, args ...string) *Process {
 // StartReady starts vmapd with the kubeconfig, and waits until it is ready.
 func (c *Cluster) StartReady(t *testing.T, args ...string) *Process {
 	t.Helper()
-	return StartReady(t, c.Node, append([]string{"--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName}, args...)...)
+	args = append([]string{"--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName}, args...)
+	return StartReady(t, c.Node, args...)
 }
 
 // Ask makes one connection from the client, which must be answered.

@@ -37,9 +37,9 @@ func (c Container) In(t *testing.T, ns *lab.Namespace, args ...string) *Process 
 	return Launch(t, ns, "/proc/self/exe", "in-container", string(text))
 }
 
-// enter gives this process what the DaemonSet's securityContext says, and no more:
-// NET_ADMIN and NET_RAW, no_new_privs, and a root file system that can't be written to, with /proc and /sys
-// as runtimes mount them, and the folder of the socket. If privileged, it has all capabilities, and may write to the latter.
+// enter gives this process what the DaemonSet's securityContext says, and no more: NET_ADMIN and NET_RAW, no_new_privs,
+// and a root file system that can't be written to, with /proc and /sys as runtimes mount them, and the folder of the
+// socket. If privileged, it has all capabilities, and may write to /proc/sys and /sys.
 func (c Container) enter() error {
 	runtime.LockOSThread() // what follows concerns the thread that executes the program
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

@@ -43,7 +43,8 @@ func (p Page) String() string {
 
 // Get asks for a URL from a namespace. Headers are names and values in turn.
 func Get(ns *lab.Namespace, url string, headers ...string) Page {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: ns.DialContext}}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: ns.DialContext}
+	client := http.Client{Timeout: 10 * time.Second, Transport: transport}
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return Page{Err: err}

@@ -1,5 +1,5 @@
-// Package vmapdtest is for tests that run vmapd in a lab: the program and its container as processes, a cluster with an API
-// server, a backend in the test's own process, and what these have on a node. The test binary itself is vmapd, see Main.
+// Package vmapdtest is for tests that run vmapd in a lab: the program and its container as processes, a cluster with an
+// API server, a backend in the test's own process, and what these have on a node. The test binary is vmapd, see Main.
 package vmapdtest
 
 import (
@@ -235,10 +235,10 @@ func WaitUntil(t *testing.T, what string, holds func() bool) {
 // CallUntil makes connections of TCP until something holds, for a minute at most, and looks at no answer.
 func CallUntil(t *testing.T, from *lab.Namespace, to netip.AddrPort, holds func() bool) {
 	t.Helper()
-	stop := lab.Load{Rate: 40, Ask: func(ctx context.Context) (lab.Answer, error) { return from.Ask(ctx, "tcp", to) }}.Start()
-	defer stop()
+	ask := func(ctx context.Context) (lab.Answer, error) { return from.Ask(ctx, "tcp", to) }
+	defer lab.Load{Rate: 40, Ask: ask}.Start()()
 	WaitUntil(t, "what the calls are for", holds)
 }
 
-// UnprivilegedName is the name by which a test binary gives up all privileges, and becomes the program of the arguments.
+// UnprivilegedName is the name by which a test binary drops all privileges, and becomes the program of the arguments.
 const UnprivilegedName = "without-privileges"

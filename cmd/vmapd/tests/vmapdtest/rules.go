@@ -15,7 +15,9 @@ import (
 func RulesOf(t *testing.T, ns *lab.Namespace) string {
 	t.Helper()
 	var kept []string
-	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
+	for _, program := range []string{
+		"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save",
+	} {
 		out, err := ns.Command(t.Context(), program).Output()
 		if err != nil {
 			t.Fatalf("%s: %v", program, err)

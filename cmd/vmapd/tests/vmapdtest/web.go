@@ -25,15 +25,16 @@ func Web() modeltest.Service {
 
 // Frontends are its addresses.
 func Frontends(f model.Family) []netip.AddrPort {
-	addrs := []string{"172.30.0.41:80", "192.168.98.41:80", "192.168.99.41:80", "192.168.0.2:30080"}
-	if f == model.IPv6 {
-		addrs = []string{"[fd00:172:30::41]:80", "[fd00:192:168:98::41]:80", "[fd00:192:168:99::41]:80", "[fd00:192:168::2]:30080"}
+	at := netip.MustParseAddrPort
+	if f == model.IPv4 {
+		return []netip.AddrPort{
+			at("172.30.0.41:80"), at("192.168.98.41:80"), at("192.168.99.41:80"), at("192.168.0.2:30080"),
+		}
 	}
-	var list []netip.AddrPort
-	for _, a := range addrs {
-		list = append(list, netip.MustParseAddrPort(a))
+	return []netip.AddrPort{
+		at("[fd00:172:30::41]:80"), at("[fd00:192:168:98::41]:80"), at("[fd00:192:168:99::41]:80"),
+		at("[fd00:192:168::2]:30080"),
 	}
-	return list
 }
 
 // WebSlices are its endpoints: the pods of these numbers, from 1 on, all on our node

@@ -34,7 +34,7 @@ type Image struct {
 	Command    []string // the arguments of a container that names none
 }
 
-// Save writes the archive of an image into a folder and returns its path. It downloads packages that are not in the cache.
+// Save writes the archive of an image into a folder and returns its path. It downloads packages that are not cached.
 func (i Image) Save(ctx context.Context, dir string) (string, error) {
 	names := i.Packages
 	if i.BusyBox {

@@ -56,8 +56,11 @@ func Set(programs, built, listed string) []Image {
 			Links:    map[string]string{"/usr/bin/nc": "nc.openbsd", "/agnhost-2": "agnhost"},
 			// libc-bin has getent. The wget of Debian's busybox crashes with -T; the other one would try
 			// 20 times, for four minutes, where tests expect no answer.
-			Texts:    map[string]string{"/etc/wgetrc": "tries = 1\n"},
-			Packages: []string{"bash", "bind9-dnsutils", "curl", "dash", "iproute2", "libc-bin", "netcat-openbsd", "wget"}, BusyBox: true,
+			Texts: map[string]string{"/etc/wgetrc": "tries = 1\n"},
+			Packages: []string{
+				"bash", "bind9-dnsutils", "curl", "dash", "iproute2", "libc-bin", "netcat-openbsd", "wget",
+			},
+			BusyBox:    true,
 			KeyPair:    "/localhost", // of "agnhost porter"
 			Entrypoint: []string{"/agnhost"}, Command: []string{"pause"},
 		},

@@ -33,8 +33,8 @@ func (c *Cluster) RolledOut(ctx context.Context, namespace, object string) error
 	return err
 }
 
-// KubectlCommand prepares kubectl, which finds plugins in the folder Plugins first. It runs none if a flag comes before the
-// plugin's name, and a plugin runs kubectl itself: so the environment says where both are, and the configuration.
+// KubectlCommand prepares kubectl. It runs no plugin if a flag comes before the plugin's name, and a plugin runs
+// kubectl itself: so the environment has the configuration, and the folders of both.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := c.In(ctx, Control, append([]string{filepath.Join(c.KubeDir, "kubectl")}, args...)...)
 	path := strings.Join([]string{c.Plugins(), c.KubeDir, os.Getenv("PATH")}, string(os.PathListSeparator))
@@ -45,7 +45,7 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 // Plugins is the folder of vmapd, which is a plugin of kubectl, too.
 func (c *Cluster) Plugins() string { return c.path("plugins") }
 
-// Output runs a program and returns its standard output. The error has the command, and what it wrote to standard error.
+// Output runs a program and returns its standard output. The error has the command and its standard error.
 func Output(cmd *exec.Cmd) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

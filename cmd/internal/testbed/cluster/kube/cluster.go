@@ -17,20 +17,11 @@ import (
 
 // Config says which cluster New makes.
 type Config struct {
-	// Name is part of the name of the control groups.
-	Name string
-
-	// Dir is the folder of the cluster. Images and logs stay in it.
-	Dir string
-
-	// KubeDir is the folder with the released programs.
-	KubeDir string
-
-	// Nodes is how many nodes there are.
-	Nodes int
-
-	// Log, if not nil, hears of each step.
-	Log *slog.Logger `json:"-"`
+	Name    string       // part of the name of the control groups
+	Dir     string       // folder of the cluster. Images and logs stay in it.
+	KubeDir string       // folder of the released programs
+	Nodes   int          // number of nodes
+	Log     *slog.Logger `json:"-"` // of each step; may be nil
 }
 
 // Cluster is a Kubernetes cluster on this machine.
@@ -171,7 +162,8 @@ const sources = "they are in kubernetes-server-linux-ARCH.tar.gz and kubernetes-
 // Check returns an error that names what this machine and the folder of programs lack for a cluster, or that one runs.
 func (c *Cluster) Check() error {
 	missing := slices.DeleteFunc([]string{
-		"etcd", apiserver, controllerManager, "kube-scheduler", "kubelet", "kubectl", "kube-proxy", "coredns", "agnhost", "e2e.test",
+		"etcd", apiserver, controllerManager, "kube-scheduler", "kubelet", "kubectl", "kube-proxy", "coredns", "agnhost",
+		"e2e.test",
 	}, func(name string) bool {
 		_, err := exec.LookPath(filepath.Join(c.KubeDir, name))
 		return err == nil
@@ -210,7 +202,7 @@ func (c *Cluster) Check() error {
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(c.Dir, &stat); err == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		return fmt.Errorf("%s is on an overlay file system, where containerd can't make others (--dir chooses another folder)", c.Dir)
+		return fmt.Errorf("%s is on an overlay file system, where containerd can't make others: use another --dir", c.Dir)
 	}
 	pids, err := c.inGroups("processes")
 	if err == nil && pids != "" {

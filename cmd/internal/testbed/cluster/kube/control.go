@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Programs of the control plane whose processes others restart.
@@ -62,17 +60,8 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	}, c.Process("etcd"), c.Process(apiserver))
 }
 
-// RestartControlPlane restarts one of the control plane's processes, and waits until the API
-// server is ready.
-func (c *Cluster) RestartControlPlane(ctx context.Context, name string, signal unix.Signal) error {
-	if err := c.Process(name).Restart(ctx, signal); err != nil {
-		return err
-	}
-	return c.AwaitAPIServer(ctx)
-}
-
-// PKI runs commands in the folder of keys and certificates, with the functions of pki.sh. Programs that read a file only when
-// they start must be restarted.
+// PKI runs commands in the folder of keys and certificates, with the functions of pki.sh. Programs that read a file
+// only at their start must be restarted.
 func (c *Cluster) PKI(ctx context.Context, commands string) error {
 	cmd := exec.CommandContext(ctx, "bash", "-c", c.fill("pki.sh", nil)+commands)
 	cmd.Dir = c.path("pki")
@@ -82,7 +71,7 @@ func (c *Cluster) PKI(ctx context.Context, commands string) error {
 	return nil
 }
 
-// SetFlag gives a process a flag, such as "--v=", once for each value, from its next start on, in place of those that it has.
+// SetFlag replaces a flag of a process, such as "--v=", by one for each value, from its next start on.
 func (c *Cluster) SetFlag(process, flag string, values ...string) error {
 	p := c.Process(process)
 	p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) })

@@ -67,7 +67,9 @@ func (c *Cluster) buildNetwork(ctx context.Context) error {
 		return err
 	}
 	// Where the module br_netfilter is loaded, frames would pass iptables of the switch.
-	if err := c.script(ctx, bridge, `for f in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do if [ -e "$f" ]; then echo 0 >"$f"; fi; done
+	if err := c.script(ctx, bridge, `for f in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do
+  if [ -e "$f" ]; then echo 0 >"$f"; fi
+done
 ip link add br0 type bridge
 ip link set br0 up`); err != nil {
 		return err
@@ -92,7 +94,8 @@ ip link set %[1]s master br0 up`
 	}
 	v4, v6 := Addresses(space)
 	var script strings.Builder
-	fmt.Fprintf(&script, "ip link set eth0 up\nip address add %v/24 dev eth0\nip address add %v/64 dev eth0 nodad\n", v4, v6)
+	script.WriteString("ip link set eth0 up\n")
+	fmt.Fprintf(&script, "ip address add %v/24 dev eth0\nip address add %v/64 dev eth0 nodad\n", v4, v6)
 	for _, node := range c.Nodes() {
 		v4, v6 := Addresses(node)
 		pods4, pods6 := podRanges(node)
@@ -107,8 +110,8 @@ ip link set %[1]s master br0 up`
 	return c.script(ctx, space, script.String())
 }
 
-// podRanges returns the ranges of a node's pods. The controller manager gives the nodes of a new cluster the same ones, in
-// turn.
+// podRanges returns the ranges of a node's pods. The controller manager assigns the same ones to the nodes of a new
+// cluster, in turn.
 func podRanges(node string) (v4, v6 string) {
 	n := nodeNumber(node) - 1
 	return fmt.Sprintf("10.244.%d.0/24", n), fmt.Sprintf("fd00:244:0:%x::/64", n)

@@ -38,7 +38,8 @@ func (c *Cluster) startNode(ctx context.Context, node string) error {
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
-	if err := Until(ctx, startLimit, "wait for containerd", func() error { return Run(c.In(ctx, node, "ctr", "version")) }, p); err != nil {
+	answers := func() error { return Run(c.In(ctx, node, "ctr", "version")) }
+	if err := Until(ctx, startLimit, "wait for containerd", answers, p); err != nil {
 		return err
 	}
 	archives, err := filepath.Glob(c.path("images", "*.tar"))
@@ -71,7 +72,8 @@ func (c *Cluster) configureNode(ctx context.Context, node string) (map[string]st
 			return nil, err
 		}
 	}
-	return values, c.PKI(ctx, fmt.Sprintf("issue ca %[1]s /O=system:nodes/CN=system:node:%[1]s DNS:%[1]s,IP:%v,IP:%v", node, v4, v6))
+	const issue = "issue ca %[1]s /O=system:nodes/CN=system:node:%[1]s DNS:%[1]s,IP:%v,IP:%v"
+	return values, c.PKI(ctx, fmt.Sprintf(issue, node, v4, v6))
 }
 
 // Source is the file that says from which commit vmapd's image is.
@@ -89,8 +91,9 @@ func (c *Cluster) LoadImages(ctx context.Context, node string, archives ...strin
 
 // AwaitNode waits until a node is ready.
 func (c *Cluster) AwaitNode(ctx context.Context, node string) error {
+	const state = `jsonpath={.status.conditions[?(@.type=="Ready")].status}{.spec.taints[*].key}`
 	return Until(ctx, startLimit, "wait for node "+node+" to be ready", func() error {
-		out, err := c.Kubectl(ctx, "get", "node", node, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}{.spec.taints[*].key}`)
+		out, err := c.Kubectl(ctx, "get", "node", node, "-o", state)
 		if err == nil && out != "True" {
 			err = fmt.Errorf("ready, and its taints: %s", out)
 		}

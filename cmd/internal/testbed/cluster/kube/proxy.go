@@ -23,12 +23,8 @@ const Deploy = "cmd/vmapd/deploy"
 type Proxy struct {
 	Program string // Vmapd or KubeProxy
 	Mode    string // nftables or iptables
-
-	// Image is the proxy's image; the default is one of images/.
-	Image string
-
-	// Deploy is the folder with vmapd's manifests; the default is the one of that name.
-	Deploy string
+	Image   string // of the proxy; the default is one of images/
+	Deploy  string // folder of vmapd's manifests; the default is the constant of that name
 }
 
 // ParseProxy reads PROGRAM or PROGRAM:MODE.
@@ -89,8 +85,8 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 		return fmt.Errorf("install %v: %w", p, err)
 	}
 	if p.Program == Vmapd && p.Mode == "iptables" {
-		legacy := filepath.Join(cmp.Or(p.Deploy, Deploy), "legacy.yaml")
-		if _, err := c.Kubectl(ctx, "--namespace=kube-system", "patch", "daemonset", Vmapd, "--patch-file="+legacy); err != nil {
+		patch := "--patch-file=" + filepath.Join(cmp.Or(p.Deploy, Deploy), "legacy.yaml")
+		if _, err := c.Kubectl(ctx, "--namespace=kube-system", "patch", "daemonset", Vmapd, patch); err != nil {
 			return fmt.Errorf("install %v: %w", p, err)
 		}
 	}
@@ -109,7 +105,7 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 	return nil
 }
 
-// RemoveProxies deletes what Service proxies have in the cluster, and by vmapd's cleanup the rules that they leave on the nodes.
+// RemoveProxies deletes the objects of Service proxies and, by "vmapd cleanup", their rules on the nodes.
 func (c *Cluster) RemoveProxies(ctx context.Context) error {
 	remove := []string{"--namespace=kube-system", "delete", "--ignore-not-found", "--cascade=foreground", "--wait"}
 	for _, args := range [][]string{

@@ -18,8 +18,9 @@ func (c *Cluster) fill(name string, more map[string]string) string {
 	values := map[string]string{
 		"Dir": c.Dir, "PKI": c.path("pki"), "Server": APIServer(), "Address": v4.String(), "Port": apiPort,
 		"ServiceRanges": ServiceRanges, "PodRanges": PodRanges, "DNS": DNSAddress, "Domain": ClusterDomain,
-		"ServerNames": fmt.Sprintf("DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:kubernetes.default.svc.%s,"+
-			"IP:%v,IP:%v,IP:127.0.0.1,IP:%s,IP:%s", ClusterDomain, v4, v6, kubernetes4, kubernetes6),
+		"ServerNames": fmt.Sprintf("DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"+
+			"DNS:kubernetes.default.svc.%s,IP:%v,IP:%v,IP:127.0.0.1,IP:%s,IP:%s",
+			ClusterDomain, v4, v6, kubernetes4, kubernetes6),
 	}
 	maps.Copy(values, more)
 	var b strings.Builder

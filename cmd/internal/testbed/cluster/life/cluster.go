@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // BeforeImage is that of vmapd before; the others are kube's.
@@ -83,23 +84,26 @@ func restarted(process string) Action {
 
 // restartedControl restarts, or starts, a process of the control plane, and waits for the API server.
 func restartedControl(process string, signal unix.Signal) Action {
-	return func(ctx context.Context, r *Run) error { return r.RestartControlPlane(ctx, process, signal) }
-}
-
-func pause(d time.Duration) Action {
-	return func(ctx context.Context, _ *Run) error {
-		wait(ctx, d)
-		return nil
+	return func(ctx context.Context, r *Run) error {
+		if err := r.Process(process).Restart(ctx, signal); err != nil {
+			return err
+		}
+		return r.AwaitAPIServer(ctx)
 	}
 }
 
-// Shell runs commands of a page in a space, with kubectl and its configuration in ~/.kube, until one fails. In the space of the
-// control plane, they run in the folder Work, whose folder bin has further programs.
+func pause(d time.Duration) Action {
+	return func(ctx context.Context, _ *Run) error { return lab.Pause(ctx, d) }
+}
+
+// Shell runs commands of a page in a space, with kubectl and its configuration in ~/.kube, until one fails. In the
+// space of the control plane, they run in the folder Work, where the folder bin has further programs.
 func (r *Run) Shell(ctx context.Context, space, script string) (string, error) {
 	r.Log.Info("commands", slog.String("in", space), slog.String("script", script))
 	cmd := r.In(ctx, space, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = r.Work
-	cmd.Env = append(os.Environ(), "HOME="+r.Work, "PATH="+strings.Join([]string{r.KubeDir, filepath.Join(r.Work, "bin"), os.Getenv("PATH")}, ":"))
+	path := strings.Join([]string{r.KubeDir, filepath.Join(r.Work, "bin"), os.Getenv("PATH")}, ":")
+	cmd.Env = append(os.Environ(), "HOME="+r.Work, "PATH="+path)
 	out, err := kube.Output(cmd)
 	r.Log.Info("output", slog.String("text", out))
 	if err != nil {

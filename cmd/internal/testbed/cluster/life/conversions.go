@@ -19,16 +19,17 @@ const (
 		`-p '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}'`
 	rollingUpdate = `kubectl -n kube-system patch daemonset kube-proxy ` +
 		`-p '{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}'`
-	setImage     = `kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE`
-	deletePod    = `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`
-	status       = `kubectl -n kube-system rollout status daemonset/kube-proxy`
-	undoRollout  = `kubectl -n kube-system rollout undo daemonset/kube-proxy`
-	leave        = `kubectl -n kube-system patch daemonset kube-proxy --patch-file cmd/vmapd/deploy/kube-proxy-leaves.yaml`
-	applyVmapd   = `kubectl apply -f my-vmapd.yaml`
-	label        = `kubectl label node NODE vmapd.io/proxy=vmapd`
-	unlabel      = `kubectl label node NODE vmapd.io/proxy-`
-	deleteProxy  = `kubectl -n kube-system delete daemonset kube-proxy`
-	allNodes     = `kubectl -n kube-system patch daemonset vmapd --type=json -p '[{"op":"remove","path":"/spec/template/spec/nodeSelector/vmapd.io~1proxy"}]'`
+	setImage    = `kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE`
+	deletePod   = `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`
+	status      = `kubectl -n kube-system rollout status daemonset/kube-proxy`
+	undoRollout = `kubectl -n kube-system rollout undo daemonset/kube-proxy`
+	leave       = `kubectl -n kube-system patch daemonset kube-proxy --patch-file cmd/vmapd/deploy/kube-proxy-leaves.yaml`
+	applyVmapd  = `kubectl apply -f my-vmapd.yaml`
+	label       = `kubectl label node NODE vmapd.io/proxy=vmapd`
+	unlabel     = `kubectl label node NODE vmapd.io/proxy-`
+	deleteProxy = `kubectl -n kube-system delete daemonset kube-proxy`
+	allNodes    = `kubectl -n kube-system patch daemonset vmapd --type=json ` +
+		`-p '[{"op":"remove","path":"/spec/template/spec/nodeSelector/vmapd.io~1proxy"}]'`
 	deleteVmapd  = `kubectl -n kube-system delete daemonset vmapd`
 	unlabelAll   = `kubectl label node --all vmapd.io/proxy-`
 	restoreProxy = `kubectl apply -f kube-proxy-before.yaml`

@@ -39,9 +39,9 @@ func newTokens(ctx context.Context, r *Run) error {
 	)(ctx, r)
 }
 
-// newAuthority replaces the certificate authority of the API server's certificate, in the order
-// that keeps all valid: both authorities are trusted, by pods, too; then the new one's certificate is used. The
-// certificates of kubelets are still signed by the first: the controller manager refuses a file of several certificates.
+// newAuthority replaces the certificate authority of the API server's certificate, in the order that keeps all valid:
+// both authorities are trusted, by pods, too; then the new one's certificate is used. The first still signs
+// certificates of kubelets: the controller manager refuses a file of several certificates.
 func newAuthority(ctx context.Context, r *Run) error {
 	pki := filepath.Join(r.Dir, "pki")
 	if err := errors.Join(
@@ -68,8 +68,8 @@ func restartClients(ctx context.Context, r *Run) error {
 	)(ctx, r)
 }
 
-// secretsAre waits until a file that kubelets keep for each pod fits on all nodes. fits is a condition of the shell, in the
-// folder Work, about the file f.
+// secretsAre waits until a file that kubelets keep for each pod fits on all nodes. fits is a condition of the shell
+// about the file f, in the folder Work.
 func secretsAre(file, fits string) Action {
 	const each = `cd %s
 for f in /var/lib/kubelet/pods/*/volumes/kubernetes.io~projected/kube-api-access-*/%s; do

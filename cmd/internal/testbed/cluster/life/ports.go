@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Connection tracking knows a question over UDP by its ports for two minutes at most, and sends another one from the same
-// port to the same pod. That pod may have ended, which no proxy hears in time. Of ports that the kernel chooses, one in a
-// hundred comes again so soon: the counts would be luck. So the questions of a route take these ports in turn, which
-// are none of the kernel's choice, and none comes again within a quarter of an hour.
+// Connection tracking has an entry for a query over UDP for two minutes at most, and sends another one from the same
+// port to the same pod, which may have ended meanwhile. The kernel chooses one port in a hundred again so soon: the
+// counts would be luck. So the queries of a route use these ports in turn, which the kernel does not choose, and none
+// again within a quarter of an hour.
 const (
 	firstPort = 10_000
 	manyPorts = 20_000

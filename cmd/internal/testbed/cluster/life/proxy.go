@@ -14,8 +14,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// New returns the steps' run in a cluster. proxy is the one that the run is about, before the commit of the version before,
-// whose image it brings to the nodes. It must be called in the root of the repository.
+// New returns the steps' run in a cluster. proxy is the one that the run is about. It builds the commit before, and
+// loads its image to the nodes. It must be called in the root of the repository.
 func New(ctx context.Context, c *kube.Cluster, proxy, before string) (*Run, error) {
 	r := &Run{Cluster: c, Proxy: proxy, Work: filepath.Join(c.Dir, "life")}
 	if err := r.prepareFolder(); err != nil {
@@ -27,7 +27,8 @@ func New(ctx context.Context, c *kube.Cluster, proxy, before string) (*Run, erro
 	folder := filepath.Join(r.Work, "before")
 	source := filepath.Join(folder, "source")
 	const unpack = `rm -rf "$2"; mkdir -p "$3"; git archive "$1" | tar -x -C "$3"; cp "$3/$4/vmapd.yaml" "$2"`
-	if err := kube.Run(exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", unpack, "bash", before, folder, source, kube.Deploy)); err != nil {
+	args := []string{"-euo", "pipefail", "-c", unpack, "bash", before, folder, source, kube.Deploy}
+	if err := kube.Run(exec.CommandContext(ctx, "bash", args...)); err != nil {
 		return nil, err
 	}
 	if err := image.Build(ctx, source, folder, "./cmd/vmapd"); err != nil {
@@ -78,11 +79,15 @@ func (r *Run) prepareFolder() error {
 	}
 	for name, target := range map[string]string{kube.Deploy: deploy, "bin": r.Plugins(), ".kube/config": r.Kubeconfig()} {
 		name = filepath.Join(r.Work, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.RemoveAll(name), os.Symlink(target, name)); err != nil {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return err
+		}
+		if err := errors.Join(os.RemoveAll(name), os.Symlink(target, name)); err != nil {
 			return err
 		}
 	}
-	const conf = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: " + kube.PodRanges + "\n"
+	const conf = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
+		"clusterCIDR: " + kube.PodRanges + "\n"
 	return errors.Join(
 		os.WriteFile(filepath.Join(r.Work, "render.conf"), []byte(conf), 0o600),
 		os.WriteFile(filepath.Join(r.Work, "table.jq"), []byte(lines), 0o600),

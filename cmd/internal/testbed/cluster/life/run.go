@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // The proxies that a step can begin with.
@@ -22,17 +23,11 @@ const (
 
 // Step is something that happens to a cluster.
 type Step struct {
-	Name string
-
-	// From is the proxy that the step begins with; if empty, the one that the run is about.
-	From string
-	// Until is the proxy that serves after it; if empty, the same.
-	Until string
-
-	Do Action
-
-	// After, if not nil, comes after the traffic.
-	After Action
+	Name  string
+	From  string // proxy that the step begins with; if empty, the one that the run is about
+	Until string // proxy that serves after it; if empty, the same
+	Do    Action
+	After Action // after the traffic; may be nil
 }
 
 // Run takes a cluster through steps.
@@ -78,7 +73,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	r.Log.Info("step", slog.String("name", s.Name), slog.String("proxy", r.Proxy))
 	result := &Result{Step: s.Name, Proxy: r.Proxy}
 	traffic := StartTraffic(ctx, routes)
-	wait(ctx, settle)
+	_ = lab.Pause(ctx, settle)
 	r.installed = ""
 	until := cmp.Or(s.Until, from)
 	if result.Failure = s.Do(ctx, r); result.Failure != nil {
@@ -86,7 +81,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	} else if result.Rules, result.Failure = r.rules(ctx, until, s.Until != ""); result.Failure != nil {
 		result.Rules = "no"
 	}
-	wait(ctx, settle)
+	_ = lab.Pause(ctx, settle)
 	alive, err := r.alive(ctx)
 	result.Counts = traffic.Stop(alive)
 	if err != nil {

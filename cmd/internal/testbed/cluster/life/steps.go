@@ -48,7 +48,10 @@ func sameImage() Action {
 		eachNode(func(n string) Action {
 			return on(n, "ctr --namespace k8s.io images tag --force "+kube.KubeProxyImage+" "+again)
 		}),
-		sh("kubectl -n kube-system set image daemonset/kube-proxy kube-proxy="+again, rolledOut("kube-system", "daemonset/kube-proxy")),
+		sh(
+			"kubectl -n kube-system set image daemonset/kube-proxy kube-proxy="+again,
+			rolledOut("kube-system", "daemonset/kube-proxy"),
+		),
 	)
 }
 

@@ -101,7 +101,8 @@ func (t *Traffic) Stop(alive func(pod string) bool) []Count {
 // connect makes new connections.
 func (t *Traffic) connect(ctx context.Context, i int, r Route) {
 	from := newPorts(time.Now())
-	load := lab.Load{Rate: rate, Timeout: r.patience(), Limit: mostUnder, Ask: func(ctx context.Context) (lab.Answer, error) {
+	load := lab.Load{Rate: rate, Timeout: r.patience(), Limit: mostUnder}
+	load.Ask = func(ctx context.Context) (lab.Answer, error) {
 		answer, err := ask(ctx, r, from)
 		if err != nil {
 			t.mu.Lock()
@@ -109,7 +110,7 @@ func (t *Traffic) connect(ctx context.Context, i int, r Route) {
 			t.counts[i].note(err)
 		}
 		return answer, err
-	}}
+	}
 	report := load.Run(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +145,7 @@ func (t *Traffic) last(ctx context.Context, i int, r Route) {
 			c.Close()
 		}
 		if err != nil { // a connection that does not come about is counted by connect
-			wait(ctx, time.Second)
+			_ = lab.Pause(ctx, time.Second)
 		}
 	}
 }
@@ -166,7 +167,7 @@ func (t *Traffic) talk(ctx context.Context, i int, r Route, c *lab.Conn) error {
 			return err
 		}
 		pod = answer.Pod
-		wait(ctx, every)
+		_ = lab.Pause(ctx, every)
 	}
 	return nil
 }
@@ -176,14 +177,5 @@ func (c *Count) note(err error) {
 	kind := fmt.Sprintf("%s: ", lab.FailureOf(err))
 	if !slices.ContainsFunc(c.Errors, func(e string) bool { return strings.HasPrefix(e, kind) }) {
 		c.Errors = append(c.Errors, kind+err.Error())
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

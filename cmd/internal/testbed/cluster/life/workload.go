@@ -37,7 +37,8 @@ func (r *Run) startWorkload(ctx context.Context) ([]Route, error) {
 		"local": `[{"ip":"` + localBalancer + `"}]`,
 	} {
 		patch := `{"status":{"loadBalancer":{"ingress":` + ips + `}}}`
-		if _, err := r.Kubectl(ctx, "-n", "life", "patch", "service", service, "--subresource=status", "-p", patch); err != nil {
+		args := []string{"-n", "life", "patch", "service", service, "--subresource=status", "-p", patch}
+		if _, err := r.Kubectl(ctx, args...); err != nil {
 			return nil, err
 		}
 	}

@@ -42,7 +42,8 @@ func run(ctx context.Context, packages []string) error {
 		if err := a.Update(ctx); err != nil {
 			return err
 		}
-		list, err := a.Apt(ctx, dir, "apt-get", append([]string{"-qq", "--print-uris", "--no-install-recommends", "-o", "Acquire::ForceHash=sha256", "install"}, packages...)...)
+		args := []string{"-qq", "--print-uris", "--no-install-recommends", "-o", "Acquire::ForceHash=sha256", "install"}
+		list, err := a.Apt(ctx, dir, "apt-get", append(args, packages...)...)
 		if err != nil {
 			return err
 		}
@@ -54,8 +55,10 @@ func run(ctx context.Context, packages []string) error {
 	}
 	slices.Sort(lines)
 	now := time.Now().UTC()
-	fmt.Printf("# %s and what they depend on, of Debian's suite %s; \"make -C cmd/internal/testbed images-lock\" writes this file anew.\n", strings.Join(packages, ", "), suite)
-	fmt.Printf("date %s\nmirror %s/debian\nmirror http://snapshot.debian.org/archive/debian/%s\n", now.Format(time.DateOnly), mirror, now.Format("20060102T150405Z"))
+	const again = `"make -C cmd/internal/testbed images-lock" writes this file anew.`
+	fmt.Printf("# %s and what they depend on, of Debian's suite %s; %s\n", strings.Join(packages, ", "), suite, again)
+	fmt.Printf("date %s\nmirror %s/debian\n", now.Format(time.DateOnly), mirror)
+	fmt.Printf("mirror http://snapshot.debian.org/archive/debian/%s\n", now.Format("20060102T150405Z"))
 	fmt.Println("# processor, package, version, SHA-256, path on the mirror")
 	_, err = fmt.Println(strings.Join(lines, "\n"))
 	return err
@@ -77,7 +80,8 @@ func parse(list, mirror, goarch string) (lines []string, err error) {
 		if len(parts) != 3 {
 			return nil, fmt.Errorf("%s is no name of a package", m[2])
 		}
-		lines = append(lines, strings.Join([]string{goarch, parts[0], strings.ReplaceAll(parts[1], "%3a", ":"), m[3], file}, " "))
+		version := strings.ReplaceAll(parts[1], "%3a", ":")
+		lines = append(lines, strings.Join([]string{goarch, parts[0], version, m[3], file}, " "))
 	}
 	return lines, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -20,9 +21,13 @@ func (s *service) labels() map[string]string {
 	}
 }
 
-// applied is as long as the annotation of kubectl apply.
-func (s *service) applied() string {
-	return fmt.Sprintf(`{"kind":"Service","metadata":{"name":%q,"namespace":%q},"spec":%s}`, s.name, s.namespace, fieldsOf(400))
+// annotations are those of a Helm chart, and one that is as long as that of kubectl apply.
+func (s *service) annotations() map[string]string {
+	const applied = `{"kind":"Service","metadata":{"name":%q,"namespace":%q},"spec":%s}`
+	return map[string]string{
+		"meta.helm.sh/release-name":        s.name,
+		corev1.LastAppliedConfigAnnotation: fmt.Sprintf(applied, s.name, s.namespace, fieldsOf(400)),
+	}
 }
 
 // fieldsOf is a list of fields of a length, as those of managers are.

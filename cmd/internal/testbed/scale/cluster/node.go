@@ -24,7 +24,8 @@ func (c *Cluster) node() *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: NodeName, UID: uid("0d", 0), CreationTimestamp: metav1.NewTime(c.epoch),
 			Labels: map[string]string{
-				model.LabelZone: zone(0), corev1.LabelHostname: NodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+				model.LabelZone: zone(0), corev1.LabelHostname: NodeName,
+				corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 			},
 			Annotations:   map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
 			ManagedFields: managedFields("kubelet", 300, metav1.NewTime(c.epoch)),
@@ -36,7 +37,8 @@ func (c *Cluster) node() *corev1.Node {
 				{Type: corev1.NodeHostName, Address: NodeName},
 			},
 			Conditions: []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+				Reason: "KubeletReady", Message: "kubelet is posting ready status",
 				LastHeartbeatTime: metav1.NewTime(c.epoch), LastTransitionTime: metav1.NewTime(c.epoch),
 			}},
 		},

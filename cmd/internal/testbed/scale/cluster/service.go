@@ -36,16 +36,17 @@ func (c *Cluster) service(s *service) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.namespace, Name: s.name, UID: uid("5e", s.index), CreationTimestamp: created,
-			Labels:        s.labels(),
-			Annotations:   map[string]string{"meta.helm.sh/release-name": s.name, corev1.LastAppliedConfigAnnotation: s.applied()},
-			ManagedFields: managedFields("helm", 600, created),
+			Labels: s.labels(), Annotations: s.annotations(), ManagedFields: managedFields("helm", 600, created),
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, ClusterIP: vip, ClusterIPs: []string{vip}, SessionAffinity: corev1.ServiceAffinityNone,
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: vip, ClusterIPs: []string{vip},
+			SessionAffinity: corev1.ServiceAffinityNone,
 			Ports: []corev1.ServicePort{{
 				Name: portName, Protocol: corev1.ProtocolTCP, Port: portNumber, TargetPort: intstr.FromInt32(targetPort),
 			}},
-			Selector:              map[string]string{"app.kubernetes.io/name": s.name, "app.kubernetes.io/instance": s.namespace},
+			Selector: map[string]string{
+				"app.kubernetes.io/name": s.name, "app.kubernetes.io/instance": s.namespace,
+			},
 			IPFamilyPolicy:        new(corev1.IPFamilyPolicySingleStack),
 			IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
 			InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),

@@ -97,10 +97,12 @@ func (c *Cluster) slice(s *service, sl *slice) *discoveryv1.EndpointSlice {
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   make([]discoveryv1.Endpoint, 0, len(sl.pods)),
+		Ports: []discoveryv1.EndpointPort{{
+			Name: new(portName), Protocol: new(corev1.ProtocolTCP), Port: new(int32(targetPort)),
+		}},
 	}
 	o.Labels[discoveryv1.LabelServiceName] = s.name
 	o.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
-	o.Ports = []discoveryv1.EndpointPort{{Name: new(portName), Protocol: new(corev1.ProtocolTCP), Port: new(int32(targetPort))}}
 	for _, p := range sl.pods {
 		if p.written == nil {
 			p.written = s.endpoint(p)
@@ -119,7 +121,8 @@ func (s *service) endpoint(p *pod) *discoveryv1.Endpoint {
 		NodeName: new(nodeName(p.node)),
 		Zone:     new(zone(p.node)),
 		TargetRef: &corev1.ObjectReference{
-			Kind: "Pod", Namespace: s.namespace, Name: fmt.Sprintf("%s-7d4b9c6f8-%05x", s.name, p.number), UID: uid("b0", p.number),
+			Kind: "Pod", Namespace: s.namespace, Name: fmt.Sprintf("%s-7d4b9c6f8-%05x", s.name, p.number),
+			UID: uid("b0", p.number),
 		},
 	}
 }
