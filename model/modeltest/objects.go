@@ -1,6 +1,7 @@
 package modeltest
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -322,11 +323,8 @@ func (c ServiceCIDR) Ref() model.ObjectRef {
 
 // with returns a copy of labels or annotations that has one more.
 func with(all map[string]string, key, value string) map[string]string {
-	changed := map[string]string{key: value}
-	for k, v := range all {
-		if k != key {
-			changed[k] = v
-		}
-	}
+	changed := map[string]string{}
+	maps.Copy(changed, all)
+	changed[key] = value
 	return changed
 }

@@ -2,6 +2,7 @@ package modeltest
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -137,17 +138,13 @@ func (s ServiceState) set(b *model.Builder, i int) {
 	vips := [...]string{FirstVIP, SecondVIP}
 	own := int(s.Place-AtFirst) % len(vips)
 	service = service.On(vips[own]).Algorithm(s.Algorithm)
-	hasNodePort := s.Place >= AtFirstAndPort
-	if hasNodePort {
-		service = service.External(vips[1-own])
+	port := model.Port{Port: WorldPort}
+	if s.Place >= AtFirstAndPort {
+		service, port.NodePort = service.External(vips[1-own]), worldNodePort
 	}
-	for _, add := range [...]func(Service) Service{
-		func(s Service) Service { return s.TCP("tcp", WorldPort) },
-		func(s Service) Service { return s.UDP("udp", WorldPort) },
-	} {
-		if service = add(service); hasNodePort {
-			service = service.NodePort(worldNodePort)
-		}
+	for _, p := range []string{"tcp", "udp"} {
+		port.Name, port.Protocol = p, strings.ToUpper(p)
+		service = service.Port(port)
 	}
 	if s.Local {
 		service = service.Policies("Local", "Local")

@@ -131,9 +131,9 @@ func (s *Socket) get(m netlink.Message, f Fault) {
 }
 
 // objects returns what is asked for, and what went wrong behind it.
-func (k *Kernel) objects(family byte, kind netlink.HeaderType, attrs attributes, isList bool) ([]attributes,
-	unix.Errno,
-) {
+func (k *Kernel) objects(
+	family byte, kind netlink.HeaderType, attrs attributes, isList bool,
+) ([]attributes, unix.Errno) {
 	name := attrs.string(unix.NFTA_TABLE_NAME)
 	at := k.tables[tableKey{family, name}]
 	switch {

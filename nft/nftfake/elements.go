@@ -49,8 +49,8 @@ func (s *set) key(e attributes) (string, unix.Errno) {
 	return string(key) + string(end) + string(rune(e.uint32(unix.NFTA_SET_ELEM_FLAGS))), 0
 }
 
-func (t *transaction) add(at *table, s *set, key string, e attributes, found bool,
-	header netlink.HeaderFlags,
+func (t *transaction) add(
+	at *table, s *set, key string, e attributes, found bool, header netlink.HeaderFlags,
 ) unix.Errno {
 	isEnd := e.uint32(unix.NFTA_SET_ELEM_FLAGS)&unix.NFT_SET_ELEM_INTERVAL_END != 0
 	hasData, isMap := e.has(unix.NFTA_SET_ELEM_DATA), s.flags&unix.NFT_SET_MAP != 0
@@ -58,8 +58,9 @@ func (t *transaction) add(at *table, s *set, key string, e attributes, found boo
 		return unix.EINVAL
 	}
 	made := element{attrs: e}
+	data := e[unix.NFTA_SET_ELEM_DATA]
 	if s.attrs.uint32(unix.NFTA_SET_DATA_TYPE) == unix.NFT_DATA_VERDICT {
-		made.chain = e.nested(unix.NFTA_SET_ELEM_DATA).nested(unix.NFTA_DATA_VERDICT).string(unix.NFTA_VERDICT_CHAIN)
+		made.chain = parse(data).nested(unix.NFTA_DATA_VERDICT).string(unix.NFTA_VERDICT_CHAIN)
 		if made.chain != "" {
 			if err := at.mayJump(made.chain); err != 0 {
 				return err
@@ -67,15 +68,14 @@ func (t *transaction) add(at *table, s *set, key string, e attributes, found boo
 		}
 	}
 	if found {
-		if header&netlink.Excl != 0 || !bytes.Equal(s.elements[key].attrs[unix.NFTA_SET_ELEM_DATA],
-			e[unix.NFTA_SET_ELEM_DATA]) {
+		if header&netlink.Excl != 0 || !bytes.Equal(s.elements[key].attrs[unix.NFTA_SET_ELEM_DATA], data) {
 			return unix.EEXIST
 		}
 		return 0
 	}
 	if timeout := cmp.Or(e.uint64(unix.NFTA_SET_ELEM_TIMEOUT), s.attrs.uint64(unix.NFTA_SET_TIMEOUT)); timeout > 0 {
-		made.expires = t.now.Add(time.Duration(cmp.Or(e.uint64(unix.NFTA_SET_ELEM_EXPIRATION),
-			timeout)) * time.Millisecond)
+		left := cmp.Or(e.uint64(unix.NFTA_SET_ELEM_EXPIRATION), timeout)
+		made.expires = t.now.Add(time.Duration(left) * time.Millisecond)
 	}
 	s.elements[key] = made
 	return 0

@@ -11,12 +11,9 @@ import (
 
 // Kernel has tables. It is safe for concurrent use; its fields must be set before.
 type Kernel struct {
-	// OnlyBefore69 is a kernel that has no tables that are owned and persist.
-	OnlyBefore69 bool
-	// OnlyBefore63 is a kernel that can't delete elements that may not be there.
-	OnlyBefore63 bool
-	// OnlyBefore616 is a kernel that does not say how many elements a set has.
-	OnlyBefore616 bool
+	OnlyBefore69  bool // it has no tables that are owned and persist
+	OnlyBefore63  bool // it can't delete elements that may not be there
+	OnlyBefore616 bool // it does not say how many elements a set has
 
 	mu         sync.Mutex
 	tables     tables

@@ -28,10 +28,6 @@ type run struct {
 // Run runs the first packet of a connection through the ruleset.
 func (s *Simulator) Run(c model.Connection) (Outcome, error) {
 	r := &run{Simulator: s, seen: map[string]bool{}}
-	return r.outcome(c)
-}
-
-func (r *run) outcome(c model.Connection) (Outcome, error) {
 	o, err := r.packet(c)
 	o.Trace = r.trace
 	if err != nil {
@@ -206,19 +202,15 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.MatchUntranslated:
 			match = s.Dest == s.orig
 		case nft.MatchOriginal: // it is the first one
-		case nft.MatchInvalid:
-			match = false // a connection's first packet is NEW
-		case nft.MatchEstablished, nft.MatchPackets, nft.MatchUnanswered:
-			match = false // it is the only one
+		case nft.MatchInvalid, nft.MatchEstablished, nft.MatchPackets, nft.MatchUnanswered:
+			match = false // it is NEW, and the only packet
 		case nft.Foreign: // of a chain that nothing needs any more, or not ours
 			return step{}, fmt.Errorf("the rule is not one that we make")
-		case nft.AddFlow:
+		case nft.AddFlow, nft.Forget, nft.CountIn:
 			note("")
 		case nft.Remember:
 			note("")
 			r.remembered = append(r.remembered, stmt.Map)
-		case nft.Forget, nft.CountIn:
-			note("")
 		case nft.InSet:
 			hits, missed, err := r.lookup(stmt.Key, stmt.Set, s, here)
 			if err != nil {
@@ -256,7 +248,8 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 				note("")
 			}
 			for _, h := range hits {
-				done.branches = append(done.branches, branch{h.share, translated, r.endpoint(h.Data)})
+				to, _ := nft.Endpoint(h.Data) // of a map that checkRule has checked
+				done.branches = append(done.branches, branch{h.share, translated, to})
 			}
 			here = missed
 		case nft.Masquerade:
@@ -290,10 +283,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			return step{}, fmt.Errorf("unknown statement %T", stmt)
 		}
 		if !match || here == 0 {
-			if !match {
-				done.next += here
-			}
-			return done, nil
+			break
 		}
 	}
 	done.next += here
@@ -382,11 +372,4 @@ func (r *run) hash(e nft.Expr, s state) uint32 {
 		a = model.MaglevPort
 	}
 	return uint32(model.TableSlot(a, s.Source, cmp.Or(s.SourcePort, modeltest.ClientPort), int(e.Mod)))
-}
-
-// endpoint reads the data of a map of addresses and ports.
-func (r *run) endpoint(data string) netip.AddrPort {
-	n := nft.Addr.Width(r.family)
-	addr, _ := netip.AddrFromSlice([]byte(data[:n]))
-	return netip.AddrPortFrom(addr, uint16(data[n])<<8|uint16(data[n+1]))
 }

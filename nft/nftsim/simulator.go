@@ -262,9 +262,8 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 		var err error
 		switch stmt := stmt.(type) {
 		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode,
-			nft.MatchToNode,
-			nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject,
-			nft.MatchEstablished, nft.MatchPackets, nft.MatchUnanswered, nft.Foreign:
+			nft.MatchToNode, nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.MatchEstablished,
+			nft.MatchPackets, nft.MatchUnanswered, nft.Masquerade, nft.Reject, nft.Foreign:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {
 				err = fmt.Errorf("no flowtable %s", stmt.Flowtable)
