@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,14 +83,10 @@ func startTraffic(ctx context.Context, w *world, own *clients) (*traffic, error)
 		all, keep = *own, 0
 	}
 	for _, way := range all.ways {
-		from := w.Client
-		if way.from != "" {
-			pod, err := w.Pod(way.from)
-			if err != nil {
-				tr.end()
-				return nil, err
-			}
-			from = pod.Namespace
+		from, err := w.Machine(cmp.Or(way.from, w.Client.Name()))
+		if err != nil {
+			tr.end()
+			return nil, err
 		}
 		for range keep {
 			conn, err := from.Dial(ctx, way.network, way.to)

@@ -56,20 +56,6 @@ func (r route) addr(network string) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(ip), r.port)
 }
 
-func (d *demo) namespace(name string) (*lab.Namespace, error) {
-	switch name {
-	case "client":
-		return d.world.Client, nil
-	case "node":
-		return d.world.Node, nil
-	}
-	pod, err := d.world.Pod(name)
-	if err != nil {
-		return nil, err
-	}
-	return pod.Namespace, nil
-}
-
 // connections connects on all routes to the Service, and prints which pods answered over IPv4 and TCP.
 func (d *demo) connections(ctx context.Context) error {
 	d.printf("%d connections on each path, by the pod that answered:\n\n", perRoute)
@@ -104,7 +90,7 @@ type answers struct {
 
 // ask connects on one route.
 func (d *demo) ask(ctx context.Context, r route, network string) (a answers, err error) {
-	ns, err := d.namespace(r.from)
+	ns, err := d.world.Machine(r.from)
 	if err != nil {
 		return a, err
 	}
@@ -184,7 +170,7 @@ func (d *demo) refusals(ctx context.Context) error {
 		{from: "pod-1", name: "a port that the Service does not have", ip4: clusterIP4, ip6: clusterIP6, port: 81},
 	} {
 		d.printf("  %-7s to %s\n", r.from, r.name)
-		ns, err := d.namespace(r.from)
+		ns, err := d.world.Machine(r.from)
 		if err != nil {
 			return err
 		}

@@ -4,14 +4,6 @@ package lab
 // address has an IPv6 twin that is read the same way; only documentation and
 // private ranges occur, so a packet that escaped could reach no host.
 //
-//	what                    IPv4              IPv6
-//	pods                    10.0.0.0/8        fd00:10::/64
-//	ClusterIPs              172.30.0.0/16     fd00:172:30::/112
-//	nodes, ours is .2       192.168.0.0/24    fd00:192:168::/64
-//	load-balancer addresses 192.168.98.0/24   fd00:192:168:98::/64
-//	ExternalIPs             192.168.99.0/24   fd00:192:168:99::/64
-//	outside, the client .9  203.0.113.0/24    2001:db8:203::/64
-//
 // They are text, because a manifest needs text; netip.MustParseAddr and
 // netip.MustParsePrefix accept each of them.
 const (

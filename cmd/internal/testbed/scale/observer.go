@@ -75,7 +75,7 @@ func (o *observer) run() {
 			if len(m.Data) <= 4 { // struct nfgenmsg
 				continue
 			}
-			switch m.Header.Type {
+			switch uint16(m.Header.Type) {
 			case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE:
 				o.rule(m.Data[4:], at)
 			case unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWSETELEM:

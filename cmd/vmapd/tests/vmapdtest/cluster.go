@@ -23,6 +23,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -96,11 +97,7 @@ type Deployed map[string]runtime.Object
 // unknown fields and those that are there twice are errors.
 func ReadDeployed(t *testing.T, file string) Deployed {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(Folder(t), "deploy", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return DecodeDeployed(t, file, text)
+	return DecodeDeployed(t, file, []byte(testaid.Read(t, filepath.Join(Folder(t), "deploy", file))))
 }
 
 // DecodeDeployed is ReadDeployed of a text.
@@ -255,11 +252,7 @@ func WebSlice(pods ...byte) *discoveryv1.EndpointSlice {
 // Decode reads the objects of a manifest.
 func Decode(t *testing.T, path string) []runtime.Object {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decode(t, path, text)
+	return decode(t, path, []byte(testaid.Read(t, path)))
 }
 
 func decode(t *testing.T, file string, text []byte) (all []runtime.Object) {

@@ -1,10 +1,13 @@
 package vmapdtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // ConfigMap is a volume as the kubelet mounts and updates it: files are links through
@@ -40,17 +43,13 @@ func (m *ConfigMap) Set(t *testing.T, files map[string]string) {
 		t.Fatal(err)
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testaid.Write(t, filepath.Join(dir, name), text)
 	}
-	if err := os.Symlink(data(m.version), m.Path("..data_tmp")); err != nil {
-		t.Fatal(err)
+	err := os.Symlink(data(m.version), m.Path("..data_tmp"))
+	if err == nil {
+		err = os.Rename(m.Path("..data_tmp"), m.Path("..data"))
 	}
-	if err := os.Rename(m.Path("..data_tmp"), m.Path("..data")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(m.Path(data(m.version - 1))); err != nil {
+	if err := errors.Join(err, os.RemoveAll(m.Path(data(m.version-1)))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -44,11 +44,8 @@ func Demo(t testing.TB) string {
 func EditDemo(t *testing.T, dir string, change func(string) string) {
 	t.Helper()
 	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
-		text, err := os.ReadFile(filepath.Join(Demo(t), file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ReplaceFile(t, filepath.Join(dir, file), change(string(text)))
+		text := testaid.Read(t, filepath.Join(Demo(t), file))
+		ReplaceFile(t, filepath.Join(dir, file), change(text))
 	}
 }
 
@@ -204,9 +201,7 @@ func ListRuleset(t *testing.T, ns *lab.Namespace, args ...string) string {
 // ReplaceFile replaces a file in one step.
 func ReplaceFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, path+".new", text)
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package vmapdtest
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // RulesOf returns what iptables lists of us, in both families and variants.
@@ -52,11 +52,7 @@ var LeftBehind = map[string]string{"iptables": "iptables.rules", "ip6tables": "i
 // AsKubeProxyLeaves is a listing of a node on which kube-proxy ran.
 func AsKubeProxyLeaves(t *testing.T, program string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(Testdata(t), "kube-proxy", LeftBehind[program]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return testaid.Read(t, filepath.Join(Testdata(t), "kube-proxy", LeftBehind[program]))
 }
 
 // LeaveRules puts kube-proxy's rules on a node.

@@ -28,19 +28,4 @@
 //
 // All its processes, those in containers included, are in control groups of its own (templates/groups.sh). Down
 // kills whatever is in there, so that also a cluster whose command was killed can be removed.
-//
-// Use by other packages:
-//
-//	c, err := kube.Open(dir, log)            // or kube.New(kube.Config{…}) and c.Up(ctx)
-//	c.Kubectl(ctx, "get", "nodes")        // standard output; standard error is in the error
-//	c.Apply(ctx, manifest)                // kubectl apply -f -
-//	c.In(ctx, "n1", "nft", "list", …)     // an exec.Cmd in a space: a node's name, Control, Outside
-//	kube.Output(cmd), kube.Run(cmd)       // run it; the error has the command and its standard error
-//	kube.Until(ctx, limit, "wait", ok)    // ask until ok is nil
-//	c.Process("kube-apiserver").Stop(ctx, unix.SIGTERM), .Start(ctx); Args may be changed
-//	   names: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, containerd-n1, kubelet-n1
-//	c.LoadImages(ctx, "n1", "images/agnhost.tar")
-//	c.InstallProxy(ctx, kube.Proxy{Program: kube.Vmapd, Mode: "nftables"})
-//	c.PKI(ctx, "token_key sa-new")         // commands of templates/pki.sh
-//	c.SetFlag("kube-apiserver", "--v=", "4") // from the process' next start on
 package kube

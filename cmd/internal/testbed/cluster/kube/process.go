@@ -26,7 +26,8 @@ type Process struct {
 	cluster *Cluster
 }
 
-// Process returns the process with that name. If there is none, it has no Args, and Start fails.
+// Process returns the process with that name: a program of the control plane, containerd-n1, kubelet-n1 and so on. If
+// there is none, it has no Args, and Start fails.
 func (c *Cluster) Process(name string) *Process {
 	p := &Process{}
 	if data, err := os.ReadFile(c.path("process", name+".json")); err != nil || json.Unmarshal(data, p) != nil {
