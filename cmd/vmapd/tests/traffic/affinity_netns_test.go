@@ -137,6 +137,10 @@ func TestAStaleClientGoesByItsOwnPacket(t *testing.T) {
 			asker{t, p.Client}.must(network, clientAddrs(t, p.World, f, 1)[0], vmapdtest.Frontends(f)[0], "pod-1")
 		}
 		p.Set(t, vmapdtest.WebSlices([]int{2})...)
+		// A client that reuses a source port would meet its flow of before.
+		if err := p.Node.FlushConntrack(); err != nil {
+			t.Fatal(err)
+		}
 		for _, f := range model.Families {
 			start := time.Now()
 			source, to := clientAddrs(t, p.World, f, 1)[0], vmapdtest.Frontends(f)[0]
