@@ -175,20 +175,21 @@ type Place struct {
 	Endpoint  netip.AddrPort
 }
 
-// NodeOf returns the Node of an endpoint, by its address; empty: none is known.
-func (b *Builder) NodeOf(a netip.Addr) string {
+// NodeOf returns the Node of a Service's endpoint, by its address; empty: none is known. Slices of other Services may
+// name another one. If several of this Service do, it is the first by name.
+func (b *Builder) NodeOf(service NamespacedName, a netip.Addr) (node string) {
 	var none unique.Handle[string]
 	for _, s := range b.slices {
-		if s.family != FamilyOf(a) {
+		if s.service != service {
 			continue
 		}
 		for addr, e := range s.all("") {
-			if addr == a && e.node != none {
-				return e.node.Value()
+			if addr == a && e.node != none && (node == "" || e.node.Value() < node) {
+				node = e.node.Value()
 			}
 		}
 	}
-	return ""
+	return node
 }
 
 // Places returns endpoints of TCP on a Node, one of each namespace, except those of an address. Its cost is that of

@@ -98,12 +98,18 @@ func TestWhereEndpointsAre(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode(),
 		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3").Ready("10.0.0.2").Local("10.0.0.9"),
 		modeltest.NewSlice("ns2/web-1", "web").TCP("http", 8080).Ready("10.0.0.4"),
-		modeltest.NewSlice("ns3/dns-1", "dns").UDP("dns", 53).Ready("10.0.0.5"))
-	if got := b.NodeOf(netip.MustParseAddr("10.0.0.4")); got != "node-2" {
-		t.Errorf("it is on %q, want node-2", got)
-	}
-	if got := b.NodeOf(netip.MustParseAddr("10.0.0.7")); got != "" {
-		t.Errorf("an unknown address is on %q", got)
+		modeltest.NewSlice("ns3/dns-1", "dns").UDP("dns", 53).Ready("10.0.0.5"),
+		modeltest.NewSlice("ns4/web-1", "web").TCP("http", 8080).Local("10.0.0.4"))
+	// Another tenant's slice has the same address, and another Node.
+	for _, tt := range []struct{ namespace, want string }{
+		{"ns2", "node-2"},
+		{"ns4", modeltest.NodeName},
+		{"ns1", ""},
+	} {
+		service := model.NamespacedName{Namespace: tt.namespace, Name: "web"}
+		if got := b.NodeOf(service, netip.MustParseAddr("10.0.0.4")); got != tt.want {
+			t.Errorf("of %v, it is on %q, want %q", service, got, tt.want)
+		}
 	}
 	want := []model.Place{
 		{Namespace: "ns1", Endpoint: netip.MustParseAddrPort("10.0.0.3:8080")},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -40,7 +41,9 @@ type Options struct {
 	Attempts func(context.Context) ([]model.Attempt, error)
 	// Ask asks an endpoint; nil: by a connection. It is for tests.
 	Ask func(context.Context, netip.AddrPort) Answer
-	Log *slog.Logger
+	// Shuffle orders the endpoints of a Node, of which the first are asked about it; nil: rand.Shuffle. It is for tests.
+	Shuffle Shuffle
+	Log     *slog.Logger
 }
 
 // Detector ejects endpoints that do not answer. It is a reconcile.Observer, and does its work in Run.
@@ -71,8 +74,11 @@ func New(o Options) *Detector {
 	if o.Ask == nil {
 		o.Ask = connect
 	}
+	if o.Shuffle == nil {
+		o.Shuffle = rand.Shuffle
+	}
 	d := &Detector{
-		options: o, rounds: reconcile.NewFollower[*model.Snapshot](nil), judge: newJudge(o.NodeName, places{o.State}),
+		options: o, rounds: reconcile.NewFollower[*model.Snapshot](nil), judge: newJudge(o.NodeName, places{o.State}, o.Shuffle),
 		limit: rate.NewLimiter(asksPerSecond, asksPerSecond),
 	}
 	d.said.Store(&model.Ejections{})
@@ -85,8 +91,8 @@ func (d *Detector) Ejections() *model.Ejections { return d.said.Load() }
 // places asks the state.
 type places struct{ *reconcile.State }
 
-func (p places) NodeOf(a netip.Addr) (node string) {
-	p.Look(func(b *model.Builder) { node = b.NodeOf(a) })
+func (p places) NodeOf(service model.NamespacedName, a netip.Addr) (node string) {
+	p.Look(func(b *model.Builder) { node = b.NodeOf(service, a) })
 	return node
 }
 
@@ -152,11 +158,13 @@ func (d *Detector) ask(ctx context.Context, at netip.AddrPort) {
 	d.rounds.Wake()
 }
 
+// take returns the answers since the last call, in an order that chance does not change.
 func (d *Detector) take() []given {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := d.answers
 	d.answers = nil
+	slices.SortFunc(all, func(a, b given) int { return a.at.Compare(b.at) })
 	return all
 }
 

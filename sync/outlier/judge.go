@@ -3,7 +3,6 @@ package outlier
 import (
 	"cmp"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -26,14 +25,18 @@ const (
 type judge struct {
 	self    string // this Node's name: it is never ejected
 	cluster cluster
+	shuffle Shuffle
 
 	suspects map[netip.AddrPort]*suspect
 	nodes    map[string]*node
 }
 
+// Shuffle orders n things by chance, as rand.Shuffle does.
+type Shuffle func(n int, swap func(i, j int))
+
 // cluster says where endpoints are, see model.Builder.
 type cluster interface {
-	NodeOf(a netip.Addr) string
+	NodeOf(service model.NamespacedName, a netip.Addr) string
 	Places(node string, except netip.Addr) []model.Place
 }
 
@@ -59,8 +62,8 @@ type node struct {
 	ejected   time.Time
 }
 
-func newJudge(self string, c cluster) *judge {
-	return &judge{self, c, map[netip.AddrPort]*suspect{}, map[string]*node{}}
+func newJudge(self string, c cluster, s Shuffle) *judge {
+	return &judge{self, c, s, map[netip.AddrPort]*suspect{}, map[string]*node{}}
 }
 
 // idle reports whether there is nothing to follow.
@@ -89,8 +92,8 @@ func (j *judge) observe(now time.Time, attempts []model.Attempt, s *model.Snapsh
 			perService[of.service]++
 		}
 	}
-	for at, o := range j.suspects {
-		of := known[at]
+	for _, at := range slices.SortedFunc(maps.Keys(j.suspects), netip.AddrPort.Compare) {
+		o, of := j.suspects[at], known[at]
 		gone := of.service == model.NamespacedName{} || !o.witness && !of.detects
 		quiet := !o.seen && !o.witness && o.ejected.IsZero() && !now.Before(o.next)
 		if !o.asking && (gone || quiet) {
@@ -217,7 +220,10 @@ func (j *judge) eject(now time.Time, at netip.AddrPort) {
 		return
 	}
 	o.ejected, o.witness = now, false
-	if o.node = j.cluster.NodeOf(at.Addr()); o.node == "" || o.node == j.self || j.nodes[o.node] != nil {
+	if o.node == "" {
+		o.node = j.cluster.NodeOf(o.of, at.Addr())
+	}
+	if o.node == "" || o.node == j.self || j.nodes[o.node] != nil {
 		return
 	}
 	n := &node{}
@@ -228,7 +234,7 @@ func (j *judge) eject(now time.Time, at netip.AddrPort) {
 		places = others
 	}
 	// Who may write EndpointSlices of several namespaces can't foresee which are asked.
-	rand.Shuffle(len(places), func(a, b int) { places[a], places[b] = places[b], places[a] })
+	j.shuffle(len(places), func(a, b int) { places[a], places[b] = places[b], places[a] })
 	for _, p := range places[:min(len(places), mostWitnesses)] {
 		n.witnesses = append(n.witnesses, p.Endpoint)
 		if w := j.suspects[p.Endpoint]; w == nil {

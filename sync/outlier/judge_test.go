@@ -2,6 +2,7 @@ package outlier
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func newCourt(t *testing.T, objects ...modeltest.Object) *court {
 	config := modeltest.Config()
 	config.OutlierDetection = true
 	b := modeltest.Builder(config, append([]modeltest.Object{modeltest.OurNode()}, objects...)...)
-	return &court{judge: newJudge(modeltest.NodeName, b), Builder: b, t: t, now: modeltest.Moment(0), silent: map[string]bool{}}
+	return &court{judge: newJudge(modeltest.NodeName, b, rand.Shuffle), Builder: b, t: t, now: modeltest.Moment(0), silent: map[string]bool{}}
 }
 
 // reads is a reading: texts like "10.0.0.3:8080 203.0.113.9 2". Whoever is to be asked answers a second later.
@@ -260,7 +261,7 @@ func BenchmarkReading(b *testing.B) {
 					}
 				}
 			}
-			j := newJudge("", builder)
+			j := newJudge("", builder, rand.Shuffle)
 			for b.Loop() {
 				j.observe(modeltest.Moment(0), attempts, s)
 				j.due(modeltest.Moment(0))

@@ -123,6 +123,9 @@ func (l *Loop) Run(ctx context.Context) {
 			l.full, l.repair = true, true
 			l.Backend.Resync()
 		}
+		if ctx.Err() != nil {
+			return // chance had chosen among what was ready
+		}
 		if l.Before != nil {
 			l.Before()
 		}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -48,7 +49,7 @@ func (d *daemon) observe() {
 		}),
 		silence: outlier.New(outlier.Options{
 			NodeName: d.w.node.Config.NodeName, State: d.state, Log: slog.New(slog.DiscardHandler),
-			Attempts: d.w.attempts, Ask: d.ask,
+			Attempts: d.w.attempts, Ask: d.ask, Shuffle: rand.New(rand.NewPCG(uint64(d.number), 0)).Shuffle,
 		}),
 		failing: failing{new([len(model.Families)]time.Time)},
 	}
