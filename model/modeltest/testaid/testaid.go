@@ -29,6 +29,22 @@ func Golden(t testing.TB, path, got string) {
 	}
 }
 
+// Tables compares the tables of a page, each between <!-- table: NAME --> and <!-- end -->; -update writes them.
+func Tables(t testing.TB, path string, tables map[string]string) {
+	t.Helper()
+	page := Read(t, path)
+	for name, table := range tables {
+		begin, end := "<!-- table: "+name+" -->\n", "<!-- end -->\n"
+		before, rest, ok := strings.Cut(page, begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !ok || !ended {
+			t.Fatalf("%s has no place for the table %s", path, name)
+		}
+		page = before + begin + table + end + after
+	}
+	Golden(t, path, page)
+}
+
 // Read returns the text of a file.
 func Read(t testing.TB, path string) string {
 	t.Helper()

@@ -87,27 +87,10 @@ const document = "../../docs/configuration.md"
 
 // The tables in the documentation are those of the code.
 func TestTheDocumentIsUpToDate(t *testing.T) {
-	want := testaid.Read(t, document)
-	got := want
-	for name, table := range map[string]string{
+	testaid.Tables(t, document, map[string]string{
 		"kube-proxy": tableOf(kubeProxySettings), "vmapd": tableOf(ownSettings), "gates": gateTable(),
 		"annotations": annotationTable(),
-	} {
-		begin, end := fmt.Sprintf("<!-- table: %s -->\n", name), "<!-- end -->\n"
-		before, rest, ok := strings.Cut(want, begin)
-		_, after, ok2 := strings.Cut(rest, end)
-		if !ok || !ok2 {
-			t.Fatalf("%s has no place for the table %s", document, name)
-		}
-		want = before + begin + table + end + after
-	}
-	if *testaid.Update {
-		testaid.Write(t, document, want)
-		return
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s, -want +got (-update rewrites it):\n%s", document, diff)
-	}
+	})
 }
 
 func tableOf(settings []setting) string {

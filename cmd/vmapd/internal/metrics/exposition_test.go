@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,28 @@ func TestGoldenExposition(t *testing.T) {
 			testaid.Golden(t, filepath.Join("testdata", string(backend)+".prom"), text(t, families, ours(families)))
 		})
 	}
+}
+
+// The page has each family, with its labels.
+func TestThePageListsTheMetrics(t *testing.T) {
+	rows := map[string]string{}
+	for _, backend := range backends {
+		for name, f := range scrape(t, fed(all(backend))) {
+			var labels []string
+			for _, l := range f.Metric[0].Label {
+				labels = append(labels, l.GetName())
+			}
+			rows[name] = fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, strings.ToLower(f.GetType().String()),
+				strings.Join(labels, ", "), f.GetHelp())
+		}
+	}
+	table := "\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		if strings.HasPrefix(name, "kubeproxy_") || strings.HasPrefix(name, "vmapd_") {
+			table += strings.Replace(rows[name], "|  |", "| |", 1)
+		}
+	}
+	testaid.Tables(t, "../../docs/operate.md", map[string]string{"metrics": table + "\n"})
 }
 
 // disliked are names of kube-proxy and of Kubernetes' libraries that break Prometheus'

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,9 +54,9 @@ func (m *Metrics) registerProxy() {
 	p.endpointSlices = promauto.With(all).NewCounter(prometheus.CounterOpts{
 		Name: "kubeproxy_sync_proxy_rules_endpoint_changes_total", Help: "EndpointSlice changes included in syncs.",
 	})
-	for i, name := range []string{"service", "endpoint"} {
-		atScrape(all, gauge, "kubeproxy_sync_proxy_rules_"+name+"_changes_pending",
-			"Changes that are not programmed yet.", nil, func(emit emitter) { emit(float64(m.pending()[i])) })
+	for i, kind := range []string{"Service", "Endpoint"} {
+		atScrape(all, gauge, "kubeproxy_sync_proxy_rules_"+strings.ToLower(kind)+"_changes_pending",
+			kind+" changes that are not programmed yet.", nil, func(emit emitter) { emit(float64(m.pending()[i])) })
 	}
 	p.noLocalEndpoints = gaugeVec(all, "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
 		"Service ports with a Local traffic policy and endpoints, but none on this node.", ipFamily, "traffic_policy")

@@ -78,9 +78,9 @@ func (m *Metrics) registerBackend() {
 	count(all, "vmapd_batches_total", "Batches of changes that were applied to the dataplane.",
 		func(s kernel.Stats) uint64 { return s.Batches })
 	count(all, "vmapd_batch_operations_total",
-		"Operations in these batches, such as nftables operations sent to the kernel.",
+		"Operations in all batches, such as nftables operations sent to the kernel.",
 		func(s kernel.Stats) uint64 { return s.Operations })
-	count(rules, "vmapd_batch_bytes_total", "Bytes in these batches, as sent to the kernel or to iptables-restore.",
+	count(rules, "vmapd_batch_bytes_total", "Bytes in all batches, as sent to the kernel or to iptables-restore.",
 		func(s kernel.Stats) uint64 { return s.Bytes })
 	count(rules, "vmapd_repairs_total", "Comparisons that found and repaired changes of vmapd's rules by other programs.",
 		func(s kernel.Stats) uint64 { return s.Repairs })
