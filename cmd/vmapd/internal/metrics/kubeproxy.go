@@ -1,8 +1,8 @@
 package metrics
 
 import (
-	"strings"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
