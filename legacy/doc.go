@@ -1,4 +1,4 @@
-// Package legacy holds the backends for nodes whose kernel has no usable nftables. They carry
+// Package legacy holds the backends for kernels without usable nftables. They carry
 // out the decisions of model, from the same snapshots as nft:
 //
 //	                      ┌─> iptables ──> text for iptables-restore ──┐

@@ -17,7 +17,7 @@ type Budgets struct {
 	// Service with a load balancer at every node of a cluster with 5,000.
 	Frontends int
 	// Endpoints is the number of endpoints of a family. EndpointSlices are taken whole, in the
-	// order of their names, and one without endpoints counts as one. Default: 20000, four times
+	// order of their names, and one without endpoints uses one. Default: 20000, four times
 	// the pods that one Service has in the largest clusters that are tested.
 	Endpoints int
 	// Entries is the number of frontends of a family times the number of endpoints, rounded up by an eighth at most, so

@@ -134,7 +134,7 @@ func (b *Builder) withdraw(s *service) {
 	}
 }
 
-// markClaimants marks Services that ask for a VIP and, for a node port, those whose health check has its number.
+// markClaimants marks Services that ask for a VIP and, for a node port, those with its number for the health check.
 func (b *Builder) markClaimants(v VIP, list []*service) {
 	if v.Addr.IsUnspecified() && v.Protocol == TCP {
 		list = append(list, b.claims.all(healthCheckVIP(v.Port))...)

@@ -106,7 +106,7 @@ const (
 	ByNodeCIDR
 	// ByBridge: the connection comes in by the interface of this name.
 	ByBridge
-	// ByInterfacePrefix: … by an interface whose name begins with this.
+	// ByInterfacePrefix: … by an interface with a name that begins with this.
 	ByInterfacePrefix
 )
 

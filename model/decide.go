@@ -174,7 +174,7 @@ func (s *FamilySnapshot) decideFrontend(d *Decision) {
 	}
 }
 
-// DecideAt is the function Decide for a connection whose frontend is known, without the targets. A
+// DecideAt is the function Decide for a connection with a known frontend, without the targets. A
 // backend that decides about each connection when it comes has no time to look through all
 // frontends and endpoints; it chooses one of those that Decision.TrafficPolicy selects.
 func (s *FamilySnapshot) DecideAt(sp *ServicePort, fe *Frontend, c Connection) Decision {

@@ -15,7 +15,7 @@ const slotsPerEndpoint = 4
 const maxShare = 105
 
 // Table returns the lookup table by which clients find their endpoint: in slot i is the index in Endpoints of the one
-// that gets the clients whose [TableSlot] is i. It is the same on all nodes with the same endpoints, and nil if the
+// that gets the clients with [TableSlot] i. It is the same on all nodes with the same endpoints, and nil if the
 // algorithm has none, or without two endpoints.
 func (sp *ServicePort) Table(p TrafficPolicy) []uint32 {
 	if !sp.Algorithm.HasTable() {
@@ -119,8 +119,8 @@ func lookupTable(endpoints []netip.AddrPort, size int) []uint32 {
 	return table
 }
 
-// shareWithAll gives a slot to each endpoint that has none. With four or five slots for each, one whose first wishes
-// are those of others may find all taken at its turn. It gets the first of its permutation whose owner has more.
+// shareWithAll gives a slot to each endpoint that has none. With four or five slots for each, one with the first
+// wishes of others may find all taken at its turn. It gets the first of its permutation with an owner that has more.
 func shareWithAll(table []uint32, endpoints []netip.AddrPort) {
 	counts := make([]int, len(endpoints))
 	for _, e := range table {

@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// claims records the Services that ask for each VIP. The one whose cluster IP it is owns it, since the API server gave
+// claims records the Services that ask for each VIP. The one with it as cluster IP owns it, since the API server gave
 // it the address; otherwise the oldest, regardless of the order in which they arrived.
 type claims struct {
 	owners map[VIP]*service

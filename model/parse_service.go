@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// parseService checks a Service, whose record is given. It returns nil for one that this
-// proxy does not serve: headless, ExternalName, or another proxy's.
+// parseService checks the Service of a record. It returns nil for one that this proxy does not serve: headless,
+// ExternalName, or another proxy's.
 func parseService(in Service, r *record, budgets Budgets) *service {
 	if _, other := in.Labels[LabelServiceProxyName]; other || in.Type == "ExternalName" {
 		return nil

@@ -123,7 +123,7 @@ func (r *record) endpointsFrom(f Family, from *endpointSlice) int {
 	return n
 }
 
-// weight is what a slice counts for the budget of endpoints.
+// weight is what a slice uses of the budget of endpoints.
 func (s *endpointSlice) weight() int { return max(1, s.len()) }
 
 // roundUp rounds up to a number with four significant bits.

@@ -76,8 +76,8 @@ func (n *noLocal) count(sp *ServicePort, by int) {
 	}
 }
 
-// NoLocalEndpoints returns the numbers of service ports whose Local policy, for connections
-// from inside or from outside, finds no endpoint on this node though others exist.
+// NoLocalEndpoints returns the numbers of service ports with a policy Local, for connections
+// from inside or from outside, that finds no endpoint on this node though others exist.
 func (s *FamilySnapshot) NoLocalEndpoints() (internal, external int) {
 	return s.noLocal.internal, s.noLocal.external
 }

@@ -73,7 +73,7 @@
 //	local-endpoints-…      one of those on this node
 //	local-1-to-2-of-5-to-8 externalTrafficPolicy Local: this node and its pods choose from all
 //	                       5 to 8, others from the 1 or 2 on this node, or are dropped
-//	nodeport-…             the same for node ports, whose maps have no address in their keys
+//	nodeport-…             the same for node ports; their maps have no address in their keys
 //
 // Slots are numbered from 0 without a gap. If a rule draws an empty slot, the next one draws again.
 //

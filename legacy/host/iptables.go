@@ -152,7 +152,7 @@ func namesOf(ports map[model.ServicePortName]bool) (names []string) {
 	return names
 }
 
-// optionsOf returns the options for a family, whose programs and kernel may lack something.
+// optionsOf returns the options for a family. Its programs and kernel may lack something.
 func (b *IPTables) optionsOf(f *ruleFamily) iptables.Options {
 	o := b.options
 	o.RandomFully, o.NoAffinity, o.NoSCTP = f.tables.HasRandomFully(), f.noAffinity, f.noSCTP != nil

@@ -41,7 +41,7 @@ func removeIPVS(names []string, foreign func(ipvs.Key) bool, sets func(name stri
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	// Addresses go before servers: without a server, the node itself would answer.
+	// Addresses are deleted before servers: without a server, the node itself would answer.
 	there := false
 	for _, name := range names {
 		link, err := findDevice(name)

@@ -134,7 +134,7 @@ func (t *serverTable) reals(k ipvs.Key) ([]realServer, error) {
 	return all, nil
 }
 
-// list returns all virtual servers of a family with their real servers, but those by packet marks, which are others'.
+// list returns all virtual servers of a family with their real servers, but not other programs' by packet marks.
 func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 	services, err := t.GetServices()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package iptables compiles a model.FamilySnapshot into rules for iptables, on nodes whose
-// kernel has no nftables: a [Ruleset] per IP family, the difference between two of them as a
+// Package iptables compiles a model.FamilySnapshot into rules for iptables, on kernels
+// without nftables: a [Ruleset] per IP family, the difference between two of them as a
 // [Batch], and both as text for iptables-restore --noflush, of the variants legacy and nft.
 //
 //	model.FamilySnapshot ──Compile──> Ruleset ──Diff──> Batch

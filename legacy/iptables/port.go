@@ -35,7 +35,7 @@ func (r *Ruleset) port(sp *model.ServicePort) *port {
 			p.paths = append(p.paths, w)
 		}
 	}
-	// The cluster IP's path comes last: it has no such chains, and the others' names do not depend on it.
+	// The cluster IP's path comes last: it has no such chains, and the names of the rest do not depend on it.
 	slices.SortStableFunc(p.paths, func(a, b path) int { return cmp.Compare(b.SourceNAT, a.SourceNAT) })
 	return p
 }

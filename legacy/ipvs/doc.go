@@ -1,5 +1,5 @@
 // Package ipvs compiles a model.FamilySnapshot for IPVS, the kernel's virtual servers, on
-// nodes whose kernel has no nftables: a [State] per IP family, and the difference between two
+// kernels without nftables: a [State] per IP family, and the difference between two
 // of them as a [Plan], a list of operations in an order in which every step is safe.
 //
 //	model.FamilySnapshot ──Compile──> State ──Diff──> Plan ──> legacy/host

@@ -19,15 +19,15 @@ const (
 	Addrs SetName = "ADDRS"
 	// Services has the addresses and ports of virtual servers.
 	Services SetName = "SERVICES"
-	// Refuse has those among them with new connections refused, Discard those whose new
-	// connections are dropped, and DiscardOutside those for which that spares pods and the node.
+	// Refuse has those among them with new connections refused, Discard those with new
+	// connections dropped, and DiscardOutside those for which that spares pods and the node.
 	Refuse         SetName = "REJECT"
 	Discard        SetName = "DROP"
 	DiscardOutside SetName = "DROP-OUTSIDE"
 	// Restricted has the addresses and ports that accept only clients in Sources.
 	Restricted SetName = "RESTRICTED"
 	Sources    SetName = "SOURCES"
-	// Masquerade has the addresses and ports whose clients are all masqueraded, MasqueradeOutside those whose clients are
+	// Masquerade has the addresses and ports with all clients masqueraded, MasqueradeOutside those with clients
 	// masqueraded unless they are pods, MasqueradeNode those for which only the node is.
 	Masquerade        SetName = "MASQUERADE"
 	MasqueradeOutside SetName = "MASQUERADE-OUTSIDE"

@@ -1,5 +1,5 @@
-// Package userspace serves Services by listeners: a backend for nodes whose kernel has nothing, and node
-// ports on loopback with every other backend.
+// Package userspace serves Services by listeners: a backend for kernels without nftables, iptables
+// and IPVS, and node ports on loopback with every other backend.
 //
 // A [Forwarder] opens a listener for each place of its [Scope]. model.DecideAt decides about each connection,
 // as of the snapshot now; an endpoint is chosen, and another connection made to it:

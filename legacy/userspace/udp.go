@@ -71,7 +71,7 @@ func (f *Forwarder) pass(from *net.UDPConn, to func(sender netip.AddrPort, datag
 	for err == nil {
 		err = raw.Read(func(fd uintptr) bool {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-			return n != 0 || err != nil // reading tells which
+			return n != 0 || err != nil // reading shows which
 		})
 		if err != nil {
 			break

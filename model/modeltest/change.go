@@ -77,7 +77,7 @@ func Pod(f model.Family, n int) netip.Addr {
 }
 
 // Corpus is the seed corpus of fuzz targets that use Bytes. With the last three, FuzzDecide of
-// nftables and of IPVS make connections whose destination is one of the endpoints.
+// nftables and of IPVS make connections to one of the endpoints.
 func Corpus() [][]byte {
 	var all [][]byte
 	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 781, 1438, 2132} {

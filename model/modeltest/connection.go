@@ -45,7 +45,7 @@ func Sequence(r *Random, s *model.Snapshot, n int) []model.Connection {
 }
 
 // frontend picks a frontend of a service port, or nil if there is none. It prefers one that
-// forwards and, now and then, one whose address and port are an endpoint's.
+// forwards and, now and then, one with an endpoint's address and port.
 func (r *Random) frontend(s *model.FamilySnapshot) (sp *model.ServicePort, fe *model.Frontend) {
 	ports := slices.Collect(s.ServicePorts())
 	ports = slices.DeleteFunc(ports, func(sp *model.ServicePort) bool { return len(sp.Frontends) == 0 })

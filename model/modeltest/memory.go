@@ -8,10 +8,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Memory is what session affinity remembers: an endpoint of each client of a service port, for
-// each traffic policy. A client whose first endpoint is selected by both policies has it for both.
-// An endpoint that is remembered for a policy stays: a client that got it by one frontend, and
-// another one by a frontend with the other policy, goes on with both.
+// Memory is what session affinity remembers: an endpoint of each client of a service port, for each traffic policy. A
+// client with a first endpoint that both policies select has it for both. An endpoint that is remembered for a policy
+// stays: a client that got it by one frontend, and another one by a frontend with the other policy, goes on with both.
 //
 // The zero value remembers nothing. A Memory never changes. It has no clock, and is valid for
 // one snapshot: it does not notice that model.ServicePort.Affinity has passed, or that an endpoint

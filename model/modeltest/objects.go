@@ -215,7 +215,7 @@ func (s Slice) Port(name, protocol string, port int32) Slice {
 	return s.RawPort(model.SlicePort{Name: &name, Protocol: &protocol, Port: &port})
 }
 
-// RawPort adds a port whose fields may be nil.
+// RawPort adds a port with fields that may be nil.
 func (s Slice) RawPort(p model.SlicePort) Slice {
 	s.Ports = append(slices.Clip(s.Ports), p)
 	return s
@@ -246,7 +246,7 @@ func (s Slice) Endpoint(addr string, options ...func(*model.SliceEndpoint)) Slic
 	return s.RawEndpoint(e)
 }
 
-// RawEndpoint adds an endpoint whose fields may be nil.
+// RawEndpoint adds an endpoint with fields that may be nil.
 func (s Slice) RawEndpoint(e model.SliceEndpoint) Slice {
 	s.Endpoints = append(slices.Clip(s.Endpoints), e)
 	return s

@@ -20,8 +20,8 @@ type Outcome struct {
 	// To holds, for Forwarded, each destination that a random choice can lead to.
 	To map[netip.AddrPort]Arrival
 
-	// Slack is by how much shares may differ, in an expected outcome: the endpoints of a lookup table have
-	// slots whose number can't be the same for all.
+	// Slack is by how much shares may differ, in an expected outcome: the endpoints of a lookup table have different
+	// numbers of slots.
 	Slack float64
 
 	// Trace lists the rules that matched, in the order of their first match.

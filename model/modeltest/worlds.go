@@ -8,7 +8,7 @@ import (
 )
 
 // A World is a small cluster: two Services, two endpoints, the first of them on this node, and two
-// addresses. Both Services have port 80 of TCP and of UDP. All worlds together have every way in which two
+// addresses. Both Services have port 80 of TCP and of UDP. All worlds together have every case in which two
 // Services can meet.
 type World [2]ServiceState
 

@@ -18,7 +18,7 @@ import (
 // inside marks a process that Main started.
 const inside = "VMAPD_TEST_NAMESPACE"
 
-// Main is TestMain of a package whose tests need network namespaces:
+// Main is TestMain of a package with tests that need network namespaces:
 //
 //	func TestMain(m *testing.M) { nettest.Main(m) }
 func Main(m *testing.M) {
@@ -150,7 +150,7 @@ func Enter(t testing.TB) {
 	}
 }
 
-// Missing skips a test for want of a privilege or a program. Where the environment has CI, nothing may be missing, and
+// Missing skips a test that lacks a privilege or a program. Where the environment has CI, nothing may be missing, and
 // the test fails. A kernel that lacks a feature is no such case: then a test calls t.Skip itself.
 func Missing(t testing.TB, what ...any) {
 	t.Helper()

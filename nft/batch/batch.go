@@ -36,7 +36,7 @@ type Batch struct {
 	Purge []compile.Purge
 
 	newChains map[string]bool
-	large     *compile.Ruleset // whose elements Pieces makes; nil: the batch has all
+	large     *compile.Ruleset // Pieces makes its elements; nil: the batch has all
 }
 
 // SetOps are elements of one set to add or delete.

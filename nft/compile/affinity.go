@@ -83,9 +83,9 @@ func (a *affinity) chains(s *model.Settings) []nft.Chain {
 		return nil
 	}
 	proto := protocolIs(a.sp.Name.Protocol)
-	whose := a.sp.Name.String()
+	port := a.sp.Name.String()
 	var chains []nft.Chain
-	remember := nft.Chain{Name: rememberOwn + a.name, Comment: "a client of " + whose + " got an endpoint"}
+	remember := nft.Chain{Name: rememberOwn + a.name, Comment: "a client of " + port + " got an endpoint"}
 	removed := nft.Rule{proto, inSet(vipKey, nft.RemovedEndpoints)}
 	var forget nft.Rule
 	for _, l := range model.TrafficPolicies {
@@ -96,7 +96,7 @@ func (a *affinity) chains(s *model.Settings) []nft.Chain {
 		chains = append(chains, nft.Chain{
 			Name:    clients,
 			Rules:   []nft.Rule{{proto, nft.DNAT{Key: sourceKey, Map: clients}}},
-			Comment: "a client of " + whose + " comes back",
+			Comment: "a client of " + port + " comes back",
 		})
 		own := inSet(endpointKey, nft.OwnEndpoints(a.sp.Name, l))
 		remember.Rules = append(remember.Rules, nft.Rule{proto, own, nft.Remember{Map: clients, Timeout: a.sp.Affinity}})
@@ -109,7 +109,7 @@ func (a *affinity) chains(s *model.Settings) []nft.Chain {
 			Name: externalAffinity + a.name,
 			Rules: append(fromInside(s, goTo(nft.AffinityMap(a.sp.Name, model.Cluster))),
 				nft.Rule{goTo(nft.AffinityMap(a.sp.Name, model.Local))}),
-			Comment: "a client of " + whose + " comes back",
+			Comment: "a client of " + port + " comes back",
 		})
 	}
 	return append(chains, remember)

@@ -39,7 +39,7 @@ const (
 // more (nf_nat_setup_info), and none must refuse it.
 //
 // The endpoint of a client is remembered right behind all DNAT, by a chain of type filter, and before routing, so that
-// a client of an endpoint whose route is gone is sent to another one.
+// a client of an endpoint without a route is sent to another one.
 const (
 	priorityServices = nft.PriorityDNAT - 1
 	priorityRest     = nft.PriorityDNAT + 5

@@ -282,8 +282,8 @@ func frontendsOf(sp *model.ServicePort) map[frontend]model.Frontend {
 	return all
 }
 
-// slotElements adds the elements of a list for a frontend, whose keys begin with prefix: all endpoints or, where the
-// other version has them, too, those in slots that differ.
+// slotElements adds the elements of a list for a frontend, with keys that begin with prefix: all endpoints or, where
+// the other version has them, too, those in slots that differ.
 func (r *Ruleset) slotElements(
 	prefix string, v version, fe model.Frontend, l model.TrafficPolicy, add func(nft.Element),
 ) {

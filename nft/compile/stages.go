@@ -29,7 +29,7 @@ func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
 
 // Stages yields the elements of a new table. A Service comes with all of its ports, addresses and endpoints at once.
 // The first stage, for the transaction with the base chains, has the cluster's API server and DNS, and what all
-// Services need; the ServiceCIDRs, whose other addresses are dropped, are last.
+// Services need; the ServiceCIDRs are last: their other addresses are dropped.
 func (r *Ruleset) Stages() iter.Seq[Stage] {
 	return func(yield func(Stage) bool) {
 		urgent, services := r.urgent(), r.services()
@@ -125,8 +125,8 @@ func clusterIPOf(sp *model.ServicePort) netip.Addr {
 	return netip.Addr{}
 }
 
-// isUrgent reports whether a service port is one of the API server or of the cluster's DNS,
-// whose name is not fixed. OpenShift's DNS has a namespace of its own.
+// isUrgent reports whether a service port is one of the API server or of the cluster's DNS.
+// The name of that is not fixed. OpenShift's DNS has a namespace of its own.
 func isUrgent(sp *model.ServicePort) bool {
 	if sp.Name.NamespacedName == (model.NamespacedName{Namespace: "default", Name: "kubernetes"}) {
 		return true

@@ -246,7 +246,7 @@ func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 	repair := full && st.left != nil && before == nil && !changes.Empty() &&
 		batch.Diff(st.left, options.Compile(st.left, s)).Empty()
 	if !changes.Empty() {
-		if err = b.sendAndTell(st, changes, start, full); !model.IsProgrammed(err) {
+		if err = b.sendAndReport(st, changes, start, full); !model.IsProgrammed(err) {
 			return err
 		}
 	}
@@ -288,8 +288,8 @@ func (b *Backend) of(f model.Family) *familyState {
 	return nil
 }
 
-// sendAndTell sends a batch that is not empty, and reports it.
-func (b *Backend) sendAndTell(st *familyState, changes *batch.Batch, start time.Time, full bool,
+// sendAndReport sends a batch that is not empty, and reports it.
+func (b *Backend) sendAndReport(st *familyState, changes *batch.Batch, start time.Time, full bool,
 ) error {
 	done := Commit{Family: st.family, Full: full}
 	cold, sent := changes.CreateTable, b.conn.sent

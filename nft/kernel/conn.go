@@ -318,7 +318,7 @@ func (c *conn) removeTable(f model.Family, name string) error {
 	err := c.commit(&m)
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
-		return nil // also without nf_tables, whose batches nobody takes (nfnetlink_rcv_batch)
+		return nil // also without nf_tables: nobody takes its batches (nfnetlink_rcv_batch)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("delete %v table %s: %w", f, name, ErrOwned)
 	}

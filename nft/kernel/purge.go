@@ -17,9 +17,9 @@ import (
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
-// Clients whose endpoint a batch has taken away are deleted behind it, and beside Apply: the kernel needs 0.3 s to list
-// 60,000 clients. A client that this misses, since the map changes while it is read, is deleted by its own next packet,
-// see nft.RemovedEndpoints.
+// Clients of endpoints that a batch has taken away are deleted behind it, and beside Apply: the kernel needs 0.3 s to
+// list 60,000 clients. A client that this misses, since the map changes while it is read, is deleted by its own next
+// packet, see nft.RemovedEndpoints.
 
 const (
 	// purgeReadings is how often a map is read at most. While other batches are committed, one reading missed 2 % of
@@ -29,7 +29,7 @@ const (
 	purgeAgain = 10 * time.Second
 )
 
-// A pendingPurge is a map to be purged, whose rules were others before start.
+// A pendingPurge is a map to be purged, with other rules before start.
 type pendingPurge struct {
 	compile.Purge
 	start time.Time

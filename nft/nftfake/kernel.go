@@ -32,10 +32,10 @@ type Request struct {
 	Data []byte // behind struct nfgenmsg
 }
 
-// Fault is a way to fail.
+// Fault is how a request fails.
 type Fault int
 
-// The ways to fail.
+// The faults.
 const (
 	NoFault     Fault = iota
 	NoBuffers         // ENOBUFS: what is sent together does not reach the kernel
@@ -47,7 +47,7 @@ const (
 	Invalid           // EINVAL: the message is refused
 )
 
-// Faults are the ways to fail that pass.
+// Faults are those that pass.
 var Faults = []Fault{NoBuffers, NoMemory, Busy, Interrupted, LostAnswers}
 
 // Fail decides which requests fail from now on; nil: none does.

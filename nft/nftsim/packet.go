@@ -14,12 +14,12 @@ import (
 type Outcome struct {
 	modeltest.Outcome
 
-	// Counted holds "SET COMMENT" of the elements whose counters the packet increases, in
-	// the order in which it meets them.
+	// Counted holds "SET COMMENT" of the elements with counters that the packet increases, in the order in which it meets
+	// them.
 	Counted []string
 }
 
-// ending is the way in which a packet left a chain.
+// ending is how a packet left a chain.
 type ending uint8
 
 const (

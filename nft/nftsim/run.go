@@ -15,7 +15,7 @@ import (
 // maxDepth is NFT_JUMP_STACK_SIZE: the kernel's limit of nested jumps.
 const maxDepth = 16
 
-// run is one packet's way.
+// run is one packet's path.
 type run struct {
 	*Simulator
 	hook       nft.Hook

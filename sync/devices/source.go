@@ -1,4 +1,4 @@
-// Package devices follows the network devices whose packets take the fast path.
+// Package devices follows the network devices with packets on the fast path.
 package devices
 
 import (

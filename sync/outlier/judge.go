@@ -156,8 +156,8 @@ func (j *judge) suspect(at netip.AddrPort, of model.NamespacedName, seen model.E
 	return isNew
 }
 
-// due returns the endpoints to ask now, those first that were asked least: the ejected ones and the witnesses whose
-// time has come, and others to which clients have sent more since they were asked.
+// due returns the endpoints to ask now, those first that were asked least: the ejected ones and the witnesses when
+// their time has come, and others to which clients have sent more since they were asked.
 func (j *judge) due(now time.Time) []netip.AddrPort {
 	var list []netip.AddrPort
 	for at, o := range j.suspects {

@@ -4,7 +4,7 @@
 //
 //	vmapd                 OCI layout: an image for each processor, with the programs that vmapd runs
 //	vmapd-ARCH            the programs
-//	vmapd-chart.tgz       the Helm chart, whose image is that of this version
+//	vmapd-chart.tgz       the Helm chart, for the image of this version
 //	deploy                the manifests, and the base of kustomize
 //	vmapd-ARCH.spdx.json  what an image is made of (SPDX 2.3)
 //	SHA256SUMS            of all these files

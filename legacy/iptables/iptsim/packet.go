@@ -7,7 +7,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Packet is a packet on its way.
+// Packet is a packet on its path.
 type Packet struct {
 	model.Connection // with the current destination
 	SourcePort       uint16

@@ -253,7 +253,7 @@ func (p *parser) recent(how string) error {
 	return p.expect("--rsource")
 }
 
-// address reads ADDRESS, ADDRESS/BITS or ADDRESS/MASK, whose mask need not be contiguous.
+// address reads ADDRESS, ADDRESS/BITS or ADDRESS/MASK. The mask need not be contiguous.
 func (p *parser) address(value string, dest, not bool) error {
 	text, bits, hasMask := strings.Cut(value, "/")
 	a, err := netip.ParseAddr(text)

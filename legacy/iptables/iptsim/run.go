@@ -77,7 +77,7 @@ func (s *Simulator) Remember(list string, a netip.Addr) {
 	s.recent[list][a] = true
 }
 
-// run is one packet's way.
+// run is one packet's path.
 type run struct {
 	*Simulator
 	asked netip.AddrPort // the original destination
@@ -85,7 +85,7 @@ type run struct {
 	seen  map[string]bool
 }
 
-// state is a share of the packets on its way.
+// state is a share of the packets on its path.
 type state struct {
 	Packet
 	share    float64

@@ -1,5 +1,5 @@
 // Package ipvssim runs connections through the virtual servers, ipsets, dummy device and
-// iptables rules of an [ipvs.State], also half-way through a plan.
+// iptables rules of an [ipvs.State], also when a plan is partly done.
 //
 // A packet passes the hooks in the kernel's order:
 //

@@ -10,11 +10,11 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// run is one packet's way.
+// run is one packet's path.
 type run struct {
 	*Simulator
 	iptsim.Packet        // as it is now
-	theirMark     uint32 // set by rules of others
+	theirMark     uint32 // set by other programs' rules
 	trace         []string
 }
 
@@ -26,8 +26,8 @@ func (s *Simulator) Run(c model.Connection) (Outcome, error) {
 	return s.RunPacket(iptsim.Packet{Connection: c, SourcePort: modeltest.ClientPort})
 }
 
-// RunPacket runs a packet that the node receives or sends, perhaps with a mark that rules of
-// others have set.
+// RunPacket runs a packet that the node receives or sends, perhaps with a mark that other
+// programs' rules have set.
 func (s *Simulator) RunPacket(p iptsim.Packet) (Outcome, error) {
 	if f := model.FamilyOf(p.Dest.Addr()); f != s.content.Family || model.FamilyOf(p.Source) != f {
 		return Outcome{}, fmt.Errorf("%+v: the content is for %v alone", p, s.content.Family)

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Fault is a way to answer wrongly, by the server, or by what stands before it. An HTTP status
-// is one, too: 404 as from a server that doesn't know the resource, 403 as without permission,
-// 429 as from one that has too much to do, with a time to wait.
+// Fault is a wrong answer, of the server or of what stands before it. An HTTP status is one, too: 404 as from a server
+// that doesn't know the resource, 403 as without permission, 429 as from one that has too much to do, with a time to
+// wait.
 type Fault int
 
 // The other faults that answers can have.

@@ -21,7 +21,7 @@ import (
 // Resource is the plural name of a kind in URLs.
 type Resource string
 
-// The resources whose objects a [Server] has.
+// The resources of the objects that a [Server] has.
 const (
 	Services       Resource = "services"
 	EndpointSlices Resource = "endpointslices"
@@ -84,7 +84,7 @@ func formatRV(rv uint64) string { return strconv.FormatUint(rv, 10) }
 // event is what happened at one version.
 type event struct {
 	old, now *entry // of one object; either may be nil
-	bookmark bool   // watches tell the version
+	bookmark bool   // watches report the version
 	drop     bool   // watches of before end
 }
 
@@ -130,7 +130,7 @@ func (s *Server) Delete(obj runtime.Object) {
 	delete(s.objects, key)
 }
 
-// Bookmark tells all watches that allow it of the current resource version, which
+// Bookmark sends the current resource version to all watches that allow it. The version
 // is also advanced, as by a change of some other object.
 func (s *Server) Bookmark() string {
 	s.mu.Lock()
@@ -139,7 +139,7 @@ func (s *Server) Bookmark() string {
 	return formatRV(s.rv)
 }
 
-// DropWatches ends all watches of now in the orderly way, as a server does when their
+// DropWatches ends all watches of now in an orderly manner, as a server does when their
 // time is over or when it shuts down: each sends first what has happened until now.
 func (s *Server) DropWatches() {
 	s.mu.Lock()

@@ -96,7 +96,7 @@ func (s *Server) URL() string {
 	return s.http.URL
 }
 
-// Outage is a way for a server to be away.
+// Outage is how a server is away.
 type Outage int
 
 // The states of a server.

@@ -47,7 +47,7 @@ func (s *Server) watch(x *exchange) {
 		return
 	}
 	for _, e := range entries {
-		out.tell(watch.Added, e)
+		out.sendEntry(watch.Added, e)
 	}
 	if initial && bookmarks && x.fault != NoBookmark {
 		out.bookmark(began, true)
@@ -106,17 +106,17 @@ func (x *exchange) stream() stream {
 	return stream{bufio.NewWriterSize(x, 64<<10), x} // the client reads while the rest is made
 }
 
-// change tells what an event means to this watch, if anything: an object that is selected no longer is deleted as far
+// change sends what an event means to this watch, if anything: an object that is selected no longer is deleted as far
 // as the client is concerned, with the version of that.
 func (o stream) change(e event, rv uint64) {
 	was, is := o.selects(e.old), o.selects(e.now)
 	switch {
 	case is && was:
-		o.tell(watch.Modified, e.now)
+		o.sendEntry(watch.Modified, e.now)
 	case is:
-		o.tell(watch.Added, e.now)
+		o.sendEntry(watch.Added, e.now)
 	case was:
-		o.tell(watch.Deleted, newEntry(e.old.object, rv))
+		o.sendEntry(watch.Deleted, newEntry(e.old.object, rv))
 	}
 }
 
@@ -129,7 +129,7 @@ func (o stream) bookmark(rv uint64, initial bool) {
 	o.send(watch.Bookmark, encode(o.format, obj))
 }
 
-func (o stream) tell(kind watch.EventType, e *entry) {
+func (o stream) sendEntry(kind watch.EventType, e *entry) {
 	if o.format.MediaType == runtime.ContentTypeProtobuf {
 		o.send(kind, e.protobuf)
 		return

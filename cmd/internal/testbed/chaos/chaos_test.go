@@ -33,7 +33,7 @@ func TestQuickFaults(t *testing.T) {
 					t.Fatal(err)
 				}
 				switch {
-				case r.sent == 0 || r.kept != keptConns*len(ways()):
+				case r.sent == 0 || r.kept != keptConns*len(paths()):
 					t.Errorf("there was no traffic: %+v", r)
 				case r.wrong > 0 || f.loses == "" && r.bad():
 					t.Errorf("%d of %d lost, %d of %d broken, %d wrong; the first: %v", r.lost, r.sent, r.broken, r.kept, r.wrong, r.first)

@@ -1,4 +1,4 @@
-// Command chaos breaks a node in many ways while clients connect, and counts what the clients lose.
+// Command chaos injects many faults into a node while clients connect, and counts what the clients lose.
 //
 //	make -C cmd/internal/testbed chaos
 //	make -C cmd/internal/testbed chaos FAULTS='nft|kill' ROUNDS=5

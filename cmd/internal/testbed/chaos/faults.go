@@ -17,7 +17,7 @@ type fault struct {
 	name     string
 	does     string   // what it does, in a sentence
 	backends []string // nil for both
-	clients  *clients // nil for all ways to the Service web
+	clients  *clients // nil for all paths to the Service web
 	quick    bool     // make test has it
 	loses    string   // the reason why something may be lost; empty if nothing may
 	// do begins the fault, and returns when it has ended.

@@ -51,7 +51,7 @@ func nodeDies() fault {
 			"IPv4 and IPv6, wait four seconds, and keep no connections",
 		loses: "over UDP, no packet is sent again, and vmapd detects a dead Node by TCP; without outlier detection, " +
 			"connections to endpoints on the Node fail",
-		clients: &clients{within: 4 * time.Second, ways: []way{
+		clients: &clients{within: 4 * time.Second, paths: []path{
 			{"tcp4", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP4), webNodePort), ""},
 			{"tcp6", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP6), webNodePort), ""},
 			{"tcp4", webVIP, pod},

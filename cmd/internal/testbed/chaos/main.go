@@ -24,7 +24,7 @@ type options struct {
 	patience  time.Duration // for the recovery
 	within    time.Duration // for an answer
 	settles   time.Duration // how long clients connect before the fault, and after the recovery
-	rate      int           // of new connections, a second and for each way to the Service
+	rate      int           // of new connections, a second and for each path to the Service
 }
 
 func main() { lab.Main("chaos", run) }

@@ -16,7 +16,7 @@ import (
 )
 
 // The Services are web, with the endpoints pod-1, pod-2 and, on another Node, pod-6; dns, with pod-1 and, on that Node,
-// pod-7; and probe, whose one endpoint changes.
+// pod-7; and probe, with one endpoint, which changes.
 const (
 	pods           = 7
 	otherNode      = "node-2"

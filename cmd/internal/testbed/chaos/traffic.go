@@ -15,8 +15,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// way is how clients reach a Service.
-type way struct {
+// path is how clients reach a Service.
+type path struct {
 	network string
 	to      netip.AddrPort
 	from    string // a pod; empty: the client
@@ -24,12 +24,12 @@ type way struct {
 
 // clients are those of a fault that has its own. They keep no connections.
 type clients struct {
-	ways   []way
+	paths  []path
 	within time.Duration // for an answer
 }
 
-func ways() []way {
-	return []way{
+func paths() []path {
+	return []path{
 		{network: "tcp4", to: webVIP},
 		{network: "tcp6", to: webVIP6},
 		{network: "udp4", to: webVIP},
@@ -39,7 +39,7 @@ func ways() []way {
 
 // Kept connections are used all the time.
 const (
-	keptConns = 5 // for each way
+	keptConns = 5 // for each path
 	keptPause = 50 * time.Millisecond
 	keptMore  = 9 * time.Second // longer than for a new connection: the intervals between repeated segments grow
 )
@@ -65,31 +65,31 @@ type traffic struct {
 
 // asked is a new connection, or a query over UDP.
 type asked struct {
-	way   way
+	path  path
 	began time.Time
 	took  time.Duration
 	pod   string // empty: it is lost
 	open  bool   // its handshake was complete
 }
 
-func (a *asked) udp() bool { return strings.HasPrefix(a.way.network, "udp") }
+func (a *asked) udp() bool { return strings.HasPrefix(a.path.network, "udp") }
 
 // startTraffic connects from now on, until end.
 func startTraffic(ctx context.Context, w *world, own *clients) (*traffic, error) {
 	ctx, stop := context.WithCancel(ctx)
 	tr := &traffic{w: w, stop: stop}
-	all, keep := clients{ways(), w.o.within}, keptConns
+	all, keep := clients{paths(), w.o.within}, keptConns
 	if own != nil {
 		all, keep = *own, 0
 	}
-	for _, way := range all.ways {
-		from, err := w.Machine(cmp.Or(way.from, w.Client.Name()))
+	for _, p := range all.paths {
+		from, err := w.Machine(cmp.Or(p.from, w.Client.Name()))
 		if err != nil {
 			tr.end()
 			return nil, err
 		}
 		for range keep {
-			conn, err := from.Dial(ctx, way.network, way.to)
+			conn, err := from.Dial(ctx, p.network, p.to)
 			if err != nil {
 				tr.end()
 				return nil, err
@@ -98,8 +98,8 @@ func startTraffic(ctx context.Context, w *world, own *clients) (*traffic, error)
 		}
 		load := lab.Load{Rate: w.o.rate, Timeout: all.within, Ask: func(ctx context.Context) (lab.Answer, error) {
 			began := time.Now()
-			a, err := from.Ask(ctx, way.network, way.to)
-			tr.count(way, began, a, err)
+			a, err := from.Ask(ctx, p.network, p.to)
+			tr.count(p, began, a, err)
 			return a, err
 		}}
 		tr.wait.Go(func() { load.Run(ctx) })
@@ -128,13 +128,13 @@ func (tr *traffic) keep(ctx context.Context, conn *lab.Conn) {
 }
 
 // count counts a new connection.
-func (tr *traffic) count(w way, began time.Time, a lab.Answer, err error) {
+func (tr *traffic) count(p path, began time.Time, a lab.Answer, err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.sent++
-	tr.asked = append(tr.asked, asked{w, began, time.Since(began), a.Pod, afterHandshake(err)})
+	tr.asked = append(tr.asked, asked{p, began, time.Since(began), a.Pod, afterHandshake(err)})
 	pods := webPods()
-	if w.to == dnsVIP || w.to == dnsVIP6 {
+	if p.to == dnsVIP || p.to == dnsVIP6 {
 		pods = dnsPods()
 	}
 	switch {

@@ -81,8 +81,8 @@ func (w *world) start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.o.patience)
 	defer cancel()
-	for _, way := range ways() {
-		if err := w.answers(ctx, way.to, ""); err != nil {
+	for _, p := range paths() {
+		if err := w.answers(ctx, p.to, ""); err != nil {
 			return fmt.Errorf("start: %w; the end of vmapd's log:\n%s", err, w.lastLog())
 		}
 	}

@@ -22,11 +22,11 @@ const Suite = "bookworm"
 // Archive are suites of Debian for one architecture, and a folder for what is downloaded from them.
 type Archive struct {
 	Dir          string
-	Suites       []string // packages of the last go before
+	Suites       []string // packages of the last have priority
 	Architecture string   // Debian's name of it
 }
 
-// Open returns an archive whose folder is the one that programs of one user share. The processor has Go's name.
+// Open returns an archive with the folder that programs of one user share. The processor has Go's name.
 func Open(processor string, suites ...string) (Archive, error) {
 	user, err := os.UserCacheDir()
 	if err != nil {
@@ -55,8 +55,8 @@ func (a Archive) sources() (lines string) {
 	return lines
 }
 
-// config is apt's configuration. Nothing of the host's is read, and no package counts as
-// installed, so that apt downloads all dependencies.
+// config is apt's configuration. Nothing of the host's is read, and no package is treated
+// as installed, so that apt downloads all dependencies.
 //
 // apt verifies each suite's signature with the keyring, and each package's checksum, also in a suite
 // that is no longer maintained. The date until which a suite is valid is not checked: such a suite
@@ -92,7 +92,7 @@ func (a Archive) Apt(ctx context.Context, dir, program string, args ...string) (
 	return Output(ctx, dir, "env", append([]string{config, program}, args...)...)
 }
 
-// Update reads the lists of packages. Its caller is the fill of a Folder, whose lock it needs, or has a Dir of its own.
+// Update reads the lists of packages. It needs Folder's lock: its caller is fill, or has a Dir of its own.
 func (a Archive) Update(ctx context.Context) error {
 	if _, err := os.Stat(keyring); err != nil {
 		return fmt.Errorf("find the keys of Debian's suites (package debian-archive-keyring): %w", err)

@@ -1,8 +1,7 @@
 package lab
 
-// The address plan of this repository's tests and demonstrations. Every IPv4
-// address has an IPv6 twin that is read the same way; only documentation and
-// private ranges occur, so a packet that escaped could reach no host.
+// The address plan of this repository's tests and demonstrations. Every IPv4 address has an IPv6 twin that is read like
+// it; only documentation and private ranges occur, so a packet that escaped could reach no host.
 //
 // They are text, because a manifest needs text; netip.MustParseAddr and
 // netip.MustParsePrefix accept each of them.
@@ -27,8 +26,7 @@ const (
 	ClientIP4 = "203.0.113.9"
 	ClientIP6 = "2001:db8:203::9"
 
-	// The client's second address, in the other half of the outside: it
-	// connects from there only when told to (AskFrom).
+	// The client's second address, in the other half of the outside: it connects from there only with AskFrom.
 	SecondClientIP4 = "203.0.113.129"
 	SecondClientIP6 = "2001:db8:203::81"
 

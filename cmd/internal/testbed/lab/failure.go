@@ -9,11 +9,10 @@ import (
 	"syscall"
 )
 
-// Failure is how a connection failed, as far as a client can tell.
+// Failure is how a connection failed, as far as a client sees it.
 //
-// ICMP errors do not reach every client. A UDP socket is told of a closed port
-// only, so a host that a router calls unreachable is a Timeout. TCP over IPv6
-// may lose the first one: in a world the answer can come back before connect(2)
+// ICMP errors do not reach every client. A UDP socket sees those of a closed port only, so a host that a router calls
+// unreachable is a Timeout. TCP over IPv6 may lose the first one: in a world the answer can come back before connect(2)
 // lets go of the socket. It then takes the second that the SYN is repeated after.
 type Failure string
 

@@ -20,7 +20,7 @@ type Load struct {
 	// end with Run's context, so that a load that is ended counts no failures for that.
 	Ask func(ctx context.Context) (Answer, error)
 
-	// Limit is how many connections may be under way at once; 1,000 if zero. At the limit the rate falls. Each one that
+	// Limit is how many connections may be in progress at once; 1,000 if zero. At the limit the rate falls. Each one that
 	// is still connecting takes an OS thread.
 	Limit int
 }
@@ -64,10 +64,10 @@ func (l Load) Run(ctx context.Context) Report {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	outcomes := make(chan outcome)
-	underWay := 0
-	for end := ctx.Done(); end != nil || underWay > 0; {
+	running := 0
+	for end := ctx.Done(); end != nil || running > 0; {
 		var tick <-chan time.Time // blocks once the load has ended, and at the limit
-		if end != nil && underWay < limit {
+		if end != nil && running < limit {
 			tick = timer.C
 		}
 		select {
@@ -75,12 +75,12 @@ func (l Load) Run(ctx context.Context) Report {
 			end = nil
 		case <-tick:
 			r.Sent++
-			underWay++
+			running++
 			go func() { outcomes <- l.one(context.WithoutCancel(ctx), timeout) }()
 			due = due.Add(interval)
 			timer.Reset(time.Until(due)) // at once, if behind
 		case o := <-outcomes:
-			underWay--
+			running--
 			r.add(o)
 		}
 	}
@@ -138,7 +138,7 @@ func (r *Report) Lost() int {
 	return n
 }
 
-// Slower returns the number of connections whose answer took longer than d.
+// Slower returns the number of connections with an answer after more than d.
 func (r *Report) Slower(d time.Duration) int {
 	i, _ := slices.BinarySearch(r.times, d+1)
 	return len(r.times) - i

@@ -15,16 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The protocol between client and server, over TCP one line each way, over UDP
-// one datagram: the client says anything, the server answers with its name and
-// the address it sees, "pod-1 203.0.113.9:40512". Over TCP the server then
-// closes the connection, unless the client's line was keepLine.
+// The protocol between client and server, over TCP one line in each direction, over UDP one datagram: the client says
+// anything, the server answers with its name and the address it sees, "pod-1 203.0.113.9:40512". Over TCP the server
+// then closes the connection, unless the client's line was keepLine.
 //
-// The server must close first: the side that does keeps the port in TIME_WAIT
-// for a minute. At the client that would use up the 28,000 ports to
-// one address within two minutes at 250 connections per second; at the server
-// it is a server's port, and Linux reuses the pair as soon as the client
-// connects from there again.
+// The server must close first: the side that does keeps the port in TIME_WAIT for a minute. At the client that would
+// use up the 28,000 ports to one address within two minutes at 250 connections per second; at the server it is a
+// server's port, and Linux reuses the pair as soon as the client connects from there again.
 const (
 	onceLine = "once"
 	keepLine = "keep"
@@ -89,7 +86,7 @@ func (s *Server) listen(ctx context.Context, port uint16) error {
 	s.closers = append(s.closers, listener.Close)
 	s.running.Go(func() { s.serveTCP(ctx, listener) })
 
-	lc.Control = tellDestination
+	lc.Control = reportDestination
 	packets, err := lc.ListenPacket(ctx, "udp", addr)
 	if err != nil {
 		return err
@@ -138,8 +135,8 @@ func (s *Server) talk(conn net.Conn) {
 	}
 }
 
-// tellDestination makes the kernel tell which address each datagram was sent to, of either family.
-func tellDestination(_, _ string, socket syscall.RawConn) error {
+// reportDestination makes the kernel report which address each datagram was sent to, of either family.
+func reportDestination(_, _ string, socket syscall.RawConn) error {
 	var setErr error
 	err := socket.Control(func(fd uintptr) {
 		setErr = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)

@@ -39,7 +39,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.DurationVar(&o.churn, "churn", 20*time.Second, "for how long a thousand EndpointSlices a second are written")
 	flags.IntVar(&o.probes, "probes", 500, "changes of one endpoint that are timed, alone and among others")
 	flags.DurationVar(&o.settle, "settle", 10*time.Second, "time between being ready and the settled memory")
-	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy, whose start is measured in place of vmapd")
+	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy: measure its start in place of vmapd")
 	flags.StringVar(&o.results, "results", "", "`path` without .json and .svg: the file of all results, and its plot")
 	if err := flags.Parse(args); err != nil {
 		return nil, err

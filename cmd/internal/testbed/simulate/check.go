@@ -90,7 +90,7 @@ func (w *world) read(f model.Family) (table *nft.Table, ok bool) {
 	return table, true
 }
 
-// recognize takes chains from another reading whose rules the first one did not know. It reports
+// recognize takes chains with unknown rules from another reading that knows them. It reports
 // whether all are known.
 func recognize(table, other *nft.Table) bool {
 	all := true

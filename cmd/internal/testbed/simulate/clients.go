@@ -17,7 +17,7 @@ type client struct {
 	key, data string
 }
 
-// stale is what the world knows of a client whose endpoint was taken from the kernel's list.
+// stale is what the world knows of a client with an endpoint that was taken from the kernel's list.
 type stale struct {
 	since   time.Time
 	trouble int64 // how often something had failed when the Apply began that took the endpoint away
@@ -63,8 +63,8 @@ func (w *world) noteStaleOf(f model.Family, name model.ServicePortName, now map[
 
 // mayComeBack reports whether a connection may be lost because its client is remembered at an endpoint that is gone:
 // the rules drop its first packet and forget the client, which tries again. Clients are purged after each Apply. So an
-// Apply is under way, or something failed since it began, or a daemon ended. An endpoint that is gone from one list and
-// serves in the other is reached until then.
+// Apply is in progress, or something failed since it began, or a daemon ended. An endpoint that is gone from one list
+// and serves in the other is reached until then.
 func (t *traffic) mayComeBack(d *model.Decision, to netip.AddrPort, got modeltest.Outcome) bool {
 	c := client{t.family, nft.AffinityMap(d.Port.Name, d.TrafficPolicy), string(nft.AppendAddr(nil, d.Source)), ""}
 	c.data = string(nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port()))

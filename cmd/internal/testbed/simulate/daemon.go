@@ -150,7 +150,7 @@ func (d *daemon) dial() (kernel.Socket, error) {
 	return &socket{s, d}, nil
 }
 
-// watched is the daemon's backend. It tells the world what is applied.
+// watched is the daemon's backend. It reports to the world what is applied.
 type watched struct{ *daemon }
 
 func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {

@@ -6,7 +6,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// feed is one kind of objects, on its way from the server to the daemon. It stands for client-go's informer.
+// feed is one kind of objects, on the path from the server to the daemon. It stands for client-go's informer.
 type feed struct {
 	Name      string // of the kind, plural
 	state     *reconcile.State

@@ -35,8 +35,7 @@ type Result struct {
 	Trace uint64 // a hash of all that happened
 }
 
-// Play plays a life in a bubble of testing/synctest, whose Wait is given. The trace has a line for
-// all that happens.
+// Play plays a life in a bubble of testing/synctest, with its Wait. The trace has a line for all that happens.
 func (l Life) Play(wait func(), trace io.Writer) Result {
 	sum := fnv.New64a()
 	w, err := newWorld(l.Node, wait, io.MultiWriter(sum, trace))

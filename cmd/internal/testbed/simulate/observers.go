@@ -55,9 +55,9 @@ func (d *daemon) observe() {
 	}
 }
 
-// mustTell checks what the tracker says of a daemon: a family is not healthy if it has failed for twice the period. In
+// checkTracker checks the health a daemon reports: a family is not healthy if it has failed for twice the period. In
 // the seconds around that moment it may say either.
-func (w *world) mustTell() {
+func (w *world) checkTracker() {
 	d := w.daemon
 	if d == nil {
 		return

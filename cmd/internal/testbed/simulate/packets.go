@@ -182,7 +182,7 @@ func (t *traffic) comesBack(d *model.Decision) (to netip.AddrPort, gone bool) {
 	return to, i < 0
 }
 
-// remember chooses one of the places where a packet can go, and notes it in the maps where its way leads.
+// remember chooses one of the places where a packet can go, and notes it in the maps of its path.
 func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.Outcome) {
 	if s == nil || got.Verdict != model.Forwarded {
 		return

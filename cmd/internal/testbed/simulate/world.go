@@ -136,6 +136,6 @@ func (w *world) pass(d time.Duration) {
 	w.bury()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mustTell()
+	w.checkTracker()
 	w.mustReturn()
 }

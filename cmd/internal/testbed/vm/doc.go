@@ -17,10 +17,9 @@
 //	/vm         the job
 //	the rest    packages, and the files given by --file
 //
-// and starts QEMU with the kernel's console and two virtio consoles: COMMAND's output, and one
-// line with its exit code. QEMU emulates in software, so neither privilege nor KVM is needed;
-// the guest is about 15 times slower than its host. --processor is amd64, arm64, or s390x, whose byte
-// order is big-endian.
+// and starts QEMU with the kernel's console and two virtio consoles: COMMAND's output, and one line with its exit code.
+// QEMU emulates in software, so neither privilege nor KVM is needed; the guest is about 15 times slower than its host.
+// --processor is amd64, arm64, or s390x, which is big-endian.
 //
 // With --here, COMMAND runs on this machine instead, and one program is that of the packages: so
 // can another nft be tried without an emulated machine.

@@ -63,7 +63,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		})
 	}
 	flags.StringVar(&o.processor, "processor", runtime.GOARCH, "the machine's processor, by Go's `name`")
-	list(&o.suites, "suites", "`list` of Debian's suites that the kernel is from; the last goes before (default bookworm)")
+	list(&o.suites, "suites", "`list` of Debian's suites of the kernel; the last has priority (default bookworm)")
 	list(&o.tools, "packages-suites", "`list` of Debian's suites that the packages are from (default those of the kernel)")
 	list(&o.without, "without", "`list` of modules that are left out, with those that need them")
 	list(&o.packages, "packages", "`list` of Debian packages to unpack, with what they depend on")

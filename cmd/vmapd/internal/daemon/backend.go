@@ -164,8 +164,8 @@ func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *lef
 	}), evidence
 }
 
-// resyncInterval is the time between two comparisons of everything by the loop. For the backends iptables and IPVS,
-// whose comparisons take seconds, a watch compares beside it.
+// resyncInterval is the time between two comparisons of everything by the loop. Those of the backends iptables and
+// IPVS take seconds: there, a watch compares beside it.
 func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 	switch running {
 	case config.NFTables:

@@ -45,7 +45,7 @@ func (d *base) observe(
 	figures := d.figures(p, started)
 	figures.Pending, figures.Localhost = in.state.Pending, localhost.Stats
 	figures.Findings = func() map[metrics.Finding]int { return findings(examined(examinedEvery)) }
-	healthOf := health.Options{SyncPeriod: d.config.SyncPeriod(config.Backend(p.name)), Eligibility: d.tellEligibility}
+	healthOf := health.Options{SyncPeriod: d.config.SyncPeriod(config.Backend(p.name)), Eligibility: d.reportEligibility}
 	healthOf.Findings = func() (names []string) {
 		for _, l := range report.Bad(examined(askedEvery)) {
 			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))
@@ -126,8 +126,8 @@ func findings(lines []report.Line) map[metrics.Finding]int {
 	return counts
 }
 
-// tellEligibility says whether load balancers may send new connections to this node.
-func (d *base) tellEligibility(why string) {
+// reportEligibility reports whether load balancers may send new connections to this node.
+func (d *base) reportEligibility(why string) {
 	if why == "" {
 		d.log.Info("the node is eligible for load balancers again")
 		d.events.Node(events.Normal, events.ReasonNodeEligible, "load balancers may send new connections again")

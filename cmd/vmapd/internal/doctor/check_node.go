@@ -148,9 +148,9 @@ func checkBridges(f Facts, l *found) {
 	}
 }
 
-// podBridges returns the bridges whose address of a family is in the network of pods: their network has an endpoint of
-// this node, or they have an address in the ranges of pods. Not seen are bridges without an address, whose pods have
-// another gateway, and those that have a setting of their own (nf_call_iptables).
+// podBridges returns the bridges with an address of a family in the network of pods: their network has an endpoint of
+// this node, or they have an address in the ranges of pods. Not seen are bridges without an address: their pods have
+// another gateway; and those that have a setting of their own (nf_call_iptables).
 func (f Facts) podBridges(family model.Family) (names []string) {
 	for _, b := range f.Host.Bridges {
 		if slices.ContainsFunc(b.Addrs, func(p netip.Prefix) bool {

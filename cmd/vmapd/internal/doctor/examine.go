@@ -63,7 +63,7 @@ func HostAddrs() (list []netip.Addr) {
 	return list
 }
 
-// bridges returns the bridges that have veth devices as ports whose other ends are in other network namespaces.
+// bridges returns the bridges with a port that is a veth device to another network namespace.
 func bridges() (list []Bridge) {
 	links, err := netlink.LinkList()
 	if err != nil {

@@ -100,19 +100,19 @@ func (p *path) step(e others.Event, h *Hook) {
 	}
 	p.dnat = p.dnat || l.DNAT
 	line, verdict, isOurs := ruleText(l), verdictText(e), e.Place.IsVmapds()
-	whose := ", which is not vmapd's"
+	owner := ", which is not vmapd's"
 	if isOurs {
-		whose = ", which is vmapd's"
+		owner = ", which is vmapd's"
 	}
 	if l.Untracks && !p.untracked {
-		p.untrackedBy = line + whose
+		p.untrackedBy = line + owner
 	}
 	end := map[others.Code]Verdict{others.Drop: Dropped, others.Queue: Taken, others.Stolen: Taken}[e.Code]
 	if end == Dropped && l.Rejects {
 		end = Rejected
 	}
 	if end != "" {
-		p.verdict, p.by, p.byVmapd = end, line+whose, isOurs
+		p.verdict, p.by, p.byVmapd = end, line+owner, isOurs
 		p.rule = &Rule{e.Place, l.Handle}
 	}
 	changes := (l.Marks || l.Untracks) && !isOurs

@@ -34,7 +34,7 @@ const Patience = 10 * time.Second
 // in a lab take a few milliseconds.
 const Silence = 250 * time.Millisecond
 
-// Plane is a world whose node is programmed by a backend of this process.
+// Plane is a world with a node that a backend of this process programs.
 type Plane struct {
 	*lab.World
 	Builder *model.Builder
@@ -96,8 +96,7 @@ func OpenUnpurged(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.B
 // ByIPVS is the name of a program of scenarios.
 const ByIPVS = "by IPVS"
 
-// missingIPVS says why there can be no IPVS backend here, nil if there can. It is asked
-// before a world is built, in vain.
+// missingIPVS says why there can be no IPVS backend here, nil if there can. It is asked before a world is built.
 var missingIPVS = sync.OnceValue(func() error {
 	ns, err := lab.NewNamespace("ipvs")
 	if err != nil {

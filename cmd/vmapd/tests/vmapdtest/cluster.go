@@ -34,8 +34,8 @@ var (
 	WebVIP6     = netip.MustParseAddrPort("[fd00:172:30::10]:80")
 )
 
-// Cluster is a world whose node reaches an API server, with the objects of the demo in it:
-// the Service web has three pods.
+// Cluster is a world with a node that reaches an API server, which has the objects of the demo: the Service web has
+// three pods.
 type Cluster struct {
 	*lab.World
 	API *apitest.Server
@@ -63,7 +63,7 @@ func NewCluster(t *testing.T, rules ...rbacv1.PolicyRule) *Cluster {
 	return c
 }
 
-// ClusterOf makes such a cluster with another API server, whose refusals are the test's matter.
+// ClusterOf makes such a cluster with another API server, for tests of what it refuses.
 func ClusterOf(t *testing.T, o apitest.Options) *Cluster {
 	t.Helper()
 	c := &Cluster{World: labtest.New(t), Dir: t.TempDir()}

@@ -140,7 +140,7 @@ func readOnly(path string) error {
 }
 
 // withoutPrivileges becomes another program, with the arguments that follow, as an ordinary user: with no
-// capability and no way to get one and, unless a user namespace has no other user, as nobody.
+// capability and no means to get one and, unless a user namespace has no other user, as nobody.
 func withoutPrivileges() {
 	runtime.LockOSThread()
 	const nobody = 65534

@@ -12,7 +12,7 @@ import (
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
-// Main runs the tests of a package, whose test binary is vmapd when it is called by that name, also as the container of
+// Main runs the tests of a package. Its test binary is vmapd when it is called by that name, also as the container of
 // the DaemonSet has it. There may be more names.
 func Main(m *testing.M, more map[string]func()) {
 	commands := map[string]func(){

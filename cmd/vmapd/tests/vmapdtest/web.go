@@ -9,14 +9,14 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// LabConfig is the lab's: pods are told by their addresses.
+// LabConfig is the lab's: pods are recognized by their addresses.
 func LabConfig() model.Config {
 	c := modeltest.Config()
 	c.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix(lab.PodRange4), netip.MustParsePrefix(lab.PodRange6)}
 	return c
 }
 
-// Web is a Service that can be reached in every way, over TCP and UDP.
+// Web is a Service that can be reached by every path, over TCP and UDP.
 func Web() modeltest.Service {
 	return modeltest.NewService("default/web").Typed("LoadBalancer").On("172.30.0.41", "fd00:172:30::41").
 		LoadBalancer("192.168.98.41", "fd00:192:168:98::41").External("192.168.99.41", "fd00:192:168:99::41").

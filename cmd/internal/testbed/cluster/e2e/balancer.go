@@ -15,7 +15,7 @@ import (
 
 // Balancer stands for the load balancers of a cloud. It gives each Service of type LoadBalancer an
 // address by its status, and leads packets to that address to nodes, unchanged: to all of them, or
-// to those whose health-check node port says that they have endpoints.
+// to those that report endpoints at the health-check node port.
 type Balancer struct {
 	Log   *slog.Logger
 	Nodes []netip.Addr

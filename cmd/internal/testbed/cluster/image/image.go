@@ -55,7 +55,7 @@ func (i Image) Save(ctx context.Context, dir string) (string, error) {
 	return target, nil
 }
 
-// write writes the archive, by way of a folder that it removes.
+// write writes the archive, from a folder that it makes and removes.
 func (i Image) write(ctx context.Context, packages, dir, target string) error {
 	work, err := os.MkdirTemp(dir, "image-")
 	if err != nil {
@@ -138,7 +138,7 @@ func (i Image) archive(ctx context.Context, work, target string) error {
 	return err
 }
 
-// Build compiles commands of a module, whose folder is source, into a folder.
+// Build compiles commands of the module in the folder source into another folder.
 func Build(ctx context.Context, source, dir string, packages ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-o", dir + "/"}, packages...)...)
 	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")

@@ -78,7 +78,7 @@ func Set(programs, built, listed string) []Image {
 	return slices.DeleteFunc(all, func(i Image) bool { return len(i.Tags) == 0 })
 }
 
-// references are the listed images whose repository ends with one of some parts.
+// references are the listed images of repositories that end with one of some parts.
 func references(listed string, parts ...string) []string {
 	var found []string
 	for ref := range strings.Lines(listed) {

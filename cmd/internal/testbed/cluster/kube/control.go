@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Programs of the control plane whose processes others restart.
+// Programs of the control plane with processes that others restart.
 const (
 	apiserver         = "kube-apiserver"
 	controllerManager = "kube-controller-manager"

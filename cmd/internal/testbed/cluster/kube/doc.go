@@ -27,5 +27,5 @@
 //	etcd/, nodes/   data
 //
 // All its processes, those in containers included, are in control groups of its own (templates/groups.sh). Down
-// kills whatever is in there, so that also a cluster whose command was killed can be removed.
+// kills whatever is in there: a cluster can be removed even if its command was killed.
 package kube

@@ -21,7 +21,7 @@ type Process struct {
 	Space string
 	Args  []string // the program first; a change counts from the next Start on
 	ID    int      `json:"PID"` // of the last one; PID says whether it runs
-	Born  uint64   // in ticks since the machine started: tells it from a later process with the same ID
+	Born  uint64   // in ticks since the machine started: a later process with the same ID has another value
 
 	cluster *Cluster
 }

@@ -52,8 +52,8 @@ func (c *Cluster) Manifest(p Proxy) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read vmapd's manifest: %w", err)
 	}
-	// What the head of vmapd.yaml says is to be filled in, and the backend. The nodes share a kernel, whose limit of
-	// connections none of them may set.
+	// What the head of vmapd.yaml says is to be filled in, and the backend. The nodes share a kernel, and none may set its
+	// limit of connections.
 	manifest := string(data)
 	for _, r := range [][2]string{
 		{"image: example.org/vmapd:latest", "image: " + cmp.Or(p.Image, VmapdImage)},

@@ -17,10 +17,10 @@ const (
 	lasting   = 5                      // connections of each route that last
 	every     = 300 * time.Millisecond // a question on each lasting connection
 	noticed   = 900 * time.Millisecond // a connection that takes longer has lost its first packet
-	mostUnder = 300                    // connections under way at once, of each route
+	mostUnder = 300                    // connections in progress at once, of each route
 )
 
-// Route is one way of a client to the pods.
+// Route is one path of a client to the pods.
 type Route struct {
 	Name    string
 	From    *lab.Namespace
@@ -45,7 +45,7 @@ type Count struct {
 
 	Asked  int // questions on lasting connections
 	Broken int // lasting connections that ended, or over UDP questions without an answer
-	Ended  int // lasting connections whose pod ended, which are not in Broken
+	Ended  int // lasting connections that ended with their pod, which are not in Broken
 
 	Errors []string // the first of each kind
 }
@@ -79,8 +79,7 @@ func StartTraffic(ctx context.Context, routes []Route) *Traffic {
 	return t
 }
 
-// Stop ends the clients. Whether a pod is alive tells the lasting connections that broke from
-// those that ended with their pod.
+// Stop ends the clients. Lasting connections to a pod that is not alive ended with it, and did not break.
 func (t *Traffic) Stop(alive func(pod string) bool) []Count {
 	t.cancel()
 	t.done.Wait()
@@ -118,9 +117,9 @@ func (t *Traffic) connect(ctx context.Context, i int, r Route) {
 	c.New, c.Lost, c.Slow = report.Sent, report.Lost(), report.Slower(noticed)
 }
 
-// ask makes one connection, which the client closes first. It then remembers the connection's
-// ports, and takes no port twice within a minute. A server can't do that for clients whose addresses
-// are translated: one that looks the same to it is another one. A question over UDP has the next of the ports.
+// ask makes one connection, which the client closes first. It then remembers the connection's ports, and takes no port
+// twice within a minute. A server can't do that for clients with translated addresses: one that looks the same to it is
+// another one. A question over UDP has the next of the ports.
 func ask(ctx context.Context, r Route, from *ports) (lab.Answer, error) {
 	source := netip.AddrPort{}
 	if r.Network == "udp" {

@@ -1,5 +1,5 @@
 // Command lock prints the lock file of packages of Debian's: for each processor, the packages
-// and all that they depend on, with the checksums of a suite whose signature apt has verified.
+// and all that they depend on, with the checksums of a suite with a signature that apt has verified.
 //
 //	lock iptables ipset > packages.lock
 //

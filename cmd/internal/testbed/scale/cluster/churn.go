@@ -32,7 +32,7 @@ func (c *Cluster) Replace(at time.Time) (Event, netip.Addr) {
 // rollout is a rolling update of a Service.
 type rollout struct {
 	*service
-	left     int // pods that are to be replaced, with the one under way
+	left     int // pods that are to be replaced, with the one in progress
 	step     int
 	old, new *pod
 }

@@ -11,7 +11,7 @@ import (
 // NodeName is the Node of the measured proxy. It has its share of the pods.
 const NodeName = "node-0"
 
-// PodCIDR is where all pods are, to tell them from others.
+// PodCIDR has the addresses of all pods, and no others.
 const PodCIDR = "10.128.0.0/9"
 
 // podsPerNode is typical; the kubelet allows 110.
