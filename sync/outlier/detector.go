@@ -78,7 +78,8 @@ func New(o Options) *Detector {
 		o.Shuffle = rand.Shuffle
 	}
 	d := &Detector{
-		options: o, rounds: reconcile.NewFollower[*model.Snapshot](nil), judge: newJudge(o.NodeName, places{o.State}, o.Shuffle),
+		options: o, rounds: reconcile.NewFollower[*model.Snapshot](nil),
+		judge: newJudge(o.NodeName, places{o.State}, o.Shuffle),
 		limit: rate.NewLimiter(asksPerSecond, asksPerSecond),
 	}
 	d.said.Store(&model.Ejections{})
