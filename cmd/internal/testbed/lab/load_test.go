@@ -85,7 +85,8 @@ func TestPercentile(t *testing.T) {
 	for i := range 200 {
 		all = append(all, time.Duration(i+1))
 	}
-	if got := []time.Duration{Percentile(all, 50), Percentile(all, 99), Percentile(all[:1], 99), Percentile(nil, 50)}; !slices.Equal(got, []time.Duration{100, 198, 1, 0}) {
+	got := []time.Duration{Percentile(all, 50), Percentile(all, 99), Percentile(all[:1], 99), Percentile(nil, 50)}
+	if !slices.Equal(got, []time.Duration{100, 198, 1, 0}) {
 		t.Errorf("got %v", got)
 	}
 }
