@@ -58,9 +58,6 @@ const (
 	ReasonInvalidField = "InvalidField"
 	// About a Service, with ActionProgram: it exceeds a budget, and is served in part.
 	ReasonOverBudget = "OverBudget"
-	// About a Service, with ActionProgram: endpoints do not answer this node, or none is silent any more (Normal).
-	ReasonEndpointsEjected  = "EndpointsEjected"
-	ReasonEndpointsReturned = "EndpointsReturned"
 )
 
 // action returns the action of a reason.
@@ -68,8 +65,7 @@ func action(reason string) string {
 	switch reason {
 	case ReasonServiceHealthFailed, ReasonNodePortFailed:
 		return ActionListen
-	case ReasonNodeNotEligible, ReasonNodeEligible, ReasonFrontendConflict, ReasonInvalidField, ReasonOverBudget,
-		ReasonEndpointsEjected, ReasonEndpointsReturned:
+	case ReasonNodeNotEligible, ReasonNodeEligible, ReasonFrontendConflict, ReasonInvalidField, ReasonOverBudget:
 		return ActionProgram
 	}
 	return ActionStart
@@ -78,7 +74,7 @@ func action(reason string) string {
 // shared reports whether all nodes have one event for a reason.
 func shared(reason string) bool {
 	switch reason {
-	case ReasonFrontendConflict, ReasonInvalidField, ReasonOverBudget, ReasonEndpointsEjected, ReasonEndpointsReturned:
+	case ReasonFrontendConflict, ReasonInvalidField, ReasonOverBudget:
 		return true
 	}
 	return false

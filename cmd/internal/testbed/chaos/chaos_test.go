@@ -54,7 +54,7 @@ func build(t *testing.T, o *options) {
 	}
 }
 
-// With outlier detection, clients that wait long enough lose no connection to a Node that dies, and fewer queries.
+// While a Node is dead, connections to its endpoints are lost, and no others.
 func TestANodeDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
@@ -66,22 +66,14 @@ func TestANodeDies(t *testing.T) {
 	build(t, o)
 	f := nodeDies()
 	f.clients.within = lasts
-	var list []*result
-	for _, backend := range f.on(o) {
-		r, err := play(t.Context(), o, f, backend)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, &r)
+	r, err := play(t.Context(), o, f, "nftables")
+	if err != nil {
+		t.Fatal(err)
 	}
-	with, without := list[0].numbers(), list[1].numbers()
-	if with.lost > 0 || with.slowest < time.Second/2 || list[0].wrong > 0 {
-		t.Errorf("with outlier detection: %+v", with)
+	if n := r.numbers(); n.lost == 0 || n.lost > n.tcp/2 || n.udpLost == 0 || n.udpLost > n.udp*3/4 || r.wrong > 0 {
+		t.Errorf("%d wrong answers, %+v", r.wrong, n)
 	}
-	if without.lost == 0 || without.udpLost <= with.udpLost {
-		t.Errorf("without it: %+v", without)
-	}
-	if err := xml.Unmarshal([]byte(timeline(o, list)), new(struct{})); err != nil {
+	if err := xml.Unmarshal([]byte(timeline(o, []*result{&r})), new(struct{})); err != nil {
 		t.Error(err)
 	}
 }

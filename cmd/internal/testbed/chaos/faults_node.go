@@ -37,7 +37,7 @@ func nodeFaults() []fault {
 	}, nodeDies()}
 }
 
-// nodeDies is the fault that outlier detection is for.
+// nodeDies ends all pods of another Node, for as long as Kubernetes may take to report it.
 func nodeDies() fault {
 	pod := podName(probeAtFirst)
 	const silence = `table inet dead {
@@ -45,12 +45,11 @@ func nodeDies() fault {
 		chain out { type filter hook output priority -400; policy drop; }
 	}`
 	return fault{
-		name: "node dies", backends: []string{detecting, "nftables", kubeProxy},
+		name: "node dies", backends: []string{"nftables", kubeProxy},
 		does: "another Node dies for a while: its pods get and send no packet, and the API server does not report it; they " +
 			"are one of three endpoints of a Service over TCP, and one of two over UDP; clients are pods and outside, have " +
 			"IPv4 and IPv6, wait four seconds, and keep no connections",
-		loses: "over UDP, no packet is sent again, and vmapd detects a dead Node by TCP; without outlier detection, " +
-			"connections to endpoints on the Node fail",
+		loses: "connections to endpoints on the Node fail until Kubernetes reports that it is dead",
 		clients: &clients{within: 4 * time.Second, paths: []path{
 			{"tcp4", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP4), webNodePort), ""},
 			{"tcp6", netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP6), webNodePort), ""},

@@ -48,15 +48,12 @@ func newWorld(ctx context.Context, o *options, backend string) (w *world, err er
 	return w, err
 }
 
-// Backends of one fault only.
-const (
-	detecting = "nftables --outlier-detection"
-	kubeProxy = "kube-proxy nftables"
-)
+// kubeProxy is a backend of one fault only.
+const kubeProxy = "kube-proxy nftables"
 
 // daemonArgs are the flags of a daemon.
 func (w *world) daemonArgs(socket string) []string {
-	args := append(strings.Fields("--backend "+w.backend), "--socket", filepath.Join(w.folder, socket))
+	args := append([]string{"--backend", w.backend}, "--socket", filepath.Join(w.folder, socket))
 	if w.backend == kubeProxy {
 		args = []string{"--proxy-mode", "nftables"}
 	}

@@ -75,15 +75,11 @@ func (w *world) start() {
 	d.state.Complete()
 	loop := &reconcile.Loop{
 		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign,
-		Observers: []reconcile.Observer{d.tracker, d.flows, d.silence, d.failing},
+		Observers: []reconcile.Observer{d.tracker, d.flows, d.failing},
 		Exact:     true, Before: func() { time.Sleep(atRest) },
 	}
 	d.running.Go(func() { loop.Run(ctx) })
 	d.running.Go(func() { d.flows.Run(ctx) })
-	d.running.Go(func() {
-		time.Sleep(besideAll)
-		d.silence.Run(ctx)
-	})
 	w.daemon = d
 	w.note("daemon %d starts", d.number)
 	w.wait()

@@ -2,13 +2,11 @@ package simulate
 
 import (
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/health"
-	"github.com/vmapd/vmapd/sync/outlier"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -16,7 +14,6 @@ import (
 type observers struct {
 	tracker *health.Tracker
 	flows   *conntrack.Reconciler
-	silence *outlier.Detector
 	tracked uint64 // connections of flows, so far
 	failing failing
 }
@@ -46,10 +43,6 @@ func (d *daemon) observe() {
 			Report: func(p conntrack.Pass) {
 				d.w.note("%d of %d %v flows ended: %v", p.Deleted, p.Seen, p.Family, p.Err)
 			},
-		}),
-		silence: outlier.New(outlier.Options{
-			NodeName: d.w.node.Config.NodeName, State: d.state, Log: slog.New(slog.DiscardHandler),
-			Attempts: d.w.attempts, Ask: d.ask, Shuffle: rand.New(rand.NewPCG(uint64(d.number), 0)).Shuffle,
 		}),
 		failing: failing{new([len(model.Families)]time.Time)},
 	}

@@ -190,7 +190,6 @@ func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.
 	all := slices.SortedFunc(maps.Keys(got.To), netip.AddrPort.Compare)
 	to := all[t.probes.IntN(len(all))]
 	t.track(c, to)
-	t.repeat(c, to)
 	for _, name := range got.To[to].Remembered {
 		client, data := nft.AppendAddr(nil, c.Source), nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port())
 		if !t.kernel.Update(protocolOf[t.family], nft.TableName, name, client, data, t.affinityTime(s, c)) {

@@ -21,7 +21,6 @@ type server struct {
 	objects map[model.ObjectRef]modeltest.Object
 	events  map[string][]event // by kind, the oldest first
 	host    []netip.Addr
-	silent  map[netip.AddrPort]bool // endpoints that do not answer
 }
 
 // event is one change of an object.
@@ -33,14 +32,7 @@ type event struct {
 
 // change makes a change.
 func (s *server) change(c modeltest.Change) {
-	switch {
-	case c.Ejected != nil:
-		s.silent = map[netip.AddrPort]bool{}
-		for _, e := range c.Ejected.Endpoints {
-			s.silent[e.Endpoint] = true
-		}
-		return
-	case c.Object == nil:
+	if c.Object == nil {
 		s.host = c.Host
 		return
 	}

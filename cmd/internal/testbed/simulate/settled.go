@@ -23,10 +23,6 @@ func (w *world) settle() {
 	w.faults = faults{}
 	w.faulty.Unlock()
 	w.beside.Store(0)
-	w.mu.Lock()
-	w.server.silent, w.clear = nil, true
-	w.mu.Unlock()
-	defer func() { w.clear = false }()
 	w.server.change(modeltest.Change{Object: modeltest.OurNode().In("zone-a").Pods("10.0.0.0/29", "fd00:10::/125")})
 	if w.server.host == nil {
 		w.server.host = []netip.Addr{}
@@ -96,9 +92,6 @@ func (w *world) mustBeFresh() {
 	}
 	if s := w.daemon.tracker.Status(); !s.Healthy || !s.Ready || !s.Eligible {
 		w.fail("the daemon is not ready: %+v", s)
-	}
-	if e := w.daemon.silence.Ejections(); len(e.Endpoints)+len(e.Nodes) > 0 {
-		w.fail("minutes after all endpoints have begun to answer, %+v are ejected", *e)
 	}
 }
 

@@ -78,27 +78,16 @@ func (w *world) play(s Step) {
 	r := w.random
 	switch s.Kind {
 	case Change:
-		for n := range 1 + r.IntN(3) {
+		for range 1 + r.IntN(3) {
 			c := r.Step()
-			if n == 2 && s.Seed%4 == 0 {
-				c = r.Eject()
-			}
 			w.server.change(c)
 			w.note("%v", c)
-			if c.Ejected != nil {
-				w.mu.Lock()
-				w.call()
-				w.mu.Unlock()
-			}
 		}
 	case Deliver:
 		w.withFeed(func(d *daemon, f *feed) { d.deliver(f, 1+r.IntN(4)) })
 	case Relist:
 		w.withFeed(func(d *daemon, f *feed) { d.list(f) })
 	case Pass:
-		w.mu.Lock()
-		w.call()
-		w.mu.Unlock()
 		w.pass(duration(r.Rand))
 	case Fault:
 		w.plan(r.Rand)
@@ -244,5 +233,4 @@ func (w *world) somePackets() {
 			w.packets(f, table, connections)
 		}
 	}
-	w.call()
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,9 +71,6 @@ type world struct {
 	stale    map[client]stale                     // clients of endpoints that are gone
 	flows    []flow                               // of connection tracking, the oldest first
 	flowID   uint32                               // of the last one
-	repeated map[attempt]repeated                 // packets that got no answer
-	clear    bool                                 // no question is lost
-	answered map[netip.AddrPort]time.Time         // of endpoints that are asked: the last time
 	began    int64                                // trouble at the beginning of the last Apply
 	failure  error                                // the first
 }
@@ -86,7 +82,6 @@ func newWorld(n Node, wait func(), trace io.Writer) (*world, error) {
 		server: &server{version: 1000, objects: map[model.ObjectRef]modeltest.Object{}, events: map[string][]event{}},
 		kernel: &nftfake.Kernel{OnlyBefore69: n.Before69, OnlyBefore63: n.Before63, OnlyBefore616: n.Before616},
 		seeds:  rand.NewPCG(0, 0), between: []*model.Snapshot{nil}, stale: map[client]stale{},
-		repeated: map[attempt]repeated{}, answered: map[netip.AddrPort]time.Time{},
 	}
 	w.random = modeltest.NewRandom(w.seeds)
 	w.probes = modeltest.NewRandom(modeltest.Seed(0))
@@ -137,5 +132,4 @@ func (w *world) pass(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkTracker()
-	w.mustReturn()
 }

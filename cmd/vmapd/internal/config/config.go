@@ -191,8 +191,7 @@ func (l *loader) model(b Backend) model.Config {
 	m := model.Config{
 		NodeName: p.HostnameOverride, NodePortAddresses: l.nodePortAddresses(), MasqueradeAll: l.masqueradeAll(b),
 		DropInvalid: l.own.DropInvalid, ConnectionGrace: l.own.ConnectionGrace.Duration,
-		OutlierDetection: l.own.OutlierDetection,
-		Budgets:          Budgets(b), ServiceCounters: l.own.ServiceCounters,
+		Budgets: Budgets(b), ServiceCounters: l.own.ServiceCounters,
 		ExternalAddresses: model.ExternalAddresses{
 			NoExternalIPs: l.noExternalIPs(), Ranges: validCIDRs(l.own.ExternalAddresses.IPRanges),
 			InServiceCIDRs:  l.own.ExternalAddresses.AllowServiceCIDRs,

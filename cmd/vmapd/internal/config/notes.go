@@ -17,17 +17,23 @@ import (
 func (l *loader) noteIgnored() {
 	var defaults proxyconfig.KubeProxyConfiguration
 	setDefaults(&defaults)
-	for _, s := range kubeProxySettings {
-		switch {
-		case s.kind != ignored:
-		case s.field == "":
-			if l.flags.given(s.flag) && l.flags.ConfigFile == "" {
-				l.note(slog.LevelInfo, "--"+s.flag, "ignored: %s", s.what)
+	var ownDefaults VmapdConfiguration
+	setOwnDefaults(&ownDefaults)
+	note := func(settings []setting, given, defaults any) {
+		for _, s := range settings {
+			switch {
+			case s.kind != ignored:
+			case s.field == "":
+				if l.flags.given(s.flag) && l.flags.ConfigFile == "" {
+					l.note(slog.LevelInfo, "--"+s.flag, "ignored: %s", s.what)
+				}
+			case !sameField(s.field, given, defaults):
+				l.note(slog.LevelInfo, l.place(s.field), "ignored: %s", s.what)
 			}
-		case !sameField(s.field, l.kubeProxy, &defaults):
-			l.note(slog.LevelInfo, l.place(s.field), "ignored: %s", s.what)
 		}
 	}
+	note(kubeProxySettings, l.kubeProxy, &defaults)
+	note(ownSettings, l.own, &ownDefaults)
 }
 
 // noteSurprises adds notes for valid settings that may be mistakes.
@@ -45,9 +51,6 @@ func (l *loader) noteSurprises(b Backend) {
 	}
 	if l.own.FastPath != "off" && b != NFTables && b != Auto {
 		l.note(slog.LevelWarn, l.place("fastPath"), "ignored: the backend %s has no fast path", b)
-	}
-	if l.own.OutlierDetection && b != NFTables && b != Auto {
-		l.note(slog.LevelWarn, l.place("outlierDetection"), "ignored: the backend %s has no outlier detection", b)
 	}
 	for _, name := range []string{"healthz-port", "metrics-port"} {
 		if f.given(name) && f.ConfigFile == "" {

@@ -39,7 +39,7 @@ type VmapdConfiguration struct {
 	// ConnectionGrace is the time after which TCP and SCTP connections to a removed endpoint
 	// are closed. Default: 0, never.
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
-	// OutlierDetection leaves out endpoints that do not answer, where a Service has no annotation for it; nftables only.
+	// OutlierDetection is ignored: earlier versions had it.
 	OutlierDetection bool `json:"outlierDetection,omitempty"`
 	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
 	ExternalAddresses ExternalAddresses `json:"externalAddresses,omitzero"`

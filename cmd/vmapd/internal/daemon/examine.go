@@ -76,9 +76,6 @@ func (d *Daemon) self() doctor.Answer {
 	}
 	if snapshot != nil {
 		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
-		if d.dataplane.nft != nil && snapshot.DetectsOutliers() {
-			self.Ejected = snapshot.Ejections()
-		}
 	}
 	self.Ports = slices.DeleteFunc([]error{d.ports.healthz.Err(), d.ports.metrics.Err()},
 		func(err error) bool { return err == nil })

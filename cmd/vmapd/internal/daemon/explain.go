@@ -52,8 +52,6 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 		own = append(own, snapshot.Family(f).NodeAddrs...)
 	}
 	in.Builder.SetHostAddresses(own)
-	in.Builder.SetEjections(snapshot.Ejections())
-	in.Now = time.Now()
 	now := explain.Explain(in)
 	in.Snapshot = snapshot
 	e := explain.Explain(in)

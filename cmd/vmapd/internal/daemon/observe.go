@@ -20,7 +20,6 @@ import (
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
-	"github.com/vmapd/vmapd/sync/outlier"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -76,15 +75,6 @@ func (d *base) observe(
 	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
 		flows := conntrack.New(conntrack.Options{Log: d.log, Report: m.Conntrack})
 		o.all, o.beside = append(o.all, flows), append(o.beside, noError(flows.Run))
-	}
-	if p.nft != nil {
-		outliers := outlier.New(outlier.Options{
-			NodeName: d.nodeName, State: in.state, Attempts: p.nft.Unanswered, Log: d.log,
-		})
-		o.all = append(o.all, outliers, &events.Ejections{Recorder: d.events})
-		o.beside = append(o.beside, noError(outliers.Run))
-	} else if d.config.Model().OutlierDetection && d.config.Backend == config.Auto { // else the configuration has a note
-		d.log.Warn("ignoring outlier detection: the backend has none", slog.String("backend", p.name))
 	}
 	if in.cluster != nil {
 		o.all = append(o.all, &nodeCheck{base: d})

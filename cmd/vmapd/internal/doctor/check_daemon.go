@@ -274,34 +274,6 @@ func (d *Daemon) ports(l *found) {
 	l.otherwise("none of the daemon's ports is in use by another process")
 }
 
-func (d *Daemon) endpoints(l *found) {
-	if d.Ejected == nil {
-		return
-	}
-	const goOn = "; meanwhile, connections go to other endpoints, unless most of a Service's are silent"
-	for _, e := range d.Ejected.Nodes {
-		l.warn("check that the Node runs, and that this node reaches it"+goOn, "no endpoint on Node %s answers, for %s",
-			e.Node, report.Age(e.Since, d.Health.At))
-	}
-	var alone []model.Ejection
-	for _, e := range d.Ejected.Endpoints {
-		if _, dead := d.Ejected.Node(e.Node); !dead {
-			alone = append(alone, e)
-		}
-	}
-	if len(alone) > 0 {
-		e := alone[0]
-		such := ":"
-		if len(alone) > 1 {
-			such = ", such as"
-		}
-		l.warn("look at the pod, its Node and their network"+goOn, "%s silent%s %v for %s, %s",
-			report.Plural(len(alone), "endpoint"), such, e.Endpoint, report.Age(e.Since, d.Health.At),
-			report.Silence(d.Ejected, e.Endpoint, ""))
-	}
-	l.otherwise("all endpoints with clients answer")
-}
-
 func (d *Daemon) fastPath(l *found) {
 	switch {
 	case d.NoFastPath:

@@ -31,7 +31,6 @@ var checks = []check{
 	{"table", nil, func(f Facts, l *found) { *l = f.Table }},
 	{"other-proxies", (*Daemon).otherProxies, checkOtherProxies},
 	{"ports", (*Daemon).ports, nil},
-	{"endpoints", (*Daemon).endpoints, nil},
 	{"forwarding", nil, checkForwarding},
 	{"ipv6", nil, checkIPv6},
 	{"bridges", nil, checkBridges},

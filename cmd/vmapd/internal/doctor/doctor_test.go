@@ -95,7 +95,6 @@ func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
 	w := healthy()
 	w.daemon.FastPath = "on, between eth0 and pods0" // off, it has no line
 	w.Host.Bridges = podBridge()                     // without one, there is no line
-	w.daemon.Ejected = &model.Ejections{}            // nor without outlier detection
 	r := w.diagnose()
 	if bad := report.Bad(r.Lines); len(bad) > 0 || r.Level != report.OK || r.ExitCode() != 0 {
 		t.Errorf("exit code %d, %v", r.ExitCode(), bad)
@@ -166,21 +165,6 @@ func TestEachCheck(t *testing.T) {
 		{"other-proxies", report.Fail, "kube-proxy came back", func(w *world) { w.daemon.OtherProxies = []string{"kube-proxy came back"} }},
 		{"other-proxies", report.Warn, "rules that another proxy left: 3", func(w *world) { w.daemon.Leftovers = "3" }},
 		{"ports", report.Warn, "address already in use", func(w *world) { w.daemon.Ports = []error{errors.New("healthz server: address already in use")} }},
-		{"endpoints", report.Warn, "no endpoint on Node node-2 answers, for 7s", func(w *world) {
-			w.daemon.Ejected = &model.Ejections{
-				Endpoints: []model.Ejection{{Endpoint: pod, Node: "node-2", Since: now}},
-				Nodes:     []model.Ejection{{Node: "node-2", Since: now.Add(-7 * time.Second)}},
-			}
-		}},
-		{"endpoints", report.Warn, "1 endpoint silent: 10.0.0.2:8080 for 5s, 3 packets of 2 clients unanswered, probe timed out", func(w *world) {
-			w.daemon.Ejected = &model.Ejections{Endpoints: []model.Ejection{{Endpoint: pod, Since: now.Add(-5 * time.Second), Packets: 3, Clients: 2}}}
-		}},
-		{"endpoints", report.Warn, "2 endpoints silent, such as 10.0.0.2:8080 for 5s, 1 packet of 1 client unanswered", func(w *world) {
-			w.daemon.Ejected = &model.Ejections{Endpoints: []model.Ejection{
-				{Endpoint: pod, Since: now.Add(-5 * time.Second), Packets: 1, Clients: 1},
-				{Endpoint: netip.MustParseAddrPort("10.0.0.3:8080"), Since: now},
-			}}
-		}},
 		{"forwarding", report.Fail, "net.ipv4.ip_forward is 0", func(w *world) { w.Host.Sysctls[doctor.IPForward] = "0" }},
 		{"forwarding", report.Fail, "net.ipv6.conf.all.forwarding is 0", func(w *world) { w.Host.Sysctls[doctor.IPv6Forward] = "0" }},
 		{"ipv6", report.Fail, "net.ipv6.conf.all.disable_ipv6 is 1, and 3 service ports", func(w *world) { w.Host.Sysctls[doctor.IPv6Disabled] = "1" }},

@@ -43,8 +43,6 @@ type Daemon struct {
 	OtherProxies []string
 	Leftovers    string
 	Ports        []error // of the daemon's own ports
-	// Ejected are endpoints that do not answer; nil: no Service has outlier detection.
-	Ejected *model.Ejections
 	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
 	FastPath   string
 	NoFastPath bool

@@ -31,18 +31,14 @@ func (x *explainer) explainEndpoints() {
 		if hints := slices.Concat(e.HintNodes, e.HintZones); len(hints) > 0 {
 			text += ", for " + strings.Join(hints, ", ")
 		}
-		if why := x.silence(t.Addr, e); why != "" {
-			text += fmt.Sprintf(", used though it is silent (%s), because most endpoints are", why)
-		}
 		used = append(used, [2]string{t.Addr.String(), text})
 		x.e.Used = append(x.e.Used, Endpoint{t.Addr.String(), e.Pod.String(), e.NodeName, t.SNAT.Masquerade()})
 	}
 	for _, c := range selection.Candidates {
 		if !slices.ContainsFunc(x.d.Targets, func(t model.Target) bool { return t.Addr == c.Addr }) {
 			e := x.endpoint(c.Addr.Addr())
-			x.silence(c.Addr, e)
 			unused = append(unused, [2]string{c.Addr.String(), fmt.Sprintf("%s; %s, EndpointSlice %s",
-				x.sayExcluded(c, e), sayWhere(e, c.Local), report.List(c.Slices, 0))})
+				sayExcluded(c, x.d.TrafficPolicy, e), sayWhere(e, c.Local), report.List(c.Slices, 0))})
 		}
 	}
 	x.table(used)
@@ -63,26 +59,6 @@ func (x *explainer) explainEndpoints() {
 		x.next("Why is no pod ready? kubectl -n %s get pods -o wide, and kubectl -n %[1]s describe pod NAME",
 			x.service.Namespace)
 	}
-}
-
-// silence returns why outlier detection takes an endpoint for silent, "" if it does not, and notes it.
-func (x *explainer) silence(at netip.AddrPort, e names.Endpoint) string {
-	if !x.d.Port.OutlierDetection {
-		return ""
-	}
-	ejections, of := x.in.Builder.Snapshot().Ejections(), at
-	if x.d.Port.Name.Protocol != model.TCP {
-		of = netip.AddrPort{} // its Node may be silent
-	}
-	why := report.Silence(ejections, of, e.NodeName)
-	if why == "" {
-		return ""
-	}
-	if x.e.Silent == nil {
-		x.e.Silent = map[string]string{}
-	}
-	x.e.Silent[at.String()] = why
-	return why
 }
 
 // endpoint returns what slices have about an endpoint of the Service; a snapshot has no names.
@@ -130,14 +106,6 @@ func sayWhere(e names.Endpoint, local bool) string {
 	return strings.TrimSpace(e.Pod.Name + " " + where)
 }
 
-// sayExcluded says why the policy does not select an endpoint.
-func (x *explainer) sayExcluded(c model.Candidate, e names.Endpoint) string {
-	if c.Excluded[x.d.TrafficPolicy] == model.Ejected {
-		return report.Ejected(x.in.Builder.Snapshot().Ejections(), c.Addr, e.NodeName, x.in.Now)
-	}
-	return sayExcluded(c, x.d.TrafficPolicy, e)
-}
-
 // sayExcluded says why a policy does not select an endpoint: it has a sentence for each Exclusion.
 func sayExcluded(c model.Candidate, policy model.TrafficPolicy, e names.Endpoint) string {
 	switch c.Excluded[policy] {
@@ -156,8 +124,6 @@ func sayExcluded(c model.Candidate, policy model.TrafficPolicy, e names.Endpoint
 		return "its hints are for other nodes: " + strings.Join(e.HintNodes, ", ")
 	case model.HintsOtherZones:
 		return "its hints are for other zones: " + strings.Join(e.HintZones, ", ")
-	case model.Ejected:
-		return "ejected by this node"
 	}
 	return ""
 }

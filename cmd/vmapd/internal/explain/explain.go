@@ -14,16 +14,14 @@ import (
 
 // Explanation explains what happens to a connection: the facts that programs ask for, and sentences.
 type Explanation struct {
-	From    string     `json:"from"` // both ends, and the node that decides, in words
-	To      string     `json:"to"`
-	On      string     `json:"node"`
-	Client  string     `json:"client"`              // the address
-	Dest    string     `json:"destination"`         // address:port/protocol
-	Service string     `json:"service,omitempty"`   // namespace/name
-	Used    []Endpoint `json:"endpoints,omitempty"` // those to which the connection may be forwarded
-	// Silent says of endpoints, used or not, why this node takes them for silent.
-	Silent  map[string]string `json:"silent,omitempty"`
-	Verdict report.Outcome    `json:"verdict"`
+	From    string         `json:"from"` // both ends, and the node that decides, in words
+	To      string         `json:"to"`
+	On      string         `json:"node"`
+	Client  string         `json:"client"`              // the address
+	Dest    string         `json:"destination"`         // address:port/protocol
+	Service string         `json:"service,omitempty"`   // namespace/name
+	Used    []Endpoint     `json:"endpoints,omitempty"` // those to which the connection may be forwarded
+	Verdict report.Outcome `json:"verdict"`
 
 	Steps      []Step   `json:"steps"`
 	Problems   []string `json:"problems,omitempty"` // of the objects that concern the connection

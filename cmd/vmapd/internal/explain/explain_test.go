@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -367,30 +366,5 @@ func TestLessCommonSituations(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// An ejected endpoint is named with the reason, and one that is used although it is silent, too.
-func TestSilentEndpoints(t *testing.T) {
-	objects := web(modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2", "10.0.0.3", "10.0.0.4"))
-	for n, want := range []string{
-		"",
-		"     10.0.0.2:8080  ejected by this node 5s ago: 3 packets of 1 client unanswered, probe timed out; on node-2, EndpointSlice ns1/web-1",
-		"     10.0.0.2:8080  on node-2, used though it is silent (3 packets of 1 client unanswered, probe timed out), because most endpoints are",
-	} {
-		in := input("172.30.0.41:80", objects)
-		in.Config.OutlierDetection = true
-		in.Builder, in.Now = objects.Builder(in.Config), modeltest.Moment(9)
-		silent := &model.Ejections{}
-		for _, a := range []string{"10.0.0.2:8080", "10.0.0.3:8080"}[:n] {
-			silent.Endpoints = append(silent.Endpoints, model.Ejection{
-				Endpoint: netip.MustParseAddrPort(a), Since: in.Now.Add(-5 * time.Second), Packets: 3, Clients: 1,
-			})
-		}
-		in.Builder.SetEjections(silent)
-		e := Explain(in)
-		if got := text(t, e); !strings.Contains(got, want+"\n") || len(e.Silent) != n {
-			t.Errorf("%d are silent: no line %q in:\n%s", n, want, got)
-		}
 	}
 }

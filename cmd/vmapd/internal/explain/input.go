@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -22,8 +21,6 @@ type Input struct {
 	Builder *model.Builder // of the objects
 	// Snapshot decides; nil: the Builder's.
 	Snapshot *model.Snapshot
-	// Now is for the age of ejections; zero: they have none.
-	Now time.Time
 	// ByListeners: a listener of vmapd's serves every Service, and makes connections of its own.
 	ByListeners bool
 }

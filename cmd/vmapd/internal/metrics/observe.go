@@ -91,7 +91,6 @@ func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 	m.noLocalEndpoints.WithLabelValues(name, "internal").Set(float64(internal))
 	m.noLocalEndpoints.WithLabelValues(name, "external").Set(float64(external))
 	m.unserved.WithLabelValues(name).Set(float64(s.UnservedEndpoints()))
-	m.ejected.WithLabelValues(name).Set(float64(s.EjectedEndpoints()))
 	m.servicePorts.WithLabelValues(name).Set(float64(s.NumServicePorts()))
 	m.ready.WithLabelValues(name).Set(1)
 }

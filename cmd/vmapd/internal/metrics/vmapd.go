@@ -17,7 +17,7 @@ import (
 // ownFigures are the metrics that kube-proxy does not have, except those read at a scrape.
 type ownFigures struct {
 	failures                                   *prometheus.CounterVec
-	servicePorts, ready, unserved, ejected     *prometheus.GaugeVec
+	servicePorts, ready, unserved              *prometheus.GaugeVec
 	rejected, overBudget                       *prometheus.GaugeVec // objects
 	batchOperations, batchBytes, batchDuration *prometheus.HistogramVec
 	configRead                                 prometheus.Gauge
@@ -37,8 +37,6 @@ func (m *Metrics) registerOwn() {
 	}
 	o.unserved = gaugeVec(all, "vmapd_endpoints_over_budget",
 		"Endpoints that get no connections, because their Service has more than its budget allows.", ipFamily)
-	o.ejected = gaugeVec(nft, "vmapd_ejected_endpoints",
-		"Endpoints of Service ports that get no connections from this node, because they do not answer.", ipFamily)
 	o.rejected = gaugeVec(all, "vmapd_rejected_objects",
 		"Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.", "kind")
 	o.overBudget = gaugeVec(all, "vmapd_objects_over_budget",

@@ -126,7 +126,7 @@ func (v *View) One(name model.NamespacedName, found Found) (one One, ok bool) {
 
 func (v *View) port(sp *model.ServicePort, found Found) Port {
 	tracked := found.Flows.of(sp)
-	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: v.endpoints(sp, found.Slices, tracked)}
+	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: endpoints(sp, found.Slices, tracked)}
 	for _, fe := range sp.Frontends {
 		a := Address{
 			Kind: fe.Kind.String(), Port: fe.VIP.Port, State: report.OfAction(fe.Action), Restricted: fe.Restricted,
@@ -172,9 +172,7 @@ func settings(sp *model.ServicePort) (list []string) {
 }
 
 // endpoints returns the endpoints of a service port: those that serve, those that drain, and others of the Service.
-func (v *View) endpoints(
-	sp *model.ServicePort, of []names.SliceObject, tracked map[netip.AddrPort]int,
-) (list []Endpoint) {
+func endpoints(sp *model.ServicePort, of []names.SliceObject, tracked map[netip.AddrPort]int) (list []Endpoint) {
 	places := placesOf(of, sp)
 	has := map[netip.AddrPort]bool{}
 	add := func(e Endpoint) {
@@ -199,9 +197,6 @@ func (v *View) endpoints(
 			one.LocalShare = 1 / float64(local)
 		}
 		add(one)
-	}
-	for _, a := range sp.Ejected {
-		add(Endpoint{Address: a, State: report.Ejected(v.Snapshot.Ejections(), a, places[a].NodeName, time.Time{})})
 	}
 	for _, a := range sp.Draining {
 		add(Endpoint{Address: a, State: "draining"})

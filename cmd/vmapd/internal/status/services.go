@@ -33,7 +33,6 @@ type Service struct {
 	External   []netip.Addr `json:"externalIPs,omitempty"` // those of load balancers, too
 	Endpoints  int          `json:"endpoints"`             // that get connections from inside the cluster
 	OnThisNode int          `json:"endpointsOnThisNode"`
-	Ejected    int          `json:"ejectedEndpoints,omitempty"` // because they do not answer
 	State      State        `json:"state"`
 	Reason     string       `json:"reason,omitempty"` // of the state
 	Since      time.Time    `json:"since,omitzero"`   // programmed as it is
@@ -54,7 +53,7 @@ var worstFirst = []State{Waiting, LeftOut, report.Rejected, report.Dropped, Part
 
 func (s *Service) level() report.Level {
 	switch {
-	case s.State == report.Forwarded && s.Problems == 0 && s.Ejected == 0:
+	case s.State == report.Forwarded && s.Problems == 0:
 		return report.OK
 	case s.State == report.Forwarded, s.State == Partly:
 		return report.Warn
@@ -128,7 +127,7 @@ func reasonOf(p model.Problem) string { return strings.TrimPrefix(p.Field+": "+p
 func (v *View) service(sp *model.ServicePort) Service {
 	s := Service{
 		Namespace: sp.Name.Namespace, Name: sp.Name.Name, PortName: sp.Name.Port, Protocol: sp.Name.Protocol.String(),
-		Family: sp.Family.String(), Ejected: len(sp.Ejected),
+		Family: sp.Family.String(),
 	}
 	inside := model.Cluster
 	for _, fe := range sp.Frontends {
@@ -223,9 +222,6 @@ func (s *Service) sentence() string {
 	state := string(s.State)
 	if s.Reason != "" {
 		state += ": " + s.Reason
-	}
-	if s.Ejected > 0 {
-		state += "; " + report.Plural(s.Ejected, "endpoint") + " ejected"
 	}
 	if s.Problems > 0 && s.State != LeftOut {
 		state += "; " + report.Plural(s.Problems, "problem")

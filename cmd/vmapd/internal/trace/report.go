@@ -137,9 +137,6 @@ func (s *Story) addHints(in *Input) {
 			"iptables-legacy, IPVS or an eBPF program did it.")
 	}
 	s.Hints = append(s.Hints, in.Suspects...)
-	if e := in.Expected; e != nil && e.Silent[s.Endpoint.String()] != "" {
-		s.hint("Outlier detection has found %v silent: %s.", s.Endpoint, e.Silent[s.Endpoint.String()])
-	}
 	if silent && in.MayMiss {
 		s.hint("Rules before connection tracking may keep the answer from being tracked. " +
 			"Such an answer to a replaced source is not visible.")

@@ -129,23 +129,3 @@ func TestAServiceOnAPortOfTheNode(t *testing.T) {
 	})
 	p.MustStay(t)
 }
-
-// Who looks at a Service learns that endpoints of it are ejected, and that they are back.
-func TestEventsOfEjections(t *testing.T) {
-	t.Parallel()
-	vmapdtest.NeedNFT(t)
-	c := vmapdtest.NewCluster(t)
-	c.StartReady(t, "--outlier-detection")
-	pod := c.Pods()[1].Namespace
-	vmapdtest.Feed(t, pod, "table inet dead { chain in { type filter hook prerouting priority -400; policy drop; }; }", "nft", "-f", "-")
-	vmapdtest.CallUntil(t, c.Client, vmapdtest.WebVIP, func() bool {
-		return slices.ContainsFunc(c.API.Events(), func(e eventsv1.Event) bool { return e.Reason == "EndpointsEjected" })
-	})
-	if e := c.WantEvent(t, "EndpointsEjected", "Service", "web", "10.0.0.3:8080"); e.Type != "Warning" || e.Namespace != "default" || e.Action != "ProgramService" {
-		t.Errorf("the event: %+v", e)
-	}
-	vmapdtest.Feed(t, pod, "delete table inet dead", "nft", "-f", "-")
-	if e := c.WantEvent(t, "EndpointsReturned", "Service", "web", ""); e.Type != "Normal" {
-		t.Errorf("the event: %+v", e)
-	}
-}

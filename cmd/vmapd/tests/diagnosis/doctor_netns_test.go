@@ -63,7 +63,7 @@ func TestFindingsAreOnThePages(t *testing.T) {
 		if err == nil {
 			err = read(out, &got)
 		}
-		const off = 3 // the fast path, outlier detection, and bridges of pods: without them, there is no line
+		const off = 2 // the fast path, and bridges of pods: without them, there is no line
 		if err != nil || got.Level != report.OK || len(got.Lines) != len(doctor.Checks())-off || got.Node != lab.NodeName {
 			t.Errorf("%s: %v\n%s", format, err, out)
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -225,14 +224,6 @@ func Eventually(t *testing.T, problem func() string) {
 func WaitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	testaid.WaitUntil(t, what, holds)
-}
-
-// CallUntil makes connections of TCP until something holds, for a minute at most, and looks at no answer.
-func CallUntil(t *testing.T, from *lab.Namespace, to netip.AddrPort, holds func() bool) {
-	t.Helper()
-	ask := func(ctx context.Context) (lab.Answer, error) { return from.Ask(ctx, "tcp", to) }
-	defer lab.Load{Rate: 40, Ask: ask}.Start()()
-	WaitUntil(t, "what the calls are for", holds)
 }
 
 // UnprivilegedName is the name by which a test binary drops all privileges, and becomes the program of the arguments.
