@@ -3,7 +3,6 @@ package nft
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -16,10 +15,6 @@ type layoutSet struct {
 	comment string
 }
 
-// UnansweredFor is how long packets that got no answer are remembered, since the last one. TCP sends its first packet
-// again after one second, and then each second four times, or after two and four seconds (tcp_syn_linear_timeouts).
-const UnansweredFor = 5 * time.Second
-
 // Types of sets: declarations without names.
 var (
 	addrs            = Set{Key: []Type{Addr}}
@@ -28,7 +23,6 @@ var (
 	sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
 	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
 	endpoints        = Set{Key: []Type{Addr, Service}}
-	unanswered       = Set{Key: []Type{Addr, Service, Addr}, Dynamic: true, Timeout: UnansweredFor}
 	removed          = Set{Key: []Type{Addr, Proto, Service}, Dynamic: true, Timeout: removedFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}
 	nodePorts        = Set{Key: []Type{Proto, Service}}
@@ -80,7 +74,6 @@ var layout = []layoutSet{
 	{SourceRanges(model.SCTP), sources, false, "allowed sources of firewall-ips"},
 	{SourceRanges(model.TCP), sources, false, "allowed sources of firewall-ips"},
 	{SourceRanges(model.UDP), sources, false, "allowed sources of firewall-ips"},
-	{Unanswered, unanswered, false, "endpoint, port, client: packets that were sent again because no answer came"},
 }
 
 // layoutOf returns the row for the name of a set, the zero value if there is none.

@@ -44,8 +44,6 @@ const (
 	NodePortCounters = "nodeport-counters"
 	RefusedCounters  = "refused-counters"
 	NodePortRefused  = "nodeport-refused-counters"
-
-	Unanswered = "unanswered"
 )
 
 // SourceRanges is the name of the set of sources that may connect to the addresses in

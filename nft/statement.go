@@ -180,16 +180,6 @@ type (
 	// Forget deletes the packet's source from a map that remembers endpoints.
 	Forget struct{ Map string }
 
-	// MatchUnanswered goes on if a client sends the first packet of a translated connection again: the kernel has
-	// confirmed the connection, and no packet of it has come from the other side.
-	MatchUnanswered struct{}
-
-	// CountIn adds the key to a set, and counts its packets there. Its timeout begins anew.
-	CountIn struct {
-		Key Key
-		Set string
-	}
-
 	// Masquerade replaces the source by the address of the outgoing interface, and accepts. Ports are chosen at random, so
 	// that two nodes or two clients that pick at the same time rarely collide.
 	Masquerade struct{}
@@ -272,14 +262,6 @@ func (s Remember) text(f model.Family) string {
 func (s Forget) text(f model.Family) string {
 	ip := FamilyWord(f)
 	return fmt.Sprintf("delete @%s { %s saddr : %s daddr . th dport }", s.Map, ip, ip)
-}
-
-func (MatchUnanswered) text(model.Family) string {
-	return "ct state new ct status confirmed ct status dnat"
-}
-
-func (s CountIn) text(f model.Family) string {
-	return "update @" + s.Set + " { " + s.Key.text(f) + " counter }"
 }
 
 // durationText writes a duration of whole seconds as nft does: 1d1h1m1s.

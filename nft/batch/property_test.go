@@ -43,8 +43,8 @@ func checkStep(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsho
 	changes := batch.Diff(have, want)
 	checkApplied(t, have, changes, want)
 	for _, name := range changes.DeleteChains {
-		// The chains that every packet passes go with those of the last service port with affinity, or outlier detection.
-		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") && name != "postrouting-unanswered" {
+		// The chains that every packet passes go with those of the last service port with affinity.
+		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") {
 			t.Errorf("deletes chain %s while the program runs; only those of a service port alone are worth a batch", name)
 		}
 	}

@@ -27,7 +27,6 @@ const (
 	outputChain       = "output"
 	outputRest        = "output-rest"
 	postroutingChain  = "postrouting"
-	unansweredChain   = "postrouting-unanswered"
 
 	restComment = "what neither a Service nor another program has translated"
 )
@@ -45,8 +44,6 @@ const (
 	priorityRest     = nft.PriorityDNAT + 5
 	priorityRemember = nft.PriorityDNAT + 1
 	priorityFastPath = int32(200) // behind security, at 50
-	// The client has its own address there, and the endpoint, too.
-	priorityUnanswered = nft.PrioritySNAT - 1
 )
 
 var (
@@ -134,15 +131,6 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 				Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts, protocols[:], protocols[:]),
 				Comment: "session affinity: remember the client's endpoint",
 			})
-	}
-	if c.features.has(withOutliers) {
-		chains = append(chains, nft.Chain{
-			Name: unansweredChain, Hook: nft.Postrouting, Prio: priorityUnanswered, Filter: true, Ahead: true,
-			Rules: []nft.Rule{{
-				nft.MatchUnanswered{}, protocolIs(model.TCP), nft.CountIn{Key: sourcesKey, Set: nft.Unanswered},
-			}},
-			Comment: "outlier detection: packets without an answer",
-		})
 	}
 	for one := range c.choices {
 		chains = append(chains, one.chain())

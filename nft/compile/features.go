@@ -16,7 +16,6 @@ const (
 	withAffinity  feature = iota // service ports with session affinity
 	withNodePorts                // frontends that are node ports
 	withHairpins                 // endpoints on this node
-	withOutliers                 // service ports with outlier detection
 
 	// For each protocol, in the order of protocols:
 	withSourceRanges                                        // frontends for some sources only
@@ -53,9 +52,6 @@ func (u *usage) count(sp *model.ServicePort, by int) {
 	}
 	if sp.Affinity > 0 && len(sp.Frontends) > 0 {
 		u[withAffinity] += by
-	}
-	if sp.OutlierDetection && sp.Name.Protocol == model.TCP && len(sp.Frontends) > 0 {
-		u[withOutliers] += by
 	}
 	for _, fe := range sp.Frontends {
 		protocol := feature(slices.Index(protocols[:], fe.VIP.Protocol))

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"slices"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -103,16 +102,6 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		return encodeClient(f, &expr.Dynset{SetName: s.Map, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Timeout}), nil
 	case nft.Forget: // delete @affinity-… { ip saddr : ip daddr . th dport }
 		return encodeClient(f, &expr.Dynset{SetName: s.Map, Operation: dynsetDelete}), nil
-	case nft.MatchUnanswered: // ct state new ct status confirmed ct status dnat
-		return slices.Concat(
-			encodeBit(expr.CtKeySTATE, expr.CtStateBitNEW, expr.CmpOpNeq),
-			encodeBit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpNeq),
-			encodeBit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq),
-		), nil
-	case nft.CountIn: // update @unanswered { ip daddr . th dport . ip saddr counter }
-		return append(encodeKey(f, s.Key), &expr.Dynset{
-			SrcRegKey: unix.NFT_REG_1, SetName: s.Set, Operation: unix.NFT_DYNSET_OP_UPDATE, Exprs: []expr.Any{&expr.Counter{}},
-		}), nil
 	case nft.Masquerade: // masquerade fully-random
 		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
 	case nft.Reject:

@@ -8,14 +8,12 @@ import (
 )
 
 // BenchmarkOnlyUserOfFeatures makes and deletes in turns a Service that is the only one with session affinity, source
-// ranges and a node port, or with outlier detection, beside one without these: the difference is what the rules of
-// features cost.
+// ranges and a node port, beside one without these: the difference is what the rules of features cost.
 func BenchmarkOnlyUserOfFeatures(b *testing.B) {
 	plain := modeltest.NewService("tenant/x").On("172.30.255.1").TCP("", 80)
 	for name, s := range map[string]modeltest.Service{
-		"plain":             plain,
-		"outlier detection": plain.Annotated(model.AnnotationOutlierDetection, "true"),
-		"features":          modeltest.NewService("tenant/x").On("172.30.255.1").TCP("", 80).NodePort(31999).Sticky(10800).LoadBalancer("192.168.98.77").Ranges("198.18.0.0/15"),
+		"plain":    plain,
+		"features": modeltest.NewService("tenant/x").On("172.30.255.1").TCP("", 80).NodePort(31999).Sticky(10800).LoadBalancer("192.168.98.77").Ranges("198.18.0.0/15"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			forSizes(b, func(b *testing.B, _ benchSize, builder *model.Builder) {

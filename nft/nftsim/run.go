@@ -202,11 +202,11 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.MatchUntranslated:
 			match = s.Dest == s.orig
 		case nft.MatchOriginal: // it is the first one
-		case nft.MatchInvalid, nft.MatchEstablished, nft.MatchPackets, nft.MatchUnanswered:
+		case nft.MatchInvalid, nft.MatchEstablished, nft.MatchPackets:
 			match = false // it is NEW, and the only packet
 		case nft.Foreign: // of a chain that nothing needs any more, or not ours
 			return step{}, fmt.Errorf("the rule is not one that we make")
-		case nft.AddFlow, nft.Forget, nft.CountIn:
+		case nft.AddFlow, nft.Forget:
 			note("")
 		case nft.Remember:
 			note("")

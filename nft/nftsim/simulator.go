@@ -263,7 +263,7 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 		switch stmt := stmt.(type) {
 		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode,
 			nft.MatchToNode, nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.MatchEstablished,
-			nft.MatchPackets, nft.MatchUnanswered, nft.Masquerade, nft.Reject, nft.Foreign:
+			nft.MatchPackets, nft.Masquerade, nft.Reject, nft.Foreign:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {
 				err = fmt.Errorf("no flowtable %s", stmt.Flowtable)
@@ -289,10 +289,6 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 			err = s.checkClients(stmt.Map)
 		case nft.Forget:
 			err = s.checkClients(stmt.Map)
-		case nft.CountIn:
-			if set := s.sets[stmt.Set]; set == nil || !set.Dynamic {
-				err = fmt.Errorf("no set %s counts packets", stmt.Set)
-			}
 		case nft.Verdict:
 			err = s.checkVerdict(stmt)
 		default:
