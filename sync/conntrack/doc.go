@@ -20,7 +20,7 @@
 // TCP and SCTP connections end by themselves. They are deleted only if the Service or the configuration asks for it,
 // some time after the endpoint has ceased to serve (see model.ServicePort.EndsStale). The client's connection is then
 // reset: the kernel picks up its next packet as a new flow (nf_conntrack_tcp_loose) and translates it to another
-// endpoint, which does not know the connection. TCP connections that an ejected endpoint has not answered end, too.
+// endpoint, which does not know the connection.
 //
 // Other flows are never deleted: to other addresses, to a node port's number on another host, directly to a pod, on
 // loopback, or in another conntrack zone.

@@ -29,22 +29,17 @@ type work struct {
 	streams bool // connections of TCP and SCTP
 	early   bool // connections that began while there were no rules
 	strays  bool // flows to unused cluster IPs
-	silent  bool // connections of TCP that endpoints which are ejected have not answered
 }
 
 func (w *work) add(more work) {
 	w.udp, w.streams = w.udp || more.udp, w.streams || more.streams
 	w.early, w.strays = w.early || more.early, w.strays || more.strays
-	w.silent = w.silent || more.silent
 }
 
 // only returns the protocol of the flows that a pass looks at; 0: several. UDP's are few where connections are many.
 func (w work) only() model.Protocol {
-	switch w {
-	case work{udp: true}:
+	if w == (work{udp: true}) {
 		return model.UDP
-	case work{silent: true}:
-		return model.TCP
 	}
 	return 0
 }
@@ -115,9 +110,6 @@ func (f *family) take(s *model.FamilySnapshot, refused map[model.ServicePortName
 }
 
 func (f *family) change(c model.Change[*model.ServicePort], now time.Time) {
-	if c.New != nil && c.New.Name.Protocol == model.TCP && len(c.New.Ejected) > 0 {
-		f.todo.silent = f.todo.silent || c.Old == nil || !slices.Equal(c.Old.Ejected, c.New.Ejected)
-	}
 	before, after := forgetting(c.Old), forgetting(c.New)
 	switch sp := cmp.Or(after, before); {
 	case sp == nil:

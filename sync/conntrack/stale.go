@@ -15,14 +15,14 @@ type owners struct {
 	ports map[model.VIP]*model.ServicePort
 }
 
-// ownersOf returns all service ports, or those with stale flows to delete, and those that ejected an endpoint.
+// ownersOf returns all service ports, or those with stale flows to delete.
 func ownersOf(s *model.FamilySnapshot, all bool) owners {
 	o := owners{s, map[model.VIP]*model.ServicePort{}}
 	if s == nil {
 		return o
 	}
 	for sp := range s.ServicePorts() {
-		if !all && forgetting(sp) == nil && len(sp.Ejected) == 0 {
+		if !all && forgetting(sp) == nil {
 			continue
 		}
 		for vip := range vips(sp) {
@@ -80,8 +80,6 @@ func (p *pass) stale(f *flow) bool {
 	vip := model.VIP{Addr: f.dest.Addr(), Protocol: f.protocol, Port: f.dest.Port()}
 	owner := p.have.at(vip)
 	switch {
-	case p.silent && f.protocol == model.TCP && !f.answered && owner != nil && owner.Ejects(f.replySource):
-		return true // the client's next packet goes to another endpoint
 	case owner.Serves(f.replySource), p.comes.at(vip).Serves(f.replySource):
 		return false
 	case p.early && owner != nil && !f.translated && !f.answered:

@@ -43,13 +43,6 @@ func (s *State) Update(c Change, fn func(*model.Builder)) {
 	Signal(s.changed)
 }
 
-// Look calls fn, which reads what the builder has. fn must not keep the builder.
-func (s *State) Look(fn func(*model.Builder)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fn(s.builder)
-}
-
 // Complete says that one source has delivered all of its objects. Until each source has,
 // nothing is programmed: an incomplete state must never delete rules in use.
 func (s *State) Complete() {
