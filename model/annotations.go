@@ -1,8 +1,8 @@
 package model
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -17,9 +17,8 @@ type Annotation struct {
 
 // The names of the annotations that others refer to.
 const (
-	AnnotationAlgorithm        = "vmapd.io/lb-algorithm"
-	AnnotationConnectionGrace  = "vmapd.io/connection-grace"
-	AnnotationOutlierDetection = "vmapd.io/outlier-detection"
+	AnnotationAlgorithm       = "vmapd.io/lb-algorithm"
+	AnnotationConnectionGrace = "vmapd.io/connection-grace"
 )
 
 // Annotations are all annotations. The others of a Service are not read.
@@ -51,24 +50,16 @@ var Annotations = [...]Annotation{
 		},
 	},
 	{
-		AnnotationOutlierDetection,
-		"whether endpoints that do not answer are left out, `true` or `false`",
-		[]string{"true", "false"},
-		"the configuration decides",
-		func(to *annotated, value string) (string, error) {
-			on, err := strconv.ParseBool(value)
-			if err != nil {
-				return "", fmt.Errorf("%q is neither \"true\" nor \"false\"", value)
-			}
-			to.outlierDetection = &on
-			return "", nil
-		},
+		"vmapd.io/outlier-detection",
+		"none has an effect: earlier versions had outlier detection",
+		[]string{"true"},
+		"ignored",
+		func(*annotated, string) (string, error) { return "", errors.New("there is no outlier detection any more") },
 	},
 }
 
 // annotated has the values of a Service's annotations; nil is none.
 type annotated struct {
-	algorithm        *Algorithm
-	connectionGrace  *time.Duration
-	outlierDetection *bool
+	algorithm       *Algorithm
+	connectionGrace *time.Duration
 }

@@ -24,7 +24,6 @@ type Builder struct {
 	settingsStale bool // node, addresses or ServiceCIDRs changed
 	problems      map[ObjectRef][]Problem
 	problemsStale bool
-	ejections     *Ejections
 	locality      locality
 	addrScope     addrScope
 	counts        counts
@@ -62,7 +61,6 @@ func NewBuilder(c Config) *Builder {
 		claims:        claims{map[VIP]*service{}, map[VIP][]*service{}},
 		problems:      map[ObjectRef][]Problem{},
 		counts:        newCounts(c),
-		ejections:     noEjections,
 		settingsStale: true,
 		last:          new(Snapshot),
 	}

@@ -20,7 +20,6 @@ type familyEdit struct {
 	endpoints  *persist.Edit[VIP, struct{}]
 	noLocal    noLocal
 	unserved   int
-	outliers   outliers
 }
 
 func newEdit(s *Snapshot) *edit {
@@ -34,7 +33,6 @@ func newEdit(s *Snapshot) *edit {
 			endpoints:  fs.endpoints.Edit(VIPKeys),
 			noLocal:    fs.noLocal,
 			unserved:   fs.unserved,
-			outliers:   fs.outliers,
 		}
 	}
 	return e
@@ -50,7 +48,6 @@ func (e *edit) done(next *Snapshot) {
 		to.endpoints = from.endpoints.Done()
 		to.noLocal = from.noLocal
 		to.unserved = from.unserved
-		to.outliers = from.outliers
 	}
 }
 
@@ -96,8 +93,6 @@ func (c *counts) deletePort(e *familyEdit, name ServicePortName) {
 func (c *counts) recount(e *familyEdit, old, now *ServicePort) {
 	e.noLocal.count(now, +1)
 	e.noLocal.count(old, -1)
-	e.outliers.count(now, +1)
-	e.outliers.count(old, -1)
 	left, joined := old.Endpoints, now.Endpoints
 	for len(left) > 0 || len(joined) > 0 {
 		order := -1

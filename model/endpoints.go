@@ -25,7 +25,6 @@ const (
 	hintsThisNode            // … and one is for this Node
 	hintsZones               // it has hints for zones
 	hintsThisZone            // … and one is for this Node's zone
-	ejected                  // this node has found it silent, see Ejections
 
 	draining = serving | terminating // the condition of those that are used while none is ready
 )
@@ -56,11 +55,6 @@ func listsOf(offered []candidate) lists {
 			if c.excluded[p] = c.exclusion(p, required[p]); c.excluded[p] == NotExcluded {
 				l.sizes[p]++
 			}
-		}
-	}
-	if slices.ContainsFunc(l.candidates, func(c candidate) bool { return c.has(ejected) }) {
-		for _, p := range TrafficPolicies {
-			l.eject(p)
 		}
 	}
 	return l
@@ -172,9 +166,8 @@ func (l lists) endpoints(needed [len(TrafficPolicies)]bool) []Endpoint {
 	return list
 }
 
-// drained returns the candidates that serve and are not among the endpoints. Flows of UDP to one that is ejected are to
-// end: the client would go on sending to it.
-func (l lists) drained(endpoints []Endpoint, p Protocol) []netip.AddrPort {
+// drained returns the candidates that serve and are not among the endpoints.
+func (l lists) drained(endpoints []Endpoint) []netip.AddrPort {
 	var list []netip.AddrPort
 	for _, c := range l.candidates {
 		if !c.has(serving) && !c.has(ready) {
@@ -182,9 +175,6 @@ func (l lists) drained(endpoints []Endpoint, p Protocol) []netip.AddrPort {
 		}
 		if len(endpoints) > 0 && endpoints[0].Addr == c.addr {
 			endpoints = endpoints[1:]
-			continue
-		}
-		if p == UDP && c.has(ejected) {
 			continue
 		}
 		list = append(list, c.addr)

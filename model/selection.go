@@ -45,7 +45,6 @@ const (
 	ReadyOnesExist            // it is terminating, and others are ready
 	HintsOtherNodes           // its hints are for other Nodes; Cluster only
 	HintsOtherZones           // its hints are for other zones; Cluster only
-	Ejected                   // this node has found it silent, or its Node
 )
 
 // Hints is the kind of topology hints in use.
@@ -107,13 +106,13 @@ func (sel *Selection) addSlice(s *endpointSlice, name ServicePortName, f Family,
 	case over:
 		other.Why = OverBudget
 	case ok:
-		for a, e := range s.all("") {
+		for a, conditions := range s.all("") {
 			addr := netip.AddrPortFrom(a, port)
 			i, _ := slices.BinarySearchFunc(sel.Candidates, addr, func(c Candidate, a netip.AddrPort) int {
 				return c.Addr.Compare(a)
 			})
 			of := &sel.Candidates[i]
-			if of.Terminating != e.has(terminating) {
+			if of.Terminating != conditions.has(terminating) {
 				continue
 			}
 			if n := len(of.Slices); n == 0 || of.Slices[n-1] != other.Name {

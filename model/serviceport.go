@@ -35,12 +35,6 @@ type ServicePort struct {
 	// have, sorted. It is empty unless EndsStale reports true.
 	Draining []netip.AddrPort
 
-	// OutlierDetection: endpoints that do not answer are ejected.
-	OutlierDetection bool
-	// Ejected are the endpoints that get no connections because this node has found them, or their Node, silent;
-	// sorted. It is empty while more than half of the endpoints would be out.
-	Ejected []netip.AddrPort
-
 	// SourceRanges are the sources that restricted frontends allow, sorted. No range lies in another.
 	SourceRanges []netip.Prefix
 }
@@ -53,7 +47,6 @@ func (sp *ServicePort) Equal(o *ServicePort) bool {
 		slices.Equal(sp.Frontends, o.Frontends) &&
 		slices.Equal(sp.Endpoints, o.Endpoints) &&
 		slices.Equal(sp.Draining, o.Draining) &&
-		sp.OutlierDetection == o.OutlierDetection && slices.Equal(sp.Ejected, o.Ejected) &&
 		slices.Equal(sp.SourceRanges, o.SourceRanges)
 }
 

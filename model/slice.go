@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unique"
 )
 
 // endpointSlice is a checked EndpointSlice.
@@ -22,8 +21,6 @@ type endpointSlice struct {
 	packed []byte
 	// zones has the hints of each endpoint, or is empty if none has any.
 	zones []*zoneHints
-	// nodes has the Node of each endpoint, the zero value where there is none.
-	nodes []unique.Handle[string]
 }
 
 type slicePort struct {
@@ -75,7 +72,6 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 	}
 	slices.SortStableFunc(s.ports, compareSlicePorts) // of two with a name, the first counts
 	s.packed = make([]byte, 0, len(in.Endpoints)*s.stride())
-	s.nodes = make([]unique.Handle[string], 0, len(in.Endpoints))
 	for i, e := range in.Endpoints {
 		s.parseEndpoint(i, e)
 	}
@@ -157,11 +153,6 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 		c |= hintsThisNode
 	}
 	s.add(a, c, e.HintZones)
-	var node unique.Handle[string]
-	if e.NodeName != "" {
-		node = unique.Make(e.NodeName)
-	}
-	s.nodes = append(s.nodes, node)
 }
 
 // stride is the number of bytes of an endpoint in packed.
@@ -201,15 +192,9 @@ func (s *endpointSlice) add(a netip.Addr, c conditions, zones []string) {
 	}
 }
 
-// placed are the conditions of an endpoint, and its Node; the zero value: none is named.
-type placed struct {
-	conditions
-	node unique.Handle[string]
-}
-
 // all yields the endpoints, with their conditions on a node of a zone.
-func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, placed] {
-	return func(yield func(netip.Addr, placed) bool) {
+func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, conditions] {
+	return func(yield func(netip.Addr, conditions) bool) {
 		i := 0
 		for e := range slices.Chunk(s.packed, s.stride()) {
 			last := len(e) - 1
@@ -221,7 +206,7 @@ func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, placed] {
 					c |= hintsThisZone
 				}
 			}
-			if !yield(a, placed{c, s.nodes[i]}) {
+			if !yield(a, c) {
 				return
 			}
 			i++

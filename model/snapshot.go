@@ -16,8 +16,6 @@ type Snapshot struct {
 	node     NodeState
 	object   NodeObject
 	health   persist.Map[NamespacedName, *HealthCheck]
-
-	ejections *Ejections // nil: none
 }
 
 // Family returns the part of the snapshot that concerns one IP family. The two
@@ -60,7 +58,6 @@ type FamilySnapshot struct {
 	endpoints  persist.Map[VIP, struct{}]
 	noLocal    noLocal
 	unserved   int
-	outliers   outliers
 }
 
 // noLocal counts the service ports for which ServicePort.NoLocalEndpoints reports true.

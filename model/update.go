@@ -8,12 +8,12 @@ import (
 
 // Snapshot returns the current state. If nothing changed since the last call, it returns the same pointer.
 func (b *Builder) Snapshot() *Snapshot {
-	if len(b.dirty) == 0 && !b.settingsStale && !b.problemsStale && b.ejections == b.last.Ejections() {
+	if len(b.dirty) == 0 && !b.settingsStale && !b.problemsStale {
 		return b.last
 	}
 	next := new(Snapshot)
 	*next = *b.last
-	next.node, next.ejections = b.nodeState(), b.ejections
+	next.node = b.nodeState()
 	next.object = NodeObject{Addrs: b.nodeFacts.addrs, PodCIDRs: b.nodeFacts.podCIDRs}
 	if b.settingsStale {
 		b.updateSettings(next)
@@ -166,8 +166,7 @@ func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 			needed[p] = needed[p] || fe.Uses(p)
 		}
 	}
-	sp.Endpoints, sp.Ejected = l.endpoints(needed), l.ejectedOf(needed)
-	sp.OutlierDetection = b.detects(s)
+	sp.Endpoints = l.endpoints(needed)
 	sp.Affinity = s.rare.affinity
 	if sp.Algorithm = served.algorithm; sp.Algorithm.HasTable() {
 		sp.TableSize = int32(served.tableSize)
@@ -179,7 +178,7 @@ func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 		}
 	}
 	if _, ok := sp.EndsStale(); ok {
-		sp.Draining = l.drained(sp.Endpoints, sp.Name.Protocol)
+		sp.Draining = l.drained(sp.Endpoints)
 	}
 }
 
@@ -210,7 +209,6 @@ func (s *service) applyPolicy(fe *Frontend, selected [len(TrafficPolicies)]int) 
 func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
 	b.scratch = b.scratch[:0]
 	rest := b.config.Budgets.Endpoints
-	detects := r.service != nil && b.detects(r.service)
 	for _, s := range r.slices {
 		if s.family != f {
 			continue
@@ -223,11 +221,7 @@ func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
 			continue
 		}
 		for addr, c := range s.all(b.locality.zone) {
-			at := netip.AddrPortFrom(addr, port)
-			if detects {
-				c.conditions |= b.ejections.bit(at, name.Protocol, c.node)
-			}
-			b.scratch = append(b.scratch, candidate{addr: at, conditions: c.conditions})
+			b.scratch = append(b.scratch, candidate{addr: netip.AddrPortFrom(addr, port), conditions: c})
 		}
 	}
 	return listsOf(b.scratch)

@@ -34,17 +34,14 @@ func (s *bytesSource) Uint64() uint64 {
 
 // Change is one change to a cluster.
 type Change struct {
-	Object  Object       // nil for a change of Host or Ejected
-	Delete  bool         // of the object; otherwise it is set
-	Host    []netip.Addr // the addresses of the node's interfaces
-	Ejected *model.Ejections
+	Object Object       // nil for a change of Host
+	Delete bool         // of the object; otherwise it is set
+	Host   []netip.Addr // the addresses of the node's interfaces
 }
 
 // Apply makes the change.
 func (c Change) Apply(b *model.Builder) {
 	switch {
-	case c.Ejected != nil:
-		b.SetEjections(c.Ejected)
 	case c.Object == nil:
 		b.SetHostAddresses(c.Host)
 	case c.Delete:
@@ -56,8 +53,6 @@ func (c Change) Apply(b *model.Builder) {
 
 func (c Change) String() string {
 	switch {
-	case c.Ejected != nil:
-		return fmt.Sprintf("ejected: %v, Nodes %v", c.Ejected.Endpoints, c.Ejected.Nodes)
 	case c.Object == nil:
 		return fmt.Sprintf("host addresses %v", c.Host)
 	case c.Delete:

@@ -14,10 +14,7 @@ const TableSize = 13
 // Configs are the configurations of random tests, which use them in turn.
 var Configs = []model.Config{
 	Config(),
-	{
-		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true,
-		OutlierDetection: true,
-	},
+	{NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},
 		LocalPods: model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")},
@@ -25,7 +22,6 @@ var Configs = []model.Config{
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true, All: true},
 		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.Maglev, DropInvalid: true,
-		OutlierDetection: true,
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},

@@ -21,9 +21,6 @@ type Random struct {
 	objects map[model.ObjectRef]Object
 	nodes   []Change // all of them: a Builder remembers the Node's former addresses
 	host    []netip.Addr
-	ejected *model.Ejections
-	// ejections is how often Eject was called.
-	ejections uint64
 }
 
 // NewRandom returns a generator that has made no objects yet.
@@ -54,6 +51,13 @@ func (r *Random) noted(c Change) Change {
 	return c
 }
 
+// Steps makes n changes and applies them.
+func (r *Random) Steps(b *model.Builder, n int) {
+	for range n {
+		r.Step().Apply(b)
+	}
+}
+
 // Rebuild sets the objects that are left after all changes so far, in random order, and makes
 // all changes of Nodes.
 func (r *Random) Rebuild(b *model.Builder) {
@@ -68,9 +72,6 @@ func (r *Random) Rebuild(b *model.Builder) {
 		c.Apply(b)
 	}
 	b.SetHostAddresses(r.host)
-	if r.ejected != nil {
-		b.SetEjections(r.ejected)
-	}
 }
 
 // refs returns the references of all objects, sorted.

@@ -118,8 +118,5 @@ func PortText(sp *model.ServicePort) string {
 	if len(endpoints) > 0 {
 		text += " " + strings.Join(endpoints, ", ")
 	}
-	if len(sp.Ejected) > 0 {
-		text += fmt.Sprintf(" ejected %v", sp.Ejected)
-	}
 	return text
 }

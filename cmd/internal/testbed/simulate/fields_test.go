@@ -21,6 +21,9 @@ import (
 // The tests below walk all fields of the model's inputs by reflection. A field that is new must be set by sync/kube, and by
 // modeltest.Random (with values that are valid and others that are not, unless each value is valid).
 
+// withoutValue is an annotation of earlier versions: no value is valid.
+const withoutValue = "vmapd.io/outlier-detection"
+
 // inputs are one valid object of each type. Each list has an element.
 func inputs() []any {
 	text := func(s string) *string { return &s }
@@ -28,6 +31,7 @@ func inputs() []any {
 	for _, a := range model.Annotations {
 		annotations[a.Name] = a.Examples[0]
 	}
+	delete(annotations, withoutValue)
 	return []any{
 		&model.Service{
 			NamespacedName: modeltest.Name("ns1/web"), Type: "LoadBalancer", ClusterIPs: []string{"172.30.0.41"}, ExternalIPs: []string{"192.168.99.1"},
@@ -69,7 +73,9 @@ func fields(t reflect.Type, name string) []string {
 	case name == "Service.Annotations":
 		var all []string
 		for _, a := range model.Annotations {
-			all = append(all, name+"."+a.Name)
+			if a.Name != withoutValue {
+				all = append(all, name+"."+a.Name)
+			}
 		}
 		return all
 	}
