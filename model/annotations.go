@@ -54,7 +54,9 @@ var Annotations = [...]Annotation{
 		"none has an effect: earlier versions had outlier detection",
 		[]string{"true"},
 		"ignored",
-		func(*annotated, string) (string, error) { return "", errors.New("there is no outlier detection any more") },
+		func(*annotated, string) (string, error) {
+			return "", errors.New("there is no outlier detection any more")
+		},
 	},
 }
 

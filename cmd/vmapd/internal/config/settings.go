@@ -32,9 +32,6 @@ type setting struct {
 // windowsOnly is why winkernel's fields mean nothing.
 const windowsOnly = "Windows only"
 
-// noOutlierDetection is why a setting of earlier versions means nothing.
-const noOutlierDetection = "there is no outlier detection any more"
-
 // kubeProxySettings are kube-proxy's fields and flags. A flag that sets two fields stands
 // in the row of each; its help is the text of the first.
 var kubeProxySettings = []setting{
@@ -160,7 +157,7 @@ var ownSettings = []setting{
 		"`eth0,cali*`; see [Fast path](#fast-path)"},
 	{"connectionGrace", "connection-grace", traffic, "close TCP and SCTP connections to a removed endpoint after " +
 		"this time (0: never); Services' `vmapd.io/connection-grace` overrides it"},
-	{"outlierDetection", "outlier-detection", ignored, noOutlierDetection},
+	{"outlierDetection", "outlier-detection", ignored, "there is no outlier detection any more"},
 	{"externalAddresses.ipRanges", "external-ip-ranges", traffic, "ranges of external IPs that are served (default: " +
 		"all); see [External addresses](#external-addresses)"},
 	{"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", traffic, "serve external " +
