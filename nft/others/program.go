@@ -109,7 +109,10 @@ func (p *program) rule(c *nftables.Chain, exprs []expr.Any) {
 //
 //	ip daddr @destinations meta l4proto tcp tcp dport PORT [ip saddr SOURCE] [tcp sport PORT]
 //	tcp flags & (fin | syn | rst | ack) == syn
-//	ip saddr . tcp sport != @clients add @clients { ip saddr . tcp sport } meta nftrace set 1
+//	add @clients { ip saddr . tcp sport } meta nftrace set 1
+//
+// A SYN that is sent again matches as well. Of other protocols, all packets of the client look like the first one, so
+// there is "ip saddr . udp sport != @clients" before add.
 func (p *program) first(dests, clients *nftables.Set) []expr.Any {
 	exprs := []expr.Any{
 		network(p.dest, p.size), in(dests, false),
@@ -129,8 +132,11 @@ func (p *program) first(dests, clients *nftables.Set) []expr.Any {
 			Len: 1, Mask: []byte{fin | FlagSYN | FlagRST | FlagACK}, Xor: []byte{0},
 		}, is(FlagSYN))
 	}
-	exprs = append(exprs, network(p.source, p.size), transport(0, 2, p.behindAddress), in(clients, true), addTo(clients))
-	return append(exprs, trace()...)
+	exprs = append(exprs, network(p.source, p.size), transport(0, 2, p.behindAddress))
+	if p.filter.Protocol != model.TCP {
+		exprs = append(exprs, in(clients, true))
+	}
+	return append(append(exprs, addTo(clients)), trace()...)
 }
 
 // answer are the expressions of the rule for answers, also ICMP errors:

@@ -38,9 +38,10 @@ type path struct {
 	ours  bool                                   // the base chain is one of a tracer
 }
 
+const loopback = 1 // the index of lo in every network namespace
+
 // complete reports whether nothing more follows. What leaves by loopback comes back at once.
 func (p *path) complete() bool {
-	const loopback = 1 // the index of lo in every network namespace
 	return p.verdict != "" && p.verdict != Lost && !(p.verdict == Forwarded && p.outIndex == loopback)
 }
 

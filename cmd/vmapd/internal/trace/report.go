@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 // Input is what was seen of one connection.
 type Input struct {
 	First, Answer path                 // of its first packet, and of the first packet of the other direction
+	Silent        []netip.AddrPort     // endpoints of earlier first packets, which did not answer
 	Entry         *conntrack.Entry     // nil if connection tracking has none
 	MayMiss       bool                 // rules before connection tracking may hide the answer
 	Route         string               // why the kernel has no route, if it was asked and has none
@@ -43,7 +45,8 @@ func NewStory(in Input) Story {
 	p := &in.First
 	s := Story{
 		Source: p.first.Source, Destination: p.first.Dest, Protocol: p.first.Protocol.String(), Hooks: p.hooks,
-		Verdict: p.verdict, By: p.by, Rule: p.rule, Endpoint: p.last.Dest, Answer: in.answer(),
+		Verdict: p.verdict, By: p.by, Rule: p.rule, Endpoint: p.last.Dest, Silent: in.Silent,
+		Answer: in.answer(),
 	}
 	if p.verdict == Lost && in.Route != "" {
 		s.Verdict = NoRoute
@@ -171,15 +174,27 @@ func (s *Story) conclude(in *Input, answer string) string {
 	case Lost:
 		return fmt.Sprintf("%slost %s: no rule of nftables was seen to drop the packet.", text, in.First.lostAt)
 	case Delivered:
-		return fmt.Sprintf("%sdelivered to %v on this node itself%s.", text, s.Endpoint, answer)
+		return fmt.Sprintf("%sdelivered to %v on this node itself%s%s.", text, s.Endpoint, answer, s.afterSilence())
 	case Forwarded:
 		by := ""
 		if in.First.out != "" {
 			by = " by " + in.First.out
 		}
-		return fmt.Sprintf("%sforwarded to %v%s%s.", text, s.Endpoint, by, answer)
+		return fmt.Sprintf("%sforwarded to %v%s%s%s.", text, s.Endpoint, by, answer, s.afterSilence())
 	}
 	return "its path was not seen."
+}
+
+// afterSilence names the endpoints that did not answer before the last one.
+func (s *Story) afterSilence() string {
+	if len(s.Silent) == 0 {
+		return ""
+	}
+	names := make([]string, len(s.Silent))
+	for i, a := range s.Silent {
+		names[i] = a.String()
+	}
+	return "; before, no answer came from " + strings.Join(names, ", ")
 }
 
 // because names the rule that keeps a packet from being tracked.

@@ -46,9 +46,11 @@ type Story struct {
 	Protocol    string         `json:"protocol"`
 	Expected    string         `json:"expected,omitempty"` // what vmapd expects; "": not known
 
-	Hooks    []Hook `json:"hooks"`
-	Answer   Answer `json:"answer"`
-	Tracking string `json:"connectionTracking,omitempty"` // the state there, in the end
+	Hooks  []Hook `json:"hooks"`
+	Answer Answer `json:"answer"`
+	// Silent are endpoints that did not answer in time, so that the kernel chose again. Hooks are those of the last choice.
+	Silent   []netip.AddrPort `json:"silent,omitempty"`
+	Tracking string           `json:"connectionTracking,omitempty"` // the state there, in the end
 
 	Hints      []string       `json:"hints,omitempty"`
 	Verdict    Verdict        `json:"verdict"`
@@ -104,6 +106,9 @@ func (s *Story) Write(t *report.Text) {
 		t.Wrap("vmapd expects: "+s.Expected, "", "  ")
 	}
 	t.Say("")
+	for _, a := range s.Silent {
+		t.Say("A first packet went to %v, without an answer in time: the kernel chose again.", a)
+	}
 	for i, h := range s.Hooks {
 		h.write(t, fmt.Sprintf("%d. ", i+1), "   ")
 	}

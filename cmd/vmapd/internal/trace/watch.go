@@ -121,6 +121,10 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	}
 	defer rules.Close()
 	in.First, in.Answer = follow(c.First, rules.Line, names), follow(c.Answer, rules.Line, names)
+	for _, events := range c.Earlier {
+		_, last := ends(events)
+		in.Silent = append(in.Silent, last.Dest)
+	}
 	p := &in.First
 	first, last, arrival := p.first, p.last, ""
 	if hook := p.hooks[0]; hook.Name == others.Prerouting {
@@ -159,6 +163,7 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 type Collector struct {
 	Table         string // of the tracer
 	First, Answer []others.Event
+	Earlier       [][]others.Event // of first packets that were translated and sent again: First is the last one
 
 	byID map[uint32]*[]others.Event
 }
@@ -174,7 +179,7 @@ func (c *Collector) Add(e others.Event) {
 	list := c.byID[e.ID]
 	for _, l := range [...]*[]others.Event{&c.First, &c.Answer} {
 		// A packet that leaves by loopback comes back with another ID.
-		if _, last := ends(*l); list == nil && e.Packet != nil && last == *e.Packet {
+		if _, last := ends(*l); list == nil && e.Packet != nil && e.In == loopback && last == *e.Packet {
 			list = l
 		}
 	}
@@ -184,7 +189,7 @@ func (c *Collector) Add(e others.Event) {
 	}
 }
 
-// begin notes a packet that the tracer's rules mark. They mark one first packet.
+// begin notes a packet that the tracer's rules mark. They mark the first packets of one connection.
 func (c *Collector) begin(e others.Event) {
 	isFirst, isAnswer := e.Begins()
 	first, last := ends(c.First)
@@ -193,8 +198,13 @@ func (c *Collector) begin(e others.Event) {
 		p.IsICMP() && (p.Dest.Addr() == last.Source.Addr() || p.Dest.Addr() == first.Source.Addr()) // ICMP has no ports
 	isFromDest := p.Source == first.Dest || p.Source == last.Dest
 	switch {
-	case isFirst:
+	case isFirst && len(c.First) == 0:
 		c.byID[e.ID] = &c.First
+	case isFirst && e.In != loopback && first.Dest != last.Dest:
+		clear(c.byID)
+		c.Earlier, c.First = append(c.Earlier, c.First), nil
+		c.byID[e.ID] = &c.First
+	case isFirst: // the same one, or one that is sent again for another reason
 	case isAnswer && len(c.Answer) == 0 && isToClient && (!e.Early() || isFromDest):
 		c.byID[e.ID] = &c.Answer
 	}
