@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type Annotation struct {
 const (
 	AnnotationAlgorithm       = "vmapd.io/lb-algorithm"
 	AnnotationConnectionGrace = "vmapd.io/connection-grace"
+	AnnotationConnectionRetry = "vmapd.io/connection-retry"
 )
 
 // Annotations are all annotations. The others of a Service are not read.
@@ -50,6 +52,20 @@ var Annotations = [...]Annotation{
 		},
 	},
 	{
+		AnnotationConnectionRetry,
+		"whether a connection without an answer within a second gets another endpoint, `true` or `false`",
+		[]string{"true", "false"},
+		"the configuration decides",
+		func(to *annotated, value string) (string, error) {
+			on, err := strconv.ParseBool(value)
+			if err != nil {
+				return "", fmt.Errorf("%q is neither \"true\" nor \"false\"", value)
+			}
+			to.connectionRetry = &on
+			return "", nil
+		},
+	},
+	{
 		"vmapd.io/outlier-detection",
 		"none has an effect: earlier versions had outlier detection",
 		[]string{"true"},
@@ -64,4 +80,5 @@ var Annotations = [...]Annotation{
 type annotated struct {
 	algorithm       *Algorithm
 	connectionGrace *time.Duration
+	connectionRetry *bool
 }

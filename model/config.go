@@ -38,6 +38,8 @@ type Config struct {
 	PrimaryAddress netip.Addr
 	// ConnectionGrace is for Services without AnnotationConnectionGrace; 0 is never.
 	ConnectionGrace time.Duration
+	// ConnectionRetry is for Services without AnnotationConnectionRetry, see ServicePort.RetryAfter.
+	ConnectionRetry bool
 	// DropInvalid drops packets from endpoints that are INVALID for connection tracking. They
 	// would reach the client with the pod's address, and the client would reset the connection.
 	DropInvalid bool

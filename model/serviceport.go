@@ -35,6 +35,11 @@ type ServicePort struct {
 	// have, sorted. It is empty unless EndsStale reports true.
 	Draining []netip.AddrPort
 
+	// RetryAfter is the time after which a client's packet that got no answer is a first packet again, if the client
+	// repeats it: an endpoint is chosen anew. 0: the connection waits for its endpoint. An endpoint that needs longer to
+	// answer is never reached. Backends other than nftables do not follow it.
+	RetryAfter time.Duration
+
 	// SourceRanges are the sources that restricted frontends allow, sorted. No range lies in another.
 	SourceRanges []netip.Prefix
 }
@@ -44,6 +49,7 @@ func (sp *ServicePort) Equal(o *ServicePort) bool {
 	return sp.Name == o.Name && sp.Family == o.Family &&
 		sp.Algorithm == o.Algorithm && sp.TableSize == o.TableSize && sp.NodeAllowed == o.NodeAllowed &&
 		sp.Affinity == o.Affinity && sp.ConnectionGrace == o.ConnectionGrace && sp.Uncounted == o.Uncounted &&
+		sp.RetryAfter == o.RetryAfter &&
 		slices.Equal(sp.Frontends, o.Frontends) &&
 		slices.Equal(sp.Endpoints, o.Endpoints) &&
 		slices.Equal(sp.Draining, o.Draining) &&

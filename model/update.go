@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Snapshot returns the current state. If nothing changed since the last call, it returns the same pointer.
@@ -167,6 +168,7 @@ func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 		}
 	}
 	sp.Endpoints = l.endpoints(needed)
+	sp.RetryAfter = b.retryAfter(sp, s)
 	sp.Affinity = s.rare.affinity
 	if sp.Algorithm = served.algorithm; sp.Algorithm.HasTable() {
 		sp.TableSize = int32(served.tableSize)
@@ -180,6 +182,31 @@ func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 	if _, ok := sp.EndsStale(); ok {
 		sp.Draining = l.drained(sp.Endpoints)
 	}
+}
+
+// Times without an answer after which a connection is retried: that of TCP, after which its first packet is repeated
+// (RFC 6298), and the time-out of glibc's resolver (resolv.conf(5)), which asks again by the same socket.
+const (
+	RetryTCP = time.Second
+	RetryDNS = 5 * time.Second
+)
+
+// retryAfter decides ServicePort.RetryAfter. Of UDP, only resolvers are known to repeat a question, so that an answer
+// that takes long is not lost.
+func (b *Builder) retryAfter(sp *ServicePort, s *service) time.Duration {
+	on := b.config.ConnectionRetry
+	if s.rare.connectionRetry != nil {
+		on = *s.rare.connectionRetry
+	}
+	const dns = 53
+	asks := func(fe Frontend) bool { return fe.VIP.Port == dns }
+	switch {
+	case on && sp.Name.Protocol == TCP:
+		return RetryTCP
+	case on && sp.Name.Protocol == UDP && slices.ContainsFunc(sp.Frontends, asks):
+		return RetryDNS
+	}
+	return 0
 }
 
 // applyPolicy applies the traffic policies. If a Local one finds no endpoint on this node though others exist,

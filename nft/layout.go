@@ -3,6 +3,7 @@ package nft
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -15,6 +16,11 @@ type layoutSet struct {
 	comment string
 }
 
+// TriedFor is how long first packets that got no answer are remembered, since the last one. TCP sends its first packet
+// again after one second, and then each second four times (tcp_syn_linear_timeouts, Linux 6.5), or after two, four and
+// eight seconds; a resolver asks again after five.
+const TriedFor = 10 * time.Second
+
 // Types of sets: declarations without names.
 var (
 	addrs            = Set{Key: []Type{Addr}}
@@ -23,6 +29,7 @@ var (
 	sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
 	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
 	endpoints        = Set{Key: []Type{Addr, Service}}
+	tried            = Set{Key: []Type{Addr, Service, Addr, Service}, Dynamic: true, Timeout: TriedFor}
 	removed          = Set{Key: []Type{Addr, Proto, Service}, Dynamic: true, Timeout: removedFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}
 	nodePorts        = Set{Key: []Type{Proto, Service}}
@@ -74,6 +81,7 @@ var layout = []layoutSet{
 	{SourceRanges(model.SCTP), sources, false, "allowed sources of firewall-ips"},
 	{SourceRanges(model.TCP), sources, false, "allowed sources of firewall-ips"},
 	{SourceRanges(model.UDP), sources, false, "allowed sources of firewall-ips"},
+	{Tried, tried, false, "client, its port, frontend: first packets that came again because no answer did"},
 }
 
 // layoutOf returns the row for the name of a set, the zero value if there is none.

@@ -111,6 +111,10 @@ func (t *Table) String() string {
 func (t *Table) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "table %s %s {\n\tcomment %q\n", FamilyWord(t.Family), TableName, TableComment)
+	for _, timeout := range t.Timeouts {
+		lines := strings.Join(timeout.Declaration(t.Family), "\n\t\t")
+		fmt.Fprintf(out, "\n\tct timeout %s {\n\t\t%s\n\t}\n", timeout.Name, lines)
+	}
 	for _, s := range t.Sets {
 		fmt.Fprintf(out, "\n\t%s %s {\n", s.Word(), s.Name)
 		for _, line := range s.Declaration(t.Family) {

@@ -44,6 +44,8 @@ const (
 	NodePortCounters = "nodeport-counters"
 	RefusedCounters  = "refused-counters"
 	NodePortRefused  = "nodeport-refused-counters"
+
+	Tried = "tried"
 )
 
 // SourceRanges is the name of the set of sources that may connect to the addresses in

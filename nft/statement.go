@@ -150,6 +150,9 @@ type (
 	// MatchInvalid goes on if the packet's conntrack state is INVALID.
 	MatchInvalid struct{}
 
+	// MatchSYNACK goes on if the packet is TCP's answer to a first packet.
+	MatchSYNACK struct{}
+
 	// InSet goes on if the key is in a set or, with Not, if it is not.
 	InSet struct {
 		Key Key
@@ -179,6 +182,17 @@ type (
 
 	// Forget deletes the packet's source from a map that remembers endpoints.
 	Forget struct{ Map string }
+
+	// SetTimeout gives a new connection a timeout policy, if it has the policy's protocol.
+	SetTimeout struct{ Timeout string }
+
+	// MatchRepeated goes on if the packet is a first packet for the key, and not among the first After ones: nobody has
+	// answered these. The set has the keys, each until there was no packet for its Timeout.
+	MatchRepeated struct {
+		Key   Key
+		Set   string
+		After uint32
+	}
 
 	// Masquerade replaces the source by the address of the outgoing interface, and accepts. Ports are chosen at random, so
 	// that two nodes or two clients that pick at the same time rarely collide.
@@ -246,6 +260,8 @@ func (MatchOriginal) text(model.Family) string { return "ct direction original" 
 
 func (MatchInvalid) text(model.Family) string { return "ct state invalid" }
 
+func (MatchSYNACK) text(model.Family) string { return "tcp flags & (syn | ack) == syn | ack" }
+
 func (s InSet) text(f model.Family) string {
 	op := " @"
 	if s.Not {
@@ -262,6 +278,15 @@ func (s Remember) text(f model.Family) string {
 func (s Forget) text(f model.Family) string {
 	ip := FamilyWord(f)
 	return fmt.Sprintf("delete @%s { %s saddr : %s daddr . th dport }", s.Map, ip, ip)
+}
+
+func (s SetTimeout) text(model.Family) string { return fmt.Sprintf("ct timeout set %q", s.Timeout) }
+
+// text has a limit because nft can't compare the counter of an element: a bucket with this many packets, which one an
+// hour fills.
+func (s MatchRepeated) text(f model.Family) string {
+	const element = "update @%s { %s limit rate over 1/hour burst %d packets }"
+	return fmt.Sprintf(element, s.Set, s.Key.text(f), s.After)
 }
 
 // durationText writes a duration of whole seconds as nft does: 1d1h1m1s.

@@ -13,6 +13,7 @@ import (
 type Table struct {
 	Family     model.Family
 	Sets       []Set
+	Timeouts   []Timeout
 	Flowtables []Flowtable         // names alone
 	Chains     []Chain             // [Foreign] stands for rules that Compile never makes
 	Elements   map[string]Elements // by set, but those in Slots

@@ -17,15 +17,15 @@ var Configs = []model.Config{
 	{NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")},
+		LocalPods: model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")}, ConnectionRetry: true,
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true, All: true},
-		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.Maglev, DropInvalid: true,
+		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.Maglev, DropInvalid: true, ConnectionRetry: true,
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: PodBridge}, Algorithm: model.MaglevPort,
+		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: PodBridge}, Algorithm: model.MaglevPort, ConnectionRetry: true,
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},

@@ -30,7 +30,7 @@ type Object interface {
 func Config() model.Config {
 	return model.Config{
 		NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		TableSize: TableSize,
+		TableSize: TableSize, ConnectionRetry: true,
 	}
 }
 

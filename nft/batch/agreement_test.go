@@ -148,8 +148,14 @@ func compileAll(o compile.Options, s *model.Snapshot, before *[len(model.Familie
 	return all
 }
 
-// counting are options with counters, or the fast path, or both, or neither, by a number.
-func counting(n int) compile.Options { return compile.Options{Counters: n%5 > 2, FastPath: n%10 > 2} }
+// counting are options with some of counters, fast path and timeout policies, by a number.
+func counting(n int) compile.Options {
+	o := compile.Options{Counters: n%5 > 2, FastPath: n%10 > 2}
+	if n%4 > 0 {
+		o.Timeouts = nft.RetryTimeouts(nft.NoSettings)
+	}
+	return o
+}
 
 func TestTheRulesDoWhatIsDecided(t *testing.T) {
 	const seeds, steps, connections = 60, 20, 40

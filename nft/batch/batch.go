@@ -21,8 +21,10 @@ type Batch struct {
 	CreateTable   bool      // there is no table
 	AddSets       []nft.Set // declarations only
 	AddFlowtables []nft.Flowtable
-	RemakeBase    []string    // base chains of SetChains with another hook: deleted first
-	SetChains     []nft.Chain // made or, unless NewChain says so, given other rules
+	DropTimeouts  []string      // timeout policies that AddTimeouts makes anew; SetChains has all rules that use them
+	AddTimeouts   []nft.Timeout // before the rules
+	RemakeBase    []string      // base chains of SetChains with another hook: deleted first
+	SetChains     []nft.Chain   // made or, unless NewChain says so, given other rules
 	Delete        []SetOps
 	Add           []SetOps
 
@@ -51,7 +53,7 @@ func (b *Batch) Empty() bool { return b.Len() == 0 }
 // Len returns the number of operations, without those that only Pieces makes.
 func (b *Batch) Len() int {
 	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) +
-		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables)
+		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables) + len(b.AddTimeouts)
 	if b.CreateTable {
 		n++
 	}
@@ -115,6 +117,12 @@ func (b *Batch) String() string {
 			line("flush chain %s %s", table, c.Name)
 		}
 	}
+	for _, name := range b.DropTimeouts {
+		line("delete ct timeout %s %s", table, name)
+	}
+	for _, t := range b.AddTimeouts {
+		line("add ct timeout %s %s { %s; }", table, t.Name, strings.Join(t.Declaration(b.Family), "; "))
+	}
 	for _, c := range b.SetChains {
 		for _, r := range c.Rules {
 			line("add rule %s %s %s", table, c.Name, r.Text(b.Family))
@@ -172,7 +180,7 @@ func (b *Batch) Pieces(size int) iter.Seq[*Batch] {
 		switch {
 		case b.large != nil:
 			b.largePieces(size, yield)
-		case b.CreateTable: // no packet has met the table
+		case b.CreateTable, len(b.DropTimeouts) > 0: // no packet has met the table, or new chains can't be ahead of objects
 			yield(b)
 		default:
 			if ahead := b.ahead(); ahead.Empty() || yield(ahead) {
@@ -187,13 +195,16 @@ func (b *Batch) ahead() *Batch {
 	isAhead := func(c nft.Chain) bool {
 		return b.newChains[c.Name] && (c.Hook == nft.NoHook || c.Ahead)
 	}
-	ahead := &Batch{Family: b.Family, AddSets: b.AddSets, AddFlowtables: b.AddFlowtables, newChains: b.newChains}
+	ahead := &Batch{
+		Family: b.Family, AddSets: b.AddSets, AddFlowtables: b.AddFlowtables, AddTimeouts: b.AddTimeouts,
+		newChains: b.newChains,
+	}
 	for _, c := range b.SetChains {
 		if isAhead(c) {
 			ahead.SetChains = append(ahead.SetChains, c)
 		}
 	}
-	b.AddSets, b.AddFlowtables = nil, nil
+	b.AddSets, b.AddFlowtables, b.AddTimeouts = nil, nil, nil
 	b.SetChains = slices.DeleteFunc(b.SetChains, isAhead)
 	return ahead
 }

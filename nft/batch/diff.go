@@ -65,6 +65,7 @@ func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
 func (b *Batch) diffObjects(table *nft.Table, want *compile.Ruleset) {
 	b.diffSets(table.Sets, want.AllSets())
 	b.diffFlowtables(table.Flowtables, want.Flowtables())
+	b.diffTimeouts(table.Timeouts, want.Options.Timeouts)
 	b.diffChains(table.Chains, want.AllChains())
 }
 
@@ -127,12 +128,36 @@ func (b *Batch) diffChains(have, want []nft.Chain) {
 			b.newChains[c.Name] = true
 		case h.Hook != c.Hook || h.Prio != c.Prio || h.Filter != c.Filter:
 			b.RemakeBase = append(b.RemakeBase, c.Name)
-		case slices.EqualFunc(h.Rules, c.Rules, same):
+		case slices.EqualFunc(h.Rules, c.Rules, same) && !b.drops(c.Rules):
 			continue
 		}
 		b.SetChains = append(b.SetChains, c)
 	}
 	b.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)
+}
+
+// diffTimeouts adds the operations that lead from some timeout policies to others. The kernel can't change one.
+func (b *Batch) diffTimeouts(have, want []nft.Timeout) {
+	for _, t := range want {
+		i := slices.IndexFunc(have, func(h nft.Timeout) bool { return h.Name == t.Name })
+		if i >= 0 && have[i].Has(t) {
+			continue
+		}
+		if i >= 0 {
+			b.DropTimeouts = append(b.DropTimeouts, t.Name)
+		}
+		b.AddTimeouts = append(b.AddTimeouts, t)
+	}
+}
+
+// drops reports whether one of some rules uses a timeout policy that is made anew.
+func (b *Batch) drops(rules []nft.Rule) bool {
+	return len(b.DropTimeouts) > 0 && slices.ContainsFunc(rules, func(r nft.Rule) bool {
+		return slices.ContainsFunc(r, func(s nft.Statement) bool {
+			t, ok := s.(nft.SetTimeout)
+			return ok && slices.Contains(b.DropTimeouts, t.Timeout)
+		})
+	})
 }
 
 // diffFlowtables adds the operations that lead from some flowtables to others.

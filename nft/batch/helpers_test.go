@@ -235,7 +235,7 @@ func unpack(table *nft.Table) elements {
 }
 
 // leads says from how many slots of each map a verdict's chain chooses: N and n.
-var leads = regexp.MustCompile(strings.ReplaceAll(`^(?:nodeport-)?(?:endpoints-(?<all>COUNT)|local-endpoints-(?<local>COUNT)|local-(?<n>COUNT)-of-(?<N>COUNT))(?:-(?:maglev|maglev-port))?$`, "COUNT", `\d+(?:-to-\d+)?`))
+var leads = regexp.MustCompile(strings.ReplaceAll(`^(?:nodeport-)?(?:endpoints-(?<all>COUNT)|local-endpoints-(?<local>COUNT)|local-(?<n>COUNT)-of-(?<N>COUNT))(?:-(?:maglev|maglev-port))?(?:-(?:dns|no-retry))?$`, "COUNT", `\d+(?:-to-\d+)?`))
 
 // slots are from how many to how many there must be.
 type slots struct{ least, most int }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/nftsim"
@@ -43,8 +44,8 @@ func checkStep(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsho
 	changes := batch.Diff(have, want)
 	checkApplied(t, have, changes, want)
 	for _, name := range changes.DeleteChains {
-		// The chains that every packet passes go with those of the last service port with affinity.
-		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") {
+		// The chains that every packet passes go with the last service port that needs them.
+		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") && name != "forward" {
 			t.Errorf("deletes chain %s while the program runs; only those of a service port alone are worth a batch", name)
 		}
 	}
@@ -76,6 +77,9 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 
 	// A restart with other options keeps the table.
 	other := compile.Options{Counters: !want.Options.Counters, FastPath: !want.Options.FastPath}
+	if want.Options.Timeouts == nil {
+		other.Timeouts = nft.RetryTimeouts(nft.NoSettings)
+	}
 	again = other.Repair(table, nil, s)
 	changes = batch.DiffTable(table, again)
 	equal(t, "the table is deleted for other options", false, changes.DeleteTable)

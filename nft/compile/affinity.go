@@ -77,8 +77,8 @@ func (a *affinity) sets() []nft.Set {
 	return list
 }
 
-// chains returns its chains.
-func (a *affinity) chains(s *model.Settings) []nft.Chain {
+// affinityChains returns the chains of a service port with affinity.
+func (o Options) affinityChains(a *affinity, s *model.Settings) []nft.Chain {
 	if a == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (a *affinity) chains(s *model.Settings) []nft.Chain {
 		clients := nft.AffinityMap(a.sp.Name, l)
 		chains = append(chains, nft.Chain{
 			Name:    clients,
-			Rules:   []nft.Rule{{proto, nft.DNAT{Key: sourceKey, Map: clients}}},
+			Rules:   o.comesBack(a.sp, clients),
 			Comment: "a client of " + port + " comes back",
 		})
 		own := inSet(endpointKey, nft.OwnEndpoints(a.sp.Name, l))
@@ -113,6 +113,18 @@ func (a *affinity) chains(s *model.Settings) []nft.Chain {
 		})
 	}
 	return append(chains, remember)
+}
+
+// comesBack returns the rules that send a client to the endpoint that a map has for it. An endpoint that left two first
+// packets of a connection without an answer is forgotten, and the packet goes on to the choice of another one. One lost
+// packet changes nothing.
+func (o Options) comesBack(sp *model.ServicePort, clients string) []nft.Rule {
+	proto, retry := protocolIs(sp.Name.Protocol), retryOf(sp)
+	var rules []nft.Rule
+	if proto.Protocol == retry.protocol() && o.retries(retry) {
+		rules = append(rules, nft.Rule{proto, repeated, nft.Forget{Map: clients}})
+	}
+	return append(rules, o.retrying(retry, nft.Rule{proto, nft.DNAT{Key: sourceKey, Map: clients}}))
 }
 
 // verdict returns the verdict for connections to a frontend: to the chain for clients that come back.

@@ -109,9 +109,16 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 			Comment: "replies must come back through this node, unless a process of it has the cluster IP",
 		},
 	}
+	var invalid []nft.Rule
+	if c.features.has(withRetry) && o.retries(retryTCP) {
+		invalid = append(invalid, lateAnswer)
+	}
 	if s.DropInvalid {
+		invalid = append(invalid, invalidRules()...)
+	}
+	if len(invalid) > 0 {
 		chains = append(chains, nft.Chain{
-			Name: forwardChain, Hook: nft.Forward, Prio: nft.PriorityFilter, Filter: true, Rules: invalidRules(),
+			Name: forwardChain, Hook: nft.Forward, Prio: nft.PriorityFilter, Filter: true, Rules: invalid,
 			Comment: "packets of Services that connection tracking classifies as INVALID",
 		})
 	}
@@ -133,7 +140,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 			})
 	}
 	for one := range c.choices {
-		chains = append(chains, one.chain())
+		chains = append(chains, o.choiceChain(one))
 	}
 	for one := range c.externalLocal {
 		chains = append(chains, one.chain(s))

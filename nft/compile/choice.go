@@ -18,6 +18,7 @@ type choice struct {
 	list      model.TrafficPolicy
 	algorithm model.Algorithm
 	capacity  capacity
+	retry     retry
 }
 
 // An externalLocalChain sends connections from pods and the node to any endpoint, and
@@ -26,13 +27,14 @@ type externalLocalChain struct {
 	of         *nft.Frontends
 	algorithm  model.Algorithm
 	local, all capacity // local may be 0: others are dropped
+	retry      retry
 }
 
 // newChoice returns the chain for a frontend and the endpoints that its traffic policy selects.
 func newChoice(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) choice {
 	l := fe.TrafficPolicy
 	a := algorithmFor(sp.Count(l), sp.Algorithm)
-	return choice{of, l, a, capacityFor(sp.SlotCount(l), l, a)}
+	return choice{of, l, a, capacityFor(sp.SlotCount(l), l, a), retryOf(sp)}
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
@@ -48,16 +50,18 @@ func newExternalLocalChain(of *nft.Frontends, sp *model.ServicePort, fe model.Fr
 		local = sp.SlotCount(model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
-	return externalLocalChain{of, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
+	return externalLocalChain{
+		of, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a), retryOf(sp),
+	}
 }
 
 // choices returns the chains that an externalLocalChain leads to: for all endpoints, and for those on this node.
 func (c externalLocalChain) choices() (all, local choice) {
 	sub := func(l model.TrafficPolicy, of capacity) choice {
 		if of == (capacity{1, 1}) {
-			return choice{c.of, l, model.Random, capacityFor(1, l, model.Random)}
+			return choice{c.of, l, model.Random, capacityFor(1, l, model.Random), c.retry}
 		}
-		return choice{c.of, l, c.algorithm, of}
+		return choice{c.of, l, c.algorithm, of, c.retry}
 	}
 	return sub(model.Cluster, c.all), sub(model.Local, c.local)
 }
@@ -90,11 +94,11 @@ func (c choice) name() string {
 	if c.list == model.Local {
 		local = "local-"
 	}
-	return prefix(c.of) + local + "endpoints-" + c.capacity.String() + suffix(c.algorithm)
+	return prefix(c.of) + local + "endpoints-" + c.capacity.String() + suffix(c.algorithm) + c.retry.suffix()
 }
 
 func (c externalLocalChain) name() string {
-	return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.of), c.local, c.all, suffix(c.algorithm))
+	return fmt.Sprintf("%slocal-%v-of-%v%s%s", prefix(c.of), c.local, c.all, suffix(c.algorithm), c.retry.suffix())
 }
 
 // chain returns the chain. While the kernel commits a batch, a packet may still follow the old verdict and find the
@@ -103,7 +107,7 @@ func (c externalLocalChain) name() string {
 //
 // The first rule, for TCP alone, works around nft 1.0.6, which turns the first rule of a file that looks into a map
 // with data "typeof tcp dport" into a rule for TCP.
-func (c choice) chain() nft.Chain {
+func (o Options) choiceChain(c choice) nft.Chain {
 	dnat := func(how nft.Field, mod int) nft.Statement {
 		slot := nft.Expr{Field: how, Mod: uint32(mod)}
 		return nft.DNAT{Key: append(slices.Clone(keyOf(c.of)), slot), Map: c.of.Endpoints[c.list]}
@@ -118,10 +122,20 @@ func (c choice) chain() nft.Chain {
 	}
 	made := nft.Chain{
 		Name:    c.name(),
-		Rules:   []nft.Rule{{protocolIs(model.TCP), dnat(how, c.capacity.hi)}},
 		Comment: "choose one of " + c.capacity.words(),
 	}
-	for _, mod := range c.capacity.draws() {
+	for _, p := range c.protocols() {
+		if how != nft.RandomSlot && p == c.retry.protocol() && o.retries(c.retry) {
+			again := nft.Rule{protocolIs(p), repeated, dnat(nft.RandomSlot, c.capacity.hi)}
+			made.Rules = append(made.Rules, o.retrying(c.retry, again))
+		}
+		made.Rules = append(made.Rules, o.retrying(c.retry, nft.Rule{protocolIs(p), dnat(how, c.capacity.hi)}))
+	}
+	draws := c.capacity.draws()
+	if c.retry == retryDNS {
+		draws = draws[1:] // a rule for UDP, the only protocol here, has the first
+	}
+	for _, mod := range draws {
 		made.Rules = append(made.Rules, nft.Rule{dnat(how, mod)})
 	}
 	if c.capacity.lo < c.capacity.hi {
@@ -142,7 +156,16 @@ func (c choice) chain() nft.Chain {
 		made.Comment += "; refuse if there is none"
 	}
 	made.Rules = append(made.Rules, nft.Rule{none})
+	made.Comment += c.retry.words()
 	return made
+}
+
+// protocols are those that the first rules are for, one each.
+func (c choice) protocols() []model.Protocol {
+	if c.retry == retryDNS {
+		return []model.Protocol{model.TCP, model.UDP}
+	}
+	return []model.Protocol{model.TCP}
 }
 
 func (c externalLocalChain) chain(s *model.Settings) nft.Chain {

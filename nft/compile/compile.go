@@ -92,7 +92,7 @@ func (r *Ruleset) AllSets() []nft.Set {
 func (r *Ruleset) AllChains() []nft.Chain {
 	all := slices.Clone(r.Chains)
 	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, affinityFor(sp).chains(r.snapshot.Settings)...)
+		all = append(all, r.Options.affinityChains(affinityFor(sp), r.snapshot.Settings)...)
 	}
 	slices.SortFunc(all, func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) })
 	return all
@@ -101,7 +101,7 @@ func (r *Ruleset) AllChains() []nft.Chain {
 // Table returns the table that the ruleset wants.
 func (r *Ruleset) Table() *nft.Table {
 	t := &nft.Table{
-		Family: r.Family, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(),
+		Family: r.Family, Timeouts: r.Options.Timeouts, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(),
 		Elements: map[string]nft.Elements{},
 	}
 	for set, op := range r.Elements() {
@@ -113,6 +113,43 @@ func (r *Ruleset) Table() *nft.Table {
 	return t
 }
 
+// OfPort returns the part of the table that is about one service port: its elements, and the chains to which they lead.
+// The cost does not depend on other service ports.
+func (r *Ruleset) OfPort(name model.ServicePortName) *nft.Table {
+	t := &nft.Table{Family: r.Family, Elements: map[string]nft.Elements{}}
+	sp, ok := r.snapshot.ServicePort(name)
+	if !ok {
+		return t
+	}
+	unit, leads := r.unit(version{ServicePort: sp}), map[string]bool{}
+	unit.Elements(func(set string, e nft.Element) {
+		if t.Elements[set] == nil {
+			t.Elements[set] = nft.Elements{}
+		}
+		t.Elements[set].Add(e)
+		leads[e.Verdict.Chain] = true
+	})
+	for _, s := range slices.Concat(r.Sets, unit.Sets) {
+		if t.Elements[s.Name] != nil {
+			t.Sets = append(t.Sets, s)
+		}
+	}
+	chains := slices.Concat(unit.Chains, r.Chains)
+	for _, c := range chains { // external-affinity-… and local-… lead to others; no chain behind these does
+		for _, rule := range c.Rules {
+			if v, ok := rule[len(rule)-1].(nft.Verdict); ok && leads[c.Name] {
+				leads[v.Chain] = true
+			}
+		}
+	}
+	for _, c := range chains {
+		if leads[c.Name] {
+			t.Chains = append(t.Chains, c)
+		}
+	}
+	return t
+}
+
 // Options turn on parts of a ruleset that do not affect where packets go.
 type Options struct {
 	// Counters counts new connections to each frontend, in the sets ServiceCounters and NodePortCounters, by first
@@ -120,6 +157,10 @@ type Options struct {
 	// again. RefusedCounters and NodePortRefused count those to frontends that are refused now. Ports beyond
 	// model.Budgets.Counters are not counted. Each element takes 16 bytes in the kernel for each possible CPU.
 	Counters bool
+
+	// Timeouts are the timeout policies of connections that are retried, see model.ServicePort.RetryAfter; nil: the kernel
+	// has none, and connections wait for their endpoint.
+	Timeouts []nft.Timeout
 
 	// FastPath lets the packets of Service connections take the fast path, except the first ones of
 	// each: see [nft.FastPath].

@@ -37,7 +37,7 @@ func (r *Ruleset) unit(v version) Unit {
 		return Unit{Elements: func(func(set string, e nft.Element)) {}}
 	}
 	a := affinityFor(v.ServicePort)
-	return Unit{v.ServicePort, a.sets(), a.chains(r.snapshot.Settings), func(add func(set string, e nft.Element)) {
+	return Unit{v.ServicePort, a.sets(), r.Options.affinityChains(a, r.snapshot.Settings), func(add func(set string, e nft.Element)) {
 		r.portElements(v, a, add)
 	}}
 }

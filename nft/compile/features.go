@@ -14,6 +14,7 @@ type feature uint8
 
 const (
 	withAffinity  feature = iota // service ports with session affinity
+	withRetry                    // TCP service ports whose connections are retried
 	withNodePorts                // frontends that are node ports
 	withHairpins                 // endpoints on this node
 
@@ -52,6 +53,9 @@ func (u *usage) count(sp *model.ServicePort, by int) {
 	}
 	if sp.Affinity > 0 && len(sp.Frontends) > 0 {
 		u[withAffinity] += by
+	}
+	if sp.RetryAfter > 0 && sp.Name.Protocol == model.TCP && len(sp.Frontends) > 0 {
+		u[withRetry] += by
 	}
 	for _, fe := range sp.Frontends {
 		protocol := feature(slices.Index(protocols[:], fe.VIP.Protocol))

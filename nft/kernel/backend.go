@@ -28,6 +28,10 @@ type Options struct {
 	// Counters counts new connections to each service port, for [Backend.Connections]. A table without counters gets
 	// them, and one that has them loses them, without being replaced and without a lost connection.
 	Counters bool
+	// Setting returns a setting of the kernel by its name below net/netfilter. Timeout policies have these for all states
+	// but that without an answer, see [nft.RetryTimeouts], as they were at the last comparison. nil: the kernel copies its
+	// settings when it makes a policy.
+	Setting func(name string) (value uint32, ok bool)
 	// FastPath lets packets take the fast path, see [nft.FastPath] and [Backend.SetDevices].
 	FastPath bool
 	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
@@ -49,8 +53,9 @@ type Backend struct {
 	conn     *conn
 	netns    int
 	observe  func(Commit)
-	counters bool                     // wanted
-	fastPath bool                     // wanted
+	counters bool // wanted
+	fastPath bool // wanted
+	setting  func(name string) (uint32, bool)
 	devices  atomic.Pointer[[]string] // of the fast path, wanted
 
 	// mu guards the connection and the states: Purge is beside Apply.
@@ -70,7 +75,8 @@ type familyState struct {
 	family model.Family
 	flags  uint32 // with which tables are made
 
-	uncountable, slow error // what the kernel lacks to count, and for the fast path; nil: nothing
+	// What the kernel lacks to count, for the fast path, and to choose an endpoint again; nil: nothing.
+	uncountable, slow, final error
 
 	have        *compile.Ruleset        // in the kernel; nil: unknown, read before the next batch
 	left        *compile.Ruleset        // behind the last Apply that worked, but for refused service ports; nil: none did
@@ -112,6 +118,9 @@ func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Setting == nil {
+		o.Setting = nft.NoSettings
+	}
 	d := dialer(o.Dial)
 	if d == nil {
 		d = thisKernel(o.NetNS)
@@ -122,7 +131,8 @@ func Open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		log: o.Log, dialer: d, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
-		netns: o.NetNS, observe: o.Observe, counters: o.Counters, fastPath: o.FastPath, stale: make(chan struct{}, 1),
+		netns: o.NetNS, observe: o.Observe, counters: o.Counters, fastPath: o.FastPath, setting: o.Setting,
+		stale: make(chan struct{}, 1),
 	}
 	var missing []error
 	for _, f := range model.Families {
@@ -223,7 +233,7 @@ func (b *Backend) redial() error {
 
 func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 	start := time.Now()
-	options, before := b.options(st), st.refusal
+	before := st.refusal
 	if st.have != nil && before.mustBeTried(s) {
 		st.have = nil
 	}
@@ -231,15 +241,18 @@ func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 	if full {
 		st.refusal = nil
 	}
+	var options compile.Options
 	var want *compile.Ruleset
 	var changes *batch.Batch
 	var err error
 	if full {
+		options = b.options(st)
 		st.purges, st.devices = nil, nil // the batch has all maps
 		if want, changes, err = b.compareWithKernel(st, s, options); err != nil {
 			return err
 		}
 	} else {
+		options = st.have.Options
 		want = options.Compile(st.have, s)
 		changes = batch.Diff(st.have, want)
 	}
@@ -274,6 +287,16 @@ func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 func (b *Backend) Ruleset(f model.Family) *compile.Ruleset {
 	if st := b.of(f); st != nil {
 		return st.read().applied
+	}
+	return nil
+}
+
+// RetryLacks returns what the kernel lacks to choose an endpoint again for connections without an answer; nil: nothing.
+func (b *Backend) RetryLacks() error {
+	for _, st := range b.families {
+		if st.final != nil {
+			return st.final
+		}
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ func exampleBuilder() *model.Builder {
 	b := modeltest.Builder(model.Config{
 		NodeName:          modeltest.NodeName,
 		NodePortAddresses: model.NodePortAddresses{Primary: true},
+		ConnectionRetry:   true,
 		LocalPods:         model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/41")}},
 	},
 		modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "255.255.0.0/16", "fd00:172:30::/112"),
@@ -81,12 +82,17 @@ func purge(t testing.TB, b *Backend) {
 	}
 }
 
+// retrying are the options of a Backend with nothing else wanted.
+//
+//nolint:gochecknoglobals // nobody changes it
+var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
+
 func text(s *model.Snapshot) string {
-	return compile.Options{}.Compile(nil, s.Family(model.IPv4)).Table().String() + compile.Options{}.Compile(nil, s.Family(model.IPv6)).Table().String()
+	return retrying.Compile(nil, s.Family(model.IPv4)).Table().String() + retrying.Compile(nil, s.Family(model.IPv6)).Table().String()
 }
 
 func TestListingEqualsThatOfTheRenderedText(t *testing.T) {
-	for _, o := range []compile.Options{{}, {Counters: true}} {
+	for _, o := range []compile.Options{retrying, {Counters: true, Timeouts: retrying.Timeouts}} {
 		byNetlink, byText := newNetNS(t), newNetNS(t)
 		s := exampleBuilder().Snapshot()
 		apply(t, openAs(t, Options{NetNS: byNetlink.fd(), Counters: o.Counters}), s)
@@ -142,14 +148,14 @@ func mustMatchIn(t testing.TB, kernel dialer, s *model.Snapshot) {
 	}
 	defer func() { _ = c.close() }()
 	for _, f := range model.Families {
-		table, err := c.readTable(f, compile.Options{}.Compile(nil, s.Family(f)))
+		table, err := c.readTable(f, retrying.Compile(nil, s.Family(f)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if table == nil {
 			t.Fatalf("no %v table", f)
 		}
-		changes := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s.Family(f)))
+		changes := batch.DiffTable(table, retrying.Repair(table, nil, s.Family(f)))
 		changes.DeleteChains = nil // chains no longer used are left until the next start
 		if !changes.Empty() {
 			t.Errorf("the kernel's %v table still lacks:\n%.2000s", f, changes)

@@ -14,9 +14,13 @@ import (
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
-// options returns the options to compile a family with.
+// options returns the options to compile a family with, by the settings of the kernel as they are now.
 func (b *Backend) options(st *familyState) compile.Options {
-	return compile.Options{Counters: b.counters && st.uncountable == nil, FastPath: b.fastPath && st.slow == nil}
+	o := compile.Options{Counters: b.counters && st.uncountable == nil, FastPath: b.fastPath && st.slow == nil}
+	if st.final == nil {
+		o.Timeouts = nft.RetryTimeouts(b.setting)
+	}
+	return o
 }
 
 // Count is the number of new connections to one service port.

@@ -72,6 +72,17 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		}, nil
 	case nft.MatchInvalid: // ct state invalid
 		return encodeBit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq), nil
+	case nft.MatchSYNACK: // tcp flags & (syn | ack) == syn | ack
+		const flags, synAndACK = 13, 0x12
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{unix.IPPROTO_TCP}},
+			&expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: flags, Len: 1, DestRegister: unix.NFT_REG_1},
+			&expr.Bitwise{
+				SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{synAndACK}, Xor: []byte{0},
+			},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{synAndACK}},
+		}, nil
 	case nft.MatchEstablished: // ct state established
 		return encodeBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED, expr.CmpOpNeq), nil
 	case nft.MatchPackets: // ct packets > 20
@@ -102,6 +113,15 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		return encodeClient(f, &expr.Dynset{SetName: s.Map, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Timeout}), nil
 	case nft.Forget: // delete @affinity-… { ip saddr : ip daddr . th dport }
 		return encodeClient(f, &expr.Dynset{SetName: s.Map, Operation: dynsetDelete}), nil
+	case nft.SetTimeout: // ct timeout set "retry-tcp"
+		return []expr.Any{&expr.Objref{Type: unix.NFT_OBJECT_CT_TIMEOUT, Name: s.Timeout}}, nil
+	case nft.MatchRepeated: // update @tried { … limit rate over 1/hour burst 2 packets }
+		return append(encodeKey(f, s.Key), &expr.Dynset{
+			SrcRegKey: unix.NFT_REG_1, SetName: s.Set, Operation: unix.NFT_DYNSET_OP_UPDATE,
+			Exprs: []expr.Any{&expr.Limit{
+				Type: expr.LimitTypePkts, Rate: 1, Unit: expr.LimitTimeHour, Burst: s.After, Over: true,
+			}},
+		}), nil
 	case nft.Masquerade: // masquerade fully-random
 		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
 	case nft.Reject:

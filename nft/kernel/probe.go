@@ -102,6 +102,7 @@ func (b *Backend) probeOptions(st *familyState) error {
 	}{
 		{b.counters, b.conn.probeCounters, &st.uncountable, "connections are not counted"},
 		{b.fastPath, b.conn.probeFastPath, &st.slow, "no fast path"},
+		{true, b.conn.probeRetry, &st.final, withoutRetry},
 	} {
 		if !option.wanted {
 			continue
@@ -131,12 +132,37 @@ func (c *conn) probeCounters(f model.Family) error {
 	return err
 }
 
+const withoutRetry = "a connection whose endpoint does not answer gets no other one"
+
+// probeRetry tries what compile.Options.Timeouts needs.
+func (c *conn) probeRetry(f model.Family) error {
+	choice := nft.Chain{Name: "probe", Hook: nft.Prerouting, Rules: []nft.Rule{{nft.SetTimeout{Timeout: nft.RetryTCP}}, {
+		nft.MatchProtocol{Protocol: model.TCP}, nft.MatchRepeated{
+			Key: nft.Key{{Field: nft.SourceAddr}, {Field: nft.SourcePort}, {Field: nft.DestAddr}, {Field: nft.DestPort}},
+			Set: nft.Tried, After: 1,
+		},
+	}}}
+	err := c.tryTable(0, nft.Table{
+		Family: f, Timeouts: nft.RetryTimeouts(nft.NoSettings), Sets: compile.Options{}.LayoutSets(), Chains: []nft.Chain{choice},
+	})
+	if isLack(err) {
+		return &UnsupportedError{
+			Feature: "conntrack timeout policies and limits (CONFIG_NF_CONNTRACK_TIMEOUT, CONFIG_NFT_LIMIT)", Since: "4.19",
+			Family: f.String(), Without: withoutRetry, Err: err,
+		}
+	}
+	return err
+}
+
 // tryTable lets the kernel check a table, with its sets, flowtables and chains.
 func (c *conn) tryTable(flags uint32, t nft.Table) error {
 	m := c.newBatch(t.Family, probeTable)
 	m.addTable(flags)
 	for i, s := range t.Sets {
 		m.addSet(s, uint32(i+1))
+	}
+	for _, timeout := range t.Timeouts {
+		m.addTimeout(timeout)
 	}
 	for _, f := range t.Flowtables {
 		m.addFlowtable(f, nil)

@@ -14,7 +14,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
-	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // Clients that time out while they are looked at must not make the change fail.
@@ -113,7 +112,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			}
 			s.lasts(tt.now)
 			st := b.families[0]
-			want := compile.Options{}.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
+			want := retrying.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
 			changes := batch.Diff(st.have, want)
 			start := time.Now()
 			if _, err := b.send(st, changes); err != nil {

@@ -46,6 +46,9 @@ func (c *conn) readTableOnce(f model.Family, maybe *compile.Ruleset) (*nft.Table
 	if err := c.readSets(t); err != nil {
 		return nil, err
 	}
+	if err := c.readTimeouts(t); err != nil {
+		return nil, err
+	}
 	if err := c.readFlowtables(t); err != nil {
 		return nil, err
 	}
@@ -246,6 +249,7 @@ func newExpr(name string) expr.Any {
 		"masq":         &expr.Masq{},
 		"meta":         &expr.Meta{},
 		"nat":          &expr.NAT{},
+		"objref":       &expr.Objref{},
 		"numgen":       &expr.Numgen{},
 		"payload":      &expr.Payload{},
 		"reject":       &expr.Reject{},

@@ -12,7 +12,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
-	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // contents are what a table has, to compare.
@@ -24,7 +23,7 @@ type contents struct {
 
 func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot) (*nft.Table, contents) {
 	t.Helper()
-	table, err := c.readTableOnce(s.Family, compile.Options{}.Compile(nil, s))
+	table, err := c.readTableOnce(s.Family, retrying.Compile(nil, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +194,7 @@ func TestWhatDiffersIsRepaired(t *testing.T) {
 				if changed := !cmp.Equal(before, wanted); changed != (changes.Len() > 0) {
 					t.Errorf("%v: what is read is another: %v", f, changed)
 				}
-				repair := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s))
+				repair := batch.DiffTable(table, retrying.Repair(table, nil, s))
 				if writes := repair.Len() - len(repair.DeleteChains); writes != tt.writes {
 					t.Errorf("%v: %d operations, want %d", f, writes, tt.writes)
 				}

@@ -13,7 +13,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -49,7 +48,7 @@ func TestAChainThatARefusedServiceKept(t *testing.T) {
 	for _, c := range table.Chains {
 		rules[c.Name] = len(c.Rules)
 	}
-	for _, c := range (compile.Options{}).Compile(nil, s).AllChains() {
+	for _, c := range retrying.Compile(nil, s).AllChains() {
 		if rules[c.Name] != len(c.Rules) {
 			t.Errorf("chain %s has %d rules, want %d", c.Name, rules[c.Name], len(c.Rules))
 		}

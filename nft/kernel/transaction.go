@@ -112,6 +112,7 @@ func (t *transaction) chains(b *batch.Batch) {
 			t.msgs.flushChain(c.Name)
 		}
 	}
+	t.timeouts(b)
 	for _, c := range b.SetChains {
 		for _, r := range c.Rules {
 			t.step("add rule", c.Name+" "+r.Text(b.Family))
@@ -120,11 +121,30 @@ func (t *transaction) chains(b *batch.Batch) {
 	}
 }
 
-func (t *transaction) deletions(b *batch.Batch) {
-	for _, name := range b.DeleteChains {
+// timeouts makes timeout policies. One that is made anew must have no rules, also in chains that are deleted later.
+func (t *transaction) timeouts(b *batch.Batch) {
+	if len(b.DropTimeouts) > 0 {
+		t.flush(b.DeleteChains)
+	}
+	for _, name := range b.DropTimeouts {
+		t.step("delete ct timeout", name)
+		t.msgs.deleteTimeout(name)
+	}
+	for _, timeout := range b.AddTimeouts {
+		t.step("add ct timeout", timeout.Name)
+		t.msgs.addTimeout(timeout)
+	}
+}
+
+func (t *transaction) flush(chains []string) {
+	for _, name := range chains {
 		t.step("flush chain", name)
 		t.msgs.flushChain(name)
 	}
+}
+
+func (t *transaction) deletions(b *batch.Batch) {
+	t.flush(b.DeleteChains)
 	for _, name := range b.DeleteChains {
 		t.step("delete chain", name)
 		t.msgs.deleteChain(name)

@@ -99,6 +99,7 @@ func TestWhatOthersChangeIsNoticedAndRepaired(t *testing.T) {
 		"flush map ip vmapd service-ips",
 		"add rule ip vmapd services drop",
 		"flush chain ip vmapd services",
+		"flush table ip vmapd; delete ct timeout ip vmapd retry-tcp",
 		"add chain ip vmapd strange",
 		"add set ip vmapd strange { type mark; }",
 		"add table ip other; add rule ip vmapd services drop; add chain ip other last",

@@ -105,6 +105,7 @@ func (s *Socket) get(m netlink.Message, f Fault) {
 	answer := map[netlink.HeaderType]netlink.HeaderType{
 		unix.NFT_MSG_GETTABLE: unix.NFT_MSG_NEWTABLE, unix.NFT_MSG_GETCHAIN: unix.NFT_MSG_NEWCHAIN,
 		unix.NFT_MSG_GETRULE: unix.NFT_MSG_NEWRULE, unix.NFT_MSG_GETSET: unix.NFT_MSG_NEWSET,
+		unix.NFT_MSG_GETOBJ:     unix.NFT_MSG_NEWOBJ,
 		unix.NFT_MSG_GETSETELEM: unix.NFT_MSG_NEWSETELEM, unix.NFT_MSG_GETGEN: unix.NFT_MSG_NEWGEN,
 	}[kind] | unix.NFNL_SUBSYS_NFTABLES<<8
 	flags := netlink.HeaderFlags(0)
@@ -151,6 +152,8 @@ func (k *Kernel) objects(
 		return []attributes{made}, 0
 	case kind == unix.NFT_MSG_GETRULE && isList:
 		return at.allRules(name, attrs.string(unix.NFTA_RULE_CHAIN)), 0
+	case kind == unix.NFT_MSG_GETOBJ && isList:
+		return at.objects, 0
 	case kind == unix.NFT_MSG_GETSET && isList:
 		return at.allSets(name, !k.OnlyBefore616), 0
 	case kind == unix.NFT_MSG_GETSETELEM:

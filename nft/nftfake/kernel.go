@@ -13,6 +13,7 @@ import (
 type Kernel struct {
 	OnlyBefore69  bool // it has no tables that are owned and persist
 	OnlyBefore63  bool // it can't delete elements that may not be there
+	NoTimeouts    bool // it has no timeout policies
 	OnlyBefore616 bool // it does not say how many elements a set has
 
 	mu         sync.Mutex

@@ -31,7 +31,8 @@ type table struct {
 	attrs        attributes
 	chains       []*chain
 	sets         []*set
-	before       *table // as it was before the batch; nil: it was not there
+	objects      []attributes // timeout policies
+	before       *table       // as it was before the batch; nil: it was not there
 }
 
 type chain struct {
@@ -45,6 +46,7 @@ type rule struct {
 	handle       uint64
 	exprs        []byte
 	chains, sets []string // which it refers to
+	objects      []string
 }
 
 type set struct {
@@ -65,7 +67,7 @@ func (t tables) clone() tables {
 	for key, one := range t {
 		c := *one
 		c.before = one
-		c.chains, c.sets = slices.Clone(one.chains), slices.Clone(one.sets)
+		c.chains, c.sets, c.objects = slices.Clone(one.chains), slices.Clone(one.sets), slices.Clone(one.objects)
 		for i, ch := range c.chains {
 			made := *ch
 			made.rules = slices.Clone(ch.rules)
@@ -158,6 +160,13 @@ func (t *transaction) request(m netlink.Message) unix.Errno {
 		return at.newRule(attrs, t.kernel.handle)
 	case unix.NFT_MSG_DELRULE:
 		return at.flush(attrs)
+	case unix.NFT_MSG_NEWOBJ:
+		if t.kernel.NoTimeouts {
+			return unix.EOPNOTSUPP
+		}
+		return at.newObject(attrs)
+	case unix.NFT_MSG_DELOBJ:
+		return at.deleteObject(attrs.string(unix.NFTA_OBJ_NAME))
 	case unix.NFT_MSG_NEWSET:
 		return at.newSet(attrs, m.Header.Flags)
 	case unix.NFT_MSG_DELSET:
@@ -241,6 +250,8 @@ func (t *table) newRule(attrs attributes, handle uint64) unix.Errno {
 			r.sets = append(r.sets, data.string(unix.NFTA_LOOKUP_SET))
 		case "dynset":
 			r.sets = append(r.sets, data.string(unix.NFTA_DYNSET_SET_NAME))
+		case "objref":
+			r.objects = append(r.objects, data.string(unix.NFTA_OBJREF_IMM_NAME))
 		case "immediate":
 			verdict := data.nested(unix.NFTA_IMMEDIATE_DATA).nested(unix.NFTA_DATA_VERDICT)
 			if target := verdict.string(unix.NFTA_VERDICT_CHAIN); target != "" {
@@ -253,6 +264,11 @@ func (t *table) newRule(attrs attributes, handle uint64) unix.Errno {
 	}
 	for _, name := range r.sets {
 		if t.set(name) == nil {
+			return unix.ENOENT
+		}
+	}
+	for _, name := range r.objects {
+		if t.object(name) < 0 {
 			return unix.ENOENT
 		}
 	}
@@ -316,5 +332,36 @@ func (t *table) deleteSet(name string) unix.Errno {
 		return unix.EBUSY
 	}
 	t.sets = slices.Delete(t.sets, i, i+1)
+	return 0
+}
+
+// object returns the place of a timeout policy, -1 if there is none.
+func (t *table) object(name string) int {
+	return slices.IndexFunc(t.objects, func(o attributes) bool { return o.string(unix.NFTA_OBJ_NAME) == name })
+}
+
+// newObject makes a timeout policy. One that is there can't change (nf_tables_updobj).
+func (t *table) newObject(attrs attributes) unix.Errno {
+	switch {
+	case attrs.uint32(unix.NFTA_OBJ_TYPE) != unix.NFT_OBJECT_CT_TIMEOUT:
+		return unix.EOPNOTSUPP
+	case attrs.string(unix.NFTA_OBJ_NAME) == "" || !attrs.has(unix.NFTA_OBJ_DATA):
+		return unix.EINVAL
+	case t.object(attrs.string(unix.NFTA_OBJ_NAME)) >= 0:
+		return unix.EOPNOTSUPP
+	}
+	t.objects = append(t.objects, attrs)
+	return 0
+}
+
+func (t *table) deleteObject(name string) unix.Errno {
+	i := t.object(name)
+	switch {
+	case i < 0:
+		return unix.ENOENT
+	case t.anyRule(func(r rule) bool { return slices.Contains(r.objects, name) }):
+		return unix.EBUSY
+	}
+	t.objects = slices.Delete(t.objects, i, i+1)
 	return 0
 }

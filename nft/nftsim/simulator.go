@@ -18,6 +18,7 @@ type Simulator struct {
 	chains     map[string]*nft.Chain
 	sets       map[string]*set
 	flowtables map[string]bool
+	timeouts   map[string]bool
 	local      map[netip.Addr]bool
 	hashes     bool // see Hash
 }
@@ -39,9 +40,13 @@ func New(of *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
 		sets:       map[string]*set{},
 		local:      map[netip.Addr]bool{},
 		flowtables: map[string]bool{},
+		timeouts:   map[string]bool{},
 	}
 	for _, t := range of.Flowtables {
 		s.flowtables[t.Name] = true
+	}
+	for _, t := range of.Timeouts {
+		s.timeouts[t.Name] = true
 	}
 	for _, a := range nodeAddrs {
 		s.local[a] = true
@@ -263,10 +268,19 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 		switch stmt := stmt.(type) {
 		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode,
 			nft.MatchToNode, nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.MatchEstablished,
-			nft.MatchPackets, nft.Masquerade, nft.Reject, nft.Foreign:
+			nft.MatchPackets, nft.MatchSYNACK, nft.Masquerade, nft.Reject, nft.Foreign:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {
 				err = fmt.Errorf("no flowtable %s", stmt.Flowtable)
+			}
+		case nft.SetTimeout:
+			if !s.timeouts[stmt.Timeout] {
+				err = fmt.Errorf("no timeout policy %s", stmt.Timeout)
+			}
+		case nft.MatchRepeated:
+			var set *set
+			if set, err = s.checkKey(stmt.Key, stmt.Set); err == nil && !set.Dynamic {
+				err = fmt.Errorf("packets can't add to set %s", stmt.Set)
 			}
 		case nft.MatchAddr:
 			if stmt.Field != nft.SourceAddr && stmt.Field != nft.DestAddr && stmt.Field != nft.OrigDestAddr {

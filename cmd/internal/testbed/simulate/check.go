@@ -131,10 +131,15 @@ func (w *world) isOf(f model.Family, table *nft.Table) *model.Snapshot {
 	return nil
 }
 
+// retrying are the options with which a daemon compiles.
+//
+//nolint:gochecknoglobals // nobody changes it
+var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
+
 // difference returns the batch that would make a table that of a snapshot, except for some service ports; nil: it is.
 // Objects that nothing uses are no difference.
 func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.ServicePortName]bool) *batch.Batch {
-	b := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s))
+	b := batch.DiffTable(table, retrying.Repair(table, nil, s))
 	leaveOut(b, but)
 	if b.Len() == len(b.DeleteChains)+len(b.DeleteSets)+len(b.DeleteFlowtables) {
 		return nil

@@ -10,7 +10,6 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
-	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // settleTime is the longest time from the end of all faults until the table is right: the longest pause
@@ -98,7 +97,7 @@ func (w *world) mustBeFresh() {
 // leftovers returns the batch that deletes what a table has for nothing. Chains for numbers of endpoints may stay until
 // the next start.
 func leftovers(table *nft.Table, s *model.FamilySnapshot) *batch.Batch {
-	b := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s))
+	b := batch.DiffTable(table, retrying.Repair(table, nil, s))
 	b.DeleteChains = slices.DeleteFunc(b.DeleteChains, func(name string) bool {
 		return strings.Contains(name, "endpoints-") && !strings.Contains(name, "/") || strings.Contains(name, "-of-")
 	})

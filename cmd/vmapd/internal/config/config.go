@@ -18,6 +18,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -74,9 +75,11 @@ type Note struct {
 // the backend; auto becomes one only when that is open.
 func (c *Config) Model() model.Config { return c.model }
 
-// NFTables returns the options of the nftables backend.
+// NFTables returns the options of the nftables backend, without the settings of a node.
 func (c *Config) NFTables() compile.Options {
-	return compile.Options{Counters: c.ServiceCounters, FastPath: c.FastPath.On()}
+	return compile.Options{
+		Counters: c.ServiceCounters, FastPath: c.FastPath.On(), Timeouts: nft.RetryTimeouts(nft.NoSettings),
+	}
 }
 
 // IPTables returns the options of the iptables backend.
@@ -191,7 +194,8 @@ func (l *loader) model(b Backend) model.Config {
 	m := model.Config{
 		NodeName: p.HostnameOverride, NodePortAddresses: l.nodePortAddresses(), MasqueradeAll: l.masqueradeAll(b),
 		DropInvalid: l.own.DropInvalid, ConnectionGrace: l.own.ConnectionGrace.Duration,
-		Budgets: Budgets(b), ServiceCounters: l.own.ServiceCounters,
+		ConnectionRetry: *l.own.ConnectionRetry,
+		Budgets:         Budgets(b), ServiceCounters: l.own.ServiceCounters,
 		ExternalAddresses: model.ExternalAddresses{
 			NoExternalIPs: l.noExternalIPs(), Ranges: validCIDRs(l.own.ExternalAddresses.IPRanges),
 			InServiceCIDRs:  l.own.ExternalAddresses.AllowServiceCIDRs,

@@ -39,8 +39,10 @@ type VmapdConfiguration struct {
 	// ConnectionGrace is the time after which TCP and SCTP connections to a removed endpoint
 	// are closed. Default: 0, never.
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
-	// OutlierDetection is ignored: earlier versions had it.
-	OutlierDetection bool `json:"outlierDetection,omitempty"`
+	// ConnectionRetry lets the kernel choose another endpoint for a connection that got no answer within a second, where a
+	// Service has no annotation for it; nftables and userspace only. Default: true.
+	ConnectionRetry  *bool `json:"connectionRetry,omitempty"`
+	OutlierDetection bool  `json:"outlierDetection,omitempty"`
 	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
 	ExternalAddresses ExternalAddresses `json:"externalAddresses,omitzero"`
 	// Socket is the path of the unix socket at which vmapd's subcommands ask the daemon; an empty one
@@ -73,6 +75,9 @@ func Budgets(b Backend) model.Budgets {
 func (c *VmapdConfiguration) DeepCopyObject() runtime.Object {
 	out := *c
 	out.ExternalAddresses.IPRanges = slices.Clone(c.ExternalAddresses.IPRanges)
+	if c.ConnectionRetry != nil {
+		out.ConnectionRetry = new(*c.ConnectionRetry)
+	}
 	if c.Socket != nil {
 		out.Socket = new(*c.Socket)
 	}
@@ -85,6 +90,7 @@ func setOwnDefaults(c *VmapdConfiguration) {
 	setDefault(&c.LBAlgorithm, model.Random.String())
 	setDefault(&c.MaglevTableSize, model.DefaultTableSize)
 	setDefault(&c.FastPath, "off")
+	setDefault(&c.ConnectionRetry, new(true))
 	setDefault(&c.Socket, new(socket.DefaultPath))
 }
 

@@ -157,6 +157,8 @@ var ownSettings = []setting{
 		"`eth0,cali*`; see [Fast path](#fast-path)"},
 	{"connectionGrace", "connection-grace", traffic, "close TCP and SCTP connections to a removed endpoint after " +
 		"this time (0: never); Services' `vmapd.io/connection-grace` overrides it"},
+	{"connectionRetry", "connection-retry", traffic, "a connection without an answer within a second gets another " +
+		"endpoint; Services' `vmapd.io/connection-retry` overrides it; see [Dead endpoints](#dead-endpoints)"},
 	{"outlierDetection", "outlier-detection", ignored, "there is no outlier detection any more"},
 	{"externalAddresses.ipRanges", "external-ip-ranges", traffic, "ranges of external IPs that are served (default: " +
 		"all); see [External addresses](#external-addresses)"},

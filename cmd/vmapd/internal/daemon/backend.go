@@ -13,6 +13,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
@@ -85,6 +86,7 @@ func (d *base) openBackend(observe func(kernel.Commit)) (*dataplane, error) {
 func (d *base) openNFT(why string, observe func(kernel.Commit)) (*dataplane, error) {
 	b, err := kernel.Open(kernel.Options{
 		Log: d.log, Counters: d.config.ServiceCounters, FastPath: d.config.FastPath.On(), Observe: observe,
+		Setting: func(name string) (uint32, bool) { return nodesetup.Setting(nodesetup.Options{}, name) },
 	})
 	if err != nil {
 		return nil, err

@@ -53,6 +53,13 @@ func WatchTable(ctx context.Context, o Options, near func(used, limit int)) {
 	}
 }
 
+// Setting returns a setting of connection tracking in this network namespace, by its name below net/netfilter; false if
+// the kernel has none of this name.
+func Setting(o Options, name string) (value uint32, ok bool) {
+	n, err := o.readInt(sysctls + name)
+	return uint32(n), err == nil && name != "" && n >= 0
+}
+
 func (o Options) readInt(file string) (int, error) {
 	s, err := o.read(file)
 	if err != nil {

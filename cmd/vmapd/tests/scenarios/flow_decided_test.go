@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/nftsim"
 )
@@ -120,7 +121,8 @@ func (f flow) checkMemory(t *testing.T, snapshot *model.Snapshot, nodeAddrs []ne
 // simulateOnce runs the flow through the rules as they are when a client got an endpoint.
 func (f flow) simulateOnce(t *testing.T, snapshot *model.Snapshot, nodeAddrs []netip.Addr, m memory, endpoint netip.AddrPort) modeltest.Outcome {
 	t.Helper()
-	sim, err := nftsim.New(compile.Options{}.Compile(nil, snapshot.Family(f.family())).Table(), nodeAddrs...)
+	options := compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
+	sim, err := nftsim.New(options.Compile(nil, snapshot.Family(f.family())).Table(), nodeAddrs...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,79 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
+)
+
+// Attributes of objects (linux/netfilter/nf_tables.h: enum nft_object_attributes, enum nft_ct_timeout_timeout_attributes).
+const (
+	objectUserdata  = 0x8 // NFTA_OBJ_USERDATA, Linux 5.10
+	objectCommentUD = 0   // NFTNL_UDATA_OBJ_COMMENT
+	timeoutL3Proto  = 0x1 // NFTA_CT_TIMEOUT_L3PROTO
+	timeoutL4Proto  = 0x2 // NFTA_CT_TIMEOUT_L4PROTO
+	timeoutPolicy   = 0x3 // NFTA_CT_TIMEOUT_DATA
+)
+
+// timeoutObject begins a message about a timeout policy. The library's expr.CtTimeout sends times of its own for the
+// states that are not set, and changes its table of these for all callers (CtStateTCPTimeoutDefaults).
+func (m *messages) timeoutObject(msgType, flags uint16, name string) (at int) {
+	at = m.object(msgType, flags)
+	m.string(unix.NFTA_OBJ_NAME, name)
+	m.uint32(unix.NFTA_OBJ_TYPE, unix.NFT_OBJECT_CT_TIMEOUT)
+	return at
+}
+
+func (m *messages) addTimeout(t nft.Timeout) {
+	at := m.timeoutObject(unix.NFT_MSG_NEWOBJ, unix.NLM_F_CREATE, t.Name)
+	data := m.nest(unix.NFTA_OBJ_DATA | unix.NLA_F_NESTED)
+	m.bytes(timeoutL3Proto, []byte{0, nfproto(m.family)})
+	m.bytes(timeoutL4Proto, []byte{byte(t.Protocol)})
+	policy := m.nest(timeoutPolicy | unix.NLA_F_NESTED)
+	for _, s := range t.Policy {
+		m.uint32(s.State.Number, s.Seconds)
+	}
+	m.close(policy)
+	m.close(data)
+	m.bytes(objectUserdata, userdata.AppendString(nil, objectCommentUD, t.Comment))
+	m.end(at)
+}
+
+func (m *messages) deleteTimeout(name string) { m.end(m.timeoutObject(unix.NFT_MSG_DELOBJ, 0, name)) }
+
+// readTimeouts reads the timeout policies. Other objects are not ours.
+func (c *conn) readTimeouts(t *nft.Table) error {
+	err := c.list(unix.NFT_MSG_GETOBJ, t.Family, "", func(b []byte) error {
+		if nfnl.Uint32(nfnl.First(b, unix.NFTA_OBJ_TYPE)) == unix.NFT_OBJECT_CT_TIMEOUT {
+			t.Timeouts = append(t.Timeouts, readTimeout(b))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read timeout policies: %w", err)
+	}
+	return nil
+}
+
+func readTimeout(b []byte) nft.Timeout {
+	data := nfnl.First(b, unix.NFTA_OBJ_DATA)
+	t := nft.Timeout{
+		Name:    string(nfnl.Text(nfnl.First(b, unix.NFTA_OBJ_NAME))),
+		Comment: string(readComment(nfnl.First(b, objectUserdata), objectCommentUD)),
+	}
+	if protocol := nfnl.First(data, timeoutL4Proto); len(protocol) > 0 {
+		t.Protocol = model.Protocol(protocol[0])
+	}
+	policy := nfnl.First(data, timeoutPolicy)
+	for _, s := range nft.ConntrackStates(t.Protocol) {
+		if seconds := nfnl.First(policy, s.Number); seconds != nil {
+			t.Policy = append(t.Policy, nft.StateTimeout{State: s, Seconds: nfnl.Uint32(seconds)})
+		}
+	}
+	return t
+}

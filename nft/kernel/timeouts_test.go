@@ -1,0 +1,132 @@
+package kernel
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/nftfake"
+)
+
+// settings is the part of net/netfilter that a test sets.
+type settings map[string]uint32
+
+func (s settings) get(name string) (uint32, bool) {
+	seconds, ok := s[name]
+	return seconds, ok
+}
+
+// policiesOf reads the timeout policies of the IPv4 table: seconds by "policy state".
+func policiesOf(t *testing.T, kernel dialer) map[string]uint32 {
+	t.Helper()
+	c, err := kernel.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.close() }()
+	table := &nft.Table{Family: model.IPv4}
+	if err := c.readTimeouts(table); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]uint32{}
+	for _, timeout := range table.Timeouts {
+		for _, s := range timeout.Policy {
+			all[timeout.Name+" "+s.State.Name] = s.Seconds
+		}
+	}
+	return all
+}
+
+// The kernel's own times are those of a new network namespace (nf_conntrack_proto_tcp.c, nf_conntrack_proto_udp.c).
+func TestTimeoutPoliciesHaveTheNodesSettings(t *testing.T) {
+	n := newNetNS(t)
+	node := settings{
+		"nf_conntrack_tcp_timeout_syn_sent":    120,
+		"nf_conntrack_tcp_timeout_established": 86400,
+		"nf_conntrack_udp_timeout":             30,
+	}
+	b := openAs(t, Options{NetNS: n.fd(), Setting: node.get})
+	s := exampleBuilder().Snapshot()
+	apply(t, b, s)
+	want := map[string]uint32{
+		"retry-dns unreplied": 5, "retry-dns replied": 120,
+		"retry-tcp syn_sent": 1, "retry-tcp syn_recv": 60, "retry-tcp established": 86400, "retry-tcp fin_wait": 120,
+		"retry-tcp close_wait": 60, "retry-tcp last_ack": 30, "retry-tcp time_wait": 120, "retry-tcp close": 10,
+		"retry-tcp syn_sent2": 120, "retry-tcp retrans": 300, "retry-tcp unack": 300,
+	}
+	if diff := cmp.Diff(want, policiesOf(t, thisKernel(n.fd()))); diff != "" {
+		t.Fatalf("policies (-want +got):\n%s", diff)
+	}
+
+	node["nf_conntrack_tcp_timeout_close_wait"], want["retry-tcp close_wait"] = 3600, 3600
+	node["nf_conntrack_udp_timeout"], want["retry-dns unreplied"] = 3, 3 // less than we would set
+	before := b.Stats(model.IPv4).Batches
+	for range 2 { // the second comparison finds nothing
+		b.Resync()
+		apply(t, b, s)
+		for _, f := range model.Families {
+			if changes, err := b.Compare(f, s); err != nil || !changes.Empty() {
+				t.Errorf("%v: the kernel still lacks (error %v):\n%s", f, err, changes)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, policiesOf(t, thisKernel(n.fd()))); diff != "" {
+		t.Errorf("policies after settings changed (-want +got):\n%s", diff)
+	}
+	if got := b.Stats(model.IPv4).Batches - before; got != 1 {
+		t.Errorf("%d batches after settings changed, want 1", got)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	next := openAs(t, Options{NetNS: n.fd(), Setting: node.get})
+	apply(t, next, s)
+	if got := next.Stats(model.IPv4).Batches; got != 0 {
+		t.Errorf("%d batches after a restart, want none", got)
+	}
+}
+
+// A policy is made anew also while chains use it that nothing needs any more.
+func TestATimeoutPolicyOfAnUnusedChainIsReplaced(t *testing.T) {
+	k, node := &nftfake.Kernel{}, settings{"nf_conntrack_tcp_timeout_established": 100}
+	b := openAs(t, Options{Dial: fakeDialer(k), Setting: node.get})
+	builder := exampleBuilder()
+	apply(t, b, builder.Snapshot())
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	builder.DeleteEndpointSlice(exampleSlice("IPv4", 3).NamespacedName) // its chain for 3 to 4 endpoints stays until now
+	maps.Copy(node, settings{"nf_conntrack_tcp_timeout_established": 200})
+	next := openAs(t, Options{Dial: fakeDialer(k), Setting: node.get})
+	apply(t, next, builder.Snapshot())
+	if got := policiesOf(t, fakeDialer(k))["retry-tcp established"]; got != 200 {
+		t.Errorf("established is %d s, want 200", got)
+	}
+}
+
+// A kernel without timeout policies is programmed without them, and the log says so once for each family.
+func TestAKernelWithoutTimeoutPolicies(t *testing.T) {
+	k, log := &nftfake.Kernel{NoTimeouts: true}, &bytes.Buffer{}
+	b := openAs(t, Options{Dial: fakeDialer(k), Log: slog.New(slog.NewTextHandler(log, nil))})
+	s := exampleBuilder().Snapshot()
+	for range 2 {
+		apply(t, b, s)
+		b.Resync()
+	}
+	if n := strings.Count(log.String(), "msg=\""+withoutRetry); n != len(model.Families) {
+		t.Errorf("the log says it %d times, want once for each family:\n%s", n, log)
+	}
+	if b.RetryLacks() == nil {
+		t.Error("RetryLacks is nil")
+	}
+	if got := policiesOf(t, fakeDialer(k)); len(got) > 0 {
+		t.Errorf("policies %v, want none", got)
+	}
+}

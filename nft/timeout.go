@@ -1,0 +1,118 @@
+package nft
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Timeout is a conntrack timeout policy, an object of a table. A rule gives it to new connections, see [SetTimeout]: an
+// entry without an answer then ends so soon that TCP's next packet is a first packet again, for which an endpoint is
+// chosen anew.
+type Timeout struct {
+	Name     string
+	Protocol model.Protocol
+	Comment  string
+	// Policy has the states that are set, in the kernel's order. For the others, the kernel copies its settings when it
+	// makes the object, and does not look at them again.
+	Policy []StateTimeout
+}
+
+// StateTimeout is how long an entry in a state waits for the next packet.
+type StateTimeout struct {
+	State   ConntrackState
+	Seconds uint32
+}
+
+// ConntrackState is a state that connection tracking distinguishes, of a connection of one protocol.
+type ConntrackState struct {
+	Name   string // as nft has it
+	Number uint16 // enum ctattr_timeout_tcp, ctattr_timeout_udp
+	Sysctl string // the setting below net/netfilter; "": there is none
+}
+
+// statesOf are the states of each protocol that has a policy here. The first is that of connections without an answer.
+var statesOf = map[model.Protocol][]ConntrackState{
+	model.TCP: {
+		{"syn_sent", 1, "nf_conntrack_tcp_timeout_syn_sent"},
+		{"syn_recv", 2, "nf_conntrack_tcp_timeout_syn_recv"},
+		{"established", 3, "nf_conntrack_tcp_timeout_established"},
+		{"fin_wait", 4, "nf_conntrack_tcp_timeout_fin_wait"},
+		{"close_wait", 5, "nf_conntrack_tcp_timeout_close_wait"},
+		{"last_ack", 6, "nf_conntrack_tcp_timeout_last_ack"},
+		{"time_wait", 7, "nf_conntrack_tcp_timeout_time_wait"},
+		{"close", 8, "nf_conntrack_tcp_timeout_close"},
+		{"syn_sent2", 9, ""},
+		{"retrans", 10, "nf_conntrack_tcp_timeout_max_retrans"},
+		{"unack", 11, "nf_conntrack_tcp_timeout_unacknowledged"},
+	},
+	model.UDP: {
+		{"unreplied", 1, "nf_conntrack_udp_timeout"},
+		{"replied", 2, "nf_conntrack_udp_timeout_stream"},
+	},
+}
+
+// ConntrackStates returns the states of TCP or UDP, in the kernel's order.
+func ConntrackStates(p model.Protocol) []ConntrackState { return statesOf[p] }
+
+// Names of the timeout policies.
+const (
+	RetryTCP = "retry-tcp"
+	RetryDNS = "retry-dns"
+)
+
+// RetryTimeouts returns the policies of connections that are retried. All but the time without an answer is as the
+// settings of the node are, which setting returns by their names below net/netfilter, in seconds; those that it does not
+// know are left to the kernel.
+func RetryTimeouts(setting func(name string) (seconds uint32, ok bool)) []Timeout {
+	policy := func(p model.Protocol, unanswered time.Duration) (list []StateTimeout) {
+		for i, s := range statesOf[p] {
+			seconds, ok := setting(s.Sysctl)
+			if i == 0 && (!ok || seconds > uint32(unanswered/time.Second)) {
+				seconds, ok = uint32(unanswered/time.Second), true
+			}
+			if ok {
+				list = append(list, StateTimeout{s, seconds})
+			}
+		}
+		return list
+	}
+	const comment = "without an answer in this time, the client's next %s gets an endpoint chosen anew"
+	return []Timeout{
+		{RetryDNS, model.UDP, fmt.Sprintf(comment, "query"), policy(model.UDP, model.RetryDNS)},
+		{RetryTCP, model.TCP, fmt.Sprintf(comment, "SYN"), policy(model.TCP, model.RetryTCP)},
+	}
+}
+
+// NoSettings is a parameter for [RetryTimeouts] where no node is known.
+func NoSettings(string) (uint32, bool) { return 0, false }
+
+// Has reports whether the policy, as read from the kernel, has all that another one sets.
+func (t Timeout) Has(want Timeout) bool {
+	have := map[uint16]uint32{}
+	for _, s := range t.Policy {
+		have[s.State.Number] = s.Seconds
+	}
+	for _, s := range want.Policy {
+		if seconds, ok := have[s.State.Number]; !ok || seconds != s.Seconds {
+			return false
+		}
+	}
+	return t.Protocol == want.Protocol
+}
+
+// Declaration returns the lines inside its braces.
+func (t Timeout) Declaration(f model.Family) []string {
+	states := make([]string, len(t.Policy))
+	for i, s := range t.Policy {
+		states[i] = fmt.Sprintf("%s : %d", s.State.Name, s.Seconds)
+	}
+	return []string{
+		fmt.Sprintf("comment %q", t.Comment),
+		"protocol " + t.Protocol.String(),
+		"l3proto " + FamilyWord(f),
+		"policy = { " + strings.Join(states, ", ") + " }",
+	}
+}
