@@ -84,7 +84,8 @@ func (f *Forwarder) forward(vip model.VIP, c *net.TCPConn) {
 	f.flows.finish(fl)
 }
 
-// connect connects to one endpoint after the other until one accepts.
+// connect connects to one endpoint after the other until one accepts. Where the Service wants that, each but the last
+// has as long as in the kernel, see model.ServicePort.RetryAfter.
 func (f *Forwarder) connect(d model.Decision) (*flow, *net.TCPConn, error) {
 	if d.Verdict != model.Forwarded {
 		return nil, nil, errors.New(d.Verdict.String())
@@ -96,7 +97,11 @@ func (f *Forwarder) connect(d model.Decision) (*flow, *net.TCPConn, error) {
 		if !ok {
 			break
 		}
-		ctx, cancel := context.WithTimeout(f.ctx, f.limits.try)
+		try := f.limits.try
+		if after := d.Port.RetryAfter; after > 0 && len(tried)+1 < min(len(d.Targets), f.limits.tries) {
+			try = min(try, after)
+		}
+		ctx, cancel := context.WithTimeout(f.ctx, try)
 		var to net.Conn
 		to, err = f.sockets.DialContext(ctx, "tcp", endpoint.String())
 		cancel()
