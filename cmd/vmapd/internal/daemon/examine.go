@@ -80,6 +80,12 @@ func (d *Daemon) self() doctor.Answer {
 	self.Ports = slices.DeleteFunc([]error{d.ports.healthz.Err(), d.ports.metrics.Err()},
 		func(err error) bool { return err == nil })
 	self.FastPath, self.NoFastPath = d.dataplane.fastPath(d.config.FastPath.On())
+	if p := d.dataplane.nft; p != nil && traffic.ConnectionRetry {
+		self.Retry = "without an answer within a second, the kernel chooses another endpoint"
+		if err := p.RetryLacks(); err != nil {
+			self.Retry, self.NoRetry = err.Error(), true
+		}
+	}
 	if source := d.in.cluster; source != nil {
 		skew, _ := source.Client.Skew()
 		self.Cluster = &doctor.Cluster{

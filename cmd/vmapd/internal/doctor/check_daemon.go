@@ -274,6 +274,15 @@ func (d *Daemon) ports(l *found) {
 	l.otherwise("none of the daemon's ports is in use by another process")
 }
 
+func (d *Daemon) retry(l *found) {
+	switch {
+	case d.NoRetry:
+		l.warn("a kernel that has it, or --connection-retry=false", "%s", d.Retry)
+	case d.Retry != "":
+		l.good("%s", d.Retry)
+	}
+}
+
 func (d *Daemon) fastPath(l *found) {
 	switch {
 	case d.NoFastPath:

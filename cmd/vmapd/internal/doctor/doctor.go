@@ -38,6 +38,7 @@ var checks = []check{
 	{"conntrack", nil, checkConntrack},
 	{"sysctls", nil, checkSysctls},
 	{"fast-path", (*Daemon).fastPath, nil},
+	{"connection-retry", (*Daemon).retry, nil},
 }
 
 // Checks returns the names of all checks.

@@ -94,7 +94,8 @@ func podBridge() []doctor.Bridge {
 func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
 	w := healthy()
 	w.daemon.FastPath = "on, between eth0 and pods0" // off, it has no line
-	w.Host.Bridges = podBridge()                     // without one, there is no line
+	w.daemon.Retry = "on"
+	w.Host.Bridges = podBridge() // without one, there is no line
 	r := w.diagnose()
 	if bad := report.Bad(r.Lines); len(bad) > 0 || r.Level != report.OK || r.ExitCode() != 0 {
 		t.Errorf("exit code %d, %v", r.ExitCode(), bad)
@@ -129,6 +130,7 @@ func TestEachCheck(t *testing.T) {
 		{"configuration", report.Fail, "would not start with this configuration: bindAddress", func(w *world) { w.ConfigError = "bindAddress: x" }},
 		{"configuration", report.Warn, "the last change is refused", func(w *world) { w.daemon.ConfigError = "x" }},
 		{"version", report.Warn, "the daemon is v0, and this program v1", func(w *world) { w.Daemon = &doctor.Answer{Version: "v0"} }},
+		{"connection-retry", report.Warn, "the kernel lacks it", func(w *world) { w.daemon.Retry, w.daemon.NoRetry = "the kernel lacks it", true }},
 		{"privilege", report.Fail, "the daemon lacks CAP_NET_ADMIN", func(w *world) { w.daemon.NetAdmin = false }},
 		{"privilege", report.Warn, "this process lacks CAP_NET_ADMIN", func(w *world) { w.Host.NetAdmin = false }},
 		{"kernel", report.Fail, "programs that the backend iptables runs are not installed: iptables", func(w *world) {

@@ -46,6 +46,9 @@ type Daemon struct {
 	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
 	FastPath   string
 	NoFastPath bool
+	// Retry says whether the kernel chooses another endpoint where one does not answer; "": it is off. NoRetry: it can't.
+	Retry   string
+	NoRetry bool
 }
 
 // Cluster is what is known about the API server.

@@ -97,7 +97,20 @@ func (x *explainer) explainChoice() {
 			"same endpoint again, if it is still one of them. Otherwise: %s",
 			affinity.Truncate(time.Second), lowerFirst(how))
 	}
+	x.explainRetry()
 	x.step("%s", how)
+}
+
+// explainRetry says when the kernel chooses another endpoint.
+func (x *explainer) explainRetry() {
+	sp := x.d.Port
+	switch after := sp.RetryAfter; {
+	case after == 0 || len(x.d.Targets) == 1 || x.d.Why == model.LoopbackForwarder || x.in.ByListeners:
+	case sp.Affinity > 0 || sp.Algorithm.HasTable():
+		x.line("Without an answer to two packets, %v apart, the kernel chooses another endpoint (backend nftables).", after)
+	default:
+		x.line("Without an answer within %v, the kernel chooses another endpoint (backend nftables).", after)
+	}
 }
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }

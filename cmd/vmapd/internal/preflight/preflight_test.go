@@ -127,6 +127,7 @@ func TestDifferencesOfServices(t *testing.T) {
 		{id: "userspace-source", own: "backend: userspace\n", with: plain, instead: "mode: \"\"\n"},
 		{id: "userspace-sctp", own: "backend: userspace\n", with: base + "ports: [{port: 80, protocol: SCTP}]}\n", without: plain},
 		{id: "session-affinity", with: base + "sessionAffinity: ClientIP, ports: [{port: 80}]}\n", without: plain},
+		{id: "connection-retry", with: plain, own2: "connectionRetry: false\n"},
 		{id: "ipvs-connections", proxy: "mode: ipvs\n", own: "backend: nftables\n", with: plain, instead: "mode: ipvs\n"},
 		{id: "unused-port", with: plain, instead: "mode: nftables\n"},
 		{id: "unallocated-address", with: plain, version: 36, instead: "mode: nftables\n"},
@@ -169,15 +170,15 @@ func TestDifferencesOfAWholeCluster(t *testing.T) {
 	}{
 		{
 			"from iptables", "", "", 0, "node-port-address node-port-loopback external-in-service-cidr forward-policy input-policy invalid-packets",
-			"session-affinity unused-port unallocated-address chains backend",
+			"session-affinity connection-retry unused-port unallocated-address chains backend",
 		},
-		{"an empty mode of 1.40", "", "", 40, "external-in-service-cidr", "session-affinity tables"},
+		{"an empty mode of 1.40", "", "", 40, "external-in-service-cidr", "session-affinity connection-retry tables"},
 		{"from iptables to iptables", "mode: iptables\n", "", 0, "external-in-service-cidr input-policy invalid-packets", "session-affinity unused-port unallocated-address chains"},
-		{"from nftables", "mode: nftables\n", "", 36, "external-in-service-cidr", "session-affinity tables"},
+		{"from nftables", "mode: nftables\n", "", 36, "external-in-service-cidr", "session-affinity connection-retry tables"},
 		{
 			"from ipvs", "mode: ipvs\n", "backend: nftables\n", 36,
 			"external-in-service-cidr forward-policy input-policy ipvs-device ipvs-scheduler ipvs-local",
-			"session-affinity ipvs-connections unallocated-address chains backend",
+			"session-affinity connection-retry ipvs-connections unallocated-address chains backend",
 		},
 		{"from ipvs to ipvs", "mode: ipvs\n", "", 36, "external-in-service-cidr input-policy ipvs-local", "session-affinity unallocated-address chains"},
 	} {

@@ -172,6 +172,12 @@ func notes() []row {
 			change: "vmapd does not know which one kube-proxy chose for them.", concerns: hasAffinity,
 		},
 		{
+			id: "connection-retry", title: "A connection without an answer within a second gets another endpoint",
+			change: "An endpoint that is more than a second away is never reached: connectionRetry: false, or the " +
+				"annotation " + model.AnnotationConnectionRetry + " of its Service. It needs CONFIG_NF_CONNTRACK_TIMEOUT.",
+			to: []string{nftables}, when: func(c *comparison) bool { return c.Config.ConnectionRetry },
+		},
+		{
 			id: "ipvs-connections", title: "Established connections may end at the switch",
 			change: "The virtual servers of IPVS are removed. Choose a quiet time.",
 			from:   []string{ipvs}, to: []string{nftables, iptables, userspace},
