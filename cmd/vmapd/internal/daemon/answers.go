@@ -177,37 +177,25 @@ func (d *Daemon) flows(ctx context.Context, ports []*model.ServicePort) (*status
 	return flows, nil
 }
 
-// mostLines is the number of elements of a set that are shown with a Service's rules.
-const mostLines = 12
+// mostLines is how much is shown of a service port's rules.
+const mostLines = 200
 
-// rules returns the rules of nftables or iptables that connections to a service port meet.
+// rules returns what the table has of nftables for a service port.
 func (d *Daemon) rules(sp *model.ServicePort) (text []string) {
-	add := func(name string, lines []string, more int) {
-		text = append(text, "  "+name)
-		for _, l := range lines {
-			text = append(text, "    "+l)
-		}
-		if more > 0 {
-			text = append(text, fmt.Sprintf("    and %d more", more))
+	if d.dataplane.nft == nil {
+		return nil
+	}
+	rules := d.dataplane.nft.Ruleset(sp.Family)
+	if rules == nil {
+		return nil
+	}
+	for line := range strings.Lines(rules.OfPort(sp.Name).String()) {
+		if line = strings.TrimRight(line, "\n"); line != "" {
+			text = append(text, strings.ReplaceAll(line, "\t", "  "))
 		}
 	}
-	switch {
-	case d.dataplane.nft != nil:
-		if rules := d.dataplane.nft.Ruleset(sp.Family); rules != nil {
-			for _, p := range rules.Excerpt(sp.Name, mostLines) {
-				kind := "map "
-				if p.Chain {
-					kind = "chain "
-				}
-				add(kind+p.Name, p.Lines, p.More)
-			}
-		}
-	case d.dataplane.iptables != nil:
-		if rules := d.dataplane.iptables.Ruleset(sp.Family); rules != nil {
-			for _, p := range rules.Excerpt(sp.Name, mostLines) {
-				add("chain "+p.Table+" "+p.Name, p.Lines, p.More)
-			}
-		}
+	if more := len(text) - mostLines; more > 0 {
+		text = append(text[:mostLines], fmt.Sprintf("and %d more lines", more))
 	}
 	return text
 }
