@@ -66,7 +66,7 @@ func newStatusCommand() *cobra.Command {
 	var q question
 	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", statusLong+asksLong+"status")
 	c.Args = arguments("[SERVICE]")
-	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its rules")
+	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its part of the table of nftables")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			if q.rules {
