@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -149,8 +150,10 @@ func (r *run) skips(op ipvs.Op) bool {
 func (r *run) one(ctx context.Context, op ipvs.Op) error {
 	switch op := op.(type) {
 	case ipvs.SetSysctl:
+		r.logSetting(op, op.Why)
 		return os.WriteFile(sysctlPath(op.Name), []byte(op.Value), 0)
 	case ipvs.SetTimeouts:
+		r.logSetting(op, "the configured timeouts of IPVS")
 		return r.servers.setTimeouts(op.Timeouts)
 	case ipvs.CreateDevice:
 		return createDevice(op.Name)
@@ -166,6 +169,11 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 		return changeAddress(op.Device, op.Addr, netlink.AddrDel)
 	}
 	return r.server(op)
+}
+
+// logSetting logs what concerns the whole network namespace, also the virtual servers of other programs.
+func (r *run) logSetting(op fmt.Stringer, why string) {
+	r.log.Info("changing node setting", slog.String("setting", op.String()), slog.String("reason", why))
 }
 
 // setRules replaces our rules and jumps by these.

@@ -120,11 +120,11 @@ func (t *Tracer) Close() error {
 }
 
 // RemoveStaleTraces removes tables of tracers that were killed on a kernel that keeps them (before Linux
-// 5.12): those with a destination that has timed out. A tracer that works still has it.
-func RemoveStaleTraces() error {
+// 5.12): those with a destination that has timed out. A tracer that works still has it. It returns their names.
+func RemoveStaleTraces() (removed []string, err error) {
 	conn, tables, err := openTables()
 	if conn == nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = conn.CloseLasting() }()
 	for _, t := range tables {
@@ -137,8 +137,9 @@ func RemoveStaleTraces() error {
 		}
 		conn.DelTable(t)
 		if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("remove the table %s of an earlier trace: %w", t.Name, err)
+			return removed, fmt.Errorf("remove the table %s of an earlier trace: %w", t.Name, err)
 		}
+		removed = append(removed, t.Name)
 	}
-	return nil
+	return removed, nil
 }

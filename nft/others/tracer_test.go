@@ -149,7 +149,7 @@ func TestStaleTablesAreRemoved(t *testing.T) {
 	}
 	load(t, "table ip vmapd-tracer { set destinations { type ipv4_addr; }\n}\n")
 	for deadline := time.Now().Add(time.Minute); ; {
-		if err := RemoveStaleTraces(); err != nil {
+		if _, err := RemoveStaleTraces(); err != nil {
 			t.Fatal(err)
 		}
 		got := tables(t)
@@ -186,7 +186,7 @@ func TestATracerRemovesItsTable(t *testing.T) {
 	if got := tables(t); got != "" {
 		t.Errorf("something is left:\n%s", got)
 	}
-	if err := RemoveStaleTraces(); err != nil {
+	if _, err := RemoveStaleTraces(); err != nil {
 		t.Error(err)
 	}
 }

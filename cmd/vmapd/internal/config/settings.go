@@ -116,7 +116,7 @@ var kubeProxySettings = []setting{
 		"`primary`; `all` with mode iptables or ipvs); see [Backend](#backend)"},
 	{"oomScoreAdj", "oom-score-adj", further, "oom_score_adj of the vmapd process, -1000 to 1000"},
 	{"conntrack.maxPerCore", "conntrack-max-per-core", further, "nf_conntrack_max for each CPU core, at most " +
-		"1,048,576 in all; 0 keeps the kernel's limit"},
+		"1,048,576 in all; a higher limit stays; 0 keeps any limit"},
 	{"conntrack.min", "conntrack-min", further, "minimum of nf_conntrack_max, unless `--conntrack-max-per-core` is 0"},
 	{"conntrack.tcpEstablishedTimeout", "conntrack-tcp-timeout-established", further, "timeout of idle TCP " +
 		"connections; 0 keeps the kernel's"},

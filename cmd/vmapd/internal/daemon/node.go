@@ -44,8 +44,12 @@ func (d *base) setUpNode() {
 	}}
 	nodesetup.Apply(o, d.config.Conntrack)
 	nodesetup.OOM(o, d.config.OOMScoreAdj)
-	if err := others.RemoveStaleTraces(); err != nil {
+	removed, err := others.RemoveStaleTraces()
+	if err != nil {
 		d.log.Warn("rules of a trace that was killed may still be there", slog.Any("err", err))
+	}
+	if len(removed) > 0 {
+		d.log.Info("removed the tables of traces that were killed", slog.Any("tables", removed))
 	}
 }
 

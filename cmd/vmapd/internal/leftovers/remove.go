@@ -43,7 +43,8 @@ func remove(
 	if errors.Is(err, kernel.ErrNotPermitted) {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	err = errors.Join(err, rules(), servers(o), host.RemoveDevice(userspace.DeviceName), others.RemoveStaleTraces())
+	_, traces := others.RemoveStaleTraces()
+	err = errors.Join(err, rules(), servers(o), host.RemoveDevice(userspace.DeviceName), traces)
 	return errors.Join(err, stillThere(o, which))
 }
 

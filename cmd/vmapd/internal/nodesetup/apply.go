@@ -104,16 +104,11 @@ func (o Options) bridges() (plan []Write) {
 // write returns the settings that could not be written.
 func (o Options) write(plan []Write) (failed []WriteError) {
 	for _, w := range plan {
-		err := o.writeFile(w)
-		switch {
-		case err == nil:
-			o.logSet(w)
-		case w.enough():
-			o.Log.Info("nf_conntrack_max is higher than configured; unchanged",
-				slog.String("want", w.Value), slog.String("have", w.Have))
-		default:
+		if err := o.writeFile(w); err != nil {
 			failed = append(failed, WriteError{Write: w, Err: o.explain(w.File, err)})
+			continue
 		}
+		o.logSet(w)
 	}
 	return failed
 }
@@ -127,7 +122,7 @@ func (o Options) facts() Facts {
 	f := Facts{CPUs: o.cpus(), Values: map[string]string{}}
 	for _, file := range []string{
 		fileMax, fileBuckets, fileTCPEstablishedTimeout, fileTCPCloseWaitTimeout, fileTCPBeLiberal, fileUDPTimeout,
-		fileUDPStreamTimeout,
+		fileUDPStreamTimeout, fileHashSize,
 	} {
 		if v, err := o.read(file); err == nil {
 			f.Values[file] = v
@@ -153,8 +148,14 @@ func (o Options) read(file string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// writeFile does not create the file: the kernel lacks such a setting.
+// writeFile does not create the file: the kernel lacks such a setting. Without a known value it writes nothing, because
+// the new one could be worse.
 func (o Options) writeFile(w Write) error {
+	if w.Have == "" {
+		if _, err := o.read(w.File); err != nil {
+			return err
+		}
+	}
 	f, err := os.OpenFile(o.path(w.File), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err

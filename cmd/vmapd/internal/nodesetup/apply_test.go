@@ -112,6 +112,30 @@ func TestWhatIsNotConfiguredIsNotTouched(t *testing.T) {
 	n.quiet()
 }
 
+// A higher limit and a larger hash table stay, also with --init-only.
+func TestLimitsAreNeverLowered(t *testing.T) {
+	for name, apply := range map[string]func(Options, Conntrack){
+		"daemon":    Apply,
+		"init only": func(o Options, c Conntrack) { _ = InitOnly(o, c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.put(fileMax, "1000000")
+			n.put(fileBuckets, "262144")
+			n.put(fileHashSize, "262144")
+			want := n.all()
+			apply(n.Options, Conntrack{MaxPerCore: 32768, Min: 131072})
+			if diff := cmp.Diff(want, n.all()); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+			n.quiet()
+			if unset := Unset(n.Options, Conntrack{MaxPerCore: 32768, Min: 131072}); len(unset) > 0 {
+				t.Errorf("doctor would name %v", unset)
+			}
+		})
+	}
+}
+
 func TestWithoutTheModuleOneWarningAndNoNewFile(t *testing.T) {
 	n := newNode(t)
 	for _, folder := range []string{sysctls, filepath.Dir(fileHashSize)} {

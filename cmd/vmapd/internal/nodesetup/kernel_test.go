@@ -43,9 +43,6 @@ func TestRealKernel(t *testing.T) {
 				t.Errorf("unexpected: %v", f)
 			}
 		}
-		if before != "131072" && len(n.failed) == 0 && !strings.Contains(n.log.String(), "is higher than configured") {
-			t.Error("no word of the limit, which can't be set here")
-		}
 		return nil
 	})
 }

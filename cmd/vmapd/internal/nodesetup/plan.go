@@ -1,6 +1,7 @@
 package nodesetup
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -71,25 +72,20 @@ type Write struct {
 	Why   string
 }
 
-// enough reports whether the node has more than w would give it: a higher limit of connections
-// costs memory only if there are so many.
-func (w Write) enough() bool {
-	if w.File != fileMax {
-		return false
-	}
-	have, err1 := strconv.ParseInt(w.Have, 10, 64)
-	want, err2 := strconv.ParseInt(w.Value, 10, 64)
-	return err1 == nil && err2 == nil && have >= want
-}
-
-// Plan returns the writes that bring the node in line with c. The limit of connections becomes exactly that of c, also
-// if it was higher, as with kube-proxy. The size of the hash table only grows, to a quarter of that limit.
+// Plan returns the writes that bring the node in line with c. The limit of connections and the size of the hash table,
+// which is a quarter of that, only grow: what an administrator made larger costs memory only if it is used, and a
+// smaller limit drops connections. A value that is not known is planned, too, so that its failure is reported.
 func Plan(c Conntrack, f Facts) []Write {
 	p := planner{facts: f}
 	if limit := c.limit(f.CPUs); limit > 0 {
-		p.exactly(fileMax, limit, fmt.Sprintf("the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d",
-			c.MaxPerCore, f.CPUs, c.Min))
-		p.hashSize(limit/4, "a quarter of the connections, for short chains in the hash table")
+		have := f.Values[fileMax]
+		if have != "0" { // no limit
+			p.atLeast(fileMax, have, limit, fmt.Sprintf("the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d",
+				c.MaxPerCore, f.CPUs, c.Min))
+		}
+		// The kernel rounds the size up, and shows the result in another file, which everybody may read.
+		p.atLeast(fileHashSize, cmp.Or(f.Values[fileBuckets], f.Values[fileHashSize]), limit/4,
+			"a quarter of the connections, for short chains in the hash table")
 	}
 	p.timeout(fileTCPEstablishedTimeout, c.TCPEstablishedTimeout, "conntrack.tcpEstablishedTimeout")
 	p.timeout(fileTCPCloseWaitTimeout, c.TCPCloseWaitTimeout, "conntrack.tcpCloseWaitTimeout")
@@ -121,14 +117,11 @@ func (p *planner) exactly(file string, n int64, why string) {
 	}
 }
 
-// hashSize gives the hash table at least n buckets. The kernel rounds up, and shows the result
-// in another file, which everybody may read.
-func (p *planner) hashSize(n int64, why string) {
-	have := p.facts.Values[fileBuckets]
+func (p *planner) atLeast(file, have string, n int64, why string) {
 	if now, err := strconv.ParseInt(have, 10, 64); err == nil && now >= n {
 		return
 	}
-	p.writes = append(p.writes, Write{File: fileHashSize, Value: strconv.FormatInt(n, 10), Have: have, Why: why})
+	p.writes = append(p.writes, Write{File: file, Value: strconv.FormatInt(n, 10), Have: have, Why: why})
 }
 
 func (p *planner) timeout(file string, d time.Duration, why string) {

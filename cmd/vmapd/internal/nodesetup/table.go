@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -78,5 +77,5 @@ func Unset(o Options, c Conntrack) []Write {
 	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return slices.DeleteFunc(Plan(c, o.facts()), Write.enough)
+	return Plan(c, o.facts())
 }

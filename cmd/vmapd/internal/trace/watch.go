@@ -44,7 +44,7 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 			return s, fmt.Errorf("no packet was sent: %w", err)
 		}
 	}
-	if err := others.RemoveStaleTraces(); err != nil {
+	if _, err := others.RemoveStaleTraces(); err != nil {
 		return s, err
 	}
 	tracer, err := others.StartTrace(t.Filter)
