@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -107,7 +108,11 @@ func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]boo
 			sets[name] = map[ipvs.Entry]bool{}
 		case "add":
 			var e ipvs.Entry
-			if e, err = parseEntry(name, words[2:]); err == nil {
+			switch e, err = parseEntry(name, words[2:]); {
+			case err != nil:
+			case sets[name] == nil:
+				err = errors.New("the set was not created")
+			default:
 				sets[name][e] = true
 			}
 		default:
@@ -226,15 +231,25 @@ func listSets() ([]string, error) {
 	}
 	var names []string
 	for _, a := range answers {
-		attrs, err := nl.ParseRouteAttr(a[min(len(a), nl.SizeofNfgenmsg):])
+		name, err := setName(a)
 		if err != nil {
 			return nil, fmt.Errorf("list ipsets: %w", err)
 		}
-		for _, attr := range attrs {
-			if attr.Attr.Type == nl.IPSET_ATTR_SETNAME {
-				names = append(names, unix.ByteSliceToString(attr.Value))
-			}
-		}
+		names = append(names, name)
 	}
 	return names, nil
+}
+
+// setName reads an answer of the kernel's. nl.ParseRouteAttr panics at a last attribute without its padding.
+func setName(answer []byte) (name string, err error) {
+	attrs, err := mdlayher.NewAttributeDecoder(answer[min(len(answer), nl.SizeofNfgenmsg):])
+	if err != nil {
+		return "", err
+	}
+	for attrs.Next() {
+		if attrs.Type() == nl.IPSET_ATTR_SETNAME {
+			name = unix.ByteSliceToString(attrs.Bytes())
+		}
+	}
+	return name, attrs.Err()
 }

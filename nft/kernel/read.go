@@ -211,7 +211,7 @@ func ruleCode(f model.Family, exprs []byte) string {
 		data := nfnl.First(b, unix.NFTA_EXPR_DATA)
 		if order, ok := e.(*expr.Byteorder); ok {
 			readByteorder(order, data)
-		} else if e == nil || expr.Unmarshal(nfproto(f), data, e) != nil {
+		} else if e == nil || nfnl.Unmarshal(nfproto(f), data, e) != nil {
 			return ""
 		}
 		m.expr(unix.NFTA_LIST_ELEM, e)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -77,7 +78,6 @@ var errShort = errors.New("the kernel's message about a traced packet is too sho
 
 // decode reads a message behind its netlink header.
 func decode(b []byte) (Event, error) {
-	const genmsg = 4 // sizeof(struct nfgenmsg)
 	var e Event
 	if len(b) < genmsg {
 		return e, errShort
@@ -163,20 +163,18 @@ func decodePacket(network, transport []byte) *Packet {
 	return &p
 }
 
+// families are the names of families by their numbers.
+var families = [...]string{
+	unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_INET: "inet", unix.NFPROTO_BRIDGE: "bridge",
+	unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_ARP: "arp",
+}
+
 func familyName(family byte) string {
-	switch family {
-	case unix.NFPROTO_IPV4:
-		return "ip"
-	case unix.NFPROTO_IPV6:
-		return "ip6"
-	case unix.NFPROTO_INET:
-		return "inet"
-	case unix.NFPROTO_BRIDGE:
-		return "bridge"
-	case unix.NFPROTO_NETDEV:
-		return "netdev"
-	case unix.NFPROTO_ARP:
-		return "arp"
+	if int(family) < len(families) && families[family] != "" {
+		return families[family]
 	}
 	return "unknown"
 }
+
+// familyNumber returns the number of a family, and that for all families for "".
+func familyNumber(name string) byte { return byte(slices.Index(families[:], name)) }

@@ -1,15 +1,12 @@
 package others
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"github.com/google/nftables/xt"
 	"golang.org/x/sys/unix"
 
@@ -43,8 +40,7 @@ type Base struct {
 
 // Ruleset reads rules of all tables.
 type Ruleset struct {
-	conn   *nftables.Conn
-	tables map[Place]*nftables.Table // by Place without a chain
+	reader *reader
 	lines  map[Place]map[uint64]Line
 	Bases  []Base
 }
@@ -52,38 +48,43 @@ type Ruleset struct {
 // ReadRuleset reads the base chains of all tables. Rules are read when they are asked for. Without nf_tables, there are
 // none.
 func ReadRuleset() (*Ruleset, error) {
-	conn, tables, err := openTables()
-	if conn == nil {
+	reader, err := openReader()
+	if reader == nil {
 		return &Ruleset{}, err
 	}
-	r := &Ruleset{conn: conn, tables: map[Place]*nftables.Table{}, lines: map[Place]map[uint64]Line{}}
-	for _, t := range tables {
-		r.tables[Place{Family: familyName(byte(t.Family)), Table: t.Name}] = t
+	r := &Ruleset{reader: reader, lines: map[Place]map[uint64]Line{}}
+	if _, err = reader.tables(); err == nil {
+		err = r.readBases()
 	}
-	chains, err := conn.ListChains()
 	if err != nil {
 		r.Close()
-		return nil, fmt.Errorf("list chains: %w", err)
-	}
-	for _, c := range chains {
-		p := Place{Family: familyName(byte(c.Table.Family)), Table: c.Table.Name, Chain: c.Name}
-		if c.Hooknum == nil || c.Priority == nil || p.IsOurs() {
-			continue
-		}
-		for _, h := range hooks {
-			if h.number == *c.Hooknum && p.Family != "netdev" && p.Family != "arp" {
-				drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
-				r.Bases = append(r.Bases, Base{Place: p, Hook: h.hook, Priority: int32(*c.Priority), Drops: drops})
-			}
-		}
+		return nil, err
 	}
 	return r, nil
 }
 
+func (r *Ruleset) readBases() error {
+	chains, err := list(r.reader, unix.NFT_MSG_GETCHAIN, Place{}, decodeChain)
+	if err != nil && !nfnl.IsMissing(err) {
+		return fmt.Errorf("list chains: %w", err)
+	}
+	for _, c := range chains {
+		if !c.base || c.IsOurs() || c.Family == "netdev" || c.Family == "arp" {
+			continue
+		}
+		for _, h := range hooks {
+			if uint32(h.number) == c.hook {
+				r.Bases = append(r.Bases, Base{Place: c.Place, Hook: h.hook, Priority: c.priority, Drops: c.drops})
+			}
+		}
+	}
+	return nil
+}
+
 // Close ends the connection.
 func (r *Ruleset) Close() {
-	if r.conn != nil {
-		_ = r.conn.CloseLasting()
+	if r.reader != nil {
+		_ = r.reader.Close()
 	}
 }
 
@@ -127,29 +128,35 @@ func (r *Ruleset) Reached(b Base, skip func(Place) bool) (lines []Line, err erro
 
 func (r *Ruleset) read(p Place) (lines map[uint64]Line, err error) {
 	lines = map[uint64]Line{}
-	table := r.tables[Place{Family: p.Family, Table: p.Table}]
-	if table == nil {
+	if r.reader == nil {
 		return lines, nil
 	}
-	rules, err := r.conn.GetRules(table, &nftables.Chain{Name: p.Chain, Table: table})
+	rules, err := list(r.reader, unix.NFT_MSG_GETRULE, p, decodeRule)
 	if err != nil {
 		return nil, fmt.Errorf("list the rules of chain %s of table %s %s: %w", p.Chain, p.Family, p.Table, err)
 	}
 	for i, rule := range rules {
-		l := Line{Place: p, Handle: rule.Handle, Position: i + 1}
-		l.Comment, _ = userdata.GetString(rule.UserData, userdata.TypeComment)
-		l.Text = text(rule.Exprs, func(set string) [][]byte { return r.elements(table, set) })
-		for _, e := range rule.Exprs {
-			l.note(e)
-		}
-		lines[rule.Handle] = l
+		l := rule.line(func(set string) [][]byte { return r.elements(p, set) })
+		l.Place, l.Position = p, i+1
+		lines[rule.handle] = l
 	}
 	return lines, nil
 }
 
+// line returns the rule for people. elements returns the elements of an anonymous set.
+func (r rule) line(elements func(set string) [][]byte) Line {
+	l := Line{Handle: r.handle, Comment: r.comment, Text: ruleText(r.exprs, elements)}
+	for _, e := range r.exprs {
+		l.note(e)
+	}
+	return l
+}
+
 // note notes what an expression does to a packet.
-func (l *Line) note(e expr.Any) {
+func (l *Line) note(e any) {
 	switch e := e.(type) {
+	case unread:
+		l.Drops = l.Drops || e == "immediate" // a verdict, perhaps
 	case *expr.Verdict:
 		l.Drops = e.Kind == expr.VerdictDrop
 		l.target = e.Chain
@@ -185,52 +192,30 @@ func (l *Line) note(e expr.Any) {
 }
 
 // elements returns the keys of an anonymous set.
-func (r *Ruleset) elements(t *nftables.Table, name string) [][]byte {
-	set, err := r.conn.GetSetByName(t, name)
-	if err != nil || set.Interval || set.IsMap {
+func (r *Ruleset) elements(t Place, name string) [][]byte {
+	sets, err := list(r.reader, unix.NFT_MSG_GETSET, Place{Family: t.Family, Table: t.Table}, decodeSet)
+	i := slices.IndexFunc(sets, func(s set) bool { return s.name == name })
+	if err != nil || i < 0 || sets[i].interval || sets[i].isMap {
 		return nil
 	}
-	elements, err := r.conn.GetSetElements(set)
-	if err != nil {
-		return nil
-	}
-	var keys [][]byte
-	for _, e := range elements {
-		keys = append(keys, e.Key)
-	}
+	keys, _ := r.reader.keys(t, name)
 	return keys
 }
 
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.
 func TableNames(f model.Family) (names []string, err error) {
-	conn, tables, err := openTables()
-	if conn == nil {
+	r, err := openReader()
+	if r == nil {
 		return nil, err
 	}
-	families := [...]nftables.TableFamily{model.IPv4: nftables.TableFamilyIPv4, model.IPv6: nftables.TableFamilyIPv6}
+	defer func() { _ = r.Close() }()
+	tables, err := r.tables()
 	for _, t := range tables {
-		if t.Family == families[f] {
-			names = append(names, t.Name)
+		if t.Family == familyName(byte(fieldsOf(f).table)) {
+			names = append(names, t.Table)
 		}
 	}
-	return names, conn.CloseLasting()
-}
-
-// openTables lists all tables. Without nf_tables, there is no connection either.
-func openTables() (conn *nftables.Conn, tables []*nftables.Table, err error) {
-	if conn, err = nftables.New(nftables.AsLasting()); err == nil {
-		if tables, err = conn.ListTables(); err == nil {
-			return conn, tables, nil
-		}
-		_ = conn.CloseLasting()
-	}
-	switch {
-	case errors.Is(err, unix.EPROTONOSUPPORT), nfnl.IsMissing(err):
-		return nil, nil, nil
-	case errors.Is(err, unix.EPERM):
-		return nil, nil, nfnl.ErrNotPermitted
-	}
-	return nil, nil, fmt.Errorf("list tables: %w", err)
+	return names, err
 }
 
 // FiltersEarly reports whether a chain of somebody's is before connection tracking, and so may drop packets of a

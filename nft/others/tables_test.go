@@ -3,9 +3,12 @@ package others
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/nettest"
@@ -63,5 +66,77 @@ func TestReached(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(lines) != 9 {
 		t.Errorf("%d rules, want 9; (-want +got):\n%s", len(lines), diff)
+	}
+}
+
+// What other programs write into user data, and expressions that are not known, do not hide a rule.
+func TestUserDataOfOthers(t *testing.T) {
+	nettest.Enter(t)
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet} {
+		table := conn.AddTable(&nftables.Table{Family: family, Name: "theirs"})
+		hook, priority := nftables.ChainHookInput, nftables.ChainPriorityFilter
+		chain := conn.AddChain(&nftables.Chain{Table: table, Name: "input", Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: priority})
+		for _, u := range append(userData, "bell\a") {
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, UserData: []byte(u), Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}})
+		}
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+			&expr.Socket{Key: expr.SocketKeyTransparent, Register: 1}, &expr.Cmp{Register: 1, Data: []byte{1}}, &expr.Verdict{Kind: expr.VerdictDrop},
+		}})
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := ReadRuleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, b := range r.Bases {
+		lines, err := r.Reached(b, func(Place) bool { return false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(lines, func(a, b Line) int { return a.Position - b.Position })
+		var got []string
+		for _, l := range lines {
+			got = append(got, strings.TrimSpace(l.Text+" "+l.Comment))
+		}
+		want := []string{
+			"drop", "drop hi", "drop svc:web,port:80", "drop 0x4f66e8a1", "drop", "drop 0x00ff", "drop x", "drop 0xffffff",
+			"drop 0x62656c6c07", `unknown "socket" … 0x01 drop`,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", b.Place, diff)
+		}
+	}
+	if len(r.Bases) != 3 {
+		t.Errorf("base chains: %v", r.Bases)
+	}
+}
+
+// A set and an element with user data.
+func TestElementsOfOthers(t *testing.T) {
+	nettest.Enter(t)
+	load(t, `table ip theirs {
+	chain input { type filter hook input priority 0; tcp dport { 80, 443 } drop; }
+}
+table ip vmapd-trace-9 {
+	set destinations { type ipv4_addr; comment "of somebody"; elements = { 10.0.0.1 comment "of another" }; }
+}
+`)
+	if removed, err := RemoveStaleTraces(); err != nil || len(removed) > 0 {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+	r, err := ReadRuleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if lines, err := r.Reached(r.Bases[0], Place.IsOurs); err != nil || len(lines) != 1 || lines[0].Text != "tcp dport { 80, 443 } drop" {
+		t.Errorf("got %v, %v", lines, err)
 	}
 }

@@ -30,8 +30,8 @@ type operand struct {
 	size uint32 // in bytes; 4 if it is 0
 }
 
-// text returns the text of a rule. elements returns the elements of an anonymous set.
-func text(exprs []expr.Any, elements func(set string) [][]byte) string {
+// ruleText returns the text of a rule. elements returns the elements of an anonymous set.
+func ruleText(exprs []any, elements func(set string) [][]byte) string {
 	w := writer{operands: map[uint32]operand{}, elements: elements, l4: "th"}
 	for _, e := range exprs {
 		w.write(e)
@@ -64,7 +64,7 @@ func register(n uint32) uint32 {
 	return n
 }
 
-func (w *writer) write(e expr.Any) {
+func (w *writer) write(e any) {
 	switch e := e.(type) {
 	case *expr.Payload:
 		w.load(e.DestRegister, w.payload(e))
@@ -139,7 +139,7 @@ func (w *writer) key(n uint32) operand {
 func (o operand) isAddress() bool { return strings.HasSuffix(o.text, "addr") }
 
 // statement writes expressions that do something.
-func (w *writer) statement(e expr.Any) {
+func (w *writer) statement(e any) {
 	switch e := e.(type) {
 	case *expr.Counter: // its value is no part of the rule
 	case *expr.Verdict:
@@ -178,6 +178,8 @@ func (w *writer) statement(e expr.Any) {
 		}
 	case *expr.Target:
 		w.say("%s", targetText(e))
+	case unread:
+		w.say("unknown %q", string(e))
 	default:
 		w.say("…")
 	}

@@ -51,14 +51,7 @@ func (s *Source) list(handle *netlink.Handle) error {
 	}
 	links := make([]link, len(all))
 	for i, l := range all {
-		a := l.Attrs()
-		links[i] = link{
-			index: a.Index, name: a.Name, kind: l.Type(),
-			ethernet: a.EncapType == "ether" && a.Flags&net.FlagLoopback == 0,
-		}
-		if a.Slave != nil {
-			links[i].master = a.Slave.SlaveType()
-		}
+		links[i] = linkOf(l)
 	}
 	chosen := s.Choice.of(links)
 	if s.known && slices.Equal(chosen, s.chosen) {
@@ -130,6 +123,17 @@ func (c Choice) wants(l link) bool {
 		prefix, ok := strings.CutSuffix(p, "*")
 		return p == l.name || ok && strings.HasPrefix(l.name, prefix)
 	})
+}
+
+func linkOf(l netlink.Link) link {
+	a := l.Attrs()
+	made := link{
+		index: a.Index, name: a.Name, kind: l.Type(), ethernet: a.EncapType == "ether" && a.Flags&net.FlagLoopback == 0,
+	}
+	if a.Slave != nil {
+		made.master = a.Slave.SlaveType()
+	}
+	return made
 }
 
 // of returns the links that are chosen, by name.

@@ -103,7 +103,7 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 	}()
 	// The subscription comes first, so that no change is missed.
 	for {
-		if err := f.Read(k.handle); err != nil {
+		if err := Recover(func() error { return f.Read(k.handle) }); err != nil {
 			return read, fmt.Errorf("read: %w", err)
 		}
 		read = true
@@ -122,6 +122,17 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 			return read, nil
 		}
 	}
+}
+
+// Recover returns a panic of read as an error: vishvananda/netlink slices attributes without a look at their length, in
+// nl.ParseRouteAttr (a last one without padding), LinkDeserialize and parseAddr. It should return an error instead.
+func Recover(read func() error) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("unknown attributes: %v", fault)
+		}
+	}()
+	return read()
 }
 
 // sleep returns false if ctx ends before.

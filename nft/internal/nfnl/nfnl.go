@@ -4,8 +4,10 @@ package nfnl
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"iter"
 
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,6 +38,31 @@ func Attributes(b []byte, want uint16) iter.Seq[[]byte] {
 			b = b[min(len(b), aligned(length)):]
 		}
 	}
+}
+
+// IsWhole reports whether no attribute is cut off.
+func IsWhole(b []byte) bool {
+	for len(b) >= unix.SizeofNlAttr {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < unix.SizeofNlAttr || length > len(b) {
+			return false
+		}
+		b = b[min(len(b), aligned(length)):]
+	}
+	return len(b) == 0
+}
+
+// Unmarshal decodes an expression of a rule. It recovers from faults of google/nftables, which should return an error
+// for attributes of another length than it expects, as netlink.AttributeDecoder does: the attributes of Verdict are
+// sliced [4:8] and [12:], Log and Connlimit read two or four bytes, and Log cuts the last byte of an empty prefix. Each
+// of them panics.
+func Unmarshal(family byte, data []byte, into expr.Any) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("unknown attributes: %v", fault)
+		}
+	}()
+	return expr.Unmarshal(family, data, into)
 }
 
 // CutMessage returns the first message, with its header, and the bytes behind it.

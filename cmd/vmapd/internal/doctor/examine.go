@@ -16,6 +16,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/sync/rtnetlink"
 )
 
 // Examine adds what the node alone shows. It changes nothing. With rules, those of other programs are read, too.
@@ -65,7 +66,11 @@ func HostAddrs() (list []netip.Addr) {
 
 // bridges returns the bridges with a port that is a veth device to another network namespace.
 func bridges() (list []Bridge) {
-	links, err := netlink.LinkList()
+	var links []netlink.Link
+	err := rtnetlink.Recover(func() (err error) {
+		links, err = netlink.LinkList()
+		return err
+	})
 	if err != nil {
 		return nil
 	}
