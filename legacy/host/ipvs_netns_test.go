@@ -20,6 +20,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/model/nettest"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // These tests need a kernel with IPVS; make -C cmd/internal/testbed test-ipvs has one.
@@ -51,6 +52,18 @@ func output(t testing.TB, name string, args ...string) string {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 	return string(out)
+}
+
+// listed is a table as the program lists it, with counters.
+func listed(t *testing.T, program, table string) string {
+	t.Helper()
+	var kept []string
+	for line := range strings.Lines(output(t, program+"-save", "-c", "-t", table)) {
+		if !strings.HasPrefix(line, "#") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
 }
 
 func sorted(text string) []string {
@@ -340,8 +353,9 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 	} {
 		output(t, "sh", "-c", more)
 	}
+	remover := host.Finder{Remover: host.Remover{NFT: others.IPTables{}}}
 	exclude := ipvs.Options{ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
-	if err := errors.Join(remover().RemoveRules(), host.RemoveIPVS(exclude)); err != nil {
+	if err := errors.Join(remover.RemoveRules(), host.RemoveIPVS(exclude)); err != nil {
 		t.Fatal(err)
 	}
 	after := empty.ReplaceAllString(everything(t), "")

@@ -41,24 +41,28 @@ type Finder struct {
 // kubeServices is in the table nat as long as kube-proxy's rules of any mode of iptables are.
 const kubeServices = "KUBE-SERVICES"
 
-// Find counts objects by kind and owner; those that are not there are left out.
+// Unknown is the number of objects of a kind that could not be examined.
+const Unknown = -1
+
+// Find counts objects by kind and owner; those that are not there are left out, and what could not be examined is
+// [Unknown].
 func (d *Finder) Find() (map[Leftover]int, error) {
-	d.listed = map[string]*iptables.Saved{}
+	d.listed = map[model.Family]*iptables.Saved{}
 	return d.find(func(p *tables) ([]string, error) {
-		if d.Rules.uses(p.family, p.kind) { // its own chains may be tens of thousands
+		if d.Rules.uses(p.family, variantLegacy) { // its own chains may be tens of thousands
 			return p.signs()
 		}
 		saved, err := p.save()
 		if err != nil {
 			return nil, err
 		}
-		d.listed[p.name] = saved
+		d.listed[p.family] = saved
 		return saved.All(), nil
 	})
 }
 
-// Look is Find at a cost that many chains do not change: it looks for kube-proxy's chain KUBE-SERVICES, and
-// lists chains only where that is.
+// Look is Find at a cost that many chains of iptables-legacy do not change: it looks for kube-proxy's chain
+// KUBE-SERVICES, and lists chains only where that is.
 func (d *Finder) Look() (map[Leftover]int, error) {
 	return d.find(func(p *tables) ([]string, error) {
 		if there, err := p.has("nat", kubeServices); !there || err != nil {
@@ -72,16 +76,29 @@ func (d *Finder) Look() (map[Leftover]int, error) {
 	})
 }
 
-func (d *Finder) find(chains func(*tables) ([]string, error)) (map[Leftover]int, error) {
+func (d *Finder) find(legacy func(*tables) ([]string, error)) (map[Leftover]int, error) {
 	found := map[Leftover]int{}
-	err := d.each(func(p *tables) error {
-		names, err := chains(p)
-		for owner, n := range d.byOwner(p.family, p.kind, names) {
-			found[Leftover{owner, kindOf[p.kind]}] += n
+	count := func(f model.Family, variant string, names []string, err error) error {
+		for owner, n := range d.byOwner(f, variant, names) {
+			found[Leftover{owner, kindOf[variant]}] += n
 		}
 		return err
+	}
+	failed := d.each(func(f model.Family) error {
+		names, err := d.NFT.Chains(f)
+		return count(f, variantNFT, names, err)
+	}, func(p *tables) error {
+		names, err := legacy(p)
+		return count(p.family, variantLegacy, names, err)
 	})
-	return found, errors.Join(err, d.findIPVS(found))
+	for variant := range failed {
+		unknown(found, kindOf[variant])
+	}
+	return found, errors.Join(failed.join(), d.findIPVS(found))
+}
+
+func unknown(found map[Leftover]int, kind string) {
+	found[Leftover{OwnerKubeProxy, kind}], found[Leftover{OwnerVmapd, kind}] = Unknown, Unknown
 }
 
 var kindOf = map[string]string{variantNFT: KindNFTChain, variantLegacy: KindLegacyChain}
@@ -93,22 +110,36 @@ var kubeletsToo = []string{"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}
 // KubeProxyRules reports how far kube-proxy is with the chains of a family, in either variant of iptables: whether it
 // has begun, and whether it has written its rules. In modes iptables and ipvs it makes chains of both families when it
 // starts, and later writes the rules of all Services of a family at once, together with those of KUBE-POSTROUTING.
-func (r *Remover) KubeProxyRules(f model.Family) (begun, written bool, err error) {
-	err = r.each(func(p *tables) error {
-		if p.family != f {
+func (r *Remover) KubeProxyRules(of model.Family) (begun, written bool, err error) {
+	const table, postrouting = "nat", "KUBE-POSTROUTING"
+	note := func(chains []string, hasRules bool) {
+		begun = begun || slices.ContainsFunc(chains, func(chain string) bool {
+			return isKubeProxys(chain) && !slices.Contains(kubeletsToo, chain)
+		})
+		written = written || hasRules
+	}
+	failed := r.each(func(f model.Family) error {
+		if f != of {
+			return nil
+		}
+		chains, err := r.NFT.Chains(f)
+		if err != nil || len(chains) == 0 {
+			return err
+		}
+		has, err := r.NFT.HasRules(f, table, postrouting)
+		note(chains, has)
+		return err
+	}, func(p *tables) error {
+		if p.family != of {
 			return nil
 		}
 		saved, err := p.save()
-		if err != nil {
-			return err
+		if err == nil {
+			note(saved.All(), len(saved.Rules(table, postrouting)) > 0)
 		}
-		begun = begun || slices.ContainsFunc(saved.All(), func(chain string) bool {
-			return isKubeProxys(chain) && !slices.Contains(kubeletsToo, chain)
-		})
-		written = written || len(saved.Rules("nat", "KUBE-POSTROUTING")) > 0
-		return nil
+		return err
 	})
-	return begun, begun && written, err
+	return begun, begun && written, failed.join()
 }
 
 // byOwner counts those chains that the running backend does not use.
@@ -144,16 +175,22 @@ func (d *Finder) findIPVS(found map[Leftover]int) error {
 	for owner, name := range devices {
 		link, err := findDevice(name)
 		if err != nil {
+			unknown(found, KindDevice)
+			unknown(found, KindServer)
 			return err
 		}
 		if link != nil {
 			found[Leftover{owner, KindDevice}] = 1
 		}
 	}
-	if err := d.findServers(found); err != nil {
-		return err
+	serverErr := d.findServers(found)
+	if serverErr != nil {
+		unknown(found, KindServer)
 	}
 	names, err := listSets()
+	if err != nil {
+		unknown(found, KindSet)
+	}
 	for _, name := range names {
 		switch {
 		case isKubeProxySet(name):
@@ -162,7 +199,7 @@ func (d *Finder) findIPVS(found map[Leftover]int) error {
 			found[Leftover{OwnerVmapd, KindSet}]++
 		}
 	}
-	return err
+	return errors.Join(serverErr, err)
 }
 
 // findServers counts the virtual servers of the owner of a device: nothing else shows their owner.

@@ -26,16 +26,22 @@ func isKubeProxys(chain string) bool {
 	return slices.ContainsFunc(kubeProxyChains, func(prefix string) bool { return strings.HasPrefix(chain, prefix) })
 }
 
-// Remover removes what other backends and kube-proxy left on this node, with the programs of both variants of iptables.
-type Remover struct {
-	// NFTTables returns the names of a family's tables of nftables.
-	NFTTables func(model.Family) ([]string, error)
-	// Missing, unless it is nil, is called in place of an error if a variant has tables, and its programs are not
-	// installed.
-	Missing func(error)
+// NFT are the tables of iptables-nft, without the program: it refuses a family with a rule of nft's own.
+type NFT interface {
+	// Chains returns the names of a family's chains.
+	Chains(model.Family) ([]string, error)
+	// HasRules reports whether a chain has a rule.
+	HasRules(f model.Family, table, chain string) (bool, error)
+	// Remove removes chains, and the rules that lead there.
+	Remove(f model.Family, theirs func(chain string) bool) error
+}
 
-	opened map[string]*goiptables.IPTables // by name
-	listed map[string]*iptables.Saved      // by a Finder's Find, for the removal that follows
+// Remover removes what other backends and kube-proxy left on this node: rules of iptables-legacy by its programs.
+type Remover struct {
+	NFT NFT
+
+	opened map[model.Family]*goiptables.IPTables
+	listed map[model.Family]*iptables.Saved // by a Finder's Find, for the removal that follows
 }
 
 // variants of iptables.
@@ -43,11 +49,6 @@ const (
 	variantNFT    = "nft"
 	variantLegacy = "legacy"
 )
-
-var variants = []string{variantNFT, variantLegacy}
-
-// iptablesTables are the tables that iptables-nft makes.
-var iptablesTables = []string{"raw", "mangle", "nat", "filter", "security"}
 
 // RemoveRules removes all rules of kube-proxy and of backends, in both variants and families, except for those of
 // the backend that runs.
@@ -65,77 +66,70 @@ func (r *Remover) RemoveOwnRules() error {
 }
 
 // removeChains removes the chains of the given owner in both variants and families, and the rules that lead there.
-// Where the backend but has tens of thousands of chains, these are listed only if others are beside them.
+// Where the backend but has tens of thousands of chains in iptables-legacy, these are listed only if others are beside
+// them.
 func (r *Remover) removeChains(but *IPTables, theirs func(f model.Family, variant, chain string) bool) error {
-	return r.each(func(p *tables) error {
-		if but.uses(p.family, p.kind) {
+	return r.each(func(f model.Family) error {
+		return r.NFT.Remove(f, func(chain string) bool { return theirs(f, variantNFT, chain) })
+	}, func(p *tables) error {
+		if but.uses(p.family, variantLegacy) {
 			if signs, err := p.signs(); len(signs) == 0 {
 				return err
 			}
 		}
-		saved := r.listed[p.name]
-		delete(r.listed, p.name)
-		return p.removeChains(saved, func(chain string) bool { return theirs(p.family, p.kind, chain) })
-	})
+		saved := r.listed[p.family]
+		delete(r.listed, p.family)
+		return p.removeChains(saved, func(chain string) bool { return theirs(p.family, variantLegacy, chain) })
+	}).join()
 }
 
-// each calls do with the programs of each family and variant that has tables, and joins the errors.
-func (r *Remover) each(do func(*tables) error) error {
-	var errs []error
+// failures are errors by the variant of iptables.
+type failures map[string]error
+
+func (f failures) join() error { return errors.Join(f[variantNFT], f[variantLegacy]) }
+
+// each calls nft for each family, and legacy with the programs of each that has tables of iptables-legacy.
+func (r *Remover) each(nft func(model.Family) error, legacy func(*tables) error) failures {
+	failed := failures{}
 	for _, f := range model.Families {
-		for _, variant := range variants {
-			p, err := r.open(f, variant)
-			if p != nil {
-				err = do(p)
-			}
+		p, err := r.open(f)
+		if p != nil {
+			err = legacy(p)
+		}
+		for variant, err := range map[string]error{variantNFT: nft(f), variantLegacy: err} {
 			if err != nil {
-				err = fmt.Errorf("%v chains of iptables-%s: %w", f, variant, err)
+				failed[variant] = errors.Join(failed[variant], fmt.Errorf("%v chains of iptables-%s: %w", f, variant, err))
 			}
-			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return failed
 }
 
-// tables are those of a family and variant, with its programs.
+// tables are those that a family has in iptables-legacy, with its programs.
 type tables struct {
 	*programs
-	kind  string // the variant
 	names []string
 }
 
-// open returns a variant's tables, or nil if there are none.
-func (r *Remover) open(f model.Family, variant string) (*tables, error) {
-	names, err := r.names(f, variant)
-	names = slices.DeleteFunc(names, func(t string) bool { return !slices.Contains(iptablesTables, t) })
+// open returns the tables of iptables-legacy, or nil if there are none.
+func (r *Remover) open(f model.Family) (*tables, error) {
+	names, err := LegacyTables(f)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
 	name, proto := programsOf(f)
-	name += "-" + variant
-	if r.opened[name] == nil {
+	name += "-" + variantLegacy
+	if r.opened[f] == nil {
 		opened, err := openProgram(name, proto)
-		if r.Missing != nil && LacksProgram(err) {
-			r.Missing(fmt.Errorf("%v chains of iptables-%s: %w", f, variant, err))
-			return nil, nil
-		}
 		if err != nil {
 			return nil, err
 		}
 		if r.opened == nil {
-			r.opened = map[string]*goiptables.IPTables{}
+			r.opened = map[model.Family]*goiptables.IPTables{}
 		}
-		r.opened[name] = opened
+		r.opened[f] = opened
 	}
-	return &tables{&programs{family: f, name: name, tables: r.opened[name]}, variant, names}, nil
-}
-
-// names returns the names of a variant's tables.
-func (r *Remover) names(f model.Family, variant string) ([]string, error) {
-	if variant == variantNFT {
-		return r.NFTTables(f)
-	}
-	return LegacyTables(f)
+	return &tables{&programs{family: f, name: name, tables: r.opened[f]}, names}, nil
 }
 
 // LegacyTables returns the names of the tables of iptables-legacy that this network namespace has.
@@ -156,9 +150,6 @@ func (p *tables) save() (*iptables.Saved, error) {
 	out, err := listing(context.Background(), p.name)
 	if err != nil {
 		return nil, err
-	}
-	if strings.Contains(out.String(), "is incompatible, use 'nft' tool") {
-		return nil, errors.New("a table has rules of nft, and iptables-nft cannot list it")
 	}
 	return iptables.ParseSaved(out)
 }

@@ -2,6 +2,7 @@
 // and traces packets through them. What a rule does with a packet, the kernel alone decides: nothing here follows one.
 //
 //	TableNames ─────> names of tables
+//	IPTables ───────> chains in the tables of iptables-nft, and their removal
 //	StartTrace(Filter) ──> table vmapd-trace-N ── meta nftrace set 1 ──> NFT_MSG_TRACE ──> Read: Events
 //	ReadRuleset ────> base chains; rules as text ("tcp dport 80 drop"), by the handles in Events
 //	Untraceable: reasons why a packet ends where no rule matches

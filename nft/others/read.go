@@ -17,8 +17,8 @@ import (
 )
 
 // reader lists the objects of all programs. The lists of google/nftables are not for these: a rule that it can't decode
-// makes it panic (see comment, and nfnl.Unmarshal), or return none of the chain's rules, and it leaves out expressions that
-// it does not know.
+// makes it panic (see comment, and nfnl.Unmarshal), or return none of the chain's rules, and it leaves out expressions
+// that it does not know.
 type reader struct{ *netlink.Conn }
 
 // openReader returns nil without nf_tables.
@@ -115,7 +115,8 @@ type chain struct {
 	base     bool // the kernel calls it
 	hook     uint32
 	priority int32
-	drops    bool // by its policy
+	drops    bool   // by its policy
+	uses     uint32 // its rules, and the rules and elements that lead to it
 }
 
 func decodeChain(family byte, b []byte) chain {
@@ -124,6 +125,7 @@ func decodeChain(family byte, b []byte) chain {
 	c.base = hook != nil
 	c.hook = nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM))
 	c.priority = int32(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_PRIORITY)))
+	c.uses = nfnl.Uint32(nfnl.First(b, unix.NFTA_CHAIN_USE))
 	const drop = 0 // NF_DROP
 	policy := nfnl.First(b, unix.NFTA_CHAIN_POLICY)
 	c.drops = policy != nil && nfnl.Uint32(policy) == drop

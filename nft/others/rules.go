@@ -204,17 +204,15 @@ func (r *Ruleset) elements(t Place, name string) [][]byte {
 
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.
 func TableNames(f model.Family) (names []string, err error) {
-	r, err := openReader()
-	if r == nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }()
-	tables, err := r.tables()
-	for _, t := range tables {
-		if t.Family == familyName(byte(fieldsOf(f).table)) {
-			names = append(names, t.Table)
+	err = withReader(func(r *reader) error {
+		tables, err := r.tables()
+		for _, t := range tables {
+			if t.Family == nameOf(f) {
+				names = append(names, t.Table)
+			}
 		}
-	}
+		return err
+	})
 	return names, err
 }
 

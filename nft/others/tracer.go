@@ -122,26 +122,24 @@ func (t *Tracer) Close() error {
 // RemoveStaleTraces removes tables of tracers that were killed on a kernel that keeps them (before Linux
 // 5.12): those with a destination that has timed out. A tracer that works still has it. It returns their names.
 func RemoveStaleTraces() (removed []string, err error) {
-	r, err := openReader()
-	if r == nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }()
-	tables, err := r.tables()
-	for _, t := range tables {
-		if !t.IsOurs() || t.owned {
-			continue
+	err = withReader(func(r *reader) error {
+		tables, err := r.tables()
+		for _, t := range tables {
+			if !t.IsOurs() || t.owned {
+				continue
+			}
+			left, err := r.keys(t.Place, destinationSet)
+			if err != nil || len(left) > 0 {
+				continue // it works, or has just gone
+			}
+			conn := &nftables.Conn{}
+			conn.DelTable(t.handle())
+			if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+				return fmt.Errorf("remove the table %s of an earlier trace: %w", t.Table, err)
+			}
+			removed = append(removed, t.Table)
 		}
-		left, err := r.keys(t.Place, destinationSet)
-		if err != nil || len(left) > 0 {
-			continue // it works, or has just gone
-		}
-		conn := &nftables.Conn{}
-		conn.DelTable(&nftables.Table{Family: nftables.TableFamily(familyNumber(t.Family)), Name: t.Table})
-		if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-			return removed, fmt.Errorf("remove the table %s of an earlier trace: %w", t.Table, err)
-		}
-		removed = append(removed, t.Table)
-	}
+		return err
+	})
 	return removed, err
 }

@@ -18,9 +18,10 @@ runs again: otherwise, vmapd's rules would keep sending connections to former en
 Before kube-proxy has written its rules, it removes nothing, and the exit code is 1.
 If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
 
-It needs CAP_NET_ADMIN and, where the node has tables of iptables, the programs
-iptables-nft or iptables-legacy that made them. If something is left at the end, or
-could not be looked for, it says so, and the exit code is 1.
+It needs CAP_NET_ADMIN and, where the node has tables of iptables-legacy, its programs;
+chains of iptables-nft go without a program, also where nft added rules to their tables.
+If something is left at the end, or could not be examined, it says so, and the exit code
+is 1.
 
 Stop the daemon first: while it runs, it owns the tables (from Linux 6.9 on), or would
 create everything again. New connections to Services fail. Established ones continue if

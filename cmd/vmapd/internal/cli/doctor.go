@@ -119,9 +119,8 @@ func askDaemon(ctx context.Context, path string) doctor.Facts {
 
 // examineNode adds what a daemon would know. It opens no backend, as that would load modules and make sets.
 func examineNode(ctx context.Context, f *doctor.Facts, c *config.Config) {
-	if found, err := leftovers.NewFinder(c.IPVS()).All(true); err == nil {
-		f.Host.Leftovers = found.String()
-	}
+	found, _ := leftovers.NewFinder(c.IPVS()).All(true) // what it could not examine is in it
+	f.Host.Leftovers, f.Host.Unexamined = found.String(), found.Unknown()
 	f.Host.Listening = leftovers.ProxyMode(ctx, c.MetricsBindAddress)
 	programs := map[config.Backend][]string{
 		config.IPTables: {"iptables"}, config.IPVS: {"iptables", "ipset"},

@@ -140,12 +140,10 @@ func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *lef
 	}
 	evidence := &leftovers.Evidence{Log: d.log, Event: event(events.ReasonOtherProxy)}
 	if !doctor.HasNetAdmin() {
-		nothing := func(bool) (leftovers.Found, error) { return nil, nil }
-		return leftovers.NewSweeper(leftovers.Options{Find: nothing, Evidence: evidence, Log: d.log}), evidence
+		return leftovers.NewSweeper(leftovers.Options{Evidence: evidence, Log: d.log}), evidence
 	}
 	look := leftovers.NewFinder(d.config.IPVS())
 	running(look)
-	look.LogMissing(d.log)
 	tables := []string{leftovers.KubeProxyTable}
 	if !look.RunsNFT {
 		tables = append(tables, nft.TableName)

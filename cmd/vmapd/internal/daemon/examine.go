@@ -68,7 +68,7 @@ func (d *Daemon) self() doctor.Answer {
 		NetAdmin: doctor.HasNetAdmin(), HostAddrs: doctor.HostAddrs(), Why: d.dataplane.why, Pods: traffic.LocalPods,
 		Health: d.tracker.Status(), Pending: services + endpointSlices, NodeUnread: snapshot == nil,
 		OtherProxies: slices.Sorted(maps.Values(d.dataplane.evidence.Current())),
-		Leftovers:    d.dataplane.sweep.Remaining().String(),
+		Leftovers:    d.dataplane.sweep.Remaining().String(), Unexamined: d.dataplane.sweep.Remaining().Unknown(),
 	}
 	self.Wants.NodeName, self.Wants.Backend = d.nodeName, d.dataplane.name
 	if refused := d.refused.Load(); refused != nil {

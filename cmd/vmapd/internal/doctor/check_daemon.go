@@ -263,7 +263,16 @@ func (d *Daemon) otherProxies(l *found) {
 		l.warn("vmapd removes them; if they stay, the log has the reason",
 			"rules that another proxy left: %s", d.Leftovers)
 	}
+	unexamined(d.Unexamined, l)
 	l.otherwise("no other Service proxy detected")
+}
+
+// unexamined warns of leftovers that may be there.
+func unexamined(kinds []string, l *found) {
+	if len(kinds) > 0 {
+		l.warn("give vmapd CAP_NET_ADMIN and the programs of iptables-legacy; the log has the reason",
+			"what another proxy left is unknown: %s could not be examined", strings.Join(kinds, ", "))
+	}
 }
 
 func (d *Daemon) ports(l *found) {

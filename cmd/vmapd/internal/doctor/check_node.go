@@ -65,6 +65,7 @@ func checkOtherProxies(f Facts, l *found) {
 		l.warn("without a proxy, remove them with vmapd cleanup",
 			"rules of a proxy are on this node: %s", f.Host.Leftovers)
 	}
+	unexamined(f.Host.Unexamined, l)
 	l.otherwise("no other Service proxy detected")
 }
 

@@ -166,6 +166,7 @@ func TestEachCheck(t *testing.T) {
 		}},
 		{"other-proxies", report.Fail, "kube-proxy came back", func(w *world) { w.daemon.OtherProxies = []string{"kube-proxy came back"} }},
 		{"other-proxies", report.Warn, "rules that another proxy left: 3", func(w *world) { w.daemon.Leftovers = "3" }},
+		{"other-proxies", report.Warn, "is unknown: ipset could not be examined", func(w *world) { w.daemon.Unexamined = []string{"ipset"} }},
 		{"ports", report.Warn, "address already in use", func(w *world) { w.daemon.Ports = []error{errors.New("healthz server: address already in use")} }},
 		{"forwarding", report.Fail, "net.ipv4.ip_forward is 0", func(w *world) { w.Host.Sysctls[doctor.IPForward] = "0" }},
 		{"forwarding", report.Fail, "net.ipv6.conf.all.forwarding is 0", func(w *world) { w.Host.Sysctls[doctor.IPv6Forward] = "0" }},

@@ -42,7 +42,8 @@ type Daemon struct {
 	Pods         model.LocalPods
 	OtherProxies []string
 	Leftovers    string
-	Ports        []error // of the daemon's own ports
+	Unexamined   []string // kinds of leftovers that could not be looked for
+	Ports        []error  // of the daemon's own ports
 	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
 	FastPath   string
 	NoFastPath bool
@@ -110,6 +111,7 @@ type Host struct {
 	// Leftovers of other proxies, Listening, the mode of a proxy at the metrics port, and NoPrograms, those that the
 	// configured backend runs and that are not installed, are known only without a daemon.
 	Leftovers, Listening string
+	Unexamined           []string // kinds of leftovers that could not be looked for
 	NoPrograms           []string
 	// Chains are base chains of other programs, and Unread the errors of reading them.
 	Chains []Chain

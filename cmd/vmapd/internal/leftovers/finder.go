@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -33,7 +31,15 @@ const (
 	kindOurDevice = "device of userspace"
 )
 
-// Found is a number of objects of each kind that other backends or kube-proxy have on the node.
+var (
+	owners = []string{host.OwnerKubeProxy, host.OwnerVmapd}
+	kinds  = []string{
+		kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet, kindOurDevice,
+	}
+)
+
+// Found is a number of objects of each kind that other backends or kube-proxy have on the node; [host.Unknown]: they
+// could not be examined.
 type Found map[host.Leftover]int
 
 // Finder looks for leftovers. It is for one goroutine.
@@ -45,7 +51,7 @@ type Finder struct {
 
 // NewFinder returns a finder for a node on which no backend runs. o has the virtual servers that stay.
 func NewFinder(o ipvs.Options) *Finder {
-	return &Finder{Finder: host.Finder{Remover: host.Remover{NFTTables: others.TableNames}, Options: o}}
+	return &Finder{Finder: host.Finder{Remover: host.Remover{NFT: others.IPTables{}}, Options: o}}
 }
 
 // All looks for all leftovers or, unless all is set, for what shows that some came back, which takes little time.
@@ -58,7 +64,11 @@ func (d *Finder) All(all bool) (Found, error) {
 	errs := []error{err}
 	for _, f := range model.Families {
 		names, err := others.TableNames(f)
-		errs = append(errs, err)
+		if errs = append(errs, err); err != nil {
+			for _, owner := range owners {
+				counts[host.Leftover{Owner: owner, Kind: kindTable}] = host.Unknown
+			}
+		}
 		for _, name := range names {
 			switch {
 			case name == KubeProxyTable:
@@ -76,16 +86,26 @@ func (d *Finder) All(all bool) (Found, error) {
 	return counts, errors.Join(errs...)
 }
 
-// LogMissing logs once that chains of iptables can't be looked for, in place of errors.
-func (d *Finder) LogMissing(log *slog.Logger) {
-	var once sync.Once
-	d.Missing = func(err error) {
-		once.Do(func() {
-			log.LogAttrs(context.Background(), slog.LevelWarn,
-				"cannot look for what other Service proxies left in iptables: its programs are not installed",
-				slog.Any("err", err))
-		})
+// unexamined is what is found where nothing may be examined.
+func unexamined() Found {
+	f := Found{}
+	for _, owner := range owners {
+		for _, kind := range kinds {
+			f[host.Leftover{Owner: owner, Kind: kind}] = host.Unknown
+		}
 	}
+	return f
+}
+
+// Unknown returns the kinds of objects that could not be examined.
+func (f Found) Unknown() []string {
+	kinds := map[string]bool{}
+	for l, n := range f {
+		if n == host.Unknown {
+			kinds[l.Kind] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(kinds))
 }
 
 // Of returns what one owner has.
@@ -99,10 +119,10 @@ func (f Found) Of(owner string) Found {
 	return theirs
 }
 
-// String is like "kube-proxy's: 57 × iptables-nft chain, 1 × IPVS device".
+// String is like "of kube-proxy: 57 × iptables-nft chain, 1 × IPVS device", without what is unknown.
 func (f Found) String() string {
-	var owners []string
-	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
+	var all []string
+	for _, owner := range owners {
 		var parts []string
 		theirs := f.Of(owner)
 		byKind := func(a, b host.Leftover) int { return cmp.Compare(a.Kind, b.Kind) }
@@ -110,10 +130,10 @@ func (f Found) String() string {
 			parts = append(parts, fmt.Sprintf("%d × %s", theirs[l], l.Kind))
 		}
 		if len(parts) > 0 {
-			owners = append(owners, fmt.Sprintf("of %s: %s", owner, strings.Join(parts, ", ")))
+			all = append(all, fmt.Sprintf("of %s: %s", owner, strings.Join(parts, ", ")))
 		}
 	}
-	return strings.Join(owners, "; ")
+	return strings.Join(all, "; ")
 }
 
 // Remedy is what an administrator can do where a removal fails.

@@ -29,7 +29,7 @@ const (
 	restingLook = time.Minute
 )
 
-// Options of a Sweeper. Without Removals, it only looks.
+// Options of a Sweeper. Without Find, nothing may be examined or removed.
 type Options struct {
 	Removals []func() error
 	Find     func(all bool) (Found, error) // see [Finder.All]
@@ -56,7 +56,12 @@ type Sweeper struct {
 }
 
 // NewSweeper returns a sweeper that has not removed anything yet.
-func NewSweeper(o Options) *Sweeper { return &Sweeper{o: o, again: make(chan struct{}, 1)} }
+func NewSweeper(o Options) *Sweeper {
+	if o.Find == nil {
+		o.Find = func(bool) (Found, error) { return unexamined(), nil }
+	}
+	return &Sweeper{o: o, again: make(chan struct{}, 1)}
+}
 
 // Again receives when another round is to call Applied, although nothing changed.
 func (s *Sweeper) Again() <-chan struct{} { return s.again }
@@ -76,18 +81,14 @@ func (s *Sweeper) Remaining() Found {
 	return nil
 }
 
-// Counts returns Remaining, with a zero for everything that is not there.
+// Counts returns Remaining, with a zero for everything that is not there; before the first look, all is unknown.
 func (s *Sweeper) Counts() map[host.Leftover]int {
-	counts := map[host.Leftover]int{}
-	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
-		for _, kind := range []string{
-			kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet,
-			kindOurDevice,
-		} {
-			counts[host.Leftover{Owner: owner, Kind: kind}] = 0
+	counts := unexamined()
+	if remaining := s.left.Load(); remaining != nil {
+		for l := range counts {
+			counts[l] = (*remaining)[l]
 		}
 	}
-	maps.Copy(counts, s.Remaining())
 	return counts
 }
 
@@ -169,11 +170,10 @@ func (s *Sweeper) look() {
 	}
 	s.looked = time.Now()
 	now, err := s.o.Find(false)
-	if err != nil {
-		s.o.Log.Debug("cannot look for the rules of another proxy", slog.Any("err", err))
-		return
-	}
 	s.left.Store(&now)
+	if s.said.Differs(err) && err != nil {
+		s.o.Log.Warn("cannot look for the rules of another proxy", slog.Any("err", err))
+	}
 	switch {
 	case now.String() == "":
 		s.since, s.back = time.Time{}, false
@@ -221,7 +221,9 @@ func (f Found) evidence() map[string]string {
 func (f Found) without(other Found) Found {
 	rest := maps.Clone(f)
 	for l, n := range other {
-		rest[l] -= n
+		if rest[l] -= n; n == host.Unknown {
+			delete(rest, l)
+		}
 	}
 	maps.DeleteFunc(rest, func(_ host.Leftover, n int) bool { return n <= 0 })
 	return rest

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 type proxied struct {
 	*Sweeper
 	chains   int
+	unknown  error // chains can't be looked for
 	removals int
 	stuck    error
 	events   []string
@@ -38,7 +40,12 @@ func newProxied(t *testing.T) *proxied {
 			}
 			return p.stuck
 		}},
-		Find:     func(bool) (Found, error) { return Found{chain: p.chains}, nil },
+		Find: func(bool) (Found, error) {
+			if p.unknown != nil {
+				return Found{chain: host.Unknown}, p.unknown
+			}
+			return Found{chain: p.chains}, nil
+		},
 		Evidence: &Evidence{Log: log, Event: event}, Log: log, Event: event,
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -152,6 +159,38 @@ func TestLeftoversThatStay(t *testing.T) {
 		if p.chains != 0 || len(p.o.Evidence.Current()) != 0 {
 			t.Errorf("%d chains, evidence %q", p.chains, p.o.Evidence.Current())
 		}
+	})
+}
+
+// What can't be looked for is unknown: not nothing, and not removed.
+func TestLeftoversThatAreUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxied(t)
+		chain := host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}
+		check := func(when string, count int, unknown ...string) {
+			t.Helper()
+			if n := p.Counts()[chain]; n != count || !slices.Equal(unknown, p.Remaining().Unknown()) {
+				t.Errorf("%s: %d, unknown %q; want %d, %q", when, n, p.Remaining().Unknown(), count, unknown)
+			}
+		}
+		check("before the first look", host.Unknown)
+		p.put(7)
+		p.unknown = errors.New("the program is missing")
+		p.Applied(t.Context())
+		check("at the start", host.Unknown, host.KindNFTChain)
+		if len(p.events) != 1 {
+			t.Errorf("events %q", p.events)
+		}
+		p.mu.Lock()
+		p.unknown = nil
+		p.mu.Unlock()
+		after(RetryTime + LookInterval)
+		check("with the program", 0)
+		p.mu.Lock()
+		p.unknown = errors.New("the program is missing")
+		p.mu.Unlock()
+		after(LookInterval)
+		check("without it again", host.Unknown, host.KindNFTChain)
 	})
 }
 

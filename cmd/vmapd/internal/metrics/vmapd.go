@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"math"
 	"runtime/debug"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -114,10 +116,15 @@ func (m *Metrics) registerNode() {
 		}
 	})
 	atScrape(all, gauge, "vmapd_leftovers",
-		"Chains, tables, IPVS virtual servers and ipsets of another proxy or backend that are on the node.",
+		"Chains, tables, IPVS virtual servers and ipsets of another proxy or backend that are on the node; NaN: "+
+			"they could not be examined.",
 		[]string{"owner", "kind"}, func(emit emitter) {
 			for l, n := range o.Leftovers() {
-				emit(float64(n), l.Owner, l.Kind)
+				value := float64(n)
+				if n == host.Unknown {
+					value = math.NaN()
+				}
+				emit(value, l.Owner, l.Kind)
 			}
 		})
 	atScrape(all, gauge, "vmapd_other_proxy",

@@ -1,6 +1,7 @@
 package takeover
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"regexp"
@@ -78,8 +79,8 @@ func TestKubeProxysRulesGo(t *testing.T) {
 	}
 }
 
-// On a host without the programs of iptables, the daemon says once that it can't look for chains, and goes on; cleanup
-// fails. A node without tables of iptables needs no programs.
+// On a host without the programs of iptables, those of iptables-nft go; the daemon says once that it can't look for chains
+// of iptables-legacy, and goes on; cleanup fails, and the metric and doctor say that they are unknown.
 func TestChainsOnAHostWithoutIPTables(t *testing.T) {
 	bare := func(t *testing.T, ns *lab.Namespace, args ...string) *vmapdtest.Process {
 		t.Helper()
@@ -88,27 +89,37 @@ func TestChainsOnAHostWithoutIPTables(t *testing.T) {
 		defer t.Setenv("PATH", path)
 		return vmapdtest.Start(t, ns, args...)
 	}
-	const said = "its programs are not installed"
+	const said = "iptables-legacy"
 	w := labtest.New(t)
 	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
-	for _, tables := range []bool{false, true} {
-		if tables {
-			vmapdtest.LeaveRules(t, w.Node, "nft")
+	for _, variant := range []string{"", "nft", "legacy"} {
+		if variant != "" {
+			vmapdtest.LeaveRules(t, w.Node, variant)
 		}
 		p := bare(t, w.Node, args...)
 		p.WaitFor(t, "msg=ready")
 		time.Sleep(leftovers.LookInterval + time.Second)
+		metrics := vmapdtest.Get(w.Node, vmapdtest.MetricsURL+"/metrics").Body
 		vmapdtest.Stop(t, p)
-		want := 0
-		if tables {
-			want = 1
+		unknown := variant == "legacy"
+		want, value := 0, "0"
+		if unknown {
+			want, value = 1, "NaN"
 		}
-		if n := strings.Count(p.Log.String(), said); n != want {
-			t.Errorf("with tables: %v; want %d warnings, got %d:\n%s", tables, want, n, p.Log)
+		if n := strings.Count(p.Log.String(), said); min(n, 1) != want {
+			t.Errorf("%q: want %d warnings, got %d:\n%s", variant, want, n, p.Log)
+		}
+		for kind, value := range map[string]string{"iptables-nft chain": "0", "iptables-legacy chain": value} {
+			if text := fmt.Sprintf("vmapd_leftovers{kind=%q,owner=%q} %s\n", kind, "kube-proxy", value); !strings.Contains(metrics, text) {
+				t.Errorf("%q: no %q in the metrics", variant, text)
+			}
+		}
+		if rules := vmapdtest.Feed(t, w.Node, "", "iptables-nft-save"); kubeProxys.MatchString(rules) {
+			t.Errorf("left in iptables-nft:\n%s", rules)
 		}
 		clean := bare(t, w.Node, "cleanup")
-		if err := clean.Cmd.Wait(); (err != nil) != tables || strings.Contains(clean.Log.String(), "iptables-nft") != tables {
-			t.Errorf("with tables: %v; cleanup: %v\n%s", tables, err, clean.Log)
+		if err := clean.Cmd.Wait(); (err != nil) != unknown || strings.Contains(clean.Log.String(), said) != unknown {
+			t.Errorf("%q; cleanup: %v\n%s", variant, err, clean.Log)
 		}
 	}
 }

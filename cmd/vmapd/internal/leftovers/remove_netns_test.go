@@ -1,0 +1,217 @@
+package leftovers
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/nettest"
+)
+
+func TestMain(m *testing.M) { nettest.Main(m) }
+
+func remover() *Finder { return NewFinder(ipvs.Options{}) }
+
+func output(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// feed runs iptables-restore of a variant with rules.
+func feed(t testing.TB, program, rules string) {
+	t.Helper()
+	cmd := exec.Command(program+"-restore", "-c")
+	cmd.Stdin = strings.NewReader(rules + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+}
+
+// listed is a table as the program lists it, with counters.
+func listed(t *testing.T, program, table string) string {
+	t.Helper()
+	var kept []string
+	for line := range strings.Lines(output(t, program+"-save", "-c", "-t", table)) {
+		if !strings.HasPrefix(line, "#") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// policies matches those of built-in chains, with their counters.
+var policies = regexp.MustCompile(`(?m)^(:\S+ \S+) \[\d+:\d+\]$`)
+
+// Rules of others stay as they were, with their counters and in their order, wherever
+// kube-proxy's stand between them: before and after the first and the last of a chain, and where
+// others jump and go to chains of others that lie behind kube-proxy's.
+func TestRemovalKeepsOthersRulesAndTheirCounters(t *testing.T) {
+	between := testaid.Read(t, "testdata/between.rules")
+	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft", "ip6tables-legacy"} {
+		t.Run(program, func(t *testing.T) {
+			nettest.Enter(t)
+			feed(t, program, between)
+			before := listed(t, program, "nat")
+			if err := remover().RemoveRules(); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for line := range strings.Lines(before) {
+				if !strings.Contains(line, "KUBE-") {
+					want = append(want, line)
+				}
+			}
+			expected, got := strings.Join(want, ""), listed(t, program, "nat")
+			if strings.HasSuffix(program, "-legacy") { // it counts anew for policies, whatever is restored
+				expected, got = policies.ReplaceAllString(expected, "$1"), policies.ReplaceAllString(got, "$1")
+			}
+			if diff := cmp.Diff(expected, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			// The kernel's chains are those that the listing has.
+			output(t, program, "-t", "nat", "-I", "AAA", "-j", "MMM")
+			output(t, program, "-t", "nat", "-F")
+			output(t, program, "-t", "nat", "-X")
+		})
+	}
+}
+
+// A chain to which a map of another program leads can't be deleted. It stays, empty, and the error names it; what was
+// left of it is removed once the map is gone.
+func TestAChainThatAMapLeadsTo(t *testing.T) {
+	nettest.Enter(t)
+	feed(t, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\n-A KUBE-SERVICES -j KUBE-SVC-X\n"+
+		"-A KUBE-SVC-X -j ACCEPT\nCOMMIT")
+	output(t, "nft", "add map ip nat theirs { type inet_service : verdict; elements = { 80 : jump KUBE-SVC-X }; }")
+	err := remover().RemoveRules()
+	if err == nil || !strings.Contains(err.Error(), "IPv4 chains of iptables-nft: table nat: a map of another program leads to chain KUBE-SVC-X") {
+		t.Errorf("got %v", err)
+	}
+	if got := output(t, "nft", "list", "table", "ip", "nat"); strings.Contains(got, "KUBE-SERVICES") || strings.Contains(got, "accept\n") {
+		t.Errorf("left:\n%s", got)
+	}
+	found, err := remover().Find()
+	if want := (Found{{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}: 1}); err != nil || !cmp.Equal(want, Found(found)) {
+		t.Errorf("left: %v, %v; want %v", found, err, want)
+	}
+	output(t, "nft", "delete map ip nat theirs")
+	if err := remover().RemoveRules(); err != nil {
+		t.Error(err)
+	}
+	if got := listed(t, "iptables-nft", "nat"); strings.Contains(got, "KUBE") {
+		t.Errorf("left:\n%s", got)
+	}
+}
+
+// One rule of nft's own in a table, with something that iptables-nft does not know, makes the program refuse the family.
+// kube-proxy's rules go all the same, from all tables, also those to which such a rule leads; the others stay. No
+// program is needed.
+func TestTablesThatIPTablesCannotList(t *testing.T) {
+	natives := map[string]string{
+		"map": "add rule FAMILY TABLE CHAIN meta mark set numgen random mod 2 map { 0 : 1, 1 : 2 }",
+		"set": "add rule FAMILY TABLE CHAIN tcp dport { 80, 443 } counter", "named set": "add set FAMILY TABLE theirs { type inet_service; }\n" +
+			"add rule FAMILY TABLE CHAIN tcp dport @theirs counter",
+		"counter object": "add counter FAMILY TABLE theirs\nadd rule FAMILY TABLE CHAIN counter name theirs",
+		"jump":           "add counter FAMILY TABLE theirs\nadd rule FAMILY TABLE CHAIN counter name theirs tcp dport { 80, 443 } jump KUBE-MARK-MASQ",
+	}
+	chains := map[string]string{"nat": "POSTROUTING", "filter": "FORWARD", "mangle": "PREROUTING", "raw": "OUTPUT"}
+	for _, family := range []string{"ip", "ip6"} {
+		for table, chain := range chains {
+			for name, native := range natives {
+				t.Run(family+" "+table+" "+name, func(t *testing.T) {
+					nettest.Enter(t)
+					program := map[string]string{"ip": "iptables-nft", "ip6": "ip6tables-nft"}[family]
+					var rules strings.Builder
+					for table, chain := range chains {
+						fmt.Fprintf(&rules, "*%s\n:KUBE-SERVICES - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:THEIRS - [0:0]\n"+
+							"-A %s -j KUBE-POSTROUTING\n-A %[2]s -j THEIRS\n-A %[2]s -g KUBE-SERVICES\n"+
+							"-A KUBE-SERVICES -j KUBE-MARK-MASQ\n-A KUBE-MARK-MASQ -j RETURN\nCOMMIT\n", table, chain)
+					}
+					feed(t, program, rules.String())
+					load := exec.Command("nft", "-f", "-")
+					load.Stdin = strings.NewReader(strings.NewReplacer("FAMILY", family, "TABLE", table, "CHAIN", chain).Replace(native) + "\n")
+					if out, err := load.CombinedOutput(); err != nil {
+						t.Fatalf("nft: %v\n%s", err, out)
+					}
+					path := os.Getenv("PATH")
+					t.Setenv("PATH", "")
+					found, err := remover().All(true)
+					if n := found[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}]; err != nil || n != 3*len(chains) || len(found.Unknown()) > 0 {
+						t.Errorf("%d chains, %v", n, err)
+					}
+					if err := Remove(ipvs.Options{}); err != nil {
+						t.Errorf("cleanup: %v", err)
+					}
+					t.Setenv("PATH", path)
+					got := output(t, "nft", "list", "ruleset")
+					if strings.Contains(got, "KUBE-") || strings.Count(got, "jump THEIRS") != len(chains) {
+						t.Errorf("left:\n%s", got)
+					}
+					if name != "jump" && !strings.Contains(name, "map") && !strings.Contains(got, "counter") {
+						t.Errorf("the rule of another program is gone:\n%s", got)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Without the programs of iptables-legacy, what is in its tables is unknown, and not nothing.
+func TestWithoutProgramsOfLegacy(t *testing.T) {
+	nettest.Enter(t)
+	feed(t, "iptables-legacy", "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT")
+	t.Setenv("PATH", "")
+	found, err := remover().All(true)
+	if !host.LacksProgram(err) || !slices.Equal(found.Unknown(), []string{host.KindLegacyChain}) {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if err := Remove(ipvs.Options{}); !host.LacksProgram(err) {
+		t.Errorf("cleanup: %v", err)
+	}
+}
+
+// A look costs the same with many chains; they are listed when they have come.
+func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
+	for _, program := range []string{"iptables-nft", "ip6tables-legacy"} {
+		t.Run(program, func(t *testing.T) {
+			nettest.Enter(t)
+			finder := remover()
+			look := func() int {
+				found, err := finder.Look()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return found[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}] +
+					found[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindLegacyChain}]
+			}
+			if n := look(); n != 0 {
+				t.Errorf("%d chains before there are any", n)
+			}
+			feed(t, program, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT")
+			for range 2 {
+				if n := look(); n != 2 {
+					t.Errorf("%d chains, want 2", n)
+				}
+			}
+			if err := remover().RemoveRules(); err != nil {
+				t.Fatal(err)
+			}
+			if n := look(); n != 0 {
+				t.Errorf("%d chains are left", n)
+			}
+		})
+	}
+}
