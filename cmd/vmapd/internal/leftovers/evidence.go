@@ -2,7 +2,6 @@ package leftovers
 
 import (
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 )
@@ -22,8 +21,6 @@ var allEvidence = []string{
 }
 
 const (
-	// evidenceMemory is the time for which evidence stays after it was last seen.
-	evidenceMemory = 5 * time.Minute
 	// evidenceRepeat is the time after which evidence that lasts is reported again.
 	evidenceRepeat = 5 * time.Minute
 	// HandOver is the time for which ports and tables may belong to another process without being
@@ -37,33 +34,26 @@ type Evidence struct {
 	Event func(text string)
 
 	mu       sync.Mutex
-	evidence map[string]*observation
+	evidence map[string]observation
 }
 
 // observation is one piece of evidence of another proxy.
 type observation struct {
-	text         string
-	seen, logged time.Time
+	text   string
+	logged time.Time
 }
 
 // Seen notes evidence. It is reported when it is new, when its text changes, and again while it lasts.
 func (r *Evidence) Seen(kind, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	s := r.evidence[kind]
-	if s == nil {
-		s = &observation{}
-		if r.evidence == nil {
-			r.evidence = map[string]*observation{}
-		}
-		r.evidence[kind] = s
-	}
-	s.seen = now
-	if s.text == text && now.Sub(s.logged) < evidenceRepeat {
+	if o := r.evidence[kind]; o.text == text && time.Since(o.logged) < evidenceRepeat {
 		return
 	}
-	s.text, s.logged = text, now
+	if r.evidence == nil {
+		r.evidence = map[string]observation{}
+	}
+	r.evidence[kind] = observation{text, time.Now()}
 	r.Log.Warn("another proxy is active on this node", slog.String("evidence", kind), slog.String("why", text))
 	r.Event("another proxy is active on this node: " + text)
 }
@@ -72,12 +62,7 @@ func (r *Evidence) Seen(kind, text string) {
 func (r *Evidence) Gone(kind string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drop(kind)
-}
-
-// drop is Gone, for a caller that holds mu.
-func (r *Evidence) drop(kind string) {
-	if r.evidence[kind] != nil {
+	if _, is := r.evidence[kind]; is {
 		delete(r.evidence, kind)
 		r.Log.Info("no other proxy is detected any more", slog.String("evidence", kind))
 	}
@@ -88,12 +73,8 @@ func (r *Evidence) Current() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	texts := map[string]string{}
-	for kind, s := range maps.Clone(r.evidence) {
-		if time.Since(s.seen) > evidenceMemory {
-			r.drop(kind)
-			continue
-		}
-		texts[kind] = s.text
+	for kind, o := range r.evidence {
+		texts[kind] = o.text
 	}
 	return texts
 }

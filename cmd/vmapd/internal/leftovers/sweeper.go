@@ -22,11 +22,8 @@ const (
 	// settleTime is the time for which leftovers must be there again before anything is done: where
 	// another proxy takes over the node, vmapd is about to end.
 	settleTime = 10 * time.Second
-	// Two removals within fightTime are the last for restTime: two proxies must not delete each
-	// other's rules for ever. While it rests, a look each restingLook is enough.
-	fightTime   = 10 * time.Minute
-	restTime    = time.Hour
-	restingLook = time.Minute
+	// restTime is settleTime for what comes back once more: two proxies must not delete each other's rules for ever.
+	restTime = time.Hour
 )
 
 // Options of a Sweeper. Without Find, nothing may be examined or removed.
@@ -43,14 +40,12 @@ type Sweeper struct {
 	o     Options
 	again chan struct{}
 
-	mu      sync.Mutex // held during removals and looks
-	clean   bool       // the last removal left nothing
-	since   time.Time  // since when something is back; zero: nothing is
-	back    bool       // something came back, and did not go again
-	tried   time.Time  // the last removal
-	looked  time.Time
-	removed [2]time.Time // the last removals that found something, the later one last
-	said    logonce.Error
+	mu    sync.Mutex    // held during removals and looks
+	clean bool          // the last removal left nothing
+	tried time.Time     // the last removal
+	since time.Time     // since when something is back; zero: nothing is
+	pause time.Duration // until that is removed
+	said  logonce.Error
 
 	left atomic.Pointer[Found] // as of the last look
 }
@@ -60,7 +55,7 @@ func NewSweeper(o Options) *Sweeper {
 	if o.Find == nil {
 		o.Find = func(bool) (Found, error) { return unexamined(), nil }
 	}
-	return &Sweeper{o: o, again: make(chan struct{}, 1)}
+	return &Sweeper{o: o, again: make(chan struct{}, 1), pause: settleTime}
 }
 
 // Again receives when another round is to call Applied, although nothing changed.
@@ -97,15 +92,13 @@ func (s *Sweeper) Counts() map[host.Leftover]int {
 func (s *Sweeper) Applied(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.clean && !s.back, s.resting():
-	case s.clean || time.Since(s.tried) >= RetryTime:
+	if !s.clean && time.Since(s.tried) >= RetryTime {
 		s.sweep(ctx)
 	}
 }
 
 func (s *Sweeper) sweep(ctx context.Context) {
-	s.tried, s.since, s.back = time.Now(), time.Time{}, false
+	s.tried, s.since = time.Now(), time.Time{}
 	before, _ := s.o.Find(true) // the same error comes after it
 	var errs []error
 	for _, remove := range s.o.Removals {
@@ -114,7 +107,6 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	after, err := s.o.Find(true)
 	s.left.Store(&after)
 	if gone := before.without(after); gone.String() != "" {
-		s.removed = [2]time.Time{s.removed[1], time.Now()}
 		s.o.Log.Info("removed the rules of another backend or proxy", slog.String("removed", gone.String()))
 	}
 	if failed := errors.Join(errs...); failed != nil {
@@ -136,11 +128,6 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	time.AfterFunc(RetryTime, s.ask)
 }
 
-// resting reports whether removals have to wait, as another proxy puts everything back.
-func (s *Sweeper) resting() bool {
-	return !s.removed[0].IsZero() && s.removed[1].Sub(s.removed[0]) < fightTime && time.Since(s.removed[1]) < restTime
-}
-
 // Watch looks for leftovers that come back until ctx ends, and calls more each time.
 func (s *Sweeper) Watch(ctx context.Context, more func()) {
 	for {
@@ -151,49 +138,43 @@ func (s *Sweeper) Watch(ctx context.Context, more func()) {
 		}
 		s.look()
 		more()
-		s.o.Evidence.Current() // forgets old evidence
 	}
 }
 
 func (s *Sweeper) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	resting := s.resting()
 	if !s.clean {
-		if !s.tried.IsZero() && !resting && time.Since(s.tried) > RetryTime {
-			s.ask()
-		}
 		return
 	}
-	if resting && s.back && time.Since(s.looked) < restingLook {
-		return
-	}
-	s.looked = time.Now()
 	now, err := s.o.Find(false)
 	s.left.Store(&now)
 	if s.said.Differs(err) && err != nil {
 		s.o.Log.Warn("cannot look for the rules of another proxy", slog.Any("err", err))
 	}
+	evidence := now.evidence()
+	for _, kind := range []string{EvidenceIPTables, EvidenceNFTables, EvidenceIPVS} {
+		if evidence[kind] == "" {
+			s.o.Evidence.Gone(kind)
+		}
+	}
 	switch {
-	case now.String() == "":
-		s.since, s.back = time.Time{}, false
+	case len(evidence) == 0:
+		s.since = time.Time{}
+		return
 	case s.since.IsZero():
 		s.since = time.Now()
-	default:
-		s.back = time.Since(s.since) >= settleTime
 	}
-	if !s.back {
+	back := time.Since(s.since)
+	if back < settleTime {
 		return
 	}
-	what := "vmapd removes them"
-	if resting {
-		what = fmt.Sprintf("vmapd removed them twice within %v, and leaves them alone for %v: end the other proxy, "+
-			"then restart vmapd", fightTime, restTime)
+	for kind, owner := range evidence {
+		s.o.Evidence.Seen(kind, fmt.Sprintf("objects of %s came back after they had been removed; vmapd removes them "+
+			"after %v: end the other proxy, then restart vmapd", owner, s.pause))
 	}
-	for kind, owner := range now.evidence() {
-		s.o.Evidence.Seen(kind, fmt.Sprintf("objects of %s came back after they had been removed; %s", owner, what))
-	}
-	if !resting {
+	if back >= s.pause {
+		s.clean, s.tried, s.pause = false, time.Time{}, restTime
 		s.ask()
 	}
 }

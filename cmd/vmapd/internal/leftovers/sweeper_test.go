@@ -119,12 +119,12 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 		p.put(7)
 		after(settleTime + LookInterval)
 		check("it came back again", 2, 7, 2)
-		if !strings.Contains(p.events[1], "leaves them alone") {
+		if !strings.Contains(p.events[1], "after 1h0m0s") {
 			t.Errorf("the event does not tell: %s", p.events[1])
 		}
 		after(evidenceRepeat - LookInterval)
 		check("soon after", 2, 7, 2)
-		after(2 * restingLook)
+		after(2 * LookInterval)
 		check("some minutes later it is told again", 2, 7, 3)
 		if evidence := p.o.Evidence.Current(); len(evidence) != 1 || evidence[EvidenceIPTables] == "" || p.Remaining().String() == "" {
 			t.Errorf("evidence %q, leftovers %q", evidence, p.Remaining())
@@ -133,7 +133,7 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 		if p.removals != 3 || p.chains != 0 {
 			t.Errorf("after a rest: %d removals, %d chains", p.removals, p.chains)
 		}
-		after(2 * evidenceMemory)
+		after(LookInterval)
 		if evidence := p.o.Evidence.Current(); len(evidence) != 0 || p.Remaining().String() != "" {
 			t.Errorf("the other proxy has ended: evidence %q, leftovers %q", evidence, p.Remaining())
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // A kube-proxy that writes its rules again after vmapd has removed them, and has the port for the
-// health check, is noticed. vmapd removes its rules twice, and then leaves them alone; its own
+// health check, is noticed. vmapd removes its rules twice, and then waits for an hour; its own
 // rules work all the time.
 func TestAnotherProxyIsNoticed(t *testing.T) {
 	t.Parallel()
@@ -60,13 +60,13 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			if n := vmapdtest.KubeProxyServices(t, c.Node, variant); n != 0 {
 				t.Errorf("%d rules are left", n)
 			}
-			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "objects of kube-proxy came back after they had been removed; vmapd removes them")
+			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "objects of kube-proxy came back after they had been removed; vmapd removes them after 10s")
 
 			vmapdtest.LeaveRules(t, c.Node, variant)
-			p.WaitFor(t, "leaves them alone")
-			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "leaves them alone")
+			p.WaitFor(t, "removes them after 1h0m0s")
+			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "removes them after 1h0m0s")
 			if n := vmapdtest.KubeProxyServices(t, c.Node, variant); n != rules {
-				t.Errorf("%d rules of %d are left, and vmapd says that it leaves them alone", n, rules)
+				t.Errorf("%d rules of %d are left, and vmapd says that it waits for an hour", n, rules)
 			}
 			vmapdtest.WaitUntil(t, "the metrics count them", func() bool {
 				m := metrics()
