@@ -201,7 +201,9 @@ func notes() []row {
 		},
 		{
 			id: "tables", title: "The tables are ip vmapd and ip6 vmapd, in place of ip kube-proxy and ip6 kube-proxy",
-			change: "DNAT is at -101 in place of -100: a node port has priority over a host port of the same number.",
+			change: "DNAT is at -101 in place of -100: a node port has priority over a host port of the same number. " +
+				"Calico's Felix on Auto looks for kube-proxy's table.",
+			remedy: "set Calico's mode to nftables, in the Installation",
 			from:   []string{nftables}, to: []string{nftables},
 		},
 		{
