@@ -185,10 +185,8 @@ func processBreakages() []breakage {
 			name: "kube-proxy still running", command: doctor, exit: 3,
 			spoil: func(t *testing.T, p *patient) {
 				// As a kube-proxy that writes all its rules again at each period.
-				for range 2 {
-					vmapdtest.LeaveRules(t, p.Node, "nft")
-					vmapdtest.WaitUntil(t, "the rules go", func() bool { return vmapdtest.KubeProxyServices(t, p.Node, "nft") == 0 })
-				}
+				vmapdtest.LeaveRules(t, p.Node, "nft")
+				vmapdtest.WaitUntil(t, "the rules go", func() bool { return vmapdtest.KubeProxyServices(t, p.Node, "nft") == 0 })
 				vmapdtest.LeaveRules(t, p.Node, "nft")
 			},
 			want: "fail other-proxies objects of kube-proxy came back after they had been removed",
