@@ -54,7 +54,7 @@ func build(t *testing.T, o *options) {
 	}
 }
 
-// While a Node is dead, connections to its endpoints are lost, and no others.
+// While a Node is dead, no connection fails but by chance, and no UDP query but to its endpoints.
 func TestANodeDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
@@ -70,7 +70,8 @@ func TestANodeDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := r.numbers(); n.lost == 0 || n.lost > n.tcp/2 || n.udpLost == 0 || n.udpLost > n.udp*3/4 || r.wrong > 0 {
+	// The kernel chooses again each second: one connection in 3^7 may meet the dead Node each time. Without, it is one in 3.
+	if n := r.numbers(); n.lost*100 > n.tcp || n.tcp == 0 || n.udpLost > n.udp*3/4 || r.wrong > 0 {
 		t.Errorf("%d wrong answers, %+v", r.wrong, n)
 	}
 	if err := xml.Unmarshal([]byte(timeline(o, []*result{&r})), new(struct{})); err != nil {
