@@ -169,15 +169,26 @@ func (w *World) joinClient() error {
 }
 
 // AddClientAddr gives the client one more address, for AskFrom: one client can be many.
-func (w *World) AddClientAddr(a netip.Addr) error {
-	if err := w.Client.AddAlias("eth0", a); err != nil {
+func (w *World) AddClientAddr(a netip.Addr) error { return w.addAddrOf(w.Client, UplinkName, a) }
+
+// AddPodAddr gives a pod one more address, for AskFrom.
+func (w *World) AddPodAddr(p *Pod, a netip.Addr) error {
+	if err := w.Node.AddRoute(Route{Dst: netip.PrefixFrom(a, a.BitLen()), Link: p.Link}); err != nil {
 		return err
 	}
-	mac, err := w.Client.mac("eth0")
+	return w.addAddrOf(p.Namespace, p.Link, a)
+}
+
+// addAddrOf adds an address to a machine that has it at the other end of a link of the node.
+func (w *World) addAddrOf(ns *Namespace, link string, a netip.Addr) error {
+	if err := ns.AddAlias("eth0", a); err != nil {
+		return err
+	}
+	mac, err := ns.mac("eth0")
 	if err != nil {
 		return err
 	}
-	return w.Node.AddNeighbor(UplinkName, a, mac)
+	return w.Node.AddNeighbor(link, a, mac)
 }
 
 // introduce makes the two ends of a link neighbours for good.
