@@ -1,0 +1,293 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model"
+)
+
+// retryPatience is for several attempts of a connection, of which the later ones are seconds apart.
+const retryPatience = 30 * time.Second
+
+// retried is a Service of the tests of connection retry. All pods of the world are its endpoints.
+type retried struct {
+	name     string
+	number   int // the last one of its cluster IPs
+	protocol string
+	port     uint16
+	metadata string // more of it
+	spec     string // more lines
+}
+
+func retriedServices() map[string]retried {
+	all := map[string]retried{}
+	for i, s := range []retried{
+		{name: "plain", protocol: "TCP", port: 80},
+		{name: "annotated", protocol: "TCP", port: 80, metadata: `, annotations: {vmapd.io/connection-retry: "false"}`},
+		{name: "sticky", protocol: "TCP", port: 80, spec: "  sessionAffinity: ClientIP"},
+		{name: "dns", protocol: "UDP", port: 53},
+		{name: "udp", protocol: "UDP", port: 80},
+	} {
+		const first = 41
+		s.number = first + i
+		all[s.name] = s
+	}
+	return all
+}
+
+func (s retried) vip(f model.Family) netip.AddrPort {
+	format := [2]string{"172.30.0.%d", "fd00:172:30::%d"}[f]
+	return netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(format, s.number)), s.port)
+}
+
+// startRetrying makes a world with so many pods, and starts vmapd with the Services.
+func startRetrying(t *testing.T, pods int, flags ...string) *lab.World {
+	t.Helper()
+	vmapdtest.NeedNFT(t)
+	w := labtest.With(t, lab.Config{Pods: pods, Ports: []uint16{8080}})
+	dir := t.TempDir()
+	for name, s := range retriedServices() {
+		var text strings.Builder
+		fmt.Fprintf(&text, `apiVersion: v1
+kind: Service
+metadata: {name: %s, namespace: default%s}
+spec:
+  clusterIPs: [%q, %q]
+  ipFamilies: [IPv4, IPv6]
+  ports: [{protocol: %s, port: %d}]
+%s
+`, name, s.metadata, s.vip(model.IPv4).Addr(), s.vip(model.IPv6).Addr(), s.protocol, s.port, s.spec)
+		for _, f := range model.Families {
+			fmt.Fprintf(&text, `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %s-%s, namespace: default, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: %[3]v
+ports: [{name: "", protocol: %[4]s, port: 8080}]
+endpoints:
+`, name, strings.ToLower(f.String()), f, s.protocol)
+			for _, p := range w.Pods() {
+				at := [2]netip.Addr{p.IP4, p.IP6}[f]
+				fmt.Fprintf(&text, "- {addresses: [%q], nodeName: %s, conditions: {ready: true}}\n", at, lab.NodeName)
+			}
+		}
+		vmapdtest.ReplaceFile(t, filepath.Join(dir, name+".yaml"), text.String())
+	}
+	args := append([]string{"--from", dir, "--hostname-override", lab.NodeName, "--socket="}, flags...)
+	vmapdtest.StartReady(t, w.Node, args...)
+	return w
+}
+
+// inPods gives nft rules of a chain, which sees a pod's packets first, to pods.
+func inPods(t *testing.T, pods []*lab.Pod, sets, rules string) {
+	t.Helper()
+	table := "table inet pod {\n" + sets + "\nchain in {\ntype filter hook prerouting priority -400\n" + rules + "\n}\n}"
+	for _, p := range pods {
+		vmapdtest.Feed(t, p.Namespace, table, "nft", "-f", "-")
+	}
+}
+
+// connection is one that a client makes.
+type connection struct {
+	from netip.Addr
+	pod  string // that answered
+	err  error
+}
+
+// connectAll connects from each address at the same time.
+func connectAll(t *testing.T, w *lab.World, s retried, sources []netip.Addr, within time.Duration) []connection {
+	t.Helper()
+	all := make([]connection, len(sources))
+	var wait sync.WaitGroup
+	for i, from := range sources {
+		wait.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			a, err := w.Client.AskFrom(ctx, from, "tcp", s.vip(model.FamilyOf(from)))
+			all[i] = connection{from, a.Pod, err}
+		})
+	}
+	wait.Wait()
+	return all
+}
+
+// bothFamilies returns so many addresses of the client of each family.
+func bothFamilies(t *testing.T, w *lab.World, n int) []netip.Addr {
+	t.Helper()
+	return append(clientAddrs(t, w, model.IPv4, n), clientAddrs(t, w, model.IPv6, n)...)
+}
+
+// One of eight endpoints is silent: no connection fails.
+func TestAConnectionGetsAnotherEndpointThanASilentOne(t *testing.T) {
+	t.Parallel()
+	w := startRetrying(t, 8)
+	inPods(t, w.Pods()[:1], "", "drop")
+	plain := retriedServices()["plain"]
+	const connections = 40
+	for _, f := range model.Families {
+		for _, c := range connectAll(t, w, plain, slices.Repeat(clientAddrs(t, w, f, 1), connections), retryPatience) {
+			if c.err != nil {
+				t.Error(c.err)
+			}
+		}
+	}
+}
+
+// The endpoint of some clients falls silent: they connect nevertheless, and stay with another one. All others keep
+// theirs.
+func TestClientsLeaveASilentEndpoint(t *testing.T) {
+	t.Parallel()
+	w := startRetrying(t, 8)
+	sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, 40)
+	before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
+	inPods(t, w.Pods()[:1], "", "drop")
+	after := connectAll(t, w, sticky, sources, retryPatience)
+	again := connectAll(t, w, sticky, sources, vmapdtest.Patience)
+	left := 0
+	for i, b := range before {
+		a := after[i]
+		switch {
+		case b.err != nil || a.err != nil || again[i].err != nil:
+			t.Errorf("%v connects: %v; %v; %v", b.from, b.err, a.err, again[i].err)
+		case b.pod == "pod-1":
+			left++
+		case a.pod != b.pod:
+			t.Errorf("%v had %s, which answers, and has %s now", b.from, b.pod, a.pod)
+		}
+		if again[i].pod != a.pod {
+			t.Errorf("%v does not stay with %s: %s answers", b.from, a.pod, again[i].pod)
+		}
+	}
+	if left == 0 {
+		t.Error("no client had the silent endpoint")
+	}
+}
+
+// One lost packet costs no client its endpoint.
+func TestOneLostPacketKeepsAClientsEndpoint(t *testing.T) {
+	t.Parallel()
+	w := startRetrying(t, 3)
+	sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, manyClients)
+	before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
+	// The first packet of each connection is lost.
+	const later = "limit rate over 1/hour burst 1 packets"
+	inPods(t, w.Pods(), clientSets, `meta nfproto ipv4 update @clients4 { ip saddr . tcp sport `+later+` } accept
+		meta nfproto ipv6 update @clients6 { ip6 saddr . tcp sport `+later+` } accept
+		drop`)
+	for i, c := range connectAll(t, w, sticky, sources, retryPatience) {
+		if b := before[i]; c.err != nil || b.err != nil || c.pod != b.pod {
+			t.Errorf("%v had %s, and has %q now: %v; %v", b.from, b.pod, c.pod, b.err, c.err)
+		}
+	}
+}
+
+// clientSets are sets of an endpoint's clients.
+const clientSets = `set clients4 { type ipv4_addr . inet_service; flags dynamic; size 65535; }
+	set clients6 { type ipv6_addr . inet_service; flags dynamic; size 65535; }`
+
+// attempts has clients ask a Service of which no endpoint answers, and returns how many endpoints each has tried.
+func attempts(t *testing.T, w *lab.World, ask func()) map[string]int {
+	t.Helper()
+	ask()
+	tried := map[string]int{}
+	for _, p := range w.Pods() {
+		listed := vmapdtest.Feed(t, p.Namespace, "", "nft", "list", "table", "inet", "pod")
+		for _, client := range triedBy.FindAllString(listed, -1) {
+			tried[client]++
+		}
+	}
+	return tried
+}
+
+var triedBy = regexp.MustCompile(`[0-9a-f.:]+ \. \d+`)
+
+// remembersClients notes who has tried an endpoint, which does not answer.
+const remembersClients = `meta nfproto ipv4 update @clients4 { ip saddr . th sport }
+	meta nfproto ipv6 update @clients6 { ip6 saddr . th sport }
+	drop`
+
+// Without the annotation, a connection tries one endpoint after the other; with it, it has one.
+func TestTheAnnotationTurnsRetryOff(t *testing.T) {
+	t.Parallel()
+	for name, moves := range map[string]bool{"plain": true, "annotated": false} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); mustTry(t, name, moves) })
+	}
+}
+
+// The setting does so for all Services.
+func TestTheSettingTurnsRetryOff(t *testing.T) {
+	t.Parallel()
+	mustTry(t, "plain", false, "--connection-retry=false")
+}
+
+// mustTry checks whether connections to a Service try more than one endpoint.
+func mustTry(t *testing.T, service string, moves bool, flags ...string) {
+	t.Helper()
+	w := startRetrying(t, 3, flags...)
+	inPods(t, w.Pods(), clientSets, remembersClients)
+	const connections, within = 20, 3500 * time.Millisecond // a first packet, and one or three more
+	tried := attempts(t, w, func() {
+		connectAll(t, w, retriedServices()[service], bothFamilies(t, w, connections), within)
+	})
+	checkTried(t, tried, 2*connections, moves)
+}
+
+func checkTried(t *testing.T, tried map[string]int, clients int, moves bool) {
+	t.Helper()
+	moved := 0
+	for _, endpoints := range tried {
+		if endpoints > 1 {
+			moved++
+		}
+	}
+	if len(tried) != clients || moves != (moved > 0) {
+		t.Errorf("%d of %d clients have tried more than one endpoint; want %v; there are %d clients",
+			moved, len(tried), map[bool]string{true: "some", false: "none"}[moves], clients)
+	}
+}
+
+// glibc asks a server of DNS again after five seconds, from the same socket: another endpoint gets that query. Over
+// other ports, a flow keeps its endpoint.
+func TestTheSecondQueryOfDNSGetsAnotherEndpoint(t *testing.T) {
+	t.Parallel()
+	for name, moves := range map[string]bool{"dns": true, "udp": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := startRetrying(t, 3)
+			inPods(t, w.Pods(), clientSets, remembersClients)
+			const sockets, again = 20, 5 * time.Second
+			tried := attempts(t, w, func() {
+				var wait sync.WaitGroup
+				for _, from := range bothFamilies(t, w, sockets) {
+					to := retriedServices()[name].vip(model.FamilyOf(from))
+					c, err := w.Client.DialFrom(t.Context(), netip.AddrPortFrom(from, 0), "udp", to)
+					if err != nil {
+						t.Fatal(err)
+					}
+					wait.Go(func() {
+						defer c.Close()
+						for _, within := range []time.Duration{again, vmapdtest.Silence} {
+							ctx, cancel := context.WithTimeout(t.Context(), within)
+							_, _ = c.Ask(ctx) // nobody answers
+							cancel()
+						}
+					})
+				}
+				wait.Wait()
+			})
+			checkTried(t, tried, 2*sockets, moves)
+		})
+	}
+}
