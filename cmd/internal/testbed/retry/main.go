@@ -19,7 +19,8 @@ import (
 
 // options are the flags.
 type options struct {
-	vmapd, kubeProxy string // paths; an empty one of kube-proxy: without it
+	vmapd, kubeProxy string   // paths; an empty one of kube-proxy: without it
+	args             []string // more flags of vmapd
 	only             *regexp.Regexp
 	rate, clients    int
 	parallel         int
@@ -89,6 +90,10 @@ func parse(args []string) (*options, error) {
 	o := &options{only: regexp.MustCompile("")}
 	flags := flag.NewFlagSet("retry", flag.ContinueOnError)
 	flags.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "`path` of vmapd")
+	flags.Func("arg", "one more flag of vmapd (repeatable)", func(s string) error {
+		o.args = append(o.args, s)
+		return nil
+	})
 	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy: run it beside vmapd")
 	flags.IntVar(&o.rate, "rate", 200, "new connections a second, of each client and family")
 	flags.IntVar(&o.clients, "clients", 50, "addresses of each client, at most 100")

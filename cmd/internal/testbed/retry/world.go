@@ -73,7 +73,8 @@ func newWorld(ctx context.Context, o *options, r *run) (w *world, err error) {
 	if err != nil {
 		return w, err
 	}
-	program, args := o.vmapd, []string{"--backend", "nftables", "--socket", filepath.Join(w.folder, "vmapd.sock")}
+	socket := filepath.Join(w.folder, "vmapd.sock")
+	program, args := o.vmapd, append([]string{"--backend", "nftables", "--socket", socket}, o.args...)
 	switch r.proxy {
 	case withoutRetry:
 		args = append(args, "--connection-retry=false")
