@@ -214,7 +214,8 @@ func attempts(t *testing.T, w *lab.World, ask func()) map[string]int {
 var triedBy = regexp.MustCompile(`[0-9a-f.:]+ \. \d+`)
 
 // remembersClients notes who has tried an endpoint, which does not answer.
-const remembersClients = `meta nfproto ipv4 update @clients4 { ip saddr . th sport }
+const remembersClients = `meta l4proto != { tcp, udp } accept
+	meta nfproto ipv4 update @clients4 { ip saddr . th sport }
 	meta nfproto ipv6 update @clients6 { ip6 saddr . th sport }
 	drop`
 
