@@ -60,8 +60,8 @@ func newRetrying(b *testing.B, retry bool) *lab.World {
 	return w
 }
 
-// firstPackets returns a function that sends first packets to a Service, each from another port, and returns the time of
-// one.
+// firstPackets returns a function that sends first packets to a Service, each from another port, and returns the time
+// of one.
 func firstPackets(b *testing.B, w *lab.World, to netip.AddrPort) func() time.Duration {
 	b.Helper()
 	const ports, packets = 60_000, 200

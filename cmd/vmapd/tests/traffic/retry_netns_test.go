@@ -90,10 +90,11 @@ endpoints:
 	return w
 }
 
-// inPods gives nft rules of a chain, which sees a pod's packets first, to pods.
-func inPods(t *testing.T, pods []*lab.Pod, sets, rules string) {
+// inPods gives nft rules of one hook to pods.
+func inPods(t *testing.T, pods []*lab.Pod, hook, rules string) {
 	t.Helper()
-	table := "table inet pod {\n" + sets + "\nchain in {\ntype filter hook prerouting priority -400\n" + rules + "\n}\n}"
+	table := "table inet pod {\n" + clientSets + "\nchain rules {\ntype filter hook " + hook + " priority -400\n" +
+		rules + "\n}\n}"
 	for _, p := range pods {
 		vmapdtest.Feed(t, p.Namespace, table, "nft", "-f", "-")
 	}
@@ -133,7 +134,7 @@ func bothFamilies(t *testing.T, w *lab.World, n int) []netip.Addr {
 func TestAConnectionGetsAnotherEndpointThanASilentOne(t *testing.T) {
 	t.Parallel()
 	w := startRetrying(t, 8)
-	inPods(t, w.Pods()[:1], "", "drop")
+	inPods(t, w.Pods()[:1], "prerouting", "drop")
 	plain := retriedServices()["plain"]
 	const connections = 40
 	for _, f := range model.Families {
@@ -152,7 +153,7 @@ func TestClientsLeaveASilentEndpoint(t *testing.T) {
 	w := startRetrying(t, 8)
 	sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, 40)
 	before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
-	inPods(t, w.Pods()[:1], "", "drop")
+	inPods(t, w.Pods()[:1], "prerouting", "drop")
 	after := connectAll(t, w, sticky, sources, retryPatience)
 	again := connectAll(t, w, sticky, sources, vmapdtest.Patience)
 	left := 0
@@ -175,21 +176,26 @@ func TestClientsLeaveASilentEndpoint(t *testing.T) {
 	}
 }
 
-// One lost packet costs no client its endpoint.
+// One lost packet costs no client its endpoint, and no connection: neither the first packet of a connection, nor the
+// answer to it, which the endpoint repeats when the client repeats its own.
 func TestOneLostPacketKeepsAClientsEndpoint(t *testing.T) {
 	t.Parallel()
-	w := startRetrying(t, 3)
-	sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, manyClients)
-	before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
-	// The first packet of each connection is lost.
-	const later = "limit rate over 1/hour burst 1 packets"
-	inPods(t, w.Pods(), clientSets, `meta nfproto ipv4 update @clients4 { ip saddr . tcp sport `+later+` } accept
-		meta nfproto ipv6 update @clients6 { ip6 saddr . tcp sport `+later+` } accept
-		drop`)
-	for i, c := range connectAll(t, w, sticky, sources, retryPatience) {
-		if b := before[i]; c.err != nil || b.err != nil || c.pod != b.pod {
-			t.Errorf("%v had %s, and has %q now: %v; %v", b.from, b.pod, c.pod, b.err, c.err)
-		}
+	const later = " limit rate over 1/hour burst 1 packets } accept\n"
+	for hook, end := range map[string]string{"prerouting": "s", "output": "d"} {
+		t.Run(hook, func(t *testing.T) {
+			t.Parallel()
+			w := startRetrying(t, 3)
+			sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, manyClients)
+			before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
+			inPods(t, w.Pods(), hook, "meta l4proto != tcp accept\n"+
+				"meta nfproto ipv4 update @clients4 { ip "+end+"addr . tcp "+end+"port"+later+
+				"meta nfproto ipv6 update @clients6 { ip6 "+end+"addr . tcp "+end+"port"+later+"drop")
+			for i, c := range connectAll(t, w, sticky, sources, retryPatience) {
+				if b := before[i]; c.err != nil || b.err != nil || c.pod != b.pod {
+					t.Errorf("%v had %s, and has %q now: %v; %v", b.from, b.pod, c.pod, b.err, c.err)
+				}
+			}
+		})
 	}
 }
 
@@ -237,7 +243,7 @@ func TestTheSettingTurnsRetryOff(t *testing.T) {
 func mustTry(t *testing.T, service string, moves bool, flags ...string) {
 	t.Helper()
 	w := startRetrying(t, 3, flags...)
-	inPods(t, w.Pods(), clientSets, remembersClients)
+	inPods(t, w.Pods(), "prerouting", remembersClients)
 	const connections, within = 20, 3500 * time.Millisecond // a first packet, and one or three more
 	tried := attempts(t, w, func() {
 		connectAll(t, w, retriedServices()[service], bothFamilies(t, w, connections), within)
@@ -267,7 +273,7 @@ func TestTheSecondQueryOfDNSGetsAnotherEndpoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := startRetrying(t, 3)
-			inPods(t, w.Pods(), clientSets, remembersClients)
+			inPods(t, w.Pods(), "prerouting", remembersClients)
 			const sockets, again = 20, 5 * time.Second
 			tried := attempts(t, w, func() {
 				var wait sync.WaitGroup
