@@ -1,8 +1,7 @@
 // Command retry has endpoints of a Service fall silent, refuse, answer late or lose packets, and shows how long new
 // connections to that Service wait: with connection retry, without it, and with kube-proxy.
 //
-//	make build
-//	go run ./cmd/internal/testbed/retry -kube-proxy FILE -only 'silent' >table.md
+//	make -C cmd/internal/testbed retry RUNS='one is silent' KUBE=DIR
 //
 // Each run has a new world in network namespaces ([lab]): an API server, a node with the proxy, and pods, of which the
 // first is at fault. Clients with many addresses are a pod, the node itself, and machines outside, which connect by

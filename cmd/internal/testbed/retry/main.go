@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,7 @@ import (
 
 // options are the flags.
 type options struct {
-	vmapd, kubeProxy string   // paths; an empty one of kube-proxy: without it
-	args             []string // more flags of vmapd
+	vmapd, kubeProxy string // paths; an empty one of kube-proxy: without it
 	only             *regexp.Regexp
 	rate, clients    int
 	parallel         int
@@ -90,10 +90,6 @@ func parse(args []string) (*options, error) {
 	o := &options{only: regexp.MustCompile("")}
 	flags := flag.NewFlagSet("retry", flag.ContinueOnError)
 	flags.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "`path` of vmapd")
-	flags.Func("arg", "one more flag of vmapd (repeatable)", func(s string) error {
-		o.args = append(o.args, s)
-		return nil
-	})
 	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy: run it beside vmapd")
 	flags.IntVar(&o.rate, "rate", 200, "new connections a second, of each client and family")
 	flags.IntVar(&o.clients, "clients", 50, "addresses of each client, at most 100")
@@ -126,42 +122,32 @@ func play(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintln(out, "| proxy | kind | endpoints | fault | client | connections | failed "+
 		"| below 0.5 s | 1 s | 2 s | 3 s | 4 to 7 s | later | longest | one before | one after | kept |")
 	fmt.Fprintln(out, "|---|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-	var errs []error
-	var results []func() (string, error)
-	turn := make(chan struct{}, o.parallel)
-	for _, r := range plan(o) {
-		if o.only.MatchString(r.String()) {
-			results = append(results, r.start(ctx, o, turn))
-		}
+	runs := slices.DeleteFunc(plan(o), func(r *run) bool { return !o.only.MatchString(r.String()) })
+	texts, ends := make([]strings.Builder, len(runs)), make([]chan error, len(runs))
+	for i := range ends {
+		ends[i] = make(chan error, 1)
 	}
-	for _, result := range results {
-		text, err := result()
-		fmt.Fprint(out, text) //nolint:errcheck // as the lines above
-		errs = append(errs, err)
+	go func() {
+		turn := make(chan struct{}, o.parallel)
+		for i, r := range runs {
+			turn <- struct{}{}
+			go func() {
+				ends[i] <- r.play(ctx, o, &texts[i])
+				<-turn
+			}()
+		}
+	}()
+	var errs []error
+	for i, r := range runs {
+		if err := <-ends[i]; err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r, err))
+		}
+		fmt.Fprint(out, texts[i].String()) //nolint:errcheck // as the lines above
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return errors.Join(errs...)
-}
-
-// start plays a run when it is its turn, and returns a function that waits for its lines.
-func (r *run) start(ctx context.Context, o *options, turn chan struct{}) func() (string, error) {
-	var text strings.Builder
-	done := make(chan error, 1)
-	go func() {
-		turn <- struct{}{}
-		defer func() { <-turn }()
-		err := ctx.Err()
-		if err == nil {
-			err = r.play(ctx, o, &text)
-		}
-		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%s: %w", r, err)
-		}
-		done <- err
-	}()
-	return func() (string, error) {
-		err := <-done
-		return text.String(), err
-	}
 }
 
 // play builds the world of a run, has its clients connect, and prints a line for each.

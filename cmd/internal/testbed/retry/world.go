@@ -73,8 +73,7 @@ func newWorld(ctx context.Context, o *options, r *run) (w *world, err error) {
 	if err != nil {
 		return w, err
 	}
-	socket := filepath.Join(w.folder, "vmapd.sock")
-	program, args := o.vmapd, append([]string{"--backend", "nftables", "--socket", socket}, o.args...)
+	program, args := o.vmapd, []string{"--backend", "nftables", "--socket", filepath.Join(w.folder, "vmapd.sock")}
 	switch r.proxy {
 	case withoutRetry:
 		args = append(args, "--connection-retry=false")
