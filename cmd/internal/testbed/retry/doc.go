@@ -13,7 +13,7 @@
 // second query, "later" to the third.
 //
 // The last columns are of Services that send a client to the same endpoint again: how many clients had one endpoint
-// before the fault, how many have one after it, and how many of those whose endpoint was not at fault kept it.
+// before the fault, how many have one after it, and how many have kept one that was not at fault.
 //
 // A pod that answers late sends its packets through a TUN device, so that needs root.
 package main
