@@ -171,6 +171,10 @@ func (w *world) setObjects() {
 	switch w.r.kind {
 	case affinity:
 		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+		const hours = 3 * 60 * 60 // seconds, which the API server would fill in
+		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(hours))},
+		}
 	case maglev:
 		s.Annotations["vmapd.io/lb-algorithm"] = "maglev"
 	case local:
