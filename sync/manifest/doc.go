@@ -2,10 +2,10 @@
 //
 //	files ──Load, Source──> Objects ──ApplyTo──> model.Builder
 //	                           │
-//	                           └──Locate──> "web.yaml:14" for a model.Problem
+//	                           └──Located──> "web.yaml:14: " before a model.Problem
 //
 // Services, EndpointSlices, Nodes and ServiceCIDRs are read, also in Lists, and strictly: an unknown
-// field is an error, as is one that is there twice. Objects of other kinds
+// field is an error, as is one that is there twice. Pods are read for people who ask why. Objects of other kinds
 // are only named, so that all manifests of an application can be given. An object without a
 // namespace is in "default". An error has one line of text and affects as little as possible:
 //
@@ -15,5 +15,5 @@
 //
 // It has the line where the document begins, the object, and the decoder's words with the path of the field.
 //
-// [Load] reads files and folders once, and pods, for people who ask why. [Source] follows the files.
+// [Load] reads files and folders once. A [Source] follows the files.
 package manifest

@@ -1,8 +1,8 @@
 package manifest
 
 import (
-	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // Load reads files and folders of manifests, once.
@@ -20,20 +22,32 @@ import (
 // but a given one. A file in paths may have any name; "-" is the standard input.
 //
 // It returns the valid objects and all errors: an error in a file, an object that an earlier
-// file defines. If one of the paths can't be read, it fails. Pods are read, too, and the API objects stay, see [Raw].
-func Load(paths []string) (*Objects, []error, error) { return newTree(paths, true).load() }
-
-// tree has the files at the given paths.
-type tree struct {
-	paths []string
-	stdin io.Reader
-	all   bool // see Load
-
-	seen, read []place // at the last look, and when files were read
-	files      []*file // in effect; nil before the first look
+// file defines. If one of the paths can't be read, it fails.
+func Load(paths []string) (*Objects, []error, error) {
+	_, files, err := load(paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := merge(files)
+	return o, o.errs, nil
 }
 
-// place is where a file was seen. It changes with the content, but that of a pipe, which is read once.
+func load(paths []string) ([]place, []*file, error) {
+	places := look(paths)
+	files := read(places, nil)
+	for _, f := range files {
+		given := func(path string) bool { return filepath.Clean(path) == f.at.path }
+		if f.unreadable && slices.ContainsFunc(paths, given) {
+			return nil, nil, f.errs[0]
+		}
+	}
+	return places, files, nil
+}
+
+// stdin is the path of the standard input.
+const stdin = "-"
+
+// place is a file, or what can't be read. It changes with the content, but that of a pipe, which is read once.
 type place struct {
 	path     string
 	size     int64
@@ -41,145 +55,101 @@ type place struct {
 	mode     fs.FileMode
 }
 
-func newTree(paths []string, all bool) *tree { return &tree{paths: paths, all: all, stdin: os.Stdin} }
-
-func (t *tree) load() (*Objects, []error, error) {
-	errs, missing := t.refresh()
-	if missing != nil {
-		return nil, nil, missing
+// look finds the manifests at the paths, each once, and what can't be read.
+func look(paths []string) (places []place) {
+	seen := map[string]bool{}
+	add := func(path string, info fs.FileInfo) {
+		at := place{path: filepath.Clean(path)}
+		if info != nil && info.Mode().IsRegular() {
+			at.size, at.modified, at.mode = info.Size(), info.ModTime(), info.Mode()
+		}
+		if !seen[at.path] {
+			seen[at.path] = true
+			places = append(places, at)
+		}
 	}
-	objects, twice := merge(t.files)
-	return objects, append(errs, twice...), nil
-}
-
-// refresh looks at all files, and returns all present errors, and that of a given path that can't be read. It reads
-// what has changed once the next look finds everything the same: before, a file may be half written.
-func (t *tree) refresh() (errs []error, missing error) {
-	var now []place
-	var lost []string
-	for _, root := range t.paths {
-		find(root, func(path string, info fs.FileInfo, err error) {
-			at := place{path: filepath.Clean(path)}
+	for _, root := range paths {
+		if info, err := os.Stat(root); err != nil || !info.IsDir() { // it may be the standard input
+			add(root, info)
+			continue
+		}
+		root += "/" // a given link is followed
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			switch {
-			case err == nil && slices.ContainsFunc(now, func(p place) bool { return p.path == at.path }):
-				// given twice
-			case err == nil:
-				if info != nil && info.Mode().IsRegular() {
-					at.size, at.modified, at.mode = info.Size(), info.ModTime(), info.Mode()
+			case err != nil:
+				add(path, nil)
+			case path != root && strings.HasPrefix(entry.Name(), "."):
+				if entry.IsDir() {
+					return fs.SkipDir
 				}
-				now = append(now, at)
-			case path == root || !errors.Is(err, fs.ErrNotExist): // else it is gone since, or a link to nowhere
-				err = unreadable(path, err)
-				errs, lost = append(errs, err), append(lost, at.path)
-				if path == root {
-					missing = cmp.Or(missing, err)
+			case slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
+				info, err := os.Stat(path)
+				if err == nil && info.Mode().IsRegular() || err != nil && !errors.Is(err, fs.ErrNotExist) {
+					add(path, info) // else it is gone since, or a link to nowhere
 				}
 			}
+			return nil
 		})
 	}
-	if t.files == nil || slices.Equal(now, t.seen) && !slices.Equal(now, t.read) {
-		t.update(now, lost)
-		t.read = now
-	}
-	t.seen = now
-	for _, f := range t.files {
-		errs = append(errs, cmp.Or(f.refused, f).errs...)
-	}
-	return errs, missing
+	return places
 }
 
-// update reads what has changed. What is at or under a lost path stays in effect.
-func (t *tree) update(now []place, lost []string) {
-	before := map[string]*file{}
-	for _, f := range t.files {
-		before[f.at.path] = f
+// read reads the files that are not as before. A file with errors, and a folder that can't be read, keep the objects
+// that they had.
+func read(places []place, before []*file) (files []*file) {
+	old := map[string]*file{}
+	for _, f := range before {
+		old[f.at.path] = f
 	}
-	next := make([]*file, 0, len(now))
-	for _, at := range now {
-		f := before[at.path]
-		delete(before, at.path)
-		switch {
-		case f == nil:
-			f = t.open(at)
-		case f.at != at:
-			f = f.replaced(t.open(at))
+	for _, at := range places {
+		f := old[at.path]
+		delete(old, at.path)
+		if f == nil || f.at != at {
+			f = open(at, f)
 		}
-		next = append(next, f)
+		files = append(files, f)
 	}
-	for _, f := range t.files {
-		under := func(path string) bool { return strings.HasPrefix(f.at.path+"/", path+"/") }
-		if before[f.at.path] != nil && slices.ContainsFunc(lost, under) {
-			next = append(next, f)
+	for _, f := range before {
+		in := func(dir *file) bool { return dir.unreadable && strings.HasPrefix(f.at.path, dir.at.path+"/") }
+		if old[f.at.path] != nil && slices.ContainsFunc(files, in) {
+			files = append(files, f)
 		}
 	}
-	t.files = next
+	return files
 }
 
-// find calls each with a file, or with each manifest in a folder, and with what can't be read.
-func find(root string, each func(path string, info fs.FileInfo, err error)) {
-	if root == stdin {
-		each(root, nil, nil)
-		return
-	}
-	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		each(root, info, err)
-		return
-	}
-	_ = fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
-		path := filepath.Join(root, name)
-		switch {
-		case name == ".":
-			path = root
-		case strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
-			return fs.SkipDir
-		case strings.HasPrefix(entry.Name(), "."):
-			return nil
+// open reads a file, of which before is the last content, or nil.
+func open(at place, before *file) *file {
+	var f *file
+	data, err := content(at.path)
+	had := before != nil && len(before.objects) > 0
+	switch {
+	case err != nil:
+		if p := (*fs.PathError)(nil); errors.As(err, &p) {
+			err = p.Err
 		}
-		if err != nil {
-			each(path, nil, err)
-		} else if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))) {
-			if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
-				each(path, info, err)
-			}
-		}
-		return nil
-	})
-}
-
-// stdin is the path of the standard input.
-const stdin = "-"
-
-// open reads a file.
-func (t *tree) open(at place) *file {
-	name, from := "stdin", t.stdin
-	if at.path != stdin {
-		opened, err := os.Open(at.path)
-		if err != nil {
-			return &file{at: at, errs: []error{unreadable(at.path, err)}}
-		}
-		defer opened.Close()
-		name, from = at.path, opened
+		f = &file{errs: []error{fmt.Errorf("cannot read %s: %w", model.OneLine(at.path), err)}, unreadable: true}
+	case len(data) == 0 && had:
+		// A program is probably about to write it: shells truncate a file before they start the program that fills it.
+		f = &file{errs: []error{failure(at.path + ": is empty: remove the file to remove its objects")}}
+	default:
+		f = parse(at.path, data)
 	}
-	// One byte more than allowed, so that the parser reports the error.
-	data, err := io.ReadAll(io.LimitReader(from, maxFileSize+1))
-	if err != nil {
-		return &file{at: at, errs: []error{unreadable(at.path, err)}}
+	if f.at = at; len(f.errs) > 0 && had {
+		f.objects = before.objects
 	}
-	f := parseFile(name, data, t.all)
-	f.at = at
 	return f
 }
 
-// replaced returns what is in effect after the next content: f, if that is invalid.
-func (f *file) replaced(next *file) *file {
-	if next.at.size == 0 && len(f.objects) > 0 {
-		// A program is probably about to write it: shells truncate a file before they start the program that fills it.
-		next.errs = []error{failure(next.at.path + ": is empty: remove the file to remove its objects")}
+// content returns what is in a file. It may be one byte more than a manifest may have.
+func content(path string) ([]byte, error) {
+	from := os.Stdin
+	if path != stdin {
+		var err error
+		if from, err = os.Open(path); err != nil {
+			return nil, err
+		}
+		defer from.Close()
 	}
-	if len(next.errs) == 0 || len(f.errs) > 0 && len(next.objects) > 0 {
-		return next
-	}
-	kept := *f
-	kept.at, kept.refused = next.at, next
-	return &kept
+	return io.ReadAll(io.LimitReader(from, maxFileSize+1))
 }

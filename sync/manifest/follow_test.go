@@ -2,14 +2,15 @@ package manifest
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
-	"slices"
-	"strings"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 func object4(name string) string {
@@ -28,54 +29,36 @@ func object4(name string) string {
 // same objects in another order and layout.
 func TestOnlyDifferencesAreWritten(t *testing.T) {
 	dir := t.TempDir()
-	files := newTree([]string{dir}, false)
-	objects := new(Objects)
-	step := func(want ...string) {
+	source, err := Open([]string{dir}, slog.New(slog.DiscardHandler))
+	must(t, err)
+	state := reconcile.NewState(model.NewBuilder(model.Config{}), 2) // never complete: changes pile up
+	var services, endpointSlices int
+	step := func(wantServices, wantSlices int) {
 		t.Helper()
-		_, _ = files.refresh()
-		_, _ = files.refresh() // a file that has changed is read when it rests
-		next, _ := merge(files.files)
-		var got []string
-		set, gone := differences(objects, next)
-		for _, o := range set {
-			got = append(got, "set "+o.ref.String())
+		source.files = read(look(source.paths), source.files)
+		source.update(state)
+		nowServices, nowSlices := state.Pending()
+		if s, e := nowServices-services, nowSlices-endpointSlices; s != wantServices || e != wantSlices {
+			t.Errorf("%d Services and %d slices have changed, want %d and %d", s, e, wantServices, wantSlices)
 		}
-		for _, o := range gone {
-			got = append(got, "delete "+o.ref.String())
-		}
-		objects = next
-		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("edits (-want +got):\n%s", diff)
-		}
+		services, endpointSlices = nowServices, nowSlices
 	}
-	all := func(verb, name string) []string {
-		return []string{verb + " EndpointSlice default/" + name, verb + " Node " + name, verb + " Service default/" + name, verb + " ServiceCIDR " + name}
-	}
-	step()
+	step(0, 0)
 	write(t, dir+"/a.yaml", object4("a"))
-	step(all("set", "a")...)
-	step()
+	step(1, 1)
+	step(0, 0)
 	write(t, dir+"/b.yaml", object4("b"))
-	step(all("set", "b")...)
+	step(1, 1)
 	write(t, dir+"/b.yaml", "# comment\n"+service("c", 1)+object4("b"))
-	step("set Service default/c")
+	step(1, 0)
 	// Moved to another file: nothing changes.
 	write(t, dir+"/b.yaml", object4("b"))
 	write(t, dir+"/c.yaml", service("c", 1))
-	step()
+	step(0, 0)
 	write(t, dir+"/c.yaml", service("c", 2))
-	step("set Service default/c")
+	step(1, 0)
 	must(t, os.Remove(dir+"/a.yaml"))
-	step(all("delete", "a")...)
-	// What wasn't read again is the same value still, and costs a comparison of
-	// pointers.
-	before := objects.byRef[objects.list[0].ref]
-	write(t, dir+"/c.yaml", service("c", 3))
-	step("set Service default/c")
-	if objects.byRef[before.ref] != before {
-		t.Error("an unchanged file was parsed again")
-	}
+	step(1, 1)
 }
 
 func TestLoad(t *testing.T) {
@@ -107,18 +90,24 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLoadReadsTheStandardInput(t *testing.T) {
-	tr := newTree([]string{"-"}, false)
-	tr.stdin = strings.NewReader(service("a", 1) + "---\n- x\n")
-	errs, _ := tr.refresh()
-	if diff := cmp.Diff([]string{"stdin:7: every object needs an apiVersion and a kind"}, texts(errs)); diff != "" {
-		t.Errorf("errors (-want +got):\n%s", diff)
-	}
+	before := os.Stdin
+	t.Cleanup(func() { os.Stdin = before })
+	path := filepath.Join(t.TempDir(), "in")
+	write(t, path, service("a", 1)+"---\n- x\n")
+	var err error
+	os.Stdin, err = os.Open(path)
+	must(t, err)
+	defer os.Stdin.Close()
+	files := read(look([]string{"-"}), nil)
 	for range 2 { // it stays, though it can't be read again
-		o, _ := merge(tr.files)
+		o := merge(files)
+		if diff := cmp.Diff([]string{"stdin:7: every object needs an apiVersion and a kind"}, texts(o.errs)); diff != "" {
+			t.Errorf("errors (-want +got):\n%s", diff)
+		}
 		if diff := cmp.Diff([]string{"Service default/a"}, refs(o)); diff != "" {
 			t.Errorf("objects (-want +got):\n%s", diff)
 		}
-		_, _ = tr.refresh()
+		files = read(look([]string{"-"}), files)
 	}
 }
 

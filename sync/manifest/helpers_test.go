@@ -2,7 +2,6 @@ package manifest
 
 // Parse reads the manifest in data. Errors have the given name.
 func Parse(name string, data []byte) (*Objects, []error) {
-	f := parseFile(name, data, false)
-	objects, twice := merge([]*file{f})
-	return objects, append(f.errs, twice...)
+	o := merge([]*file{parse(name, data)})
+	return o, o.errs
 }

@@ -134,8 +134,8 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("object without a name: %v", obj.ref)
 			}
 			p := model.Problem{Object: obj.ref, Field: "spec.ports[0].port"}
-			if at := o.Locate(p); at == "" {
-				t.Errorf("%v: not located", obj.ref)
+			if got := o.Located(p); !strings.HasPrefix(got, "in:") {
+				t.Errorf("%v: not located: %s", obj.ref, got)
 			}
 		}
 		// Reading is deterministic.

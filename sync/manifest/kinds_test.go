@@ -29,10 +29,8 @@ func TestEveryKindComesAndGoes(t *testing.T) {
 	if n := len(Of[model.Service](o)) + len(Of[model.EndpointSlice](o)); n != 2 {
 		t.Errorf("%d objects of the model, want 2", n)
 	}
-	for kind, raw := range Raw[corev1.Service](o) {
-		if kind != "Service" || raw.Name != "web" {
-			t.Errorf("the object is %s %s", kind, raw.Name)
-		}
+	if raw := Of[*corev1.Service](o); len(raw) != 1 || raw[0].Name != "web" {
+		t.Errorf("the Services are %v, want web", raw)
 	}
 	for _, obj := range o.list {
 		obj.remove(b)

@@ -30,10 +30,15 @@ func TestLocate(t *testing.T) {
 		{node("b"), "status.addresses[1].address", "in.yaml:16"},
 		{node("c"), "spec.podCIDRs[0]", "in.yaml:26"},
 		{sticky, "spec.loadBalancerSourceRanges[0]", "in.yaml:30"},
-		{node("none"), "metadata.name", ""},
+		{node("none"), "", ""},
 	} {
-		if got := o.Locate(model.Problem{Object: tt.ref, Field: tt.field}); got != tt.want {
-			t.Errorf("%v %q: want %q, got %q", tt.ref, tt.field, tt.want, got)
+		p := model.Problem{Object: tt.ref, Field: tt.field, Message: "bad"}
+		want := p.Error()
+		if tt.want != "" {
+			want = tt.want + ": " + want
+		}
+		if got := o.Located(p); got != want {
+			t.Errorf("%v %q: want %q, got %q", tt.ref, tt.field, want, got)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -28,27 +27,30 @@ const (
 	maxErrors = 100
 )
 
-// file has the content of one file that is in effect: the last valid one, or the valid part of the first.
+// file is one file and its objects in effect: of its content now, or of the one before if that has errors.
 type file struct {
 	at      place
-	refused *file // a later content that is not valid; nil: there is none
-	name    string
 	objects []*object
-	unread  map[string]bool // kinds
-	errs    []error
+	unread  map[string]bool // kinds in the content now
+	errs    []error         // in the content now
+
+	unreadable bool
 }
 
 type parser struct {
-	file *file
-	all  bool // see Load
-	line int  // where the document begins
+	file
+	name string
+	line int // where the document begins
 }
 
-func parseFile(name string, data []byte, all bool) *file {
-	p := parser{all: all, line: 1, file: &file{name: name, unread: map[string]bool{}}}
+func parse(name string, data []byte) *file {
+	p := parser{name: name, line: 1, file: file{unread: map[string]bool{}}}
+	if name == stdin {
+		p.name = "stdin"
+	}
 	if len(data) > maxFileSize {
 		p.fail(model.ObjectRef{}, "file is larger than 64 MiB")
-		return p.file
+		return &p.file
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	data = append(slices.Clip(data), '\n') // NewYAMLReader loses some last lines that do not end
@@ -59,7 +61,7 @@ func parseFile(name string, data []byte, all bool) *file {
 		text, err := documents.Read()
 		switch {
 		case errors.Is(err, io.EOF):
-			return p.file
+			return &p.file
 		case err != nil:
 			p.fail(model.ObjectRef{}, err.Error())
 		default:
@@ -71,21 +73,24 @@ func parseFile(name string, data []byte, all bool) *file {
 	}
 }
 
+// place is where the document begins.
+func (p *parser) place() string { return fmt.Sprintf("%s:%d", p.name, p.line) }
+
 // fail reports an error in an object, of which the kind may be known alone, or nothing.
 func (p *parser) fail(ref model.ObjectRef, message string) {
-	switch n := len(p.file.errs); {
+	switch n := len(p.errs); {
 	case n > maxErrors:
 		return
 	case n == maxErrors:
 		ref, message = model.ObjectRef{}, "this and later errors are left out"
 	}
-	text := fmt.Sprintf("%s:%d: ", p.file.name, p.line)
+	text := p.place() + ": "
 	if ref.Name != "" {
 		text += ref.String() + ": "
 	} else if ref.Kind != "" {
 		text += ref.Kind + ": "
 	}
-	p.file.errs = append(p.file.errs, failure(text+message))
+	p.errs = append(p.errs, failure(text+message))
 }
 
 // document reads a YAML document, or JSON values one after the other.
@@ -106,23 +111,20 @@ func (p *parser) document(text []byte) {
 		break // YAML may begin with a brace, too
 	}
 	object, err := sigsyaml.YAMLToJSONStrict(text)
-	if err == nil {
-		p.object(object, head{})
+	if err != nil { // again, for an error with the line of the file
+		object, err = sigsyaml.YAMLToJSONStrict(append(bytes.Repeat([]byte{'\n'}, p.line-1), text...))
+	}
+	if err != nil {
+		p.fail(model.ObjectRef{}, strings.Join(strings.Fields(err.Error()), " "))
 		return
 	}
-	// The error has a line of the document. It is to have one of the file.
-	before := bytes.Repeat([]byte{'\n'}, p.line-1)
-	if _, again := sigsyaml.YAMLToJSONStrict(append(before, text...)); again != nil {
-		err = again
-	}
-	p.fail(model.ObjectRef{}, strings.Join(strings.Fields(err.Error()), " "))
+	p.object(object, head{})
 }
 
 // head says what an object is.
 type head struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
+	metav1.TypeMeta
+	Metadata struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
 	} `json:"metadata"`
@@ -143,17 +145,17 @@ func (p *parser) object(text []byte, h head) {
 		return
 	}
 	what := h.APIVersion + " " + h.Kind
-	v := empty(what, p.all)
+	item := strings.TrimSuffix(h.Kind, "List")
 	switch {
-	case v != nil:
-		p.read(text, ref, v)
+	case kinds[what] != nil:
+		p.read(text, ref, kinds[what])
 	case what == "v1 List":
 		p.list(text, h.Kind, head{})
-	case empty(strings.TrimSuffix(what, "List"), p.all) != nil:
+	case kinds[h.APIVersion+" "+item] != nil:
 		// The items may come without apiVersion and kind, as in an API server's answer.
-		p.list(text, h.Kind, head{APIVersion: h.APIVersion, Kind: strings.TrimSuffix(h.Kind, "List")})
+		p.list(text, h.Kind, head{TypeMeta: metav1.TypeMeta{APIVersion: h.APIVersion, Kind: item}})
 	default:
-		p.file.unread[what] = true
+		p.unread[what] = true
 	}
 }
 
@@ -171,12 +173,13 @@ func (p *parser) list(text []byte, kind string, of head) {
 	}
 }
 
-// read keeps one object. v is an empty one.
-func (p *parser) read(text []byte, ref model.ObjectRef, v metav1.Object) {
-	errs, err := kjson.UnmarshalStrict(text, v)
-	v.SetNamespace(ref.Namespace)
-	value := modelled(v)
-	if value == nil {
+// read keeps one object.
+func (p *parser) read(text []byte, ref model.ObjectRef, empty kubeObject) {
+	raw := empty.DeepCopyObject().(kubeObject)
+	errs, err := kjson.UnmarshalStrict(text, raw)
+	raw.SetNamespace(ref.Namespace)
+	o := &object{ref: ref, place: p.place(), raw: raw}
+	if o.convert(); o.value == nil {
 		errs = nil // pods may have fields of newer versions
 	}
 	if err != nil {
@@ -188,14 +191,9 @@ func (p *parser) read(text []byte, ref model.ObjectRef, v metav1.Object) {
 	for _, err := range errs {
 		p.fail(ref, err.Error())
 	}
-	if len(errs) > 0 {
-		return
+	if len(errs) == 0 {
+		p.objects = append(p.objects, o)
 	}
-	o := &object{ref: ref, file: p.file.name, line: p.line, value: value}
-	if p.all {
-		o.raw = v
-	}
-	p.file.objects = append(p.file.objects, o)
 }
 
 // failure is an error in a file, in one line of bounded length: it quotes what is in the file.
@@ -205,12 +203,4 @@ func failure(text string) error {
 		text = strings.ToValidUTF8(text[:most], "") + "..."
 	}
 	return errors.New(text)
-}
-
-// unreadable is an error of the file system.
-func unreadable(path string, err error) error {
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		err = p.Err // its path may be one in a folder
-	}
-	return fmt.Errorf("cannot read %s: %w", model.OneLine(path), err)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/logonce"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -21,135 +22,104 @@ const lookPeriod = 500 * time.Millisecond
 //
 // Errors never remove objects:
 //
-//   - A file that becomes invalid, unreadable or empty keeps all of its last valid content
+//   - A file that becomes invalid, unreadable or empty keeps the objects that it had
 //     until it is valid again or removed.
-//   - If one of Paths vanishes, its objects stay. If a file vanishes from a folder, its
+//   - If one of the given paths vanishes, its objects stay. If a file vanishes from a folder, its
 //     objects are removed.
 //
 // A file should be replaced by renaming: half of it may be a valid manifest.
 type Source struct {
-	Paths []string // files and folders, as for [Load]; the standard input is read once
-	Log   *slog.Logger
-
-	current  atomic.Pointer[Objects] // in use
-	tree     *tree                   // nil before Open
-	files    []*file                 // of current
-	errs     []error                 // of the last look
-	twice    []error                 // of current
-	reported map[string]bool         // errors that are in the log
+	paths   []string
+	log     *slog.Logger
+	seen    []place // at the last look
+	files   []*file
+	current atomic.Pointer[Objects] // in the state
+	said    logonce.Error
 }
 
-// Open reads the manifests, and returns an error if one of Paths can't be read: so a caller finds a mistake before it
-// changes anything. Run continues with what was read. Without Run, a Source that was opened must not be used again.
-func (s *Source) Open() (err error) {
-	if len(s.Paths) == 0 {
-		return errors.New("read manifests: no path given")
+// Open reads files and folders as [Load] does, the standard input once, and returns an error if one can't be read: so a
+// caller finds a mistake before it changes anything.
+func Open(paths []string, log *slog.Logger) (*Source, error) {
+	if len(paths) == 0 {
+		return nil, errors.New("read manifests: no path given")
 	}
-	tree := newTree(s.Paths, false)
-	if s.errs, err = tree.refresh(); err != nil {
-		return err
+	seen, files, err := load(paths)
+	if err != nil {
+		return nil, err
 	}
-	s.tree = tree
+	s := &Source{paths: paths, log: log, seen: seen, files: files}
 	s.current.Store(new(Objects))
-	return nil
+	return s, nil
 }
 
-// Locate is [Objects.Locate] for the objects in use. It may be called at any time, and returns "" before they are read.
-func (s *Source) Locate(p model.Problem) string {
-	return s.current.Load().Locate(p)
-}
+// Located is [Objects.Located] for the objects in use. It may be called at any time.
+func (s *Source) Located(p model.Problem) string { return s.current.Load().Located(p) }
 
-// Run writes the manifests into the state, calls Complete, and then writes differences until ctx ends. It calls Open
-// unless that was called; then it may return an error. It logs errors in manifests once.
-func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
-	if s.tree == nil {
-		if err := s.Open(); err != nil {
-			return err
-		}
-	}
+// Run writes the manifests into the state, calls Complete, and then writes differences until ctx ends. It logs errors in
+// manifests once, and all that are left after one is corrected.
+func (s *Source) Run(ctx context.Context, state *reconcile.State) {
 	s.update(state)
 	state.Complete()
-	s.Log.Info("manifests read", slog.Int("files", len(s.tree.files)), slog.Int("objects", s.current.Load().Len()))
+	s.log.Info("manifests read", slog.Int("files", len(s.files)), slog.Int("objects", s.current.Load().Len()))
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(lookPeriod):
 		}
-		s.errs, _ = s.tree.refresh()
-		s.update(state)
+		before := s.seen
+		if s.seen = look(s.paths); !slices.Equal(s.seen, before) {
+			continue // a file may be half written
+		}
+		if files := read(s.seen, s.files); !slices.Equal(files, s.files) {
+			s.files = files
+			s.update(state)
+		}
 	}
 }
 
-// update writes the objects in effect that are not in the state.
+// update writes the differences between the files and the state.
 func (s *Source) update(state *reconcile.State) {
-	old := s.current.Load()
-	next := old
-	if !slices.Equal(s.tree.files, s.files) {
-		s.files = s.tree.files
-		next, s.twice = merge(s.files)
-		s.current.Store(next)
+	old, next := s.current.Load(), merge(s.files)
+	s.current.Store(next)
+	if s.said.Differs(errors.Join(next.errs...)) {
+		for _, err := range next.errs {
+			s.log.Error("error in manifest; valid objects stay in effect", slog.Any("err", err))
+		}
+		if len(next.errs) == 0 {
+			s.log.Info("all errors in manifests are corrected")
+		}
 	}
-	s.say(append(slices.Clip(s.errs), s.twice...))
 	if text := next.Unread(); text != "" && text != old.Unread() {
-		s.Log.Warn(text)
+		s.log.Warn(text)
 	}
-	set, gone := differences(old, next)
-	if len(set)+len(gone) == 0 {
-		return
-	}
-	var change reconcile.Change
-	for _, o := range slices.Concat(set, gone) {
-		switch o.ref.Kind {
-		case "Service":
-			change.Services++
-		case "EndpointSlice":
-			change.EndpointSlices++
+	var edits []func(*model.Builder)
+	changed := map[string]int{} // by kind
+	edit := func(o *object, fn func(*model.Builder)) {
+		if fn != nil {
+			changed[o.ref.Kind]++
+			edits = append(edits, fn)
 		}
-	}
-	state.Update(change, func(b *model.Builder) {
-		for _, o := range gone {
-			o.remove(b)
-		}
-		for _, o := range set {
-			o.set(b)
-		}
-	})
-}
-
-// differences returns the objects that are new or changed, and those that are gone.
-func differences(old, next *Objects) (set, gone []*object) {
-	if old == next {
-		return nil, nil
 	}
 	for _, o := range old.list {
 		if next.byRef[o.ref] == nil {
-			gone = append(gone, o)
+			edit(o, o.remove)
 		}
 	}
 	for _, o := range next.list {
+		o.raw = nil // it may be large
 		// It is the same pointer if its file has not changed.
 		if was := old.byRef[o.ref]; was != o && (was == nil || !reflect.DeepEqual(was.value, o.value)) {
-			set = append(set, o)
+			edit(o, o.set)
 		}
 	}
-	return set, gone
-}
-
-// say logs errors that are new or gone.
-func (s *Source) say(errs []error) {
-	before := s.reported
-	s.reported = make(map[string]bool)
-	for _, e := range errs {
-		text := e.Error()
-		s.reported[text] = true
-		if !before[text] {
-			s.Log.Error("error in manifest; valid objects stay in effect", slog.String("err", text))
-		}
+	if len(edits) == 0 {
+		return
 	}
-	for text := range before {
-		if !s.reported[text] {
-			s.Log.Info("error in manifest is corrected", slog.String("err", text))
+	c := reconcile.Change{Services: changed["Service"], EndpointSlices: changed["EndpointSlice"]}
+	state.Update(c, func(b *model.Builder) {
+		for _, edit := range edits {
+			edit(b)
 		}
-	}
+	})
 }

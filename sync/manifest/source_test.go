@@ -58,32 +58,15 @@ type running struct {
 	source *Source
 	state  *reconcile.State
 	logs   *lines
-	done   chan error
 }
 
 func start(t *testing.T, paths ...string) *running {
 	t.Helper()
 	logs := newLines()
-	r := &running{
-		t:      t,
-		source: &Source{Paths: paths, Log: slog.New(logs)},
-		state:  reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1),
-		logs:   logs,
-		done:   make(chan error, 1),
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { r.done <- r.source.Run(ctx, r.state) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case err := <-r.done:
-			if err != nil {
-				t.Errorf("Run: %v", err)
-			}
-		case <-time.After(patience):
-			t.Error("Run does not end")
-		}
-	})
+	source, err := Open(paths, slog.New(logs))
+	must(t, err)
+	r := &running{t, source, reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1), logs}
+	testaid.Run(t, func(ctx context.Context) { source.Run(ctx, r.state) })
 	return r
 }
 
@@ -112,9 +95,6 @@ func (r *running) want(want ...string) {
 		}
 		select {
 		case <-r.state.Changed():
-		case err := <-r.done:
-			r.done <- err
-			r.t.Fatalf("Run ended: %v", err)
 		case <-deadline:
 			r.t.Fatalf("services (-want +got):\n%s", cmp.Diff(want, got))
 		}
@@ -180,7 +160,7 @@ func TestSourceFollowsAFile(t *testing.T) {
 	r.want("d=172.30.0.5")
 	write(t, path, service("e", 6))
 	r.want("e=172.30.0.6")
-	r.log("is corrected")
+	r.log("are corrected")
 }
 
 func TestSourceFollowsAFolder(t *testing.T) {
@@ -299,15 +279,13 @@ func TestSourceKeepsTheLastGoodContent(t *testing.T) {
 		r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
 		select {
 		case line := <-r.logs.c:
-			if !strings.Contains(line, "is corrected") { // an earlier error
-				t.Errorf("logged again: %s", line)
-			}
+			t.Errorf("logged again: %s", line)
 		default:
 		}
 	}
 	write(t, dir+"/a.yaml", service("a", 4))
 	r.want("a=172.30.0.4", "c=172.30.0.3")
-	r.log("is corrected err=" + dir + "/a.yaml")
+	r.log("all errors in manifests are corrected")
 }
 
 func TestSourceUsesWhatIsGoodAtTheStart(t *testing.T) {
@@ -319,11 +297,11 @@ func TestSourceUsesWhatIsGoodAtTheStart(t *testing.T) {
 	r.log("valid objects stay in effect err=" + dir + "/a.yaml:7: yaml: line 7: did not find")
 	r.log("Service default/a: is already defined at " + dir + "/a.yaml:1")
 
-	if got, want := r.source.Locate(model.Problem{
+	if got, want := r.source.Located(model.Problem{
 		Object: model.ObjectRef{Kind: "Service", NamespacedName: model.NamespacedName{Namespace: "default", Name: "b"}},
-		Field:  "spec.ports[0].port",
-	}), dir+"/b.yaml:1"; got != want {
-		t.Errorf("Locate: want %s, got %s", want, got)
+		Field:  "spec.ports[0].port", Message: "bad",
+	}), dir+"/b.yaml:1: "; !strings.HasPrefix(got, want) {
+		t.Errorf("want %s, got %s", want, got)
 	}
 
 	// After the first of two is removed, the second takes effect.
@@ -335,13 +313,9 @@ func TestSourceNeedsItsPaths(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/a.yaml", service("a", 1))
 	for _, paths := range [][]string{nil, {dir, dir + "/none.yaml"}, {dir + "/none/", dir}} {
-		state := reconcile.NewState(model.NewBuilder(model.Config{}), 1)
-		err := (&Source{Paths: paths, Log: slog.New(slog.DiscardHandler)}).Run(t.Context(), state)
+		_, err := Open(paths, slog.New(slog.DiscardHandler))
 		if err == nil || paths != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v: got error %v", paths, err)
-		}
-		if _, ok := state.Snapshot(); ok {
-			t.Errorf("%v: complete", paths)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 	snapshot := builder.Snapshot()
 	problems := snapshot.Problems()
 	for _, p := range problems {
-		report.Complain(stderr, manifest.Located(read.Locate(p), p))
+		report.Complain(stderr, read.Located(p))
 	}
 	for _, f := range families {
 		if err := write(stdout, snapshot.Family(f), conf); err != nil {

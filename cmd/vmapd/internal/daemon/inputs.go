@@ -32,12 +32,12 @@ func (d *base) openInputs(traffic model.Config) (inputs, error) {
 		in.tasks = append(in.tasks, func(ctx context.Context) error { return run(ctx, in.state) })
 	}
 	if len(c.From) > 0 {
-		s := &manifest.Source{Paths: c.From, Log: d.log}
-		if err := s.Open(); err != nil {
+		s, err := manifest.Open(c.From, d.log)
+		if err != nil {
 			return in, err
 		}
-		fill(s.Run)
-		in.describe = func(p model.Problem) string { return manifest.Located(s.Locate(p), p) }
+		in.tasks = append(in.tasks, noError(func(ctx context.Context) { s.Run(ctx, in.state) }))
+		in.describe = s.Located
 	} else {
 		client, err := informer.Connect(c.Client())
 		if err != nil {

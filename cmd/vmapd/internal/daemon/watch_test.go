@@ -61,9 +61,13 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
+	source, err := manifest.Open([]string{"../../../../testdata/demo/before"}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		source := &manifest.Source{Paths: []string{"../../../../testdata/demo/before"}, Log: log}
-		done <- runAll(ctx, append(watching, noError(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }))
+		fill := func(ctx context.Context) { source.Run(ctx, loop.State) }
+		done <- runAll(ctx, append(watching, noError(loop.Run), noError(fill)))
 	}()
 	t.Cleanup(func() {
 		cancel()

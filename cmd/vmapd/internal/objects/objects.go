@@ -41,15 +41,14 @@ func Load(paths []string, stderr io.Writer) (o *manifest.Objects, complete bool,
 
 // Of returns the objects of files.
 func Of(o *manifest.Objects) *names.Directory {
-	d := &names.Directory{Nodes: manifest.Of[model.Node](o), ServiceCIDRs: manifest.Of[model.ServiceCIDR](o)}
-	for _, s := range manifest.Raw[corev1.Service](o) {
+	d := &names.Directory{
+		Nodes: manifest.Of[model.Node](o), ServiceCIDRs: manifest.Of[model.ServiceCIDR](o), Pods: manifest.Of[*corev1.Pod](o),
+	}
+	for _, s := range manifest.Of[*corev1.Service](o) {
 		d.Services = append(d.Services, names.ServiceObject{Service: kube.Service(s), Spec: s.Spec})
 	}
-	for _, s := range manifest.Raw[discoveryv1.EndpointSlice](o) {
+	for _, s := range manifest.Of[*discoveryv1.EndpointSlice](o) {
 		d.Slices = append(d.Slices, names.NewSlice(s))
-	}
-	for _, p := range manifest.Raw[corev1.Pod](o) {
-		d.Pods = append(d.Pods, p)
 	}
 	return d
 }
