@@ -56,6 +56,10 @@ type Change struct {
 	Family                   model.Family // of the trigger
 }
 
+// MaxTriggers limits the triggers of a family that are kept for a round; later ones are dropped. Rounds wait as long as
+// a source is incomplete.
+const MaxTriggers = 10_000
+
 // pending describes the changes that wait for a round.
 type pending struct {
 	since                    time.Time // zero: there are none
@@ -70,8 +74,8 @@ func (p *pending) add(c Change, now time.Time) (first bool) {
 	}
 	p.services += c.Services
 	p.endpointSlices += c.EndpointSlices
-	if !c.Trigger.IsZero() {
-		p.triggers[c.Family] = append(p.triggers[c.Family], c.Trigger)
+	if kept := &p.triggers[c.Family]; !c.Trigger.IsZero() && len(*kept) < MaxTriggers {
+		*kept = append(*kept, c.Trigger)
 	}
 	return first
 }

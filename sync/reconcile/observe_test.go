@@ -92,6 +92,25 @@ func TestObserversHearOfRounds(t *testing.T) {
 	})
 }
 
+// A source may be incomplete for hours, and the changes of another go on.
+func TestTriggersOfAnIncompleteStateAreBounded(t *testing.T) {
+	s := NewState(model.NewBuilder(model.Config{}), 1)
+	now := time.Now()
+	for i := range 3 * MaxTriggers {
+		c := Change{EndpointSlices: 1, Trigger: now.Add(time.Duration(i)), Family: model.IPv6}
+		s.Update(c, func(*model.Builder) {})
+	}
+	s.Complete()
+	_, taken, _ := s.take()
+	triggers := taken.triggers[model.IPv6]
+	if len(triggers) != MaxTriggers || !triggers[0].Equal(now) {
+		t.Errorf("%d triggers are kept, want the first %d", len(triggers), MaxTriggers)
+	}
+	if taken.endpointSlices != 3*MaxTriggers {
+		t.Errorf("%d changes, want %d", taken.endpointSlices, 3*MaxTriggers)
+	}
+}
+
 func TestTheRoundAfterAFailureIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}

@@ -14,10 +14,6 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// maxTriggers limits the remembered times of changes that are not programmed yet, for a node
-// on which syncs fail for a long time.
-const maxTriggers = 10_000
-
 // rounds is the state between syncs.
 type rounds struct {
 	problems *model.Snapshot // the snapshot with the counted problems, or nil
@@ -68,11 +64,11 @@ func (m *Metrics) Done(r reconcile.Round) {
 	m.countProblems(r.Snapshot)
 }
 
-// remember keeps the times of changes until they are programmed.
+// remember keeps the times of changes until they are programmed, if that is soon: syncs may fail for a long time.
 func (m *Metrics) remember(f model.Family, r reconcile.Round) {
 	kept := &m.rounds.triggers[f]
 	for _, t := range r.Triggers[f] {
-		if len(*kept) < maxTriggers && !t.Before(m.options.Started) {
+		if len(*kept) < reconcile.MaxTriggers && !t.Before(m.options.Started) {
 			*kept = append(*kept, t)
 		}
 	}

@@ -135,7 +135,7 @@ func TestNetworkProgrammingDuration(t *testing.T) {
 func TestFewTriggersAreRemembered(t *testing.T) {
 	m := New(bare(config.NFTables))
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
-	for range maxTriggers/100 + 10 {
+	for range reconcile.MaxTriggers/100 + 10 {
 		m.Done(round(s, func(r *reconcile.Round) {
 			bothFail(r)
 			for range 100 {
@@ -143,8 +143,8 @@ func TestFewTriggersAreRemembered(t *testing.T) {
 			}
 		}))
 	}
-	if got := len(m.rounds.triggers[model.IPv4]); got != maxTriggers {
-		t.Errorf("%d are kept, want %d", got, maxTriggers)
+	if got := len(m.rounds.triggers[model.IPv4]); got != reconcile.MaxTriggers {
+		t.Errorf("%d are kept, want %d", got, reconcile.MaxTriggers)
 	}
 }
 
