@@ -63,12 +63,12 @@ func execute(
 		return int(code)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || s == nil): // Ctrl-C
 		return 128 + int(syscall.SIGINT) // as in a shell
-	case isDaemon && s.logs(args):
+	case isDaemon && s.logs():
 		s.logFailure(stderr, err)
 	default:
 		report.Complain(stderr, err.Error())
 	}
-	if _, ok := errors.AsType[usageError](err); ok && !(isDaemon && s.logs(args)) {
+	if _, ok := errors.AsType[usageError](err); ok && !(isDaemon && s.logs()) {
 		if failed.Name() == "help" {
 			failed = root
 		}

@@ -71,9 +71,7 @@ func (s *start) run(ctx context.Context, stderr io.Writer) error {
 
 // logs reports whether an error for which the daemon exits is a line of its log: if the daemon has run, or if the log
 // is JSON.
-func (s *start) logs(args []string) bool {
-	return s.running || config.LogFormat(args) == config.JSONLog
-}
+func (s *start) logs() bool { return s.running || s.LogFormat() == config.JSONLog }
 
 // levelOf returns the level of the log for a verbosity.
 func levelOf(v int) slog.Level {

@@ -1,9 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -54,11 +51,10 @@ type Config struct {
 	// Notes are lines for the log: each setting without effect, and each default that is not kube-proxy's.
 	Notes []Note
 
-	flags   *Flags
-	files   []file // the files that were read
-	model   model.Config
-	ipvs    ipvs.Options
-	noPause bool // a flag sets iptables' minimum time between syncs to 0
+	flags *Flags
+	files []file // the files that were read
+	model model.Config
+	ipvs  ipvs.Options
 	// The two configurations, with their defaults.
 	kubeProxy *proxyconfig.KubeProxyConfiguration
 	own       VmapdConfiguration
@@ -104,18 +100,14 @@ func (c *Config) Client() informer.Config {
 // SyncPeriod is half the time for which a change may wait until the node is unhealthy. It depends on the backend that
 // runs. Default: 30s.
 func (c *Config) SyncPeriod(running Backend) time.Duration {
-	sync, _ := periods(c.kubeProxy, running)
-	return sync.value
+	_, sync, _ := section(c.kubeProxy, running)
+	return sync.Duration
 }
 
 // MinSyncPeriod is the minimum time between two syncs. It depends on the backend that runs.
 // Default: 1s for iptables if kube-proxy's mode is iptables, too; else 0.
 func (c *Config) MinSyncPeriod(running Backend) time.Duration {
-	_, pause := periods(c.kubeProxy, running)
-	if running == IPTables && c.noPause {
-		return 0
-	}
-	return pause.value
+	return minSyncPeriod(c.kubeProxy, running).Duration
 }
 
 // KubeProxy returns a copy of the effective configuration of kube-proxy.
@@ -131,24 +123,14 @@ func (c *Config) FlagValues() map[string]string {
 	return values
 }
 
-// Write writes the effective configuration of kube-proxy, as a file for --config. The file
+// WriteFile writes the effective configuration of kube-proxy, as a file for --config. The file
 // lacks vmapd's own settings, and it cannot disable health or metrics.
-func (c *Config) Write(w io.Writer) error {
+func (c *Config) WriteFile(path string) error {
 	data, err := yaml.Marshal(c.kubeProxy)
 	if err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
+		return err
 	}
-	_, err = w.Write(data)
-	return err
-}
-
-// WriteFile is like Write, to a file.
-func (c *Config) WriteFile(path string) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, errors.Unwrap(err))
-	}
-	return errors.Join(c.Write(file), file.Close())
+	return os.WriteFile(path, data, 0o666)
 }
 
 // fill derives the fields of c from the two configurations.
@@ -175,8 +157,6 @@ func (l *loader) fill(c *Config) {
 		UDPStreamTimeout:      p.Conntrack.UDPStreamTimeout.Duration,
 	}
 	c.Verbosity, c.LogFormat = int(p.Logging.Verbosity), p.Logging.Format
-	c.noPause = l.flags.ConfigFile == "" && l.flags.given("iptables-min-sync-period") &&
-		l.flags.kubeProxy.IPTables.MinSyncPeriod.Duration == 0
 	c.model, c.ipvs = l.model(c.Backend), l.ipvs()
 }
 
@@ -206,10 +186,10 @@ func (l *loader) model(b Backend) model.Config {
 	if m.TableSize = int(l.own.MaglevTableSize); b == IPTables || b == IPVS {
 		m.TableSize = model.MinTableSize // only the listener on loopback has a table, which must not use up a budget
 	}
-	if a, ok := parseIP(p.BindAddress); ok && !a.IsUnspecified() {
+	if a, err := model.ParseAddr(p.BindAddress); err == nil && !a.IsUnspecified() {
 		m.PrimaryAddress = a
 	}
-	m.LocalPods.Mode, _ = parseLocalMode(string(p.DetectLocalMode))
+	m.LocalPods.Mode = localModes[p.DetectLocalMode]
 	m.LocalPods.ClusterCIDRs = validCIDRs(strings.Split(p.ClusterCIDR, ","))
 	switch m.LocalPods.Mode {
 	case model.ByBridge:
@@ -225,10 +205,8 @@ func (l *loader) model(b Backend) model.Config {
 func (l *loader) ipvs() ipvs.Options {
 	p := l.kubeProxy
 	o := ipvs.Options{MasqueradeMark: 1 << *p.IPTables.MasqueradeBit, ExcludeCIDRs: validCIDRs(p.IPVS.ExcludeCIDRs)}
-	if errs := validateIPVS(p); len(errs) > 0 {
-		for _, e := range errs {
-			l.note(slog.LevelWarn, l.place(e.Field), "%s: ignored, because ipvs is not chosen", e.ErrorBody())
-		}
+	if err := validateIPVS(p); err != nil {
+		l.note(slog.LevelWarn, l.place(err.Field), "%s: ignored, because ipvs is not chosen", err.ErrorBody())
 		return o
 	}
 	o.Scheduler, o.StrictARP = p.IPVS.Scheduler, p.IPVS.StrictARP
@@ -241,7 +219,7 @@ func (l *loader) ipvs() ipvs.Options {
 func validCIDRs(list []string) []netip.Prefix {
 	var all []netip.Prefix
 	for _, s := range list {
-		if cidr, err := parseCIDR(s); err == nil {
+		if cidr, err := model.ParsePrefix(s); err == nil {
 			all = append(all, cidr)
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
-	netutils "k8s.io/utils/net"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // kube-proxy's defaults.
@@ -22,16 +24,12 @@ const (
 	defaultMasqueradeBit int32 = 14
 )
 
-// minSyncPeriodOfIPTables is the default with mode iptables, where a sync may rewrite many
-// rules. With other backends, syncs are short and need no pause.
-const minSyncPeriodOfIPTables = time.Second
-
-// setDefaults sets kube-proxy's defaults, but not those of the periods, which depend on the mode.
+// setDefaults sets kube-proxy's defaults, but for the periods: see [setPeriods].
 func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
 	setDefault(&c.BindAddress, "0.0.0.0")
 	anywhere, here := "0.0.0.0", "127.0.0.1"
-	if netutils.IsIPv6String(c.BindAddress) {
+	if a, _ := model.ParseAddr(c.BindAddress); a.Is6() {
 		anywhere, here = "::", "::1"
 	}
 	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, anywhere), healthzPort)
@@ -41,7 +39,7 @@ func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	setDefault(&c.ClientConnection.QPS, 5)
 	setDefault(&c.ClientConnection.Burst, 10)
 	logsapi.SetRecommendedLoggingConfiguration(&c.Logging)
-	setDefault((*string)(&c.DetectLocalMode), defaultDetectLocalMode)
+	setDefault(&c.DetectLocalMode, defaultDetectLocalMode)
 	setDefault(&c.OOMScoreAdj, new(int32(-999)))
 	setDefault(&c.IPTables.MasqueradeBit, new(defaultMasqueradeBit))
 	setDefault(&c.IPTables.LocalhostNodePorts, new(true))
@@ -57,53 +55,41 @@ func setDefault[T comparable](value *T, to T) { *value = cmp.Or(*value, to) }
 
 // withPort adds a port to an address without one. It does not change malformed addresses: validation reports them.
 func withPort(address string, port int32) string {
-	if _, _, err := net.SplitHostPort(address); err == nil {
-		return address
-	}
-	ip := netutils.ParseIPSloppy(address)
-	if ip == nil {
+	if _, err := model.ParseAddr(address); err != nil {
 		return address
 	}
 	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }
 
-// period is one of a mode's two periods, with the field that sets it.
-type period struct {
-	value time.Duration
-	field string
+// setPeriods sets the sync periods that are 0 to that of the mode's section, or to the default. With mode iptables and
+// this backend, a sync may rewrite many rules, so there is a pause by default; syncs of other backends are short.
+func setPeriods(c *proxyconfig.KubeProxyConfiguration, chosen Backend, noPause bool) {
+	_, sync, pause := section(c, modeOf(c))
+	setDefault(&sync.Duration, defaultSyncPeriod)
+	for _, b := range []Backend{IPTables, IPVS, NFTables} {
+		_, own, _ := section(c, b)
+		setDefault(&own.Duration, sync.Duration)
+	}
+	if c.Mode == proxyconfig.ProxyMode(IPTables) && chosen == IPTables && !noPause {
+		setDefault(&pause.Duration, time.Second)
+	}
 }
 
-// periods returns the sync period and the minimum sync period of the running backend: those
-// of its own section or, if that has none, of the section of kube-proxy's mode.
-func periods(c *proxyconfig.KubeProxyConfiguration, running Backend) (sync, pause period) {
-	sync, pause = period{defaultSyncPeriod, "syncPeriod"}, period{0, "minSyncPeriod"}
-	mode := modeOf(c)
-	if running == IPTables && mode == IPTables && c.Mode != "" {
-		pause.value = minSyncPeriodOfIPTables
-	}
-	for _, b := range []Backend{mode, running} {
-		s, p := section(c, b)
-		if s.value != 0 {
-			sync = s
-		}
-		if p.value != 0 {
-			pause = p
-		}
-	}
-	return sync, pause
+// minSyncPeriod returns that of the running backend's section or, if it is 0, of the mode's.
+func minSyncPeriod(c *proxyconfig.KubeProxyConfiguration, running Backend) metav1.Duration {
+	_, _, own := section(c, running)
+	_, _, ofMode := section(c, modeOf(c))
+	return cmp.Or(*own, *ofMode)
 }
 
-// section returns the periods in a backend's section; auto's is that of nftables.
-func section(c *proxyconfig.KubeProxyConfiguration, b Backend) (sync, pause period) {
+// section returns a backend's section, with its syncPeriod and minSyncPeriod; auto's is that of nftables.
+func section(c *proxyconfig.KubeProxyConfiguration, b Backend) (path *field.Path, sync, pause *metav1.Duration) {
 	switch b {
 	case IPTables:
-		return period{c.IPTables.SyncPeriod.Duration, "iptables.syncPeriod"},
-			period{c.IPTables.MinSyncPeriod.Duration, "iptables.minSyncPeriod"}
+		return field.NewPath("iptables"), &c.IPTables.SyncPeriod, &c.IPTables.MinSyncPeriod
 	case IPVS:
-		return period{c.IPVS.SyncPeriod.Duration, "ipvs.syncPeriod"},
-			period{c.IPVS.MinSyncPeriod.Duration, "ipvs.minSyncPeriod"}
+		return field.NewPath("ipvs"), &c.IPVS.SyncPeriod, &c.IPVS.MinSyncPeriod
 	case NFTables, Auto, Userspace:
 	}
-	return period{c.NFTables.SyncPeriod.Duration, "nftables.syncPeriod"},
-		period{c.NFTables.MinSyncPeriod.Duration, "nftables.minSyncPeriod"}
+	return field.NewPath("nftables"), &c.NFTables.SyncPeriod, &c.NFTables.MinSyncPeriod
 }

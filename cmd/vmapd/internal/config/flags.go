@@ -1,7 +1,6 @@
 package config
 
 import (
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -57,9 +56,14 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	f.kubeProxy.IPTables.SyncPeriod.Duration = defaultSyncPeriod
 	f.kubeProxy.IPVS.SyncPeriod.Duration = defaultSyncPeriod
 	setOwnDefaults(&f.own)
+	_ = logsapi.RegisterLogFormat(JSONLog, nil, logsapi.LoggingStableOptions) // fails if it is registered
+	logsapi.AddFlags(&f.kubeProxy.Logging, fs)
 	define(fs, kubeProxySettings, &f.kubeProxy)
 	define(fs, ownSettings, &f.own)
 	describe(fs)
+	// Without their flags, these depend on other fields.
+	f.kubeProxy.HealthzBindAddress, f.kubeProxy.MetricsBindAddress = "", ""
+	f.kubeProxy.IPTables.SyncPeriod.Duration, f.kubeProxy.IPVS.SyncPeriod.Duration = 0, 0
 }
 
 // AddFileFlags defines the flags with the configuration files, and some more, for commands that show what the daemon
@@ -108,14 +112,6 @@ func define(fs *pflag.FlagSet, settings []setting, c any) {
 			fs.Var(cliflag.NewMapStringBool(p), s.flag, "")
 		case *metav1.Duration:
 			fs.DurationVar(&p.Duration, s.flag, p.Duration, "")
-		case *logsapi.TimeOrMetaDuration:
-			fs.DurationVar(&p.Duration.Duration, s.flag, p.Duration.Duration, "")
-		case *logsapi.VerbosityLevel:
-			fs.VarP(logsapi.VerbosityLevelPflag(p), s.flag, s.flag, "")
-		case *logsapi.VModuleConfiguration:
-			fs.Var(logsapi.VModuleConfigurationPflag(p), s.flag, "")
-		case pflag.Value:
-			fs.Var(p, s.flag, "")
 		}
 	}
 }
@@ -123,7 +119,7 @@ func define(fs *pflag.FlagSet, settings []setting, c any) {
 // describe gives each flag the text of its setting as its help, and its group.
 func describe(fs *pflag.FlagSet) {
 	for i, s := range slices.Concat(kubeProxySettings, ownSettings) {
-		if flag := fs.Lookup(s.flag); flag != nil && flag.Usage == "" {
+		if flag := fs.Lookup(s.flag); flag != nil && flag.Annotations == nil {
 			flag.Usage = s.help()
 			flag.Hidden = s.kind > further
 			flag.Annotations = map[string][]string{groupAnnotation: {groupOf(s, i >= len(kubeProxySettings))}}
@@ -142,45 +138,19 @@ func (f *Flags) given(name string) bool {
 func (f *Flags) configuration() *proxyconfig.KubeProxyConfiguration {
 	c := f.kubeProxy.DeepCopy()
 	c.ClusterCIDR = strings.Join(f.clusterCIDR, ",")
-	if !f.given("iptables-sync-period") {
-		c.IPTables.SyncPeriod.Duration = 0
-	}
-	if !f.given("ipvs-sync-period") {
-		c.IPVS.SyncPeriod.Duration = 0
-	}
 	c.NFTables.MasqueradeAll = c.IPTables.MasqueradeAll
 	c.NFTables.SyncPeriod, c.NFTables.MinSyncPeriod = c.IPTables.SyncPeriod, c.IPTables.MinSyncPeriod
-	c.HealthzBindAddress = f.address("healthz-bind-address", c.HealthzBindAddress, f.healthzPort)
-	c.MetricsBindAddress = f.address("metrics-bind-address", c.MetricsBindAddress, f.metricsPort)
+	c.HealthzBindAddress = withPort(c.HealthzBindAddress, f.healthzPort)
+	c.MetricsBindAddress = withPort(c.MetricsBindAddress, f.metricsPort)
 	return c
 }
 
-// address returns the flag's address, with a port, or "" if it was not given: the default
-// depends on the family of another flag.
-func (f *Flags) address(flag, value string, port int32) string {
-	if !f.given(flag) {
-		return ""
-	}
-	return withPort(value, port)
-}
-
-// merge overrides fields of a configuration with those of the flags that were given.
-func (f *Flags) merge(settings []setting, to, from any) {
+// merge overrides the fields of a section with those of the flags that were given.
+func (f *Flags) merge(settings []setting, section string, to, from any) {
 	for _, s := range settings {
-		if s.field != "" && f.given(s.flag) {
+		if s.field != "" && strings.HasPrefix(s.field, section) && f.given(s.flag) {
 			fieldByPath(to, s.field).Set(fieldByPath(from, s.field))
 		}
-	}
-}
-
-// mergeLogging overrides the file's fields about logging with the flags that were given. Of
-// --vmodule and the file both apply, the flag first.
-func (f *Flags) mergeLogging(c *proxyconfig.KubeProxyConfiguration) {
-	modules := c.Logging.VModule
-	about := slices.DeleteFunc(slices.Clone(kubeProxySettings), func(s setting) bool { return !s.isLogging() })
-	f.merge(about, c, f.kubeProxy.DeepCopy())
-	if f.given("vmodule") {
-		c.Logging.VModule = append(c.Logging.VModule, modules...)
 	}
 }
 
@@ -188,7 +158,7 @@ func (f *Flags) mergeLogging(c *proxyconfig.KubeProxyConfiguration) {
 func (f *Flags) withoutEffect() []string {
 	var names []string
 	for _, s := range kubeProxySettings {
-		if f.given(s.flag) && !appliesWithFile[s.flag] && !s.isLogging() {
+		if f.given(s.flag) && !appliesWithFile[s.flag] && !strings.HasPrefix(s.field, loggingSection) {
 			names = append(names, s.flag)
 		}
 	}
@@ -199,13 +169,5 @@ func (f *Flags) withoutEffect() []string {
 // JSONLog is the value of Config.LogFormat for JSON. All others mean text.
 const JSONLog = logsapi.JSONLogFormat
 
-// LogFormat returns the value of --logging-format in arguments that may be invalid, for an error about them.
-func LogFormat(args []string) string {
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.ParseErrorsAllowlist.UnknownFlags = true
-	fs.Usage = func() {}
-	format := fs.String("logging-format", logsapi.DefaultLogFormat, "")
-	_ = fs.Parse(args) // as far as it can be parsed
-	return *format
-}
+// LogFormat returns the value of --logging-format. If an argument is invalid, those after it have no effect.
+func (f *Flags) LogFormat() string { return f.kubeProxy.Logging.Format }

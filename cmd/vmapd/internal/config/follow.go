@@ -1,20 +1,16 @@
 package config
 
 import (
-	"bytes"
 	"context"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/vmapd/vmapd/sync/logonce"
 )
 
-const (
-	// lookPeriod is the time between two looks at the files.
-	lookPeriod = time.Second
-	// settlePeriod is how long files must stay the same before they are loaded.
-	settlePeriod = 100 * time.Millisecond
-)
+// lookPeriod is the time between two looks at the files.
+const lookPeriod = time.Second
 
 // Follow calls changed with a new configuration each time that the files have changed. If they have become invalid, it
 // calls changed once with the error. It returns when ctx ends, or at once if there is no file.
@@ -26,15 +22,11 @@ func (c *Config) Follow(ctx context.Context, changed func(*Config, error)) {
 	}
 	f := follower{flags: c.flags, files: c.files}
 	for {
-		// The first look finds a change since the files were loaded.
-		period := lookPeriod
-		if !f.look(changed) {
-			period = settlePeriod
-		}
+		f.look(changed) // the first look finds a change since the files were loaded
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(period):
+		case <-time.After(lookPeriod):
 		}
 	}
 }
@@ -47,23 +39,17 @@ type follower struct {
 	last  logonce.Error
 }
 
-// look loads the files again if they have changed. It returns false if they may be half
-// written: they are loaded when the next look finds them the same.
-func (f *follower) look(changed func(*Config, error)) (settled bool) {
-	now := make([]file, len(f.files))
-	for i, loaded := range f.files {
-		now[i].path = loaded.path
-		if data, err := readFile(loaded.path); err == nil {
-			now[i].data = data
-		}
+// look loads the files again if they have changed, but not since the last look: they may be half written.
+func (f *follower) look(changed func(*Config, error)) {
+	var now []file
+	for _, loaded := range f.files {
+		data, _ := os.ReadFile(loaded.path) // after an error, Load returns it
+		now = append(now, file{loaded.path, string(data)})
 	}
-	before := f.seen
+	settled := slices.Equal(now, f.seen)
 	f.seen = now
-	switch {
-	case slices.EqualFunc(now, f.files, same):
-		return true
-	case !slices.EqualFunc(now, before, same):
-		return false
+	if !settled || slices.Equal(now, f.files) {
+		return
 	}
 	f.files = now
 	c, err := Load(f.flags)
@@ -74,7 +60,4 @@ func (f *follower) look(changed func(*Config, error)) (settled bool) {
 	case differs:
 		changed(nil, err)
 	}
-	return true
 }
-
-func same(a, b file) bool { return a.path == b.path && bytes.Equal(a.data, b.data) }

@@ -1,64 +1,72 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 )
 
 // file is a file that was read.
-type file struct {
-	path string
-	data []byte
-}
+type file struct{ path, data string }
 
 // loader makes a Config of two configurations, and collects the notes.
 type loader struct {
 	flags     *Flags
+	files     []file
 	kubeProxy *proxyconfig.KubeProxyConfiguration
 	own       *VmapdConfiguration
 	notes     []Note
 }
 
 // Load reads the files that the flags name, and combines all settings. An error names the file and field, or the flag,
-// of each invalid setting. The flags must be parsed, and must not change any more.
+// of the first invalid setting. The flags must be parsed, and must not change any more.
 func Load(f *Flags) (*Config, error) {
 	l := &loader{flags: f, own: &VmapdConfiguration{}}
-	c := &Config{flags: f}
-	read := errors.Join(l.loadKubeProxy(c), l.loadOwn(c))
-	setDefaults(l.kubeProxy)
-	setOwnDefaults(l.own)
-	if err := errors.Join(read, l.validate()); err != nil {
+	if err := l.loadKubeProxy(); err != nil {
 		return nil, err
 	}
-	l.finish(c)
+	if err := l.loadOwn(); err != nil {
+		return nil, err
+	}
+	setDefaults(l.kubeProxy)
+	setOwnDefaults(l.own)
+	c := &Config{flags: f, files: l.files, From: slices.Clone(f.from)}
+	c.Backend, c.BackendReason = l.chooseBackend()
+	setPeriods(l.kubeProxy, c.Backend, f.ConfigFile == "" && f.given("iptables-min-sync-period"))
+	if err := l.validate(c.Backend); err != nil {
+		return nil, err
+	}
+	l.noteIgnored()
+	l.noteGates()
+	l.noteSurprises(c.Backend)
+	l.fill(c)
+	c.kubeProxy, c.own, c.Notes = l.kubeProxy, *l.own, l.notes
 	return c, nil
 }
 
-func (l *loader) loadKubeProxy(c *Config) error {
+func (l *loader) loadKubeProxy() error {
 	path := l.flags.ConfigFile
 	if path == "" {
 		l.kubeProxy = l.flags.configuration()
 	} else {
 		// As kube-proxy, it accepts unknown and duplicate fields.
 		l.kubeProxy = &proxyconfig.KubeProxyConfiguration{}
-		data, err := readFile(path)
+		kind := proxyconfig.SchemeGroupVersion.WithKind(proxyKind)
+		odd, err := l.read("--config", path, l.kubeProxy, kubeProxySettings, kind)
 		if err != nil {
-			return fmt.Errorf("--config: %w", err)
-		}
-		c.files = append(c.files, file{path, data})
-		odd, err := decode(data, l.kubeProxy, proxyconfig.SchemeGroupVersion.WithKind(proxyKind))
-		if err != nil {
-			return placed(path, err)
+			return err
 		}
 		for _, o := range odd {
-			l.note(slog.LevelWarn, path, "%s: ignored", o)
+			l.note(slog.LevelWarn, path, "%v: ignored", o)
 		}
-		l.flags.mergeLogging(l.kubeProxy)
+		l.flags.merge(kubeProxySettings, loggingSection, l.kubeProxy, &l.flags.kubeProxy)
 		for _, name := range l.flags.withoutEffect() {
 			l.note(slog.LevelWarn, "--"+name, "ignored because of --config, as by kube-proxy")
 		}
@@ -73,100 +81,72 @@ func (l *loader) loadKubeProxy(c *Config) error {
 	return nil
 }
 
-func (l *loader) loadOwn(c *Config) error {
+func (l *loader) loadOwn() error {
 	if path := l.flags.OwnConfigFile; path != "" {
-		data, err := readFile(path)
+		odd, err := l.read("--vmapd-config", path, l.own, ownSettings, ownVersion.WithKind(ownKind))
 		if err != nil {
-			return fmt.Errorf("--vmapd-config: %w", err)
+			return err
 		}
-		c.files = append(c.files, file{path, data})
-		odd, err := decode(data, l.own, ownVersion.WithKind(ownKind))
-		if err == nil && len(odd) > 0 {
+		if len(odd) > 0 {
 			// Only vmapd defines these fields, so an unknown one is a mistake.
-			err = errors.New(strings.Join(odd, "\n"))
-		}
-		if err != nil {
-			return placed(path, err)
+			return fmt.Errorf("%s: %w", path, odd[0])
 		}
 	}
-	l.flags.merge(ownSettings, l.own, &l.flags.own)
+	l.flags.merge(ownSettings, "", l.own, &l.flags.own)
 	return nil
 }
 
-// placed puts the file before each line of an error.
-func placed(path string, err error) error {
-	return errors.New(path + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+path+": "))
+// read reads the file of a flag; see [decode].
+func (l *loader) read(
+	flag, path string, out any, settings []setting, want schema.GroupVersionKind,
+) (odd []error, err error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	case len(data) > maxFile:
+		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
+	}
+	l.files = append(l.files, file{path, string(data)})
+	odd, err = decode(data, out, settings, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return odd, nil
 }
 
-// finish fills c.
-func (l *loader) finish(c *Config) {
-	c.Backend, c.BackendReason = l.chooseBackend()
-	l.noteIgnored()
-	l.noteGates()
-	l.noteSurprises(c.Backend)
-	c.From = slices.Clone(l.flags.from)
-	l.fill(c)
-	c.kubeProxy, c.own, c.Notes = l.kubeProxy, *l.own, l.notes
-	fillPeriods(c.kubeProxy, c.Backend)
-}
-
-// fillPeriods sets the periods to their effective values, for /configz and --write-config-to.
-func fillPeriods(c *proxyconfig.KubeProxyConfiguration, b Backend) {
-	iptables, pause := periods(c, IPTables)
-	ipvs, _ := periods(c, IPVS)
-	nftables, _ := periods(c, NFTables)
-	c.IPTables.SyncPeriod.Duration = iptables.value
-	c.IPVS.SyncPeriod.Duration = ipvs.value
-	c.NFTables.SyncPeriod.Duration = nftables.value
-	if b == IPTables && c.Mode == proxyconfig.ProxyMode(IPTables) {
-		c.IPTables.MinSyncPeriod.Duration = pause.value
+func (l *loader) validate(chosen Backend) error {
+	err := cmp.Or(validate(l.kubeProxy, chosen), validateOwn(l.own))
+	if err == nil && chosen == IPVS {
+		err = validateIPVS(l.kubeProxy)
 	}
-}
-
-func (l *loader) validate() error {
-	var errs []error
-	running := l.own.Backend
-	if running == Auto && l.kubeProxy.Mode != "" {
-		running = modeOf(l.kubeProxy)
+	if err == nil && l.flags.ConfigFile == "" && l.flags.given("ipvs-exclude-cidrs") {
+		err = validateExcludeCIDRs(l.kubeProxy) // a cleanup needs them with any backend
 	}
-	fieldErrs := validate(l.kubeProxy, running)
-	if running == IPVS {
-		fieldErrs = append(fieldErrs, validateIPVS(l.kubeProxy)...)
+	if err != nil {
+		return fmt.Errorf("%s: %s", l.place(err.Field), err.ErrorBody())
 	}
-	for _, e := range append(fieldErrs, validateOwn(l.own)...) {
-		errs = append(errs, fmt.Errorf("%s: %s", l.place(e.Field), e.ErrorBody()))
-	}
-	return errors.Join(append(errs, l.validateFlags()...)...)
+	return l.validateFlags()
 }
 
 // validateFlags checks the rules that concern flags alone.
-func (l *loader) validateFlags() []error {
-	var errs []error
+func (l *loader) validateFlags() error {
 	f := l.flags
 	if len(f.from) > 0 && (f.given("kubeconfig") || f.master != "") {
-		errs = append(errs, errors.New("--from excludes --kubeconfig and --master"))
-	}
-	if f.ConfigFile != "" {
-		return errs
+		return errors.New("--from excludes --kubeconfig and --master")
 	}
 	for _, name := range []string{"iptables-sync-period", "ipvs-sync-period", "config-sync-period"} {
-		if f.given(name) && f.set.Lookup(name).Value.String() == "0s" {
-			errs = append(errs, fmt.Errorf("--%s: must be greater than 0", name))
+		if f.ConfigFile == "" && f.given(name) && f.set.Lookup(name).Value.String() == "0s" {
+			return fmt.Errorf("--%s: must be greater than 0", name)
 		}
 	}
-	if f.given("ipvs-exclude-cidrs") && l.own.Backend != IPVS && l.kubeProxy.Mode != proxyconfig.ProxyMode(IPVS) {
-		// A cleanup needs it with any backend.
-		for _, e := range validateExcludeCIDRs(l.kubeProxy.IPVS.ExcludeCIDRs) {
-			errs = append(errs, fmt.Errorf("%s: %s", l.place(e.Field), e.ErrorBody()))
-		}
-	}
-	return errs
+	return nil
 }
 
 // place returns where a field is set: a flag, or file and path. The two configurations have no path in common.
 func (l *loader) place(path string) string {
 	file, flag := l.flags.ConfigFile, flagOf(kubeProxySettings, path)
-	flagWins := strings.HasPrefix(path, "logging.")
+	flagWins := strings.HasPrefix(path, loggingSection)
 	if own := flagOf(ownSettings, path); own != "" {
 		file, flag, flagWins = l.flags.OwnConfigFile, own, true
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -64,23 +63,9 @@ func (l *loader) noteSurprises(b Backend) {
 	}
 }
 
-// sameField reports whether two configurations of the same type agree in a field.
+// sameField reports whether two configurations of the same type agree in a field; an empty list is like a missing one.
 func sameField(path string, a, b any) bool {
-	x, y := fieldByPath(a, path), fieldByPath(b, path)
-	return isEmpty(x) && isEmpty(y) || equality.Semantic.DeepEqual(x.Interface(), y.Interface())
-}
-
-// isEmpty treats empty lists like missing ones.
-func isEmpty(v reflect.Value) bool {
-	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
-}
-
-// fieldByPath returns the field of the struct that c points to.
-func fieldByPath(c any, path string) reflect.Value {
-	v := reflect.ValueOf(c).Elem()
-	all := leaves(v.Type())
-	i := slices.IndexFunc(all, func(m member) bool { return m.name == path })
-	return v.FieldByIndex(all[i].index)
+	return equality.Semantic.DeepEqual(fieldByPath(a, path).Interface(), fieldByPath(b, path).Interface())
 }
 
 // Compare returns the paths of the fields in which two configurations differ, but for those without effect.

@@ -1,11 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"path/filepath"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -71,19 +70,6 @@ func Budgets(b Backend) model.Budgets {
 	return d
 }
 
-// DeepCopyObject implements [runtime.Object]. Nothing in c is shared.
-func (c *VmapdConfiguration) DeepCopyObject() runtime.Object {
-	out := *c
-	out.ExternalAddresses.IPRanges = slices.Clone(c.ExternalAddresses.IPRanges)
-	if c.ConnectionRetry != nil {
-		out.ConnectionRetry = new(*c.ConnectionRetry)
-	}
-	if c.Socket != nil {
-		out.Socket = new(*c.Socket)
-	}
-	return &out
-}
-
 func setOwnDefaults(c *VmapdConfiguration) {
 	c.APIVersion, c.Kind = ownVersion.String(), ownKind
 	setDefault(&c.Backend, Auto)
@@ -94,29 +80,22 @@ func setOwnDefaults(c *VmapdConfiguration) {
 	setDefault(&c.Socket, new(socket.DefaultPath))
 }
 
-func validateOwn(c *VmapdConfiguration) field.ErrorList {
-	var errs field.ErrorList
-	errs = append(errs, oneOf(field.NewPath("backend"), c.Backend, Auto, NFTables, IPVS, IPTables, Userspace)...)
-	if _, _, err := model.ParseAlgorithm(c.LBAlgorithm); err != nil {
-		var names []string
-		for _, a := range model.Algorithms {
-			names = append(names, a.String())
-		}
-		errs = append(errs, oneOf(field.NewPath("lbAlgorithm"), c.LBAlgorithm, names...)...)
+func validateOwn(c *VmapdConfiguration) *field.Error {
+	path := field.NewPath
+	_, _, badAlgorithm := model.ParseAlgorithm(c.LBAlgorithm)
+	_, badFastPath := devices.Parse(c.FastPath)
+	switch {
+	case badAlgorithm != nil:
+		return field.Invalid(path("lbAlgorithm"), c.LBAlgorithm, badAlgorithm.Error())
+	case badFastPath != nil:
+		return field.Invalid(path("fastPath"), c.FastPath, badFastPath.Error())
+	case *c.Socket != "" && !filepath.IsAbs(*c.Socket):
+		return field.Invalid(path("socket"), *c.Socket, "must be an absolute path, or empty")
 	}
-	errs = append(errs, between(field.NewPath("maglevTableSize"), c.MaglevTableSize, model.MinTableSize,
-		model.MaxTableSize)...)
-	if _, err := devices.Parse(c.FastPath); err != nil {
-		errs = append(errs, invalid(field.NewPath("fastPath"), c.FastPath, err.Error())...)
-	}
-	errs = append(errs, notNegative(field.NewPath("connectionGrace"), c.ConnectionGrace.Duration)...)
-	for i, s := range c.ExternalAddresses.IPRanges {
-		if _, err := parseCIDR(s); err != nil {
-			errs = append(errs, invalid(field.NewPath("externalAddresses", "ipRanges").Index(i), s, err.Error())...)
-		}
-	}
-	if path := *c.Socket; path != "" && !filepath.IsAbs(path) {
-		errs = append(errs, invalid(field.NewPath("socket"), path, "must be an absolute path, or empty")...)
-	}
-	return errs
+	return cmp.Or(
+		oneOf(path("backend"), c.Backend, Auto, NFTables, IPVS, IPTables, Userspace),
+		between(path("maglevTableSize"), c.MaglevTableSize, model.MinTableSize, model.MaxTableSize),
+		notNegative(path("connectionGrace"), &c.ConnectionGrace),
+		areCIDRs(path("externalAddresses", "ipRanges"), c.ExternalAddresses.IPRanges),
+	)
 }

@@ -190,47 +190,32 @@ func flagOf(settings []setting, field string) string {
 	return ""
 }
 
-// appliesWithFile are the flags of kube-proxy that apply although there is --config. Flags of
-// logging do so as well: they override the file.
+// appliesWithFile are the flags of kube-proxy that apply although there is --config, besides those
+// of [loggingSection].
 var appliesWithFile = map[string]bool{
 	"config": true, "write-config-to": true, "cleanup": true, "init-only": true, "master": true,
 	"hostname-override": true,
 }
 
-// isLogging reports whether s belongs to the section logging.
-func (s setting) isLogging() bool { return strings.HasPrefix(s.field, "logging.") }
+// loggingSection begins the paths of the fields whose flags override the file.
+const loggingSection = "logging."
 
-// Names of the groups of flags in the help.
-const (
-	trafficGroup   = "traffic"
-	accessGroup    = "cluster access"
-	kubeProxyGroup = "further kube-proxy"
-	ownGroup       = "further vmapd"
-)
-
-// Groups returns the names of the groups that Group returns, in the order of the help.
-func Groups() []string { return []string{trafficGroup, accessGroup, kubeProxyGroup, ownGroup} }
+// Groups returns the names of the groups of flags, in the order of the help.
+func Groups() []string {
+	return []string{"traffic", "cluster access", "further kube-proxy", "further vmapd"}
+}
 
 // groupAnnotation marks a flag with its group.
 const groupAnnotation = "vmapd.io/group"
 
 // Group returns the name of the group that a flag belongs to, or "" if it is none of this package.
-func Group(f *pflag.Flag) string {
-	if g := f.Annotations[groupAnnotation]; len(g) > 0 {
-		return g[0]
-	}
-	return ""
-}
+func Group(f *pflag.Flag) string { return strings.Join(f.Annotations[groupAnnotation], "") }
 
 // groupOf returns the name of the group of a setting in one of the two tables.
 func groupOf(s setting, own bool) string {
-	switch {
-	case s.kind == traffic:
-		return trafficGroup
-	case s.kind == access:
-		return accessGroup
-	case own:
-		return ownGroup
+	group := min(s.kind, further)
+	if own && group == further {
+		group++
 	}
-	return kubeProxyGroup
+	return Groups()[group]
 }

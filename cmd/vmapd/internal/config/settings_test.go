@@ -26,8 +26,8 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 		{ownSettings, reflect.TypeFor[VmapdConfiguration]()},
 	} {
 		want, got := map[string]int{}, map[string]int{}
-		for _, m := range leaves(tt.of) {
-			want[m.name] = 1
+		for _, path := range leaves(tt.of) {
+			want[path] = 1
 		}
 		for _, s := range tt.settings {
 			if s.field != "" {
@@ -41,6 +41,25 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 			t.Errorf("fields of %v (-), the table (+):\n%s", tt.of, diff)
 		}
 	}
+}
+
+// leaves returns the paths of the fields in a file that are no sections.
+func leaves(t reflect.Type) []string {
+	unmarshaler := reflect.TypeFor[interface{ UnmarshalJSON([]byte) error }]()
+	var all []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "" || name == "apiVersion" || name == "kind":
+		case f.Type.Kind() != reflect.Struct || reflect.PointerTo(f.Type).Implements(unmarshaler):
+			all = append(all, name)
+		default:
+			for _, l := range leaves(f.Type) {
+				all = append(all, name+"."+l)
+			}
+		}
+	}
+	return all
 }
 
 func TestEveryFlagIsInTheTable(t *testing.T) {

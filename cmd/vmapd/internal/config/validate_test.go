@@ -18,22 +18,22 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"bit of iptables, lowest", "iptables: {masqueradeBit: 0}\n", ``},
 		{"bit of nftables", "nftables: {masqueradeBit: 32}\n", `nftables.masqueradeBit: Invalid value: 32: not between 0 and 31`},
 		{"score, too low", "oomScoreAdj: -1001\n", `oomScoreAdj: Invalid value: -1001: not between -1000 and 1000`},
-		{"burst", "clientConnection: {burst: -1}\n", `clientConnection.burst: Invalid value: -1: less than 0`},
+		{"burst", "clientConnection: {burst: -1}\n", `clientConnection.burst: Invalid value: -1: not between 0 and 2147483647`},
 		{"config sync period", "configSyncPeriod: -1s\n", `configSyncPeriod: Invalid value: "-1s": not more than 0`},
 		{"bind address", "bindAddress: here\n", `bindAddress: Invalid value: "here": not an IP address`},
 		{"bind address with old zeros", "bindAddress: 192.168.000.002\n", ``},
-		{"healthz without an address", "healthzBindAddress: ':10256'\n", `healthzBindAddress: Invalid value: ":10256": "" is not an IP address`},
-		{"healthz with a name", "healthzBindAddress: localhost:10256\n", `healthzBindAddress: Invalid value: "localhost:10256": "localhost" is not an IP address`},
-		{"metrics with a name alone", "metricsBindAddress: localhost\n", `metricsBindAddress: Invalid value: "localhost": not an IP address with or without a port`},
-		{"metrics with port 0", "metricsBindAddress: 127.0.0.1:0\n", `metricsBindAddress: Invalid value: "127.0.0.1:0": port "0" is not between 1 and 65535`},
-		{"metrics with a named port", "metricsBindAddress: 127.0.0.1:http\n", `metricsBindAddress: Invalid value: "127.0.0.1:http": port "http" is not between 1 and 65535`},
+		{"healthz without an address", "healthzBindAddress: ':10256'\n", `healthzBindAddress: Invalid value: ":10256": not an IP address with or without a port from 1 to 65535`},
+		{"healthz with a name", "healthzBindAddress: localhost:10256\n", `healthzBindAddress: Invalid value: "localhost:10256": not an IP address with or without a port from 1 to 65535`},
+		{"metrics with a name alone", "metricsBindAddress: localhost\n", `metricsBindAddress: Invalid value: "localhost": not an IP address with or without a port from 1 to 65535`},
+		{"metrics with port 0", "metricsBindAddress: 127.0.0.1:0\n", `metricsBindAddress: Invalid value: "127.0.0.1:0": not an IP address with or without a port from 1 to 65535`},
+		{"metrics with a named port", "metricsBindAddress: 127.0.0.1:http\n", `metricsBindAddress: Invalid value: "127.0.0.1:http": not an IP address with or without a port from 1 to 65535`},
 		{"metrics, IPv6 without brackets", "metricsBindAddress: '::1'\n", ``},
 
 		{"sync period", "mode: iptables\niptables: {syncPeriod: -1s}\n", `iptables.syncPeriod: Invalid value: "-1s": less than 0`},
 		{"least period", "mode: iptables\niptables: {minSyncPeriod: -1s}\n", `iptables.minSyncPeriod: Invalid value: "-1s": less than 0`},
 		{"least period above", "mode: iptables\niptables: {minSyncPeriod: 31s}\n", `iptables.minSyncPeriod: Invalid value: "31s": more than syncPeriod (30s)`},
-		{"least period above, of nftables", "mode: nftables\nnftables: {minSyncPeriod: 3s, syncPeriod: 2s}\n", `nftables.minSyncPeriod: Invalid value: "3s": more than nftables.syncPeriod (2s)`},
-		{"least period above, of ipvs", "mode: ipvs\nipvs: {minSyncPeriod: 3s, syncPeriod: 2s}\n", `ipvs.minSyncPeriod: Invalid value: "3s": more than ipvs.syncPeriod (2s)`},
+		{"least period above, of nftables", "mode: nftables\nnftables: {minSyncPeriod: 3s, syncPeriod: 2s}\n", `nftables.minSyncPeriod: Invalid value: "3s": more than syncPeriod (2s)`},
+		{"least period above, of ipvs", "mode: ipvs\nipvs: {minSyncPeriod: 3s, syncPeriod: 2s}\n", `ipvs.minSyncPeriod: Invalid value: "3s": more than syncPeriod (2s)`},
 		{"least period above, of nobody", "mode: nftables\nipvs: {minSyncPeriod: 3s, syncPeriod: 2s}\n", ``},
 
 		{"scheduler", "mode: ipvs\nipvs: {scheduler: best}\n", `ipvs.scheduler: Unsupported value: "best": supported values: …`},
@@ -42,13 +42,13 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"UDP timeout", "mode: ipvs\nipvs: {udpTimeout: 1500ms}\n", `ipvs.udpTimeout: Invalid value: "1.5s": not a number of whole seconds`},
 		{"ipvs, which nobody chose", "mode: iptables\nipvs: {scheduler: best, excludeCIDRs: [ten], tcpTimeout: -1s, syncPeriod: -1s}\n", ``},
 
-		{"conntrack per core", "conntrack: {maxPerCore: -1}\n", `conntrack.maxPerCore: Invalid value: -1: less than 0`},
-		{"conntrack min", "conntrack: {min: -1}\n", `conntrack.min: Invalid value: -1: less than 0`},
+		{"conntrack per core", "conntrack: {maxPerCore: -1}\n", `conntrack.maxPerCore: Invalid value: -1: not between 0 and 2147483647`},
+		{"conntrack min", "conntrack: {min: -1}\n", `conntrack.min: Invalid value: -1: not between 0 and 2147483647`},
 		{"conntrack established", "conntrack: {tcpEstablishedTimeout: -1s}\n", `conntrack.tcpEstablishedTimeout: Invalid value: "-1s": less than 0`},
 		{"conntrack close wait", "conntrack: {tcpCloseWaitTimeout: -1s}\n", `conntrack.tcpCloseWaitTimeout: Invalid value: "-1s": less than 0`},
 		{"conntrack UDP", "conntrack: {udpTimeout: -1s}\n", `conntrack.udpTimeout: Invalid value: "-1s": less than 0`},
 
-		{"local mode", "detectLocalMode: Guess\n", `detectLocalMode: Unsupported value: "Guess": supported values: "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"`},
+		{"local mode", "detectLocalMode: Guess\n", `detectLocalMode: Unsupported value: "Guess": supported values: "BridgeInterface", "ClusterCIDR", "InterfaceNamePrefix", "NodeCIDR"`},
 		{"bridge is missing", "detectLocalMode: BridgeInterface\n", `detectLocal.bridgeInterface: Required value: detectLocalMode BridgeInterface needs it`},
 		{"prefix is missing", "detectLocalMode: InterfaceNamePrefix\n", `detectLocal.interfaceNamePrefix: Required value: detectLocalMode InterfaceNamePrefix needs it`},
 		{"bridge", "detectLocal: {bridgeInterface: 'a\"b'}\n", `detectLocal.bridgeInterface: Invalid value: "a\"b": not the name of an interface`},
@@ -62,16 +62,19 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"node-port word", "nodePortAddresses: [secondary]\n", `nodePortAddresses[0]: Invalid value: "secondary": neither primary, all, localhost nor a CIDR`},
 		{"node-port mixture", "nodePortAddresses: [primary, all, localhost, 10.0.0.0/8, 'fd00::/8']\n", ``},
 
-		{"log format", "logging: {format: xml}\n", `logging.format: Unsupported value: "xml": supported values: "text", "json"`},
-		{"verbosity", "logging: {verbosity: 4294967295}\n", `logging.verbosity: Invalid value: 4294967295: not between 0 and 2147483647`},
-		{"vmodule", "logging: {vmodule: [{filePattern: 'a=b', verbosity: 1}]}\n", `logging.vmodule[0].filePattern: Invalid value: "a=b": empty, or with an equals sign or a comma`},
+		{"log format", "logging: {format: xml}\n", `logging.format: Invalid value: "xml": Unsupported log format`},
+		{"verbosity", "logging: {verbosity: 4294967295}\n", `logging.verbosity: Invalid value: 4294967295: Must be <= 2147483647`},
+		{"vmodule", "logging: {vmodule: [{filePattern: 'a=b', verbosity: 1}]}\n", `logging.vmodule[0]: Invalid value: "a=b": File pattern must not contain equal sign or comma`},
+		{"vmodule with JSON", "logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}\n", `logging.vmodule: Forbidden: Only supported for text log format`},
+		{"options of the log, which are ignored", "logging: {format: json, options: {json: {splitStream: true, infoBufferSize: 1Ki}}}\n", ``},
 
-		{"all at once", "mode: x\noomScoreAdj: 5000\n", `mode: Unsupported value: "x": supported values: "", "iptables", "ipvs", "nftables"
-proxy.yaml: oomScoreAdj: Invalid value: 5000: not between -1000 and 1000`},
-		{"wrong types", "iptables: {masqueradeBit: fourteen, syncPeriod: soon}\nconntrack: {tcpCloseWaitTimeout: 5}\n", `conntrack.tcpCloseWaitTimeout: json: cannot unmarshal number into Go value of type string
-proxy.yaml: iptables.masqueradeBit: json: cannot unmarshal string into Go value of type int32
-proxy.yaml: iptables.syncPeriod: time: invalid duration "soon"`},
-		{"section of a wrong type", "iptables: 5\n", `iptables: json: cannot unmarshal number into Go value of type v1alpha1.KubeProxyIPTablesConfiguration`},
+		{"the first of two", "mode: x\noomScoreAdj: 5000\n", `mode: Unsupported value: "x": supported values: "", "iptables", "ipvs", "nftables"`},
+		{"wrong type", "iptables: {masqueradeBit: fourteen}\n", `json: cannot unmarshal string into Go struct field KubeProxyIPTablesConfiguration.iptables.masqueradeBit of type int32`},
+		{"a number for a duration", "conntrack: {tcpCloseWaitTimeout: 5}\n", `json: cannot unmarshal number into Go struct field KubeProxyConntrackConfiguration.conntrack.tcpCloseWaitTimeout of type string`},
+		{"a word for a duration", "iptables: {syncPeriod: soon}\n", `iptables.syncPeriod: time: invalid duration "soon"`},
+		{"nothing for a duration", "iptables: {syncPeriod: null}\n", `iptables.syncPeriod: time: invalid duration ""`},
+		{"a word for a quantity", "logging: {options: {text: {infoBufferSize: much}}}\n", `logging.options.text.infoBufferSize: quantities must match the regular expression…`},
+		{"section of a wrong type", "iptables: 5\n", `json: cannot unmarshal number into Go struct field KubeProxyConfiguration.iptables of type v1alpha1.KubeProxyIPTablesConfiguration`},
 		{"half a line", "mode: [\n", `yaml: line 3: did not find expected node content`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -86,10 +89,10 @@ func check(t *testing.T, err error, place, want string) {
 	t.Helper()
 	got := ""
 	if err != nil {
-		got = sortedLines(err.Error())
+		got = err.Error()
 	}
 	if want != "" {
-		want = sortedLines(place + want)
+		want = place + want
 	}
 	if start, ok := strings.CutSuffix(want, "…"); ok && strings.HasPrefix(got, start) {
 		return
@@ -102,10 +105,10 @@ func check(t *testing.T, err error, place, want string) {
 func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
-		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "maglev", "maglev-port"`},
+		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Invalid value: "best": "best" is none of random, maglev, maglev-port`},
 		{"a table that is too small", "maglevTableSize: 60\n", `maglevTableSize: Invalid value: 60: not between 61 and 65521`},
 		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
-		{"range", "externalAddresses: {ipRanges: [192.168.99.0/24, here]}\n", `externalAddresses.ipRanges[1]: Invalid value: "here": invalid CIDR address: here`},
+		{"range", "externalAddresses: {ipRanges: [192.168.99.0/24, here]}\n", `externalAddresses.ipRanges[1]: Invalid value: "here": not a CIDR`},
 		{"wrong type", "connectionGrace: soon\n", `connectionGrace: time: invalid duration "soon"`},
 		{"all right", "backend: nftables\nlbAlgorithm: maglev\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nexternalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\n", ``},
 	} {
@@ -127,13 +130,13 @@ func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 		{"--config-sync-period=0", `config-sync-period: must be greater than 0`},
 		{"--iptables-sync-period=-1s --proxy-mode=iptables", `iptables-sync-period: Invalid value: "-1s": less than 0`},
 		{"--detect-local-mode=BridgeInterface", `pod-bridge-interface: Required value: detectLocalMode BridgeInterface needs it`},
-		{"--metrics-bind-address=here", `metrics-bind-address: Invalid value: "here": not an IP address with or without a port`},
+		{"--metrics-bind-address=here", `metrics-bind-address: Invalid value: "here": not an IP address with or without a port from 1 to 65535`},
 		{"--ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ipvs --ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
 		{"--from=x --master=y", `from excludes --kubeconfig and --master`},
-		{"--config=missing", `config: cannot read missing: no such file or directory`},
-		{"--vmapd-config=missing", `vmapd-config: cannot read missing: no such file or directory`},
+		{"--config=missing", `config: open missing: no such file or directory`},
+		{"--vmapd-config=missing", `vmapd-config: open missing: no such file or directory`},
 		{"--hostname-override= --cluster-cidr=10.0.0.0/8", ``},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
@@ -168,10 +171,6 @@ func TestAnotherKindIsRefused(t *testing.T) {
 func TestJSON(t *testing.T) {
 	c, err := loadText(t, `{"apiVersion":"kubeproxy.config.k8s.io/v1alpha1","kind":"KubeProxyConfiguration","clusterCIDR":"10.0.0.0/8"}`)
 	if err != nil || len(c.Model().LocalPods.ClusterCIDRs) != 1 {
-		t.Errorf("got %+v, %v", c, err)
-	}
-	c, err = loadText(t, header+"---\n# nothing\n---\nmode: ipvs\n")
-	if err != nil || !strings.Contains(notes(c), "only the first of 2 documents is read") {
 		t.Errorf("got %+v, %v", c, err)
 	}
 }

@@ -115,24 +115,24 @@ func TestErrorsOfTheStart(t *testing.T) {
 	for args, want := range map[string]string{
 		"--nodeport-adresses=all":             "unknown flag: --nodeport-adresses",
 		"--oom-score-adj=high":                `--oom-score-adj: strconv.ParseInt: parsing "high": invalid syntax`,
-		"--config=no-such-file":               "--config: cannot read no-such-file: no such file or directory",
+		"--config=no-such-file":               "--config: open no-such-file: no such file or directory",
 		"--from=x --kubeconfig=y":             "--from excludes --kubeconfig and --master",
 		"--init-only --cluster-cidr=ten":      `--cluster-cidr: Invalid value: "ten": not a CIDR`,
-		"--write-config-to=/proc/no/such/one": "cannot write /proc/no/such/one: no such file or directory",
+		"--write-config-to=/proc/no/such/one": "open /proc/no/such/one: no such file or directory",
 	} {
 		for _, format := range []string{"", "--logging-format=json", "--logging-format json", "--logging-format=text"} {
-			got := runVmapd(t, append(strings.Fields(args), strings.Fields(format)...)...)
+			got := runVmapd(t, append(strings.Fields(format), strings.Fields(args)...)...)
 			said := strings.TrimSuffix(strings.TrimSuffix(got.stderr, "See 'vmapd --help'.\n"), "\n")
 			said = said[strings.LastIndexByte(said, '\n')+1:]
 			if strings.HasSuffix(format, "json") {
 				line := struct{ Level, Err string }{}
 				if err := json.Unmarshal([]byte(said), &line); err != nil || line.Level != "ERROR" {
-					t.Errorf("vmapd %s %s: %v: %s", args, format, err, said)
+					t.Errorf("vmapd %s %s: %v: %s", format, args, err, said)
 				}
 				said = "vmapd: " + line.Err
 			}
 			if got.code != 1 || said != "vmapd: "+want {
-				t.Errorf("vmapd %s %s: exit code %d, and:\n%s\nwant %s", args, format, got.code, got.stderr, want)
+				t.Errorf("vmapd %s %s: exit code %d, and:\n%s\nwant %s", format, args, got.code, got.stderr, want)
 			}
 		}
 	}
