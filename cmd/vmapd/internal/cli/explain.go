@@ -43,14 +43,12 @@ after an error.`
 // connection has the flags of commands about a connection.
 type connection struct {
 	NodeFlags
-	names.Asked
-	objectFlags
+	query      names.Query // without its ends
+	from, to   string
 	socket     string
 	output     report.Format
 	expect     string
 	ipv4, ipv6 bool
-
-	set *pflag.FlagSet
 }
 
 func newExplainCommand() *cobra.Command {
@@ -61,26 +59,26 @@ func newExplainCommand() *cobra.Command {
 		Long:  explainLong,
 		Args:  arguments("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if x.To = args[0]; x.From == "" {
+			if x.to = args[0]; x.from == "" {
 				return missing("client (--from CLIENT)")
 			}
 			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	x.addFlags(c.Flags())
-	c.Flags().StringVar(&x.Interface, "interface", "",
+	c.Flags().StringVar(&x.query.Interface, "interface", "",
 		"interface by which the connection arrives, if pods are recognized by it")
 	return c
 }
 
 func (x *connection) addFlags(f *pflag.FlagSet) {
-	x.set = f
-	x.addFiles(f, "with -f and --kubeconfig: node that decides (default: the client's, the only one, or the host)")
-	x.objectFlags.addFlags(f)
+	x.NodeFlags.addFlags(f,
+		"with -f and --kubeconfig: node that decides (default: the client's, the only one, or the host)")
+	x.addKubeconfig(f)
 	f.StringVar(&x.socket, "socket", socket.DefaultPath,
 		"socket of the daemon on this node, which is asked without -f and --kubeconfig")
-	f.StringVar(&x.From, "from", "", `client: an address, pod/NAME, node/NAME, or "node" for a process of the node`)
-	f.StringVarP(&x.Namespace, "namespace", "n", "",
+	f.StringVar(&x.from, "from", "", `client: an address, pod/NAME, node/NAME, or "node" for a process of the node`)
+	f.StringVarP(&x.query.Namespace, "namespace", "n", "",
 		"namespace of names without one (default: the only one that has the name)")
 	f.BoolVarP(&x.ipv4, "ipv4", "4", false, "IPv4, if both families are possible")
 	f.BoolVarP(&x.ipv6, "ipv6", "6", false, "IPv6, if both families are possible")
@@ -91,13 +89,14 @@ func (x *connection) addFlags(f *pflag.FlagSet) {
 
 func (x *connection) run(ctx context.Context, stdout, stderr io.Writer) error {
 	want, err := x.check()
-	if err == nil {
-		_, err = x.Query()
-	}
 	if err != nil {
 		return err
 	}
-	e, err := x.explanation(ctx, stderr)
+	q, err := x.query.Between(x.from, x.to)
+	if err != nil {
+		return err
+	}
+	e, err := x.explanation(ctx, q, stderr)
 	if err != nil {
 		return err
 	}
@@ -117,32 +116,28 @@ func (x *connection) check() (explain.Expectation, error) {
 	switch {
 	case err != nil:
 		return want, fmt.Errorf("--expect: %w", err)
-	case x.kubeconfig != "" && len(x.paths) > 0:
-		return want, usageError{errors.New("give either manifests (-f) or a cluster (--kubeconfig)")}
 	case x.ipv4 && x.ipv6:
 		return want, usageError{errors.New("give either -4 or -6")}
 	case x.ipv4:
-		x.Family = model.IPv4.String()
+		x.query.Family = model.IPv4.String()
 	case x.ipv6:
-		x.Family = model.IPv6.String()
+		x.query.Family = model.IPv6.String()
 	}
 	return want, nil
 }
 
 // explanation explains, or lets the daemon explain.
-func (x *connection) explanation(ctx context.Context, stderr io.Writer) (e explain.Explanation, err error) {
-	if x.kubeconfig == "" && len(x.paths) == 0 {
+func (x *connection) explanation(
+	ctx context.Context, q names.Query, stderr io.Writer,
+) (e explain.Explanation, err error) {
+	if !x.hasObjects() {
 		if x.set.Changed("node-name") || x.ConfigFile != "" || x.OwnConfigFile != "" {
 			return e, usageError{errors.New("--node-name, --config and --vmapd-config: only with -f or --kubeconfig")}
 		}
-		err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", x.Values(), &e)
+		err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", q.Values(), &e)
 		if errors.Is(err, socket.ErrNoDaemon) {
 			err = fmt.Errorf("%w\nwithout a daemon, give manifests (-f) or a cluster (--kubeconfig)", err)
 		}
-		return e, err
-	}
-	q, err := x.Query()
-	if err != nil {
 		return e, err
 	}
 	conf, traffic, err := x.Load(stderr)
@@ -157,7 +152,7 @@ func (x *connection) explanation(ctx context.Context, stderr io.Writer) (e expla
 	if q.Default, err = config.OnlyNode(d.Nodes); err != nil && q.NodeName == "" {
 		return e, err
 	}
-	in, err := explain.NewInput(d, traffic, q, x.Interface)
+	in, err := explain.NewInput(d, traffic, q)
 	if err != nil {
 		return e, err
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,19 +19,36 @@ import (
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
-// objectFlags say where objects are: in files or in a cluster.
-type objectFlags struct {
-	paths      []string
+// NodeFlags are the flags of commands that show what the daemon on a node does: its configuration files, and objects in
+// files or in a cluster.
+type NodeFlags struct {
+	config.Flags
+	NodeName   string   // of --node-name; "": not given
+	Paths      []string // of manifests
 	kubeconfig string
+
+	set *pflag.FlagSet
 }
 
-func (s *objectFlags) addFlags(f *pflag.FlagSet) {
-	f.StringArrayVarP(&s.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
-	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the address and credentials of a cluster")
+// addFlags defines the flags, but for --kubeconfig, and some more of the daemon's.
+func (n *NodeFlags) addFlags(f *pflag.FlagSet, nodeName string, more ...string) {
+	n.set = f
+	n.AddFileFlags(f, more...)
+	f.StringVar(&n.NodeName, "node-name", "", nodeName)
+	f.StringArrayVarP(&n.Paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
 }
 
-func (s *objectFlags) connect() (*client.Client, error) {
-	c, err := informer.Connect(informer.Config{Kubeconfig: s.kubeconfig})
+func (n *NodeFlags) addKubeconfig(f *pflag.FlagSet) {
+	f.StringVar(&n.kubeconfig, "kubeconfig", "", "file with the address and credentials of a cluster")
+}
+
+func (n *NodeFlags) hasObjects() bool { return n.kubeconfig != "" || len(n.Paths) > 0 }
+
+func (n *NodeFlags) connect() (*client.Client, error) {
+	if len(n.Paths) > 0 {
+		return nil, usageError{errors.New("give either manifests (-f) or a cluster (--kubeconfig)")}
+	}
+	c, err := informer.Connect(informer.Config{Kubeconfig: n.kubeconfig})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
@@ -39,11 +57,11 @@ func (s *objectFlags) connect() (*client.Client, error) {
 
 // read reads the objects that a query is about, or all. If some could not be read, it prints them: they are not
 // complete.
-func (s *objectFlags) read(
+func (n *NodeFlags) read(
 	ctx context.Context, q *names.Query, stderr io.Writer,
 ) (d *names.Directory, complete bool, err error) {
-	if s.kubeconfig == "" {
-		o, complete, err := objects.Load(s.paths, stderr)
+	if n.kubeconfig == "" {
+		o, complete, err := objects.Load(n.Paths, stderr)
 		if err != nil {
 			return nil, false, err
 		}
@@ -52,28 +70,15 @@ func (s *objectFlags) read(
 		}
 		return objects.Of(o), complete, nil
 	}
-	cluster, err := s.connect()
+	cluster, err := n.connect()
 	if err != nil {
 		return nil, false, err
 	}
-	r := objects.Reader{Client: cluster, Query: q}
-	d, err = r.Read(ctx)
-	for _, e := range r.Unread {
+	d, refused, err := objects.Read(ctx, cluster, q)
+	for _, e := range refused {
 		report.Complain(stderr, fmt.Sprintf("%v; continuing without them", e))
 	}
-	return d, len(r.Unread) == 0, err
-}
-
-// NodeFlags are the flags of commands that show what the daemon on a node does.
-type NodeFlags struct {
-	config.Flags
-	NodeName string // of --node-name; "": not given
-}
-
-// addFiles defines the flags with the configuration files, and some more of the daemon's.
-func (n *NodeFlags) addFiles(f *pflag.FlagSet, nodeName string, more ...string) {
-	n.AddFileFlags(f, more...)
-	f.StringVar(&n.NodeName, "node-name", "", nodeName)
+	return d, len(refused) == 0, err
 }
 
 // Load returns the configuration, and its part that decides about traffic.

@@ -32,13 +32,9 @@ const exitDifferent = 2
 
 // preflighter is the subcommand that lists what changes without kube-proxy.
 type preflighter struct {
-	objectFlags
-	nodeName   string
-	configFile string
+	NodeFlags
 	proxyFlags []string // kube-proxy's
 	version    string
-	ownFile    string
-	backend    string
 	output     report.Format
 }
 
@@ -57,28 +53,22 @@ func newPreflightCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	p.addFlags(f)
-	f.StringVar(&p.nodeName, "node-name", "",
-		"name of the Node (default: the only Node, or the one with the host's name)")
-	f.StringVar(&p.configFile, "config", "",
-		"kube-proxy's configuration file (default: with --kubeconfig, its ConfigMap)")
+	p.addFlags(f, "name of the Node (default: the only Node, or the one with the host's name)", "backend")
+	p.addKubeconfig(f)
+	f.Lookup("config").Usage = "kube-proxy's configuration file (default: with --kubeconfig, its ConfigMap)"
 	f.StringVar(&p.version, "kube-proxy-version", "",
 		"kube-proxy's version, as 1.36 (default: with --kubeconfig, the API server's)")
-	f.StringVar(&p.ownFile, "vmapd-config", "", "vmapd's own configuration file")
-	f.StringVar(&p.backend, "backend", "", "vmapd's backend; overrides --vmapd-config")
 	report.AddFormat(f, &p.output)
 	return c
 }
 
 func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
-	case p.kubeconfig == "" && len(p.paths) == 0:
+	case !p.hasObjects():
 		return missing("objects: manifests (-f PATH) or a cluster (--kubeconfig FILE)")
-	case p.kubeconfig != "" && len(p.paths) > 0:
-		return usageError{errors.New("give either manifests (-f) or a cluster (--kubeconfig)")}
-	case p.configFile != "" && len(p.proxyFlags) > 0:
+	case p.ConfigFile != "" && len(p.proxyFlags) > 0:
 		return usageError{errors.New("give either --config or kube-proxy's flags: with --config, it ignores them")}
-	case p.kubeconfig == "" && p.configFile == "" && len(p.proxyFlags) == 0:
+	case p.kubeconfig == "" && p.ConfigFile == "" && len(p.proxyFlags) == 0:
 		return missing("kube-proxy's configuration: its file (--config), or its flags after --")
 	}
 	in, complete, err := p.input(ctx, stderr)

@@ -34,8 +34,8 @@ func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight
 	}
 	in = preflight.Input{
 		KubeProxy: c.KubeProxy(), Config: c.Model(), Backend: string(c.Backend),
-		ProxyFile: filepath.Base(cmp.Or(p.configFile, "config.conf")),
-		OwnFile:   filepath.Base(cmp.Or(p.ownFile, "vmapd.yaml")),
+		ProxyFile: filepath.Base(cmp.Or(p.ConfigFile, "config.conf")),
+		OwnFile:   filepath.Base(cmp.Or(p.OwnConfigFile, "vmapd.yaml")),
 	}
 	if c.Backend == config.Auto {
 		in.Backend = string(config.NFTables)
@@ -49,7 +49,7 @@ func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight
 	if in.Objects, complete, err = p.read(ctx, nil, stderr); err != nil {
 		return in, false, err
 	}
-	in.Config.NodeName = strings.ToLower(cmp.Or(p.nodeName, in.Config.NodeName))
+	in.Config.NodeName = strings.ToLower(cmp.Or(p.NodeName, in.Config.NodeName))
 	if in.Config.NodeName == "" {
 		if in.Config.NodeName, err = config.OnlyNode(in.Objects.Nodes); err != nil {
 			return in, false, err
@@ -63,8 +63,8 @@ func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight
 
 // configuration returns that of a vmapd with kube-proxy's configuration.
 func (p *preflighter) configuration(ctx context.Context, cluster *client.Client) (*config.Config, error) {
-	flags, file := slices.Clone(p.proxyFlags), p.configFile
-	if cluster != nil && file == "" && len(flags) == 0 {
+	flags := slices.Clone(p.proxyFlags)
+	if cluster != nil && p.ConfigFile == "" && len(flags) == 0 {
 		data, err := cluster.ConfigMap(ctx, metav1.NamespaceSystem, "kube-proxy")
 		if err == nil && data["config.conf"] == "" {
 			err = errors.New("it has no config.conf")
@@ -78,14 +78,15 @@ func (p *preflighter) configuration(ctx context.Context, cluster *client.Client)
 			return nil, err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		file = filepath.Join(dir, "config.conf")
+		file := filepath.Join(dir, "config.conf")
 		if err := os.WriteFile(file, []byte(data["config.conf"]), 0o600); err != nil {
 			return nil, err
 		}
+		flags = append(flags, "--config="+file)
 	}
-	for name, value := range map[string]string{"config": file, "vmapd-config": p.ownFile, "backend": p.backend} {
-		if value != "" {
-			flags = append(flags, "--"+name+"="+value)
+	for _, name := range []string{"config", "vmapd-config", "backend"} {
+		if f := p.set.Lookup(name); f.Changed {
+			flags = append(flags, "--"+name+"="+f.Value.String())
 		}
 	}
 	return loadConfig(flags)

@@ -35,8 +35,7 @@ not read are named in a warning. If a file is missing, nothing is rendered.
 // Render is the subcommand that prints the rules.
 type Render struct {
 	NodeFlags
-	Paths    []string // of manifests
-	IPFamily string   // ipv4, ipv6, or "" for both
+	IPFamily string // ipv4, ipv6, or "" for both
 }
 
 func newRenderCommand() *cobra.Command {
@@ -53,9 +52,7 @@ func newRenderCommand() *cobra.Command {
 			return r.Run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	r.addFiles(c.Flags(), "name of the Node to render for (default: the only one in the files, or the host)", "backend")
-	c.Flags().StringArrayVarP(&r.Paths, "filename", "f", nil,
-		"file or folder of manifests, - for standard input (repeatable)")
+	r.addFlags(c.Flags(), "name of the Node to render for (default: the only one in the files, or the host)", "backend")
 	c.Flags().StringVar(&r.IPFamily, "ip-family", "", "ipv4 or ipv6 (default: both)")
 	return c
 }

@@ -61,7 +61,7 @@ func newTraceCommand() *cobra.Command {
 		Long:  traceLong,
 		Args:  arguments("DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			x.To = args[0]
+			x.to = args[0]
 			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -88,18 +88,18 @@ func (x *tracing) check() (want explain.Expectation, err error) {
 
 // aim finds the addresses of both ends. Names are those of the daemon, the manifests or the cluster.
 func (x *tracing) aim(ctx context.Context, stderr io.Writer) error {
-	q, isAny := x.connection, x.Asked.From == "any"
-	if q.Asked.From == "" || isAny {
-		q.Asked.From = "node"
+	client, isAny := cmp.Or(x.from, "node"), x.from == "any"
+	if isAny {
+		client = "node"
 	}
-	ends, err := q.Query()
+	q, err := x.query.Between(client, x.to)
 	if err != nil {
 		return err
 	}
-	to, from := ends.To, ends.From
+	to, from := q.To, q.From
 	isNamed := from.Kind != names.Process && from.Kind != names.Address
 	if isNamed || to.Kind != names.Address {
-		e, err := q.explanation(ctx, stderr)
+		e, err := x.explanation(ctx, q, stderr)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (x *tracing) aim(ctx context.Context, stderr io.Writer) error {
 
 func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	want, err := x.check()
-	if err == nil && x.kubeconfig == "" && len(x.paths) == 0 {
+	if err == nil && !x.hasObjects() {
 		err = socket.Client{Path: x.socket}.Elsewhere(ctx)
 	}
 	if err == nil {
@@ -135,7 +135,7 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	x.Expect = func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation {
 		return x.expected(ctx, client, in, dest, stderr)
 	}
-	waiting := fmt.Sprintf("waiting for a new connection from %s to %s", cmp.Or(x.Asked.From, "node"), x.To)
+	waiting := fmt.Sprintf("waiting for a new connection from %s to %s", cmp.Or(x.from, "node"), x.to)
 	if x.Filter.Protocol == model.SCTP {
 		waiting = "SCTP needs a client of its own: " + waiting
 	}
@@ -176,7 +176,7 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 	}{Story: s}
 	if !s.Answered() {
 		for _, l := range examineQuickly(ctx, x.socket).Lines {
-			if l.Level == report.Fail && (l.Name != "daemon" || x.kubeconfig == "" && len(x.paths) == 0) {
+			if l.Level == report.Fail && (l.Name != "daemon" || !x.hasObjects()) {
 				out.Doctor = append(out.Doctor, l)
 			}
 		}
@@ -196,9 +196,11 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 func (x *tracing) expected(
 	ctx context.Context, client netip.Addr, in string, dest netip.AddrPort, stderr io.Writer,
 ) *explain.Explanation {
-	q := x.connection
-	q.Asked = names.Asked{From: client.String(), To: fmt.Sprintf("%v/%v", dest, x.Filter.Protocol), Interface: in}
-	e, err := q.explanation(ctx, stderr)
+	q, err := names.Query{Interface: in}.Between(client.String(), fmt.Sprintf("%v/%v", dest, x.Filter.Protocol))
+	var e explain.Explanation
+	if err == nil {
+		e, err = x.explanation(ctx, q, stderr)
+	}
 	if err != nil {
 		report.Complain(stderr, fmt.Sprintf("the expected result is unknown: %v", err))
 		return nil

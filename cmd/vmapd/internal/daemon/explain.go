@@ -23,10 +23,9 @@ import (
 )
 
 // explain answers /v1/explain: an explanation by the snapshot of the last sync. Names and the reasons
-// for unused endpoints are not in a snapshot, so the objects are read again, and only for this answer.
+// for unused endpoints are not in a snapshot, so the objects are read for this answer.
 func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
-	request := names.NewAsked(query)
-	q, err := request.Query()
+	q, err := names.ParseQuery(query)
 	if err != nil {
 		return nil, socket.BadRequest(err.Error())
 	}
@@ -42,7 +41,7 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	if _, err := found.Node(d.nodeName); err != nil && d.in.cluster == nil && len(found.Nodes) > 0 {
 		return nil, socket.NotFound(fmt.Sprintf("the daemon's %v (start it with --hostname-override NODE)", err))
 	}
-	in, err := explain.NewInput(found, d.traffic(config.Backend(d.dataplane.name)), q, request.Interface)
+	in, err := explain.NewInput(found, d.traffic(config.Backend(d.dataplane.name)), q)
 	if err != nil {
 		return nil, socket.NotFound(err.Error())
 	}
@@ -52,13 +51,9 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 		own = append(own, snapshot.Family(f).NodeAddrs...)
 	}
 	in.Builder.SetHostAddresses(own)
-	now := explain.Explain(in)
 	in.Snapshot = snapshot
 	e := explain.Explain(in)
 	compared := d.compareWithKernel(ctx, snapshot, in.Decide())
-	if now.Verdict != e.Verdict || !slices.Equal(now.Used, e.Used) {
-		compared.Objects = now.Conclusion
-	}
 	services, endpoints := d.in.state.Pending()
 	compared.Pending = services + endpoints
 	compared.Error = d.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
@@ -80,19 +75,15 @@ func (d *Daemon) readObjects(ctx context.Context, q names.Query) (*names.Directo
 	if err != nil {
 		return nil, err
 	}
-	r := objects.Reader{Client: own, Query: &q, Nodes: []string{q.NodeName}, NoPods: ErrNoPods}
-	for _, ref := range []names.Ref{q.From, q.To} {
-		if ref.Kind == names.Node && !slices.Contains(r.Nodes, ref.Name) {
-			r.Nodes = append(r.Nodes, ref.Name)
+	nodes := []string{q.NodeName}
+	for _, ref := range q.Named(names.Node) {
+		if ref.Name != q.NodeName {
+			nodes = append(nodes, ref.Name)
 		}
 	}
-	found, err := r.Read(ctx)
-	return found, errors.Join(append(r.Unread, err)...)
+	found, refused, err := objects.Read(ctx, own, &q, nodes...)
+	return found, errors.Join(append(refused, err)...)
 }
-
-// ErrNoPods is why the daemon explains nothing about names of pods that no EndpointSlice has.
-var ErrNoPods = errors.New("the daemon has no permission to read pods; " +
-	"--kubeconfig, with credentials that have it, does")
 
 // compareWithKernel compares what the kernel has of a snapshot, as doctor does.
 func (d *Daemon) compareWithKernel(ctx context.Context, s *model.Snapshot, of model.Decision) explain.Daemon {

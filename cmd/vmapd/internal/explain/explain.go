@@ -210,12 +210,10 @@ func someOf(list []string) string {
 	}
 }
 
-// Daemon compares the daemon's decision with the kernel and with the API server.
+// Daemon compares the daemon's decision with the kernel.
 type Daemon struct {
 	Pending int    // changes that wait for a sync
 	Error   string // of the last sync
-	// Objects is the conclusion by the objects as they are now, if it differs from the daemon's.
-	Objects string
 	// Kernel are the differences of the backend's rules from what the daemon wants, if there are any. NotCompared is
 	// the reason if they mean nothing for this connection.
 	Backend, Kernel, NotCompared string
@@ -235,12 +233,6 @@ func (e *Explanation) Compare(d Daemon) {
 		x.next("Why does the kernel differ? vmapd doctor has all differences; vmapd trace follows one connection.")
 	case d.NotCompared != "":
 		source = "the kernel rules were not compared: " + d.NotCompared
-	}
-	if d.Objects != "" {
-		x.line("With the current objects, the result would be: %s", d.Objects)
-		if d.Error == "" && d.Kernel == "" {
-			x.next("Has the daemon received the change? vmapd doctor has the API server's last answer.")
-		}
 	}
 	switch {
 	case d.Error != "":

@@ -166,7 +166,7 @@ func TestAddressesWithLeadingZeros(t *testing.T) {
 		t.Errorf("the node's address: %v, %v", a, err)
 	}
 	equal(t, "endpoint's node", modeltest.NodeName, Explain(in).Used[0].Node)
-	if !objects.Services[0].Concerns(names.Ref{Addr: in.Dest.Addr()}) {
+	if q := (names.Query{To: names.Ref{Addr: in.Dest.Addr()}}); !q.Concerns(&objects.Services[0]) {
 		t.Error("the Service does not have its cluster IP")
 	}
 }

@@ -25,8 +25,8 @@ type Input struct {
 	ByListeners bool
 }
 
-// NewInput finds the ends of a connection, which arrives by an interface, or by an unknown one, and checks the node.
-func NewInput(d *names.Directory, c model.Config, q names.Query, arrivesBy string) (in Input, err error) {
+// NewInput finds the ends of a connection, and checks the node.
+func NewInput(d *names.Directory, c model.Config, q names.Query) (in Input, err error) {
 	answer, err := d.Resolve(q)
 	if err != nil {
 		return in, errors.New(model.OneLine(err.Error())) // nothing has checked names in manifests
@@ -36,7 +36,7 @@ func NewInput(d *names.Directory, c model.Config, q names.Query, arrivesBy strin
 		return in, err
 	}
 	in = Input{Answer: answer, Objects: d, Config: c, Builder: d.Builder(c)}
-	if in.Interface = arrivesBy; in.Node && !in.Source.IsValid() {
+	if in.Interface = q.Interface; in.Node && !in.Source.IsValid() {
 		in.Source, err = in.nodeAddress()
 	}
 	return in, err

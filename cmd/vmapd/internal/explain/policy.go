@@ -17,7 +17,10 @@ var roleTexts = [...]string{
 
 // explainFrontend says to which Service the destination belongs, and which others claim it.
 func (x *explainer) explainFrontend() {
-	for _, other := range x.in.Builder.Claimants(x.d.Frontend.VIP)[1:] {
+	for _, other := range x.in.Builder.Claimants(x.d.Frontend.VIP) {
+		if other == x.d.Port.Name {
+			continue
+		}
 		why := "comes first"
 		if s := x.in.Objects.Service(other.NamespacedName); s != nil && s.Created.After(x.service.Created) {
 			why = "is older"

@@ -1,16 +1,15 @@
 package names
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
 )
@@ -32,7 +31,7 @@ type ServiceObject struct {
 	Spec corev1.ServiceSpec
 }
 
-// SliceObject is an EndpointSlice with the places of its endpoints.
+// SliceObject is an EndpointSlice with the places of its endpoints, in their order.
 type SliceObject struct {
 	model.EndpointSlice
 	Places []Place
@@ -64,8 +63,12 @@ func NewSlice(s *discoveryv1.EndpointSlice) SliceObject {
 	return out
 }
 
-// Concerns reports whether a Service has the address of a destination, or a node port of its number.
-func (s *ServiceObject) Concerns(to Ref) bool {
+// Concerns reports whether a Service has the name or the address of the destination, or a node port of its number.
+func (q *Query) Concerns(s *ServiceObject) bool {
+	to := q.To
+	if to.Kind == Service {
+		return s.Name == to.Name
+	}
 	at := slices.Concat(s.ClusterIPs, s.ExternalIPs)
 	for _, in := range s.Ingress {
 		at = append(at, in.IP)
@@ -97,7 +100,7 @@ func (d *Directory) Service(name model.NamespacedName) *ServiceObject {
 	return first(d.Services, func(s ServiceObject) bool { return s.NamespacedName == name })
 }
 
-// Node returns a Node, or an error with the names that are most like it, or with any.
+// Node returns a Node, or an error with the names of some.
 func (d *Directory) Node(name string) (*model.Node, error) {
 	if n := first(d.Nodes, func(n model.Node) bool { return n.Name == name }); n != nil {
 		return n, nil
@@ -106,11 +109,10 @@ func (d *Directory) Node(name string) (*model.Node, error) {
 	for _, n := range d.Nodes {
 		all = append(all, n.Name)
 	}
-	some := ""
-	if few := min(len(all), 4); few > 0 {
-		some = "; the nodes: " + strings.Join(all[:few], ", ")
+	if len(all) == 0 {
+		return nil, fmt.Errorf("node %q not found", name)
 	}
-	return nil, fmt.Errorf("node %q not found%s", name, cmp.Or(Instead(name, all), some))
+	return nil, fmt.Errorf("node %q not found; the nodes: %s", name, model.OneLine(report.List(all, 4)))
 }
 
 // CheckNode returns an error if none of the Nodes has the name of --node-name. Without Nodes, any will do.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,47 +12,59 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Asked is a connection as given: on a command line, or in a request to the daemon.
-type Asked struct{ From, To, Namespace, Family, Interface string }
-
-// Values are the query of a request to the daemon, which NewAsked reads.
-func (r *Asked) Values() url.Values {
-	return url.Values{
-		"from": {r.From}, "to": {r.To}, "namespace": {r.Namespace}, "family": {r.Family}, "interface": {r.Interface},
-	}
-}
-
-// NewAsked reads the query of a request.
-func NewAsked(v url.Values) Asked {
-	return Asked{v.Get("from"), v.Get("to"), v.Get("namespace"), v.Get("family"), v.Get("interface")}
-}
-
-// Query reads the names of both ends.
-func (r *Asked) Query() (q Query, err error) {
-	q.Namespace, q.Family = r.Namespace, r.Family
-	if q.To, err = ParseDestination(r.To); err != nil {
-		return q, err
-	}
-	if q.From, err = ParseSource(r.From); err != nil {
-		return q, fmt.Errorf("--from: %w", err)
-	}
-	return q, nil
-}
-
 // Query asks for a connection.
 type Query struct {
 	From, To Ref
 	// Namespace is that of names without one; "": any namespace in which alone there is the name.
 	Namespace string
 	Family    string // the wanted one, as IPv4; "": either
+	Interface string // by which the connection arrives; "": not known
 	// NodeName is the node that decides; "": where the client is, or else Default.
 	NodeName string
 	// Default is the node that decides about clients of an unknown place; may be "".
 	Default string
 }
 
+// Between returns the query about a connection between two ends, by their names.
+func (q Query) Between(from, to string) (_ Query, err error) {
+	if q.To, err = ParseDestination(to); err != nil {
+		return q, err
+	}
+	if q.From, err = ParseSource(from); err != nil {
+		err = fmt.Errorf("--from: %w", err)
+	}
+	return q, err
+}
+
+// Values are the query of a request to the daemon, which ParseQuery reads.
+func (q *Query) Values() url.Values {
+	return url.Values{
+		"from": {q.From.text}, "to": {q.To.text},
+		"namespace": {q.Namespace}, "family": {q.Family}, "interface": {q.Interface},
+	}
+}
+
+// ParseQuery reads the query of a request.
+func ParseQuery(v url.Values) (Query, error) {
+	q := Query{Namespace: v.Get("namespace"), Family: v.Get("family"), Interface: v.Get("interface")}
+	return q.Between(v.Get("from"), v.Get("to"))
+}
+
 // NamespaceOf returns the namespace of a name in the query; "": any.
 func (q *Query) NamespaceOf(r Ref) string { return cmp.Or(r.Namespace, q.Namespace) }
+
+// Named returns the ends that are named as objects of a kind.
+func (q *Query) Named(k Kind) []Ref {
+	return slices.DeleteFunc([]Ref{q.From, q.To}, func(r Ref) bool { return r.Kind != k })
+}
+
+// HasEnd reports whether an endpoint is an end of the connection.
+func (q *Query) HasEnd(e Endpoint) bool {
+	is := func(r Ref) bool {
+		return r.Kind == Pod && e.Pod.Name == r.Name || r.Kind == Address && e.IsAt(r.Addr)
+	}
+	return is(q.From) || is(q.To)
+}
 
 // Answer is a connection with addresses. The source of a process of the node that decides may be missing.
 type Answer struct {
@@ -145,22 +156,16 @@ func (r *resolver) end(ref Ref) (e end, err error) {
 	return e, err
 }
 
-// find returns the name of an object, with its namespace: the given one, or the only one that has it. among are the
-// names of all objects of the kind.
+// find returns the name of an object, with its namespace: the given one, or the only one that has it.
 func (r *resolver) find(kind Kind, ref Ref, among []model.NamespacedName) (one model.NamespacedName, err error) {
 	namespace, where := r.NamespaceOf(ref), ""
 	if namespace != "" {
 		where = " in namespace " + namespace
 	}
-	var found, others []string
+	var found []string
 	for _, n := range among {
-		switch {
-		case n.Name == ref.Name && (namespace == "" || n.Namespace == namespace):
+		if n.Name == ref.Name && (namespace == "" || n.Namespace == namespace) {
 			found, one = append(found, n.String()), n
-		case n.Namespace == namespace:
-			others = append(others, n.Name)
-		default:
-			others = append(others, n.String())
 		}
 	}
 	slices.Sort(found)
@@ -168,7 +173,7 @@ func (r *resolver) find(kind Kind, ref Ref, among []model.NamespacedName) (one m
 	case 1:
 		return one, nil
 	case 0:
-		return one, fmt.Errorf("%s %q not found%s%s", kind, ref.Name, where, Instead(ref.Name, others))
+		return one, fmt.Errorf("%s %q not found%s", kind, ref.Name, where)
 	}
 	return one, fmt.Errorf("several namespaces have a %s %s: %s; give the namespace (-n), or %s/NAMESPACE/NAME",
 		kind, ref.Name, strings.Join(found, ", "), kind)
@@ -253,45 +258,4 @@ func PortText(p model.Port) string {
 		return fmt.Sprintf("%q (%s)", p.Name, text)
 	}
 	return text
-}
-
-// Instead says which names are most like a wrong one, if any is. What follows the last / is compared.
-func Instead(name string, all []string) string {
-	const few = 4
-	name = path.Base(name)
-	far := func(n string) int {
-		n = path.Base(n)
-		if strings.Contains(n, name) || strings.Contains(name, n) {
-			return 1
-		}
-		return distance(name, n)
-	}
-	nearer := func(a, b string) int { return cmp.Or(cmp.Compare(far(a), far(b)), strings.Compare(a, b)) }
-	all = slices.Compact(slices.SortedFunc(slices.Values(all), nearer))
-	all = slices.DeleteFunc(all, func(n string) bool { return far(n) > max(2, len(name)/3) })
-	if len(all) == 0 || name == "." {
-		return ""
-	}
-	return "; did you mean " + strings.Join(all[:min(len(all), few)], " or ") + "?"
-}
-
-// distance is the number of single letters to insert, delete or replace to make b of a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

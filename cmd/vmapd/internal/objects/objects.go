@@ -53,35 +53,25 @@ func Of(o *manifest.Objects) *names.Directory {
 	return d
 }
 
-// Reader reads objects of a cluster.
-type Reader struct {
-	*client.Client
-	// Query is what they are about; nil: all are read, but no pods.
-	Query *names.Query
-	// Nodes are the names of Nodes to read; none: all are.
-	Nodes []string
-	// NoPods is the reason why pods are not read; nil: they are.
-	NoPods error
-	// Unread are the errors of permissions that are missing, after Read.
-	Unread []error
-
-	d names.Directory
-}
-
-// Read reads the objects. Nodes, ServiceCIDRs and pods may be missing, without a permission.
-func (r *Reader) Read(ctx context.Context) (*names.Directory, error) {
-	r.d = names.Directory{NoPods: r.NoPods}
-	if err := errors.Join(r.readNodes(ctx), r.readCIDRs(ctx), r.readServices(ctx)); err != nil {
-		return nil, err
+// Read reads the objects of a cluster that a query is about: its Services, the slices in their namespaces, those with
+// its ends, and its pods; of Nodes those with the given names, or all. A query of nil is about all objects but pods.
+// Nodes, ServiceCIDRs and pods are missing without a permission; refused has the errors about the first two.
+func Read(
+	ctx context.Context, c *client.Client, q *names.Query, nodes ...string,
+) (d *names.Directory, refused []error, err error) {
+	d = new(names.Directory)
+	for _, err := range []error{readNodes(ctx, c, d, nodes), readCIDRs(ctx, c, d)} {
+		switch {
+		case apierrors.IsForbidden(err):
+			refused = append(refused, err)
+		case err != nil:
+			return nil, nil, err
+		}
 	}
-	if err := r.readSlices(ctx); err != nil || r.NoPods != nil || r.Query == nil {
-		return &r.d, err
+	if err := readServices(ctx, c, d, q); err != nil {
+		return nil, nil, err
 	}
-	err := r.readPods(ctx)
-	if apierrors.IsForbidden(err) {
-		r.d.NoPods, err = err, nil
-	}
-	return &r.d, err
+	return d, refused, readEndpoints(ctx, c, d, q)
 }
 
 // each lists objects page by page.
@@ -101,102 +91,75 @@ func each[L runtime.Object, T any](
 	return nil
 }
 
-func (r *Reader) readNodes(ctx context.Context) (err error) {
-	add := func(n *corev1.Node) { r.d.Nodes = append(r.d.Nodes, kube.Node(n)) }
-	if r.Nodes == nil {
-		err = each(ctx, r.Client.Nodes(), metav1.ListOptions{}, add)
+func readNodes(ctx context.Context, c *client.Client, d *names.Directory, named []string) (err error) {
+	add := func(n *corev1.Node) { d.Nodes = append(d.Nodes, kube.Node(n)) }
+	if named == nil {
+		return each(ctx, c.Nodes(), metav1.ListOptions{}, add)
 	}
-	for _, name := range r.Nodes { // with the right to list, and not that to get one
-		err = errors.Join(err, each(ctx, r.Client.Nodes(), client.Named(name), add))
+	for _, name := range named { // with the right to list, and not that to get one
+		err = errors.Join(err, each(ctx, c.Nodes(), client.Named(name), add))
 	}
-	return r.unread(err)
+	return err
 }
 
-func (r *Reader) readCIDRs(ctx context.Context) error {
-	err := each(ctx, r.ServiceCIDRs(), metav1.ListOptions{}, func(c *networkingv1.ServiceCIDR) {
-		r.d.ServiceCIDRs = append(r.d.ServiceCIDRs, kube.ServiceCIDR(c))
+func readCIDRs(ctx context.Context, c *client.Client, d *names.Directory) error {
+	err := each(ctx, c.ServiceCIDRs(), metav1.ListOptions{}, func(r *networkingv1.ServiceCIDR) {
+		d.ServiceCIDRs = append(d.ServiceCIDRs, kube.ServiceCIDR(r))
 	})
 	if apierrors.IsNotFound(err) { // clusters before 1.33 have none (KEP-1880)
 		return nil
 	}
-	return r.unread(err)
-}
-
-// unread keeps the error of a permission that is missing.
-func (r *Reader) unread(err error) error {
-	if apierrors.IsForbidden(err) {
-		r.Unread = append(r.Unread, err)
-		return nil
-	}
 	return err
 }
 
-// readServices reads the Service that is named, those with the destination's address or node port, or all.
-func (r *Reader) readServices(ctx context.Context) error {
-	q, isNamed := r.Query, r.Query != nil && r.Query.To.Kind == names.Service
-	list := r.Services()
-	add := func(s *corev1.Service) {
+func readServices(ctx context.Context, c *client.Client, d *names.Directory, q *names.Query) error {
+	list, o := c.Services(), metav1.ListOptions{}
+	if q != nil && q.To.Kind == names.Service {
+		list, o = list.In(q.NamespaceOf(q.To)), client.Named(q.To.Name)
+	}
+	return each(ctx, list, o, func(s *corev1.Service) {
 		o := names.ServiceObject{Service: kube.Service(s), Spec: s.Spec}
-		if q == nil || isNamed || o.Concerns(q.To) {
-			r.d.Services = append(r.d.Services, o)
+		if q == nil || q.Concerns(&o) {
+			d.Services = append(d.Services, o)
 		}
-	}
-	if isNamed {
-		list = list.In(q.NamespaceOf(q.To))
-		if err := each(ctx, list, client.Named(q.To.Name), add); err != nil || len(r.d.Services) > 0 {
-			return err
-		} // an error about a name has the names that are like it
-	}
-	return each(ctx, list, metav1.ListOptions{}, add)
+	})
 }
 
-// readSlices reads the slices of the Services, those in their namespaces that belong to none, and those that have the
-// ends of the connection.
-func (r *Reader) readSlices(ctx context.Context) (err error) {
-	has := map[model.NamespacedName]bool{} // several lists may have one
-	read := func(namespace, selector string, wanted func(names.Endpoint) bool) {
-		if err != nil {
-			return
-		}
-		list, o := r.EndpointSlices().In(namespace), metav1.ListOptions{LabelSelector: selector}
-		err = each(ctx, list, o, func(s *discoveryv1.EndpointSlice) {
-			o := names.NewSlice(s)
-			if !has[o.NamespacedName] && (wanted == nil || slices.ContainsFunc(o.List(), wanted)) {
-				has[o.NamespacedName], r.d.Slices = true, append(r.d.Slices, o)
-			}
+// readEndpoints reads slices and pods.
+func readEndpoints(ctx context.Context, c *client.Client, d *names.Directory, q *names.Query) (err error) {
+	if q == nil {
+		return each(ctx, c.EndpointSlices(), metav1.ListOptions{}, func(s *discoveryv1.EndpointSlice) {
+			d.Slices = append(d.Slices, names.NewSlice(s))
 		})
 	}
-	q, found := r.Query, false
-	if q == nil {
-		read("", "", nil)
-		return err
+	var of, in []string // namespaces: of the Services, and all that are read
+	for _, s := range d.Services {
+		of = append(of, s.Namespace)
 	}
-	for _, s := range r.d.Services {
-		if q.To.Kind == names.Service && s.Name != q.To.Name {
-			continue // it is for the error about a name
+	in = slices.Clone(of)
+	for _, pod := range q.Named(names.Pod) {
+		in = append(in, q.NamespaceOf(pod))
+		pods := c.Pods().In(q.NamespaceOf(pod))
+		err := each(ctx, pods, client.Named(pod.Name), func(p *corev1.Pod) { d.Pods = append(d.Pods, p) })
+		if apierrors.IsForbidden(err) {
+			d.NoPods, err = err, nil
 		}
-		found = true
-		read(s.Namespace, model.LabelServiceName+"="+s.Name, nil)
-		read(s.Namespace, "!"+model.LabelServiceName, nil) // has somebody forgotten the label?
-	}
-	for _, ref := range []names.Ref{q.From, q.To} {
-		switch {
-		case ref.Kind == names.Pod:
-			read(q.NamespaceOf(ref), "", func(e names.Endpoint) bool { return e.Pod.Name == ref.Name })
-		case ref.Kind == names.Address && !found: // it may be a pod's own
-			read("", "", func(e names.Endpoint) bool { return e.IsAt(ref.Addr) })
+		if err != nil {
+			return err
 		}
 	}
-	return err
-}
-
-func (r *Reader) readPods(ctx context.Context) (err error) {
-	add := func(p *corev1.Pod) { r.d.Pods = append(r.d.Pods, p) }
-	for _, ref := range []names.Ref{r.Query.From, r.Query.To} {
-		if ref.Kind == names.Pod {
-			from := r.Pods().In(r.Query.NamespaceOf(ref))
-			err = errors.Join(err, each(ctx, from, client.Named(ref.Name), add))
-		}
+	if len(in) == 0 || slices.Contains(in, "") {
+		in = []string{""}
+	}
+	slices.Sort(in)
+	for _, namespace := range slices.Compact(in) {
+		list := c.EndpointSlices().In(namespace)
+		err = errors.Join(err, each(ctx, list, metav1.ListOptions{}, func(s *discoveryv1.EndpointSlice) {
+			o := names.NewSlice(s)
+			if slices.Contains(of, o.Namespace) || slices.ContainsFunc(o.List(), q.HasEnd) {
+				d.Slices = append(d.Slices, o)
+			}
+		}))
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func TestTheDaemonExplains(t *testing.T) {
 			}
 			var stdout, stderr bytes.Buffer
 			code := cli.Run(t.Context(), []string{"explain", "--socket", socket, "--from", "node", "svc/wbe:80"}, nil, &stdout, &stderr)
-			if want := "vmapd: service \"wbe\" not found; did you mean default/web?\n"; code != 1 || stderr.String() != want {
+			if want := "vmapd: service \"wbe\" not found\n"; code != 1 || stderr.String() != want {
 				t.Errorf("exit code %d, %q; want 1, %q", code, &stderr, want)
 			}
 		})

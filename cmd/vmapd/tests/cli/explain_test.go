@@ -115,7 +115,7 @@ func TestExplainLive(t *testing.T) {
 		},
 		{
 			"no such Node", nil, "--node-name node-2 --from node 172.30.0.41:80/tcp", 1, "",
-			"vmapd: --node-name: node \"node-2\" not found; did you mean node-1?\n",
+			"vmapd: --node-name: node \"node-2\" not found; the nodes: node-1\n",
 		},
 		{
 			"no right to read Services",

@@ -127,7 +127,8 @@ func (s *scenario) render(t *testing.T) (stdout, stderr string) {
 	in := filepath.Join(dir, "in.yaml")
 	testaid.Write(t, in, s.manifests())
 	var out, errs bytes.Buffer
-	command := cli.Render{NodeFlags: s.parseFlags(t), Paths: []string{in}}
+	command := cli.Render{NodeFlags: s.parseFlags(t)}
+	command.Paths = []string{in}
 	code := 0
 	if err := command.Run(&out, &errs); err != nil {
 		code = 1
