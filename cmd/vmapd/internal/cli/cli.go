@@ -49,29 +49,24 @@ func execute(
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(usage)
+	root.SuggestionsMinimumDistance = 2
 	failed, err := root.ExecuteContextC(ctx)
+	isDaemon := failed == root && s != nil
 	var code exitError
-	_, _, unknown := root.Find(args) // a command of this name
-	isDaemon := failed == root && s != nil && unknown == nil
-	if unknown != nil {
-		err = unknownCommand(unknown)
-	}
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || s == nil): // Ctrl-C
+	case !isDaemon && ctx.Err() != nil && errors.Is(err, context.Canceled): // Ctrl-C
 		return 128 + int(syscall.SIGINT) // as in a shell
 	case isDaemon && s.logs():
 		s.logFailure(stderr, err)
-	default:
-		report.Complain(stderr, err.Error())
+		return 1
 	}
-	if _, ok := errors.AsType[usageError](err); ok && !(isDaemon && s.logs()) {
-		if failed.Name() == "help" {
-			failed = root
-		}
+	report.Complain(stderr, err.Error())
+	if errors.As(err, new(usageError)) {
 		fmt.Fprintf(stderr, "See '%s --help'.\n", failed.CommandPath())
 	}
 	return 1
@@ -105,13 +100,12 @@ func newRootCommand(s *start) *cobra.Command {
 		Version:       buildinfo.Current().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	root.SuggestionsMinimumDistance = 2
 	s.AddFlags(root.Flags())
-	setHelp(root)
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(),
 		newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand())

@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // exitError is an error that was already printed.
@@ -20,18 +20,24 @@ type usageError struct{ error }
 // missing returns the error of an argument or a flag that is required.
 func missing(what string) error { return usageError{fmt.Errorf("missing %s", what)} }
 
-// flagError returns the error of a flag, without pflag's words about a value.
-func flagError(_ *cobra.Command, err error) error {
-	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		err = fmt.Errorf("--%s: %w", bad.GetFlag().Name, bad.Unwrap())
+// flagError returns the error of a flag: of a command that is unknown, the flags are unknown, too.
+func flagError(c *cobra.Command, err error) error {
+	if c.HasSubCommands() {
+		return cmp.Or(c.ValidateArgs(c.Flags().Args()), error(usageError{err}))
 	}
 	return usageError{err}
 }
 
-// arguments accepts arguments with these names. Those in brackets are optional.
+// arguments accepts arguments with these names. Those in brackets are optional. With subcommands, there are none.
 func arguments(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+	return func(c *cobra.Command, args []string) error {
 		switch {
+		case c.HasSubCommands() && len(args) > 0:
+			text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+				text += "; did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usageError{errors.New(text)}
 		case len(args) > len(names):
 			return usageError{fmt.Errorf("unexpected argument %q", args[len(names)])}
 		case len(args) < len(names) && !strings.HasPrefix(names[len(args)], "["):
@@ -39,13 +45,4 @@ func arguments(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// unknownCommand returns cobra's error of an unknown command in one line.
-func unknownCommand(err error) error {
-	text, suggestions, found := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
-	if found {
-		text += "; did you mean " + strings.Join(strings.Fields(suggestions), " or ") + "?"
-	}
-	return usageError{errors.New(text)}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,7 @@ func asPlugin() *cobra.Command {
 	p := &kubectlPlugin{}
 	root := &cobra.Command{
 		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: kubectlLong,
+		Args:         arguments(),
 		RunE:         func(*cobra.Command, []string) error { return missing("COMMAND") },
 		SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"},
@@ -67,7 +69,6 @@ func asPlugin() *cobra.Command {
 	for _, name := range kubectlFlags {
 		f.String(name, "", "as kubectl's")
 	}
-	setHelp(root)
 	root.AddCommand(p.status(), p.ui(), p.bundle(), newVersionCommand())
 	inPods := []*cobra.Command{newExplainCommand(), newTraceCommand(), newDoctorCommand(), newServicesCommand()}
 	for _, c := range inPods {
@@ -202,42 +203,39 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	remote := map[string]string{}
+	namespace := ""
 	if f := flags.Lookup("namespace"); f != nil {
-		if remote["namespace"] = f.Value.String(); remote["namespace"] == "" {
-			if remote["namespace"], err = p.ContextNamespace(cmd.Context()); err != nil {
-				return err
-			}
+		if namespace = f.Value.String(); namespace == "" {
+			namespace, err = p.ContextNamespace(cmd.Context())
 		}
+		if err = cmp.Or(err, f.Value.Set(namespace)); err != nil {
+			return err
+		}
+		f.Changed = true
 	}
-	target, err := p.find(cmd, remote["namespace"], refs)
+	target, err := p.find(cmd, namespace, refs)
 	if err != nil {
 		return err
 	}
 	if len(target.Client) > 0 && flags.Changed("from") {
 		six := flags.Changed("ipv6") || len(args) > 0 && strings.HasPrefix(args[0], "[")
 		at := slices.IndexFunc(target.Client, func(a string) bool { return strings.Contains(a, ":") == six })
-		remote["from"] = target.Client[max(0, at)]
+		if err := flags.Set("from", target.Client[max(0, at)]); err != nil {
+			return err
+		}
 	}
-	run := target.Exec(append([]string{"attached"}, commandLine(cmd, args, remote)...)...)
+	line := []string{"attached", cmd.Name()}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			line = append(line, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	run := target.Exec(append(line, args...)...)
 	code, err := k.Exec(cmd.Context(), run, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err == nil && code != 0 {
 		return exitError(code)
 	}
 	return err
-}
-
-// commandLine returns the command for a pod, with some of its flags replaced.
-func commandLine(cmd *cobra.Command, args []string, replaced map[string]string) []string {
-	line := []string{cmd.Name()}
-	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if value, is := replaced[f.Name]; is {
-			line = append(line, "--"+f.Name+"="+value)
-		} else if f.Changed {
-			line = append(line, "--"+f.Name+"="+f.Value.String())
-		}
-	})
-	return append(line, args...)
 }
 
 // refsOf returns what a command is about: the client and the destination of a connection, or a Service.

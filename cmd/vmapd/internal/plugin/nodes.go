@@ -10,8 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
@@ -57,16 +58,15 @@ func (p *Plugin) Ask(ctx context.Context) ([]NodeStatus, error) {
 
 // each calls a function for all pods, a few at a time.
 func (p *Plugin) each(pods []Target, do func(i int, t Target)) {
-	var wait sync.WaitGroup
-	places := make(chan struct{}, atOnce)
+	var group errgroup.Group
+	group.SetLimit(atOnce)
 	for i, t := range pods {
-		places <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-places }()
+		group.Go(func() error {
 			do(i, t)
+			return nil
 		})
 	}
-	wait.Wait()
+	_ = group.Wait()
 }
 
 // in runs a command in a pod, and returns its output.

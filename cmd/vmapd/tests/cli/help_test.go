@@ -98,8 +98,8 @@ func TestHelpHasEachFlagInItsGroup(t *testing.T) {
 
 func TestUnknownWordsAreErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"help explian":           "vmapd: unknown command \"explian\" for \"vmapd\"; did you mean explain?\nSee 'vmapd --help'.\n",
-		"explian":                "vmapd: unknown command \"explian\" for \"vmapd\"; did you mean explain?\nSee 'vmapd --help'.\n",
+		"explian --from node":    "vmapd: unknown command \"explian\" for \"vmapd\"; did you mean explain?\nSee 'vmapd --help'.\n",
+		"explian -f x":           "vmapd: unknown command \"explian\" for \"vmapd\"; did you mean explain?\nSee 'vmapd --help'.\n",
 		"render --vmapd-confg=x": "vmapd: unknown flag: --vmapd-confg\nSee 'vmapd render --help'.\n",
 		"render -x":              "vmapd: unknown shorthand flag: 'x' in -x\nSee 'vmapd render --help'.\n",
 	} {
@@ -114,7 +114,7 @@ func TestErrorsOfTheStart(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"--nodeport-adresses=all":             "unknown flag: --nodeport-adresses",
-		"--oom-score-adj=high":                `--oom-score-adj: strconv.ParseInt: parsing "high": invalid syntax`,
+		"--oom-score-adj=high":                `invalid argument "high" for "--oom-score-adj" flag: strconv.ParseInt: parsing "high": invalid syntax`,
 		"--config=no-such-file":               "--config: open no-such-file: no such file or directory",
 		"--from=x --kubeconfig=y":             "--from excludes --kubeconfig and --master",
 		"--init-only --cluster-cidr=ten":      `--cluster-cidr: Invalid value: "ten": not a CIDR`,
