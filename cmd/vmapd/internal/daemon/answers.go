@@ -159,7 +159,7 @@ func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (stat
 }
 
 // flows counts the entries of connection tracking of service ports.
-func (d *Daemon) flows(ctx context.Context, ports []*model.ServicePort) (*status.Flows, error) {
+func (d *Daemon) flows(ctx context.Context, ports []*model.ServicePort) (status.Flows, error) {
 	if d.dataplane.userspace != nil {
 		return nil, errors.New("with userspace, no connection is translated")
 	}

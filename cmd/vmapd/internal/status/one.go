@@ -100,7 +100,7 @@ func conditionOf(e names.Endpoint) string {
 type Found struct {
 	Slices []names.SliceObject
 	Counts Counts
-	Flows  *Flows // nil: connection tracking was not read
+	Flows  Flows // nil: connection tracking was not read
 	Rules  func(*model.ServicePort) []string
 	Notes  []string
 	Most   int // endpoints of a port; 0: all
@@ -315,27 +315,25 @@ func percent(share float64) string {
 // Counts are numbers of new connections to service ports; one that is missing is not counted.
 type Counts map[*model.ServicePort]uint64
 
-// Flows counts the entries of connection tracking of one Service by endpoint.
-type Flows struct {
-	ports  map[model.VIP]*model.ServicePort
-	counts map[*model.ServicePort]map[netip.AddrPort]int
-}
+// Flows are numbers of entries of connection tracking by endpoint, for the addresses of one Service. The addresses of a
+// service port share a map.
+type Flows map[model.VIP]map[netip.AddrPort]int
 
 // NewFlows begins to count the entries of service ports.
-func NewFlows(ports []*model.ServicePort) *Flows {
-	t := &Flows{map[model.VIP]*model.ServicePort{}, map[*model.ServicePort]map[netip.AddrPort]int{}}
+func NewFlows(ports []*model.ServicePort) Flows {
+	t := Flows{}
 	for _, sp := range ports {
-		t.counts[sp] = map[netip.AddrPort]int{}
+		counts := map[netip.AddrPort]int{}
 		for _, fe := range sp.Frontends {
-			t.ports[fe.VIP] = sp
+			t[fe.VIP] = counts
 		}
 	}
 	return t
 }
 
 // Ports returns the protocols and ports of the addresses, each once.
-func (t *Flows) Ports(f model.Family) (list []model.VIP) {
-	for vip := range t.ports {
+func (t Flows) Ports(f model.Family) (list []model.VIP) {
+	for vip := range t {
 		other := model.FamilyOf(vip.Addr) != f
 		vip.Addr = f.Unspecified()
 		if !other && !slices.Contains(list, vip) {
@@ -346,21 +344,19 @@ func (t *Flows) Ports(f model.Family) (list []model.VIP) {
 }
 
 // Add counts an entry with a translated destination, unless it is of another Service.
-func (t *Flows) Add(to model.VIP, endpoint netip.AddrPort) {
-	sp := t.ports[to]
-	if sp == nil { // a node port has no address
+func (t Flows) Add(to model.VIP, endpoint netip.AddrPort) {
+	if t[to] == nil { // a node port has no address
 		to.Addr = model.FamilyOf(to.Addr).Unspecified()
-		sp = t.ports[to]
 	}
-	if sp != nil {
-		t.counts[sp][endpoint]++
+	if counts := t[to]; counts != nil {
+		counts[endpoint]++
 	}
 }
 
 // of returns the numbers of a service port's entries; nil: they were not counted.
-func (t *Flows) of(sp *model.ServicePort) map[netip.AddrPort]int {
-	if t == nil {
+func (t Flows) of(sp *model.ServicePort) map[netip.AddrPort]int {
+	if len(sp.Frontends) == 0 {
 		return nil
 	}
-	return t.counts[sp]
+	return t[sp.Frontends[0].VIP]
 }

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -62,51 +63,37 @@ func (s *Service) level() report.Level {
 }
 
 // Services returns the service ports that a filter chooses, at most limit, or all with 0.
-func (v *View) Services(filter Filter, limit int) (out Services) {
-	problems, ports := v.problems(filter), v.ports(filter)
-	ranks := map[model.NamespacedName]int{} // of each Service: that of its worst port
-	for _, sp := range ports {
-		state, _ := v.state(sp)
-		rank, ok := ranks[sp.Name.NamespacedName]
-		if at := slices.Index(worstFirst, state); !ok || at < rank {
-			ranks[sp.Name.NamespacedName] = at
+func (v *View) Services(filter Filter, limit int) Services {
+	problems, items := v.problems(filter), []Service{}
+	ranks := map[model.NamespacedName]int{} // of each Service: that of its worst port, as its ports stay together
+	add := func(s Service) {
+		name := s.name()
+		s.Problems = len(problems[name])
+		items = append(items, s)
+		if at, ok := ranks[name]; !ok || slices.Index(worstFirst, s.State) < at {
+			ranks[name] = slices.Index(worstFirst, s.State)
 		}
 	}
-	// The ports of a Service stay together. Rows are made of those that are answered.
-	type row struct {
-		model.NamespacedName
-		port *model.ServicePort // nil: the Service is left out
+	for _, sp := range v.ports(filter) {
+		add(v.service(sp))
 	}
-	var rows []row
-	for _, sp := range ports {
-		rows = append(rows, row{sp.Name.NamespacedName, sp})
-	}
-	served := len(rows)
-	for name := range problems {
-		if _, ok := ranks[name]; !ok {
-			ranks[name] = slices.Index(worstFirst, LeftOut)
-			rows = append(rows, row{name, nil})
+	byName := func(a, b model.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+	for _, name := range slices.SortedFunc(maps.Keys(problems), byName) {
+		if _, served := ranks[name]; !served {
+			reason := reasonOf(problems[name][0])
+			add(Service{Namespace: name.Namespace, Name: name.Name, State: LeftOut, Reason: reason})
 		}
 	}
-	slices.SortFunc(rows[served:], func(a, b row) int { return strings.Compare(a.String(), b.String()) })
-	rank := func(r row) int { return ranks[r.NamespacedName] }
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(rank(a), rank(b)) })
-	if limit > 0 && len(rows) > limit {
-		out.Left, rows = len(rows)-limit, rows[:limit]
+	slices.SortStableFunc(items, func(a, b Service) int { return cmp.Compare(ranks[a.name()], ranks[b.name()]) })
+	left := 0
+	if limit > 0 && len(items) > limit {
+		left, items = len(items)-limit, items[:limit]
 	}
-	out.Items = make([]Service, 0, len(rows))
-	for _, r := range rows {
-		found := problems[r.NamespacedName]
-		s := Service{Namespace: r.Namespace, Name: r.Name, State: LeftOut}
-		if r.port != nil {
-			s = v.service(r.port)
-		} else {
-			s.Reason = reasonOf(found[0])
-		}
-		s.Problems = len(found)
-		out.Items = append(out.Items, s)
-	}
-	return out
+	return Services{items, left}
+}
+
+func (s *Service) name() model.NamespacedName {
+	return model.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
 func (v *View) problems(filter Filter) map[model.NamespacedName][]model.Problem {
