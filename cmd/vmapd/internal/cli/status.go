@@ -20,7 +20,7 @@ import (
 
 // question is a subcommand that asks the running daemon.
 type question struct {
-	socket    string
+	daemon    socket.Client
 	format    report.Format
 	watch     bool
 	namespace string
@@ -108,7 +108,7 @@ func newServicesCommand() *cobra.Command {
 func (q *question) command(use, short, long string) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Long: long}
 	f := c.Flags()
-	f.StringVar(&q.socket, "socket", socket.DefaultPath, "the daemon's unix socket")
+	f.StringVar(&q.daemon.Path, "socket", socket.DefaultPath, "the daemon's unix socket")
 	f.StringVarP(&q.namespace, "namespace", "n", "", "the `namespace` of Services (default \"default\")")
 	f.BoolVarP(&q.watch, "watch", "w", false, "watch for changes")
 	report.AddFormat(f, &q.format)
@@ -117,7 +117,7 @@ func (q *question) command(use, short, long string) *cobra.Command {
 
 func (q *question) overview(ctx context.Context, _ bool) (answer, error) {
 	var o status.Overview
-	err := q.get(ctx, "/v1/status", nil, &o)
+	err := q.daemon.Get(ctx, "/v1/status", nil, &o)
 	return answer{&o, o.Tables(time.Now())}, err
 }
 
@@ -127,7 +127,7 @@ func (q *question) services(ctx context.Context, _ bool) (answer, error) {
 		query.Set("namespace", cmp.Or(q.namespace, "default"))
 	}
 	var s status.Services
-	err := q.get(ctx, "/v1/services", query, &s)
+	err := q.daemon.Get(ctx, "/v1/services", query, &s)
 	tables := s.Tables(q.all, q.format == report.Wide, time.Now())
 	if len(s.Items) == 0 && !q.all {
 		none := fmt.Sprintf("no Services in namespace %q; -A shows those of all namespaces", query.Get("namespace"))
@@ -139,15 +139,11 @@ func (q *question) services(ctx context.Context, _ bool) (answer, error) {
 // service asks about one Service. One that is deleted while it is watched is an answer without ports.
 func (q *question) service(ctx context.Context, query url.Values, again bool) (answer, error) {
 	var one status.One
-	err := q.get(ctx, "/v1/service", query, &one)
+	err := q.daemon.Get(ctx, "/v1/service", query, &one)
 	if refused, ok := errors.AsType[*socket.Error](err); ok && again && refused.Status == http.StatusNotFound {
 		one, err = status.One{Namespace: query.Get("namespace"), Name: query.Get("name")}, nil
 	}
 	return answer{&one, one.Tables(time.Now())}, err
-}
-
-func (q *question) get(ctx context.Context, route string, query url.Values, out any) error {
-	return socket.Client{Path: q.socket}.Get(ctx, route, query, out)
 }
 
 // run prints the answer to a question and, with --watch, what changes.

@@ -85,7 +85,7 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 		return nil, err
 	}
 	name := model.NamespacedName{Namespace: query.Get("namespace"), Name: query.Get("name")}
-	ports := view.Ports(name)
+	ports := view.Ports(status.Filter{Namespace: name.Namespace, Name: name.Name})
 	found := status.Found{Most: limit}
 	note := func(what string, err error) {
 		if err != nil {

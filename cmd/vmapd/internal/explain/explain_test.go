@@ -171,6 +171,15 @@ func TestAddressesWithLeadingZeros(t *testing.T) {
 	}
 }
 
+// The daemon may not know yet that a Service is deleted: what it serves is explained without names.
+func TestAServiceThatIsServedAndDeleted(t *testing.T) {
+	in := input("172.30.0.41:80", web(modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Local("10.0.0.2")))
+	served := in.Builder.Snapshot()
+	in = input("172.30.0.41:80", new(names.Directory))
+	in.Snapshot = served
+	equal(t, "conclusion", "forwarded to 10.0.0.2:8080", Explain(in).Conclusion)
+}
+
 // An older pod, whose object is still there, had the address of a new one: what is said is of the new one.
 func TestAnAddressThatANewPodHasAgain(t *testing.T) {
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).

@@ -53,11 +53,10 @@ type Address struct {
 // Endpoint is an endpoint of a service port.
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
-	// Where it is, and its state in the words of the API; "": not known.
+	// Where it is; "": not known.
 	Pod        string `json:"pod,omitempty"`
 	Node       string `json:"node,omitempty"`
 	Zone       string `json:"zone,omitempty"`
-	Condition  string `json:"condition,omitempty"`
 	OnThisNode bool   `json:"onThisNode,omitempty"`
 	// Share and LocalShare are the shares of new connections: of those to any endpoint, and of those that the policy
 	// Local keeps on this node. They are 0 where no connection is treated so.
@@ -106,11 +105,6 @@ type Found struct {
 	Most   int // endpoints of a port; 0: all
 }
 
-// Ports returns the ports of a Service.
-func (v *View) Ports(name model.NamespacedName) []*model.ServicePort {
-	return v.ports(Filter{Namespace: name.Namespace, Name: name.Name})
-}
-
 // One returns all about a Service. It is not ok if the daemon serves none of that name.
 func (v *View) One(name model.NamespacedName, found Found) (one One, ok bool) {
 	one = One{Namespace: name.Namespace, Name: name.Name, Ports: []Port{}, Notes: found.Notes}
@@ -118,7 +112,7 @@ func (v *View) One(name model.NamespacedName, found Found) (one One, ok bool) {
 	for _, p := range v.problems(filter)[name] {
 		one.Problems = append(one.Problems, reasonOf(p))
 	}
-	for _, sp := range v.ports(filter) {
+	for _, sp := range v.Ports(filter) {
 		one.Ports = append(one.Ports, v.port(sp, found))
 	}
 	return one, len(one.Ports)+len(one.Problems) > 0
@@ -180,7 +174,7 @@ func endpoints(sp *model.ServicePort, of []names.SliceObject, tracked map[netip.
 			return
 		}
 		place := places[e.Address]
-		e.Pod, e.Node, e.Zone, e.Condition = place.Pod.Name, place.NodeName, place.Zone, conditionOf(place)
+		e.Pod, e.Node, e.Zone = place.Pod.Name, place.NodeName, place.Zone
 		has[e.Address] = true
 		if n := tracked[e.Address]; tracked != nil {
 			e.Tracked = &n

@@ -74,7 +74,7 @@ func (v *View) Services(filter Filter, limit int) Services {
 			ranks[name] = slices.Index(worstFirst, s.State)
 		}
 	}
-	for _, sp := range v.ports(filter) {
+	for _, sp := range v.Ports(filter) {
 		add(v.service(sp))
 	}
 	byName := func(a, b model.NamespacedName) int { return strings.Compare(a.String(), b.String()) }

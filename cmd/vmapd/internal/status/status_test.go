@@ -216,7 +216,7 @@ func TestOneService(t *testing.T) {
 	slice := webSlice().UDP("dns", 53).Endpoint("10.0.0.4").Endpoint("10.0.0.5", draining)
 	v := newWorld(service, slice, modeltest.NewService("ns1/empty").On("172.30.0.42").TCP("", 80)).round(1)
 	counts := status.Counts{}
-	for _, sp := range v.Ports(model.NamespacedName{Namespace: "ns1", Name: "web"}) {
+	for _, sp := range v.Ports(status.Filter{Namespace: "ns1", Name: "web"}) {
 		if sp.Name.Port == "http" {
 			counts[sp] = 7
 		}
@@ -301,7 +301,7 @@ Rules of IPv4 80/tcp:
 func TestFlowsAreCountedByEndpoint(t *testing.T) {
 	v := newWorld(web().NodePort(30080), webSlice(), modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80)).round(1)
 	name := model.NamespacedName{Namespace: "ns1", Name: "web"}
-	flows := status.NewFlows(v.Ports(name))
+	flows := status.NewFlows(v.Ports(status.Filter{Namespace: name.Namespace, Name: name.Name}))
 	for _, flow := range [][2]string{
 		{"172.30.0.41:80", "10.0.0.2:8080"},
 		{"172.30.0.41:80", "10.0.0.2:8080"},

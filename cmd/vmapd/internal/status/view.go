@@ -115,8 +115,8 @@ func (f Filter) matches(n model.NamespacedName, port string) bool {
 		(f.Search == "" || strings.Contains(text(), f.Search))
 }
 
-// ports returns the service ports of the desired state that a filter chooses, sorted by name, IPv4 before IPv6.
-func (v *View) ports(filter Filter) (list []*model.ServicePort) {
+// Ports returns the service ports of the desired state that a filter chooses, sorted by name, IPv4 before IPv6.
+func (v *View) Ports(filter Filter) (list []*model.ServicePort) {
 	if v.Snapshot == nil {
 		return nil
 	}
