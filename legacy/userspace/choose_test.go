@@ -51,7 +51,7 @@ func (c *testChooser) set(a model.Algorithm, affinity time.Duration, numbers ...
 	for sp := range s.Family(model.IPv4).ServicePorts() {
 		c.port = sp
 	}
-	c.now.Store(want(s, Everything))
+	c.now.Store(want(s, false))
 }
 
 func (c *testChooser) decision(client netip.Addr) model.Decision {
@@ -69,7 +69,7 @@ func (c *testChooser) choose(client netip.Addr, avoid []netip.AddrPort) (netip.A
 func (c *testChooser) remember(client netip.Addr, endpoint netip.AddrPort) {
 	fl := &flow{Decision: c.decision(client), endpoint: endpoint, end: func() {}}
 	c.begin(fl)
-	c.flows.finish(fl)
+	c.finish(fl)
 }
 
 // chosen returns the last byte of the endpoint that is chosen.
@@ -156,12 +156,12 @@ func TestAffinityRemembersManyClients(t *testing.T) {
 		c.remember(more, endpoints(2)[0])
 		more = more.Next()
 	}
-	if n := len(c.flows.visitors); n != mostVisitors {
+	if n := len(c.visitors); n != mostVisitors {
 		t.Errorf("want %d clients remembered, got %d", mostVisitors, n)
 	}
 	c.set(model.Random, 0, 2)
 	c.remember(first, endpoints(2)[0])
-	if n := len(c.flows.visitors); n != mostVisitors {
+	if n := len(c.visitors); n != mostVisitors {
 		t.Errorf("without affinity, nobody is remembered, got %d", n)
 	}
 }

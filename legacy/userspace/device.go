@@ -3,12 +3,15 @@ package userspace
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // DeviceName is the name of the device with the addresses of Services. All that it has are ours, also after a restart.
@@ -39,25 +42,41 @@ func OpenInterface() (*Interface, error) {
 	return &Interface{link}, nil
 }
 
-// Addrs reads the addresses, but for link-local ones, which the kernel adds.
-func (i *Interface) Addrs() (map[netip.Addr]struct{}, error) {
+// Set implements [Device]. The kernel's own link-local address stays. The error has the first ten that failed.
+func (i *Interface) Set(addrs map[netip.Addr]struct{}) error {
 	list, err := netlink.AddrList(i.link, netlink.FAMILY_ALL)
-	addrs := map[netip.Addr]struct{}{}
-	for _, has := range list {
-		if a, ok := netip.AddrFromSlice(has.IP); ok && !a.IsLinkLocalUnicast() {
-			addrs[a.Unmap()] = struct{}{}
+	if err != nil {
+		return fmt.Errorf("read the addresses of the device %s: %w", DeviceName, err)
+	}
+	var errs []error
+	note := func(what string, a netip.Addr, err error) {
+		if err != nil && len(errs) < 10 {
+			err = fmt.Errorf("%s the address %v: %w", what, a, err)
+			errs = append(errs, &model.FamilyError{Family: model.FamilyOf(a), Err: err})
 		}
 	}
-	return addrs, err
+	missing := maps.Clone(addrs)
+	for _, has := range list {
+		a, _ := netip.AddrFromSlice(has.IP)
+		if a = a.Unmap(); a.IsLinkLocalUnicast() {
+			continue
+		}
+		if _, ok := addrs[a]; !ok {
+			note("remove", a, netlink.AddrDel(i.link, addressOf(a)))
+		}
+		delete(missing, a)
+	}
+	for a := range missing {
+		note("add", a, i.add(a))
+	}
+	return errors.Join(errs...)
 }
 
-// Add adds an address, and waits until packets to it arrive: the kernel adds the route of IPv6 in the background
+// add adds an address, and waits until packets to it arrive: the kernel adds the route of IPv6 in the background
 // (addrconf_dad_work).
-func (i *Interface) Add(a netip.Addr) error {
+func (i *Interface) add(a netip.Addr) error {
 	with := addressOf(a)
-	if a.Is6() {
-		with.Flags = unix.IFA_F_NODAD // every node has the same address
-	}
+	with.Flags = unix.IFA_F_NODAD // every node has the same address
 	if err := netlink.AddrAdd(i.link, with); err != nil {
 		return err
 	}
@@ -69,9 +88,6 @@ func (i *Interface) Add(a netip.Addr) error {
 	}
 	return errors.New("the kernel has no route to it")
 }
-
-// Remove removes an address.
-func (i *Interface) Remove(a netip.Addr) error { return netlink.AddrDel(i.link, addressOf(a)) }
 
 func addressOf(a netip.Addr) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}

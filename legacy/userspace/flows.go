@@ -2,10 +2,13 @@ package userspace
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -19,25 +22,9 @@ type flow struct {
 	leaving  *time.Timer // ends it, as its endpoint is gone
 }
 
-// flows knows who is, and was, connected to what. Any number of goroutines may use it.
-type flows struct {
-	mu       sync.Mutex
-	all      map[*flow]struct{}
-	visitors map[visitor]visit  // with session affinity
-	counts   map[portKey]*Count // of the service ports that are served
-}
-
-// portKey identifies a service port.
-type portKey struct {
-	family model.Family
-	name   model.ServicePortName
-}
-
-func keyOf(sp *model.ServicePort) portKey { return portKey{sp.Family, sp.Name} }
-
 // visitor is a client that was connected to a service port, and visit the endpoint that it had then.
 type visitor struct {
-	portKey
+	name model.ServicePortName
 	addr netip.Addr
 }
 
@@ -56,7 +43,7 @@ func (f *Forwarder) decide(vip model.VIP, from netip.AddrPort) model.Decision {
 	if !ok { // the listener closes in a moment
 		return model.Decision{}
 	}
-	fs := w.Family(at.Port.Family)
+	fs := w.Family(at.Family)
 	c := model.Connection{
 		Source: source, SourcePort: from.Port(), Protocol: vip.Protocol, Dest: netip.AddrPortFrom(vip.Addr, vip.Port),
 		// No other host can have an address of the node as its source: the kernel drops such packets as martians.
@@ -65,11 +52,7 @@ func (f *Forwarder) decide(vip model.VIP, from netip.AddrPort) model.Decision {
 	if !c.Node && fs.Pods.Interface != "" {
 		c.Interface = interfaceTo(source)
 	}
-	d := fs.DecideAt(at.Port, at.Frontend, c)
-	if d.Verdict == model.Rejected {
-		f.flows.count(at.Port, func(c *Count) { c.Refused++ })
-	}
-	return d
+	return fs.DecideAt(at.ServicePort, at.Frontend, c)
 }
 
 // choose returns an endpoint for the connection: the one that the client had, with affinity; the one of a lookup table;
@@ -79,16 +62,17 @@ func (f *Forwarder) choose(d model.Decision, avoid []netip.AddrPort) (endpoint n
 	var left []netip.AddrPort
 	for e := range d.Port.In(d.TrafficPolicy) {
 		d.Targets = append(d.Targets, model.Target{Endpoint: e})
-		if !w.isPlace(e.Addr, d.Protocol) && !slices.Contains(avoid, e.Addr) {
+		at := model.VIP{Addr: e.Addr.Addr(), Protocol: d.Protocol, Port: e.Addr.Port()}
+		if !w.isPlace(at) && !slices.Contains(avoid, e.Addr) {
 			left = append(left, e.Addr)
 		}
 	}
 	if len(left) == 0 {
 		return endpoint, false
 	}
-	f.flows.mu.Lock()
-	had := f.flows.visitors[visitorOf(d)]
-	f.flows.mu.Unlock()
+	f.mu.Lock()
+	had := f.visitors[visitorOf(d)]
+	f.mu.Unlock()
 	if time.Since(had.at) < d.Port.Affinity && slices.Contains(left, had.endpoint) {
 		return had.endpoint, true
 	}
@@ -104,82 +88,83 @@ func visitorOf(d model.Decision) visitor {
 	if d.Source == d.Dest.Addr() {
 		d.Source = d.Port.Family.Loopback()
 	}
-	return visitor{keyOf(d.Port), d.Source}
+	return visitor{d.Port.Name, d.Source}
 }
 
-// begin notes a flow, and ends it if its endpoint has left meanwhile.
-func (f *Forwarder) begin(fl *flow) {
-	f.flows.begin(fl)
-	w, all := f.now.Load(), f.ctx.Err() != nil
-	if _, stale := w.stale(fl); stale || all {
-		f.flows.follow(w, all)
+// connect connects a client to one endpoint after the other until one accepts. Where the Service wants that, each but
+// the last has as long as in the kernel, see model.ServicePort.RetryAfter.
+func (f *Forwarder) connect(vip model.VIP, client netip.AddrPort) (*flow, net.Conn, error) {
+	d := f.decide(vip, client)
+	if d.Verdict != model.Forwarded {
+		return nil, nil, errors.New(d.Verdict.String())
 	}
+	var tried []netip.AddrPort
+	err := errors.New("no endpoint is left")
+	for len(tried) < f.limits.tries {
+		endpoint, ok := f.choose(d, tried)
+		if !ok {
+			break
+		}
+		try := f.limits.try
+		if after := d.Port.RetryAfter; after > 0 && len(tried)+1 < min(d.Port.Count(d.TrafficPolicy), f.limits.tries) {
+			try = min(try, after)
+		}
+		ctx, cancel := context.WithTimeout(f.ctx, try)
+		var to net.Conn
+		to, err = f.sockets.DialContext(ctx, vip.Protocol.String(), endpoint.String())
+		cancel()
+		if err == nil {
+			return &flow{Decision: d, endpoint: endpoint}, to, nil
+		}
+		tried = append(tried, endpoint)
+	}
+	return nil, nil, fmt.Errorf("connect to any of %d endpoints, the last error: %w", len(tried), err)
 }
 
-func (fs *flows) begin(fl *flow) {
-	fs.count(fl.Port, func(c *Count) { c.Forwarded++ })
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	fs.all[fl] = struct{}{}
+// begin notes a flow and, with affinity, its client.
+func (f *Forwarder) begin(fl *flow) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flows[fl] = struct{}{}
+	f.review(fl) // its endpoint may have left meanwhile
 	if fl.Port.Affinity == 0 {
 		return
 	}
-	for any := range fs.visitors {
-		if len(fs.visitors) < mostVisitors {
+	for any := range f.visitors {
+		if len(f.visitors) < mostVisitors {
 			break
 		}
-		delete(fs.visitors, any)
+		delete(f.visitors, any)
 	}
-	fs.visitors[visitorOf(fl.Decision)] = visit{fl.endpoint, time.Now()}
+	f.visitors[visitorOf(fl.Decision)] = visit{fl.endpoint, time.Now()}
 }
 
 // finish forgets a flow that has ended.
-func (fs *flows) finish(fl *flow) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	delete(fs.all, fl)
+func (f *Forwarder) finish(fl *flow) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.flows, fl)
 	if fl.leaving != nil {
 		fl.leaving.Stop()
 	}
 }
 
-// count adds to the figures of a service port.
-func (fs *flows) count(sp *model.ServicePort, add func(*Count)) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if c := fs.counts[keyOf(sp)]; c != nil {
-		add(c)
-	}
-}
-
-// stale reports whether a flow is to end, as its endpoint serves no more, and after which time. A client of UDP
-// ends also if its place is another service port's.
-func (w *wanted) stale(fl *flow) (after time.Duration, ok bool) {
+// review ends a flow, or will, whose endpoint serves no more. A client of UDP ends also if its place is another
+// service port's. f.mu is held.
+func (f *Forwarder) review(fl *flow) {
+	w := f.now.Load()
 	sp, _ := w.Family(fl.Port.Family).ServicePort(fl.Port.Name)
-	at := w.places[model.VIP{Addr: fl.Dest.Addr(), Protocol: fl.Protocol, Port: fl.Dest.Port()}].Port
-	after, ok = cmp.Or(sp, fl.Port).EndsStale()
-	return after, ok && (!sp.Serves(fl.endpoint) || fl.Protocol == model.UDP && (at == nil || at.Name != fl.Port.Name))
-}
-
-// follow ends the flows that a snapshot makes stale. all ends all.
-func (fs *flows) follow(w *wanted, all bool) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	for fl := range fs.all {
-		switch after, stale := w.stale(fl); {
-		case all, stale && after == 0:
-			fl.end()
-		case stale && fl.leaving == nil:
-			fl.leaving = time.AfterFunc(after, fl.end)
-		case !stale && fl.leaving != nil:
-			fl.leaving.Stop()
-			fl.leaving = nil
-		}
+	at := w.places[model.VIP{Addr: fl.Dest.Addr(), Protocol: fl.Protocol, Port: fl.Dest.Port()}].ServicePort
+	after, stale := cmp.Or(sp, fl.Port).EndsStale()
+	lost := fl.Protocol == model.UDP && (at == nil || at.Name != fl.Port.Name)
+	stale = stale && (lost || !sp.Serves(fl.endpoint))
+	switch {
+	case f.ctx.Err() != nil, stale && after == 0:
+		fl.end()
+	case stale && fl.leaving == nil:
+		fl.leaving = time.AfterFunc(after, fl.end)
+	case !stale && fl.leaving != nil:
+		fl.leaving.Stop()
+		fl.leaving = nil
 	}
-	counts := map[portKey]*Count{}
-	for _, at := range w.places {
-		key := keyOf(at.Port)
-		counts[key] = cmp.Or(fs.counts[key], &Count{Name: key.name, Family: key.family})
-	}
-	fs.counts = counts
 }

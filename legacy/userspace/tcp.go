@@ -1,14 +1,10 @@
 package userspace
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,102 +12,51 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// serveTCP accepts connections on one address, as many at a time as there are slots, of the listener and of
-// all listeners. Further clients wait in the kernel's queue.
-func (f *Forwarder) serveTCP(vip model.VIP, l *net.TCPListener) (closed func()) {
-	ctx, cancel := context.WithCancel(f.ctx)
-	slots := make(chan struct{}, f.limits.conns)
-	var loop sync.WaitGroup
-	loop.Go(func() {
-		for take(ctx, slots) {
-			c, err := l.AcceptTCP()
-			if err != nil { // too many open files, or the end
-				<-slots
-				pause(ctx)
-				continue
-			}
-			if !take(ctx, f.slots) {
-				reset(c)
-				return
-			}
-			f.accepted[model.FamilyOf(vip.Addr)].Add(1)
-			f.tasks.Go(func() {
-				f.forward(vip, c)
-				<-slots
-				<-f.slots
-			})
+// pause is the time to wait after an error of a listener's socket that passes, such as too many open files.
+const pause = 100 * time.Millisecond
+
+// serveTCP accepts connections on one address until the listener is closed. Without a slot, one client waits here,
+// and further ones in the kernel's queue.
+func (f *Forwarder) serveTCP(vip model.VIP, l *net.TCPListener) {
+	for {
+		c, err := l.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
 		}
-	})
-	return func() {
-		cancel()
-		_ = l.Close()
-		loop.Wait()
-	}
-}
-
-// pause waits after an error of a listener's socket that passes, unless ctx ends.
-func pause(ctx context.Context) {
-	select {
-	case <-time.After(100 * time.Millisecond):
-	case <-ctx.Done():
-	}
-}
-
-// take takes a slot. It reports false if ctx ends before there is one.
-func take(ctx context.Context, slots chan struct{}) bool {
-	select {
-	case slots <- struct{}{}:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
+		if err != nil {
+			time.Sleep(pause)
+			continue
+		}
+		select {
+		case f.slots <- struct{}{}:
+		case <-f.ctx.Done():
+			reset(c)
+			return
+		}
+		f.accepted[model.FamilyOf(vip.Addr)].Add(1)
+		f.tasks.Go(func() {
+			f.forward(vip, c)
+			<-f.slots
+		})
 	}
 }
 
 // forward forwards one connection until it ends. It outlives the listener.
 func (f *Forwarder) forward(vip model.VIP, c *net.TCPConn) {
-	fl, server, err := f.connect(f.decide(vip, c.RemoteAddr().(*net.TCPAddr).AddrPort()))
+	fl, to, err := f.connect(vip, c.RemoteAddr().(*net.TCPAddr).AddrPort())
 	if err != nil {
 		reset(c)
 		f.Log.Debug("reset a connection", slog.Any("listener", vip), slog.Any("client", c.RemoteAddr()), slog.Any("err", err))
 		return
 	}
+	server := to.(*net.TCPConn)
 	fl.end = func() {
 		reset(c)
 		reset(server)
 	}
 	f.begin(fl)
 	relay(c, server)
-	f.flows.finish(fl)
-}
-
-// connect connects to one endpoint after the other until one accepts. Where the Service wants that, each but the last
-// has as long as in the kernel, see model.ServicePort.RetryAfter.
-func (f *Forwarder) connect(d model.Decision) (*flow, *net.TCPConn, error) {
-	if d.Verdict != model.Forwarded {
-		return nil, nil, errors.New(d.Verdict.String())
-	}
-	var tried []netip.AddrPort
-	err := errors.New("no endpoint is left")
-	for len(tried) < f.limits.tries {
-		endpoint, ok := f.choose(d, tried)
-		if !ok {
-			break
-		}
-		try := f.limits.try
-		if after := d.Port.RetryAfter; after > 0 && len(tried)+1 < min(len(d.Targets), f.limits.tries) {
-			try = min(try, after)
-		}
-		ctx, cancel := context.WithTimeout(f.ctx, try)
-		var to net.Conn
-		to, err = f.sockets.DialContext(ctx, "tcp", endpoint.String())
-		cancel()
-		if err == nil {
-			return &flow{Decision: d, endpoint: endpoint}, to.(*net.TCPConn), nil
-		}
-		tried = append(tried, endpoint)
-	}
-	f.flows.count(d.Port, func(c *Count) { c.Refused++ })
-	return nil, nil, fmt.Errorf("connect to any of %d endpoints, the last error: %w", len(tried), err)
+	f.finish(fl)
 }
 
 // relay copies in both directions until both have ended, and closes both connections: by a reset if a

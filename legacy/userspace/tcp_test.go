@@ -138,6 +138,25 @@ func TestASilentEndpointCostsABoundedTime(t *testing.T) {
 	}
 }
 
+// A client waits for a silent endpoint as long as in the kernel, and then comes to another one.
+func TestTheNextEndpointIsTriedAfterTheTimeOfTheService(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	r.limits.try = time.Hour
+	retried := web("TCP", port)
+	retried.Annotations = map[string]string{model.AnnotationConnectionRetry: "true"}
+	r.set(retried, slice(model.IPv4, "TCP", r.pod(0, silent(t)), r.pod(1, tcpServer(t, model.IPv4, echo('b')))))
+	var clients []*net.TCPConn
+	for range 20 { // by chance, some begin at the silent one
+		clients = append(clients, dialTCP(t, nodePort(model.IPv4, port)))
+	}
+	for _, c := range clients {
+		var name [1]byte
+		if _, err := io.ReadFull(c, name[:]); err != nil || name[0] != 'b' {
+			t.Errorf("want the answer of b, got %q, %v", name, err)
+		}
+	}
+}
+
 // silent is an address where connecting takes forever: a listener whose queue is full.
 func silent(t *testing.T) (at netip.AddrPort) {
 	t.Helper()
@@ -241,7 +260,7 @@ func TestAnEarlyAnswerArrives(t *testing.T) {
 
 func TestAFullNodePortLetsClientsWait(t *testing.T) {
 	r, port := newRig(t), freePort(t)
-	r.limits.conns = 2
+	r.slots = make(chan struct{}, 2)
 	r.set(web("TCP", port), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
 	_, first := who(t, nodePort(model.IPv4, port))
 	_, second := who(t, nodePort(model.IPv4, port))

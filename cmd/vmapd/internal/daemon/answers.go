@@ -141,7 +141,7 @@ func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (stat
 		return nil, errors.New("IPVS does not count refused connections, " +
 			"and counts from 0 when it creates a virtual server again")
 	case d.dataplane.userspace != nil:
-		list = d.dataplane.listenerCounts()
+		return nil, errors.New("with userspace, connections are not counted")
 	case !d.config.ServiceCounters:
 		return nil, errors.New("the daemon runs without --service-counters")
 	default:

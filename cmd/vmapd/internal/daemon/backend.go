@@ -262,28 +262,14 @@ func (d *base) listenerFailed(service model.NamespacedName, err error) {
 	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
 }
 
-// listenerCounts returns the new connections to service ports.
-func (p *dataplane) listenerCounts() (list []kernel.Count) {
-	for _, n := range p.userspace.Counts() {
-		count := kernel.Count{Name: n.Name, Family: n.Family, Connections: n.Forwarded + n.Refused, Refused: n.Refused}
-		list = append(list, count)
-	}
-	return list
-}
-
 // listenerNotes says what the backend in user space does not serve.
 func (p *dataplane) listenerNotes() (notes []string) {
 	if p.userspace == nil {
 		return nil
 	}
-	for f, s := range p.userspace.Stats() {
-		family := model.Family(f)
-		if s.Absent > 0 {
-			notes = append(notes, fmt.Sprintf(
-				"%v: %d listeners are missing, because this host does not have their addresses", family, s.Absent))
-		}
-		if n := s.Missing - s.Absent; n > 0 {
-			notes = append(notes, fmt.Sprintf("%v: %d listeners can't be opened; the log has the reasons", family, n))
+	for _, f := range model.Families {
+		if list := p.userspace.Compare(f); len(list) > 0 {
+			notes = append(notes, fmt.Sprintf("%v: %d listeners are missing, such as: %s", f, len(list), list[0]))
 		}
 	}
 	return notes

@@ -16,7 +16,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/legacy/ipvs"
-	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -115,17 +114,15 @@ func (d *Daemon) compareWithKernel(ctx context.Context, s *model.Snapshot, of mo
 
 // byNature returns what the backend does otherwise than decided, by its nature, "" if nothing.
 func (p *dataplane) byNature(s *model.FamilySnapshot, d model.Decision) string {
-	var known []model.Difference
-	name := "IPVS"
-	switch {
-	case p.ipvs != nil:
-		known = ipvs.Differences
-	case p.userspace != nil:
-		known, name = userspace.Differences, "userspace"
+	if p.userspace != nil && d.Verdict == model.Dropped && d.Protocol == model.TCP {
+		return "known difference of the backend userspace: a TCP connection that is to be dropped is accepted and reset"
 	}
-	for _, k := range known {
+	if p.ipvs == nil {
+		return ""
+	}
+	for _, k := range ipvs.Differences {
 		if k.Concerns(s, d) {
-			return "known difference of the backend " + name + ": " + k.What
+			return "known difference of the backend IPVS: " + k.What
 		}
 	}
 	return ""

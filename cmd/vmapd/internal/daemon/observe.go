@@ -39,7 +39,7 @@ func (d *base) observe(
 ) *observers {
 	localhost := p.userspace // it serves loopback, too
 	if localhost == nil {
-		localhost = userspace.New(userspace.Options{Scope: userspace.Loopback, Log: d.log, Failed: d.listenerFailed})
+		localhost = userspace.New(userspace.Options{Loopback: true, Log: d.log, Failed: d.listenerFailed})
 	}
 	figures := d.figures(p, started)
 	figures.Pending, figures.Localhost = in.state.Pending, localhost.Stats
@@ -95,9 +95,6 @@ func (d *base) figures(p *dataplane, started time.Time) metrics.Options {
 	if p.nft != nil {
 		o.NFT = p.nft.Stats
 		o.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
-	}
-	if p.userspace != nil && d.config.ServiceCounters {
-		o.ServiceConnections = p.listenerCounts
 	}
 	return o
 }

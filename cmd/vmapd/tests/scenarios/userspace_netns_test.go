@@ -109,13 +109,13 @@ func TestScenariosByUserspace(t *testing.T) {
 				forward(t, s, w, ordinary)
 				// What is to be dropped is reset, a named difference that can be tried.
 				resets := func(f flow) bool {
-					return f.want == "drop" && f.protocol == model.TCP && userspaceDiffers(f, snapshot, w.nodeAddrs) == userspace.Resets
+					return f.want == "drop" && userspaceDiffers(t, f, snapshot, w.nodeAddrs) == dropIsReset
 				}
 				differs := func(f flow) string {
 					if resets(f) {
 						return ""
 					}
-					return userspaceDiffers(f, snapshot, w.nodeAddrs)
+					return userspaceDiffers(t, f, snapshot, w.nodeAddrs)
 				}
 				heard := listen(t, w, slices.DeleteFunc(slices.Clone(flows), func(f flow) bool { return differs(f) != "" || onNode(f) || resets(f) }))
 				var last string
@@ -147,15 +147,53 @@ func TestScenariosByUserspace(t *testing.T) {
 	}
 }
 
-// userspaceDiffers returns the difference that concerns a flow, or "".
-func userspaceDiffers(f flow, snapshot *model.Snapshot, nodeAddrs []netip.Addr) string {
-	d := model.Decide(snapshot, f.connection(nodeAddrs))
-	for _, difference := range userspace.Differences {
-		if difference.Concerns(snapshot.Family(f.family()), d) {
-			return difference.What
-		}
+// dropIsReset is what userspace does otherwise, and can be tried.
+const dropIsReset = "a TCP connection that is to be dropped is accepted and reset"
+
+// userspaceDiffers returns what userspace does otherwise with a flow, or "". The page docs/internals.md has all.
+func userspaceDiffers(t *testing.T, f flow, snapshot *model.Snapshot, nodeAddrs []netip.Addr) string {
+	t.Helper()
+	s, d := snapshot.Family(f.family()), model.Decide(snapshot, f.connection(nodeAddrs))
+	addrs, listeners := served(t, s)
+	loops := func(target model.Target) bool {
+		return listeners[model.VIP{Addr: target.Addr.Addr(), Protocol: d.Protocol, Port: target.Addr.Port()}.String()]
+	}
+	switch fe := d.Frontend; {
+	case fe == nil && addrs[d.Dest.Addr()]:
+		return "on the address of a Service, other ports are refused, or a process of the node answers"
+	case fe == nil:
+		return ""
+	case d.Protocol == model.SCTP:
+		return "SCTP is not served"
+	case d.Verdict == model.Dropped && d.Protocol == model.TCP:
+		return dropIsReset
+	case d.Verdict == model.Dropped && fe.Action == model.Reject:
+		return "a Service without endpoints refuses datagrams that are to be dropped"
+	case fe.Kind != model.NodePort && !addrs[d.Dest.Addr()] && !slices.Contains(s.NodeAddrs, d.Dest.Addr()):
+		return "an address that is a pod's is not served"
+	case slices.ContainsFunc(d.Targets, loops):
+		return "an endpoint that is a Service's address is never used"
 	}
 	return ""
+}
+
+// served returns what render lists for userspace: addresses, and listeners by address, port and protocol.
+func served(t *testing.T, s *model.FamilySnapshot) (addrs map[netip.Addr]bool, listeners map[string]bool) {
+	t.Helper()
+	var text strings.Builder
+	if err := userspace.Write(&text, s); err != nil {
+		t.Fatal(err)
+	}
+	addrs, listeners = map[netip.Addr]bool{}, map[string]bool{}
+	for line := range strings.Lines(text.String()) {
+		switch words := strings.Fields(line); words[0] {
+		case "address":
+			addrs[netip.MustParseAddr(words[1])] = true
+		case "listen":
+			listeners[words[1]] = true
+		}
+	}
+	return addrs, listeners
 }
 
 // giveServiceAddrs gives the node the addresses of Services, and lets ordinary users have all ports.
@@ -165,15 +203,10 @@ func giveServiceAddrs(t *testing.T, w *world, s *model.Snapshot) {
 		t.Fatal(err)
 	}
 	for _, f := range model.Families {
-		var text strings.Builder
-		if err := userspace.Write(&text, s.Family(f)); err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(text.String()) {
-			if words := strings.Fields(line); words[0] == "address" {
-				if err := w.Node.AddAlias("lo", netip.MustParseAddr(words[1])); err != nil {
-					t.Fatal(err)
-				}
+		addrs, _ := served(t, s.Family(f))
+		for a := range addrs {
+			if err := w.Node.AddAlias("lo", a); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
