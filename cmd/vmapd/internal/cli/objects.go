@@ -74,7 +74,7 @@ func (n *NodeFlags) read(
 	if err != nil {
 		return nil, false, err
 	}
-	d, refused, err := objects.Read(ctx, cluster, q)
+	d, refused, err := objects.Read(ctx, cluster, q, nil)
 	for _, e := range refused {
 		report.Complain(stderr, fmt.Sprintf("%v; continuing without them", e))
 	}

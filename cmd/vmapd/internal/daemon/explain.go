@@ -80,9 +80,13 @@ func (d *Daemon) readObjects(ctx context.Context, q names.Query) (*names.Directo
 			nodes = append(nodes, ref.Name)
 		}
 	}
-	found, refused, err := objects.Read(ctx, own, &q, nodes...)
+	found, refused, err := objects.Read(ctx, own, &q, ErrNoPods, nodes...)
 	return found, errors.Join(append(refused, err)...)
 }
+
+// ErrNoPods is why the daemon explains nothing about names of pods that no EndpointSlice has.
+var ErrNoPods = errors.New("the daemon has no permission to read pods; " +
+	"--kubeconfig, with credentials that have it, does")
 
 // compareWithKernel compares what the kernel has of a snapshot, as doctor does.
 func (d *Daemon) compareWithKernel(ctx context.Context, s *model.Snapshot, of model.Decision) explain.Daemon {

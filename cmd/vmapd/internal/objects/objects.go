@@ -55,11 +55,12 @@ func Of(o *manifest.Objects) *names.Directory {
 
 // Read reads the objects of a cluster that a query is about: its Services, the slices in their namespaces, those with
 // its ends, and its pods; of Nodes those with the given names, or all. A query of nil is about all objects but pods.
-// Nodes, ServiceCIDRs and pods are missing without a permission; refused has the errors about the first two.
+// Nodes, ServiceCIDRs and pods are missing without a permission; refused has the errors about the first two. With noPods,
+// the reason for it, pods are not asked for.
 func Read(
-	ctx context.Context, c *client.Client, q *names.Query, nodes ...string,
+	ctx context.Context, c *client.Client, q *names.Query, noPods error, nodes ...string,
 ) (d *names.Directory, refused []error, err error) {
-	d = new(names.Directory)
+	d = &names.Directory{NoPods: noPods}
 	for _, err := range []error{readNodes(ctx, c, d, nodes), readCIDRs(ctx, c, d)} {
 		switch {
 		case apierrors.IsForbidden(err):
@@ -138,7 +139,9 @@ func readEndpoints(ctx context.Context, c *client.Client, d *names.Directory, q 
 	}
 	in = slices.Clone(of)
 	for _, pod := range q.Named(names.Pod) {
-		in = append(in, q.NamespaceOf(pod))
+		if in = append(in, q.NamespaceOf(pod)); d.NoPods != nil {
+			continue
+		}
 		pods := c.Pods().In(q.NamespaceOf(pod))
 		err := each(ctx, pods, client.Named(pod.Name), func(p *corev1.Pod) { d.Pods = append(d.Pods, p) })
 		if apierrors.IsForbidden(err) {
