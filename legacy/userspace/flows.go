@@ -149,8 +149,8 @@ func (f *Forwarder) finish(fl *flow) {
 	}
 }
 
-// review ends a flow, or will, whose endpoint serves no more. A client of UDP ends also if its place is another
-// service port's. f.mu is held.
+// review ends a flow to an endpoint that serves no more, at once or after the time of grace. A client of UDP ends also
+// if its place is another service port's. f.mu is held.
 func (f *Forwarder) review(fl *flow) {
 	w := f.now.Load()
 	sp, _ := w.Family(fl.Port.Family).ServicePort(fl.Port.Name)
