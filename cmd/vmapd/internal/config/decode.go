@@ -20,8 +20,8 @@ const proxyKind = "KubeProxyConfiguration"
 // maxFile limits the size of a file: a ConfigMap can have 1 MiB.
 const maxFile = 4 << 20
 
-// decode reads data into out, a pointer to a struct of the kind want with these settings. It returns an error in odd for
-// each field that is unknown or there twice.
+// decode reads data into out, a pointer to a struct of the kind want with these settings. It returns an error in odd
+// for each field that is unknown or there twice.
 func decode(data []byte, out any, settings []setting, want schema.GroupVersionKind) (odd []error, err error) {
 	text, err := yaml.YAMLToJSON(data)
 	if err != nil {
