@@ -34,8 +34,6 @@ type Options struct {
 	Setting func(name string) (value uint32, ok bool)
 	// FastPath lets packets take the fast path, see [nft.FastPath] and [Backend.SetDevices].
 	FastPath bool
-	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
-	Observe func(Commit)
 
 	// Dial opens connections to another kernel, which has no packets in flight; nil: to this machine's. It is for tests.
 	Dial func() (Socket, error)
@@ -52,7 +50,6 @@ type Backend struct {
 	piece    int // see Options.PieceSize
 	conn     *conn
 	netns    int
-	observe  func(Commit)
 	counters bool // wanted
 	fastPath bool // wanted
 	setting  func(name string) (uint32, bool)
@@ -131,7 +128,7 @@ func Open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		log: o.Log, dialer: d, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
-		netns: o.NetNS, observe: o.Observe, counters: o.Counters, fastPath: o.FastPath, setting: o.Setting,
+		netns: o.NetNS, counters: o.Counters, fastPath: o.FastPath, setting: o.Setting,
 		stale: make(chan struct{}, 1),
 	}
 	var missing []error
@@ -259,7 +256,7 @@ func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 	repair := full && st.left != nil && before == nil && !changes.Empty() &&
 		batch.Diff(st.left, options.Compile(st.left, s)).Empty()
 	if !changes.Empty() {
-		if err = b.sendAndReport(st, changes, start, full); !model.IsProgrammed(err) {
+		if err = b.sendAndReport(st, changes, start); !model.IsProgrammed(err) {
 			return err
 		}
 	}
@@ -312,30 +309,22 @@ func (b *Backend) of(f model.Family) *familyState {
 }
 
 // sendAndReport sends a batch that is not empty, and reports it.
-func (b *Backend) sendAndReport(st *familyState, changes *batch.Batch, start time.Time, full bool,
-) error {
-	done := Commit{Family: st.family, Full: full}
+func (b *Backend) sendAndReport(st *familyState, changes *batch.Batch, start time.Time) error {
 	cold, sent := changes.CreateTable, b.conn.sent
 	operations, err := b.send(st, changes)
-	done.Operations = operations
-	done.Bytes, done.Took = b.conn.sent-sent, time.Since(start)
 	st.update(func(to *shared) {
-		to.stats.Bytes += uint64(done.Bytes)
+		to.stats.Bytes += uint64(b.conn.sent - sent)
 		if model.IsProgrammed(err) {
 			to.stats.Batches++
-			to.stats.Operations += uint64(done.Operations)
+			to.stats.Operations += uint64(operations)
 		}
 	})
-	switch {
-	case cold && errors.Is(err, unix.EOPNOTSUPP):
+	if cold && errors.Is(err, unix.EOPNOTSUPP) {
 		return &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
-	case !model.IsProgrammed(err):
-		return err
 	}
-	b.log.Debug("applied", slog.String("family", st.family.String()),
-		slog.Int("operations", done.Operations), slog.Duration("took", done.Took))
-	if b.observe != nil {
-		b.observe(done)
+	if model.IsProgrammed(err) {
+		b.log.Debug("applied", slog.String("family", st.family.String()),
+			slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
 	}
 	return err
 }
@@ -397,13 +386,4 @@ func (b *Backend) Stats(f model.Family) Stats {
 		return st.read().stats
 	}
 	return Stats{}
-}
-
-// Commit is a batch that the kernel carried out.
-type Commit struct {
-	Family     model.Family
-	Operations int
-	Bytes      int           // of the messages sent to the kernel
-	Took       time.Duration // from the snapshot on: to compile it, to compare and to send
-	Full       bool          // the comparison was with what is really there
 }

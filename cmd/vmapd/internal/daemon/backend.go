@@ -44,11 +44,11 @@ type dataplane struct {
 
 // openBackend opens the configured backend or, for auto, the first that works on this node. After
 // its first successful Apply, it removes the rules of other backends.
-func (d *base) openBackend(observe func(kernel.Commit)) (*dataplane, error) {
+func (d *base) openBackend() (*dataplane, error) {
 	c := d.config
 	switch why := c.BackendReason; c.Backend {
 	case config.NFTables:
-		return d.openNFT(why, observe)
+		return d.openNFT(why)
 	case config.IPTables:
 		return d.openIPTables(why)
 	case config.IPVS:
@@ -57,7 +57,7 @@ func (d *base) openBackend(observe func(kernel.Commit)) (*dataplane, error) {
 		return d.openUserspace(why)
 	case config.Auto:
 	}
-	p, err := d.openNFT("the kernel has all required features", observe)
+	p, err := d.openNFT("the kernel has all required features")
 	var lacks *kernel.UnsupportedError
 	switch {
 	case errors.Is(err, kernel.ErrNotPermitted):
@@ -83,9 +83,9 @@ func (d *base) openBackend(observe func(kernel.Commit)) (*dataplane, error) {
 	return d.openUserspace(why + " and no usable iptables")
 }
 
-func (d *base) openNFT(why string, observe func(kernel.Commit)) (*dataplane, error) {
+func (d *base) openNFT(why string) (*dataplane, error) {
 	b, err := kernel.Open(kernel.Options{
-		Log: d.log, Counters: d.config.ServiceCounters, FastPath: d.config.FastPath.On(), Observe: observe,
+		Log: d.log, Counters: d.config.ServiceCounters, FastPath: d.config.FastPath.On(),
 		Setting: func(name string) (uint32, bool) { return nodesetup.Setting(nodesetup.Options{}, name) },
 	})
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/events"
@@ -91,8 +90,8 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	var d *Daemon // is made before the first batch, and before anybody asks
-	backend, err := b.openBackend(func(c kernel.Commit) { d.metrics.Batch(c) })
+	var d *Daemon // is made before anybody asks
+	backend, err := b.openBackend()
 	if err != nil {
 		return nil, err
 	}

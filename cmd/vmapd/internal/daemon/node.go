@@ -57,7 +57,7 @@ func (d *base) setUpNode() {
 // tracking may not be loaded yet: opening a backend, which probes the kernel, loads it.
 func InitOnly(c *config.Config, log *slog.Logger) error {
 	d := &base{config: c, log: log} // sends no events, as nothing is programmed
-	if backend, err := d.openBackend(nil); err != nil {
+	if backend, err := d.openBackend(); err != nil {
 		log.Warn("no backend will work for the daemon", slog.Any("err", err))
 	} else {
 		_ = backend.close() // nothing was programmed

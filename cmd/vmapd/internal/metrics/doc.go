@@ -1,7 +1,7 @@
 // Package metrics holds the metrics of the daemon for Prometheus.
 //
 //	reconcile.Loop ── Queued, Done ──┐
-//	probes, conntrack, batches ──────┼──> Metrics ── Handler ──> /metrics
+//	probes, conntrack ───────────────┼──> Metrics ── Handler ──> /metrics
 //	backends ── funcs, when asked ───┘       └── SLIHandler ──> /metrics/slis
 //
 // A metric that kube-proxy has keeps its name, labels and buckets, and exists in the same modes, so that dashboards and

@@ -168,8 +168,6 @@ func fed(o Options) *Metrics {
 	m.HTTP("/livez", 200)
 	m.HTTP("/readyz", 200)
 	m.Conntrack(conntrack.Pass{Family: model.IPv4, Took: 20 * time.Millisecond, Deleted: 5})
-	m.Batch(kernel.Commit{Family: model.IPv4, Operations: 5000, Bytes: 1 << 20, Took: 12 * time.Millisecond})
-	m.Batch(kernel.Commit{Family: model.IPv4, Operations: 2, Bytes: 300, Took: 150 * time.Microsecond})
 	m.ConfigRead(nil)
 	m.ConfigRead(errors.New("no"))
 	feature.RecordFeatureInfo(context.Background(), "NFTablesProxyMode", "", true)

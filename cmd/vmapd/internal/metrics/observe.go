@@ -9,7 +9,6 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -142,13 +141,6 @@ func (m *Metrics) HTTP(path string, code int) {
 func (m *Metrics) Conntrack(pass conntrack.Pass) {
 	m.conntrackDuration.WithLabelValues(pass.Family.String()).Observe(pass.Took.Seconds())
 	m.conntrackDeleted.WithLabelValues(pass.Family.String()).Add(float64(pass.Deleted))
-}
-
-// Batch records a batch of the nftables backend.
-func (m *Metrics) Batch(c kernel.Commit) {
-	m.batchOperations.WithLabelValues(c.Family.String()).Observe(float64(c.Operations))
-	m.batchBytes.WithLabelValues(c.Family.String()).Observe(float64(c.Bytes))
-	m.batchDuration.WithLabelValues(c.Family.String()).Observe(c.Took.Seconds())
 }
 
 // ConfigRead records that the configuration was read again. err is the reason why it is invalid.

@@ -75,7 +75,6 @@ func TestScrapesAndRoundsAtOnce(t *testing.T) {
 		func(int) { m.HTTP("/healthz", 200); m.HTTP("/readyz", 503) },
 		func(int) {
 			m.Conntrack(conntrack.Pass{Family: model.IPv6, Took: 1, Deleted: 1})
-			m.Batch(kernel.Commit{Family: model.IPv4, Operations: 1, Bytes: 1, Took: 1})
 			m.ConfigRead(nil)
 		},
 		func(int) { get(t, m.Handler, "/metrics") },

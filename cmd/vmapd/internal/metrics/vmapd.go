@@ -18,15 +18,14 @@ import (
 
 // ownFigures are the metrics that kube-proxy does not have, except those read at a scrape.
 type ownFigures struct {
-	failures                                   *prometheus.CounterVec
-	servicePorts, ready, unserved              *prometheus.GaugeVec
-	rejected, overBudget                       *prometheus.GaugeVec // objects
-	batchOperations, batchBytes, batchDuration *prometheus.HistogramVec
-	configRead                                 prometheus.Gauge
+	failures                      *prometheus.CounterVec
+	servicePorts, ready, unserved *prometheus.GaugeVec
+	rejected, overBudget          *prometheus.GaugeVec // objects
+	configRead                    prometheus.Gauge
 }
 
 func (m *Metrics) registerOwn() {
-	o, all, nft := &m.ownFigures, m.registry, m.in(config.NFTables)
+	o, all := &m.ownFigures, m.registry
 	gaugeVec(all, "vmapd_backend_info",
 		"The backend that programs this node, and the reason for choosing it. Always 1.", "backend", "reason").
 		WithLabelValues(string(m.options.Backend), strings.ToValidUTF8(m.options.Reason, "�")).Set(1)
@@ -49,13 +48,6 @@ func (m *Metrics) registerOwn() {
 	o.configRead = promauto.With(all).NewGauge(prometheus.GaugeOpts{
 		Name: "vmapd_config_last_reload_successful", Help: "Whether the configuration was valid when it was last read.",
 	})
-	o.batchOperations = histogram(nft, "vmapd_batch_size_operations", "nftables operations in a batch.",
-		prometheus.ExponentialBuckets(1, 4, 11))
-	o.batchBytes = histogram(nft, "vmapd_batch_size_bytes", "Bytes in a batch, as sent to the kernel.",
-		prometheus.ExponentialBuckets(256, 4, 11))
-	o.batchDuration = histogram(nft, "vmapd_batch_duration_seconds",
-		"Time to compile a batch, to send it, and to receive the kernel's acknowledgement.",
-		prometheus.ExponentialBuckets(0.0001, 2, 18))
 	m.registerBackend()
 	m.registerNode()
 	m.registerConnections()
