@@ -31,8 +31,7 @@
 //	            └──────┬──────┘
 //	               services
 //	                   │ firewall-ips, but not in source-ranges-… ──> drop
-//	                   │ service-counters, nodeport-counters, if wanted: one more; also
-//	                   │ refused-counters in reject-chain
+//	                   │ service-counters, nodeport-counters, if wanted: one more
 //	                   │ affinity-ips: a client that was here before ──> DNAT to its endpoint
 //	                   │ address . protocol . port ── map service-ips ──────────┐
 //	                   │ node address? protocol . port ── map service-nodeports ┤ (affinity as above)

@@ -65,10 +65,8 @@ var layout = []layoutSet{
 	{NodePortEndpoints, nodePortSlots, false, "endpoints: slots 0 to N-1 of each node port"},
 	{NodePortIPs, addrs, false, "addresses of node ports"},
 	{NodePortLocalEndpoints, nodePortSlots, false, "endpoints on this node: slots 0 to n-1 of each node port"},
-	{NodePortRefused, nodePortCounters, false, "connections to node ports that are refused"},
 	{NodePortSourceNAT, nodePortVerdicts, false, "node ports with masquerade"},
 	{ownEndpointsOf[model.Cluster], endpoints, true, ""},
-	{RefusedCounters, vipCounters, false, "connections to service addresses that are refused"},
 	{RememberIPs, vipVerdicts, false, "remember the endpoint of each client"},
 	{RememberNodePorts, nodePortVerdicts, false, "remember the endpoint of each client"},
 	{RemovedEndpoints, removed, false, "removed from a Service with affinity: not chosen again, see remember-..."},
@@ -155,7 +153,6 @@ type Frontends struct {
 	Affinity  string                             // the verdict for clients that may have an endpoint already
 	Remember  string                             // the verdict after DNAT that stores a client's endpoint
 	Counters  string                             // the number of connections to a frontend
-	Refused   string                             // the number of those that are refused
 	FastPath  string                             // those on the fast path
 }
 
@@ -163,14 +160,14 @@ var (
 	withAddress = &Frontends{
 		Dispatch: ServiceIPs, Endpoints: [...]string{model.Cluster: Endpoints, model.Local: LocalEndpoints},
 		SourceNAT: SourceNAT, Affinity: AffinityIPs, Remember: RememberIPs,
-		Counters: ServiceCounters, Refused: RefusedCounters, FastPath: FastPathIPs,
+		Counters: ServiceCounters, FastPath: FastPathIPs,
 	}
 	ofNodePorts = &Frontends{
 		NodePorts: true,
 		Dispatch:  ServiceNodePorts,
 		Endpoints: [...]string{model.Cluster: NodePortEndpoints, model.Local: NodePortLocalEndpoints},
 		SourceNAT: NodePortSourceNAT, Affinity: AffinityNodePorts, Remember: RememberNodePorts,
-		Counters: NodePortCounters, Refused: NodePortRefused, FastPath: FastPathNodePorts,
+		Counters: NodePortCounters, FastPath: FastPathNodePorts,
 	}
 )
 

@@ -42,8 +42,6 @@ const (
 
 	ServiceCounters  = "service-counters"
 	NodePortCounters = "nodeport-counters"
-	RefusedCounters  = "refused-counters"
-	NodePortRefused  = "nodeport-refused-counters"
 
 	Tried = "tried"
 )

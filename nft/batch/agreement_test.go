@@ -75,7 +75,7 @@ func (n *tally) count(d model.Decision, to model.Target) {
 	}
 }
 
-// checkCounted checks that a connection to a Service is counted once, unless source ranges exclude it; that it is counted as refused, too, if it is for want of an endpoint; and that no other
+// checkCounted checks that a connection to a Service is counted once, unless source ranges exclude it, and that no other
 // connection is counted.
 func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters bool) {
 	t.Helper()
@@ -85,9 +85,6 @@ func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters b
 	default:
 		of := nft.FrontendsOf(d.Frontend.Kind)
 		want = []string{of.Counters + " " + d.Port.Name.String()}
-		if d.Why == model.NoEndpoints {
-			want = append(want, of.Refused+" "+d.Port.Name.String())
-		}
 	}
 	equal(t, fmt.Sprintf("who counts %+v: %v for reason %d", d.Connection, d.Verdict, d.Why), want, got.Counted)
 	if t.Failed() {

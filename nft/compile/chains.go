@@ -97,7 +97,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		},
 		{Name: servicesChain, Rules: o.servicesRules(c.features), Comment: "find the Service"},
 		{Name: clusterIPsChain, Rules: restRules(s), Comment: "refuse what no Service has"},
-		{Name: rejectChain, Rules: o.rejectRules(), Comment: "no endpoint, or a port that the Service does not have"},
+		{Name: rejectChain, Rules: rejectRules, Comment: "no endpoint, or a port that the Service does not have"},
 		{Name: masqueradeChain, Rules: []nft.Rule{{nft.Masquerade{}}}, Comment: "replies must come back through this node"},
 		{
 			Name: masqueradeNode, Rules: []nft.Rule{{nft.MatchFromNode{}, nft.Masquerade{}}},
@@ -149,22 +149,9 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	return chains
 }
 
-// rejectRules refuse a connection. An address of a Service may be one of the node, and its port the node port of
-// another Service: what is counted for the address is no longer there for the node port.
-func (o Options) rejectRules() []nft.Rule {
-	var rules []nft.Rule
-	if o.Counters {
-		toService := inSet(vipKey, nft.RefusedCounters)
-		rules = []nft.Rule{
-			{protocolIs(model.TCP), toService, nft.Reject{TCPReset: true}},
-			{toService, nft.Reject{}},
-			{inSet(destKey, nft.NodePortIPs), inSet(nodePortKey, nft.NodePortRefused)},
-		}
-	}
-	// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
-	// them alone, half of a burst of refused connections would time out.
-	return append(rules, nft.Rule{protocolIs(model.TCP), nft.Reject{TCPReset: true}}, nft.Rule{nft.Reject{}})
-}
+// rejectRules refuse a connection. ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with them alone,
+// half of a burst of refused connections would time out.
+var rejectRules = []nft.Rule{{protocolIs(model.TCP), nft.Reject{TCPReset: true}}, {nft.Reject{}}}
 
 // servicesRules dispatch a packet to its Service. The addresses of Services are looked up
 // before the node ports, because such an address may be one of the node, too. A packet that

@@ -154,7 +154,7 @@ func (r *Ruleset) OfPort(name model.ServicePortName) *nft.Table {
 type Options struct {
 	// Counters counts new connections to each frontend, in the sets ServiceCounters and NodePortCounters, by first
 	// packets: forwarded, rejected or dropped, but for those that the source ranges drop. A packet that is repeated counts
-	// again. RefusedCounters and NodePortRefused count those to frontends that are refused now. Ports beyond
+	// again. Ports beyond
 	// model.Budgets.Counters are not counted. Each element takes 16 bytes in the kernel for each possible CPU.
 	Counters bool
 

@@ -53,9 +53,6 @@ func (r *Ruleset) portElements(v version, affinity *affinity, add func(set strin
 		add(of.Dispatch, nft.Element{Key: key, Verdict: verdict(of, sp, fe), Comment: comment})
 		if r.Options.Counters && !sp.Uncounted {
 			add(of.Counters, nft.Element{Key: key, Comment: comment})
-			if fe.Action == model.Reject {
-				add(of.Refused, nft.Element{Key: key, Comment: comment})
-			}
 		}
 		if affinity == nil && onNode { // the port may have the number of another Service's node port
 			add(of.Remember, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Return}})

@@ -30,9 +30,6 @@ type Count struct {
 	// Connections are first packets to any of its frontends since counting began or the frontend was made, also refused
 	// ones. They outlive this process, and begin at 0 when the table is replaced or the node starts.
 	Connections uint64
-	// Refused are those of Connections that were refused because no endpoint was ready. The kernel counts them while there
-	// is none: those since the last reading are lost when there is one again, and others at a new start.
-	Refused uint64
 }
 
 // Connections reads the counts of all service ports, in the order of FamilySnapshot.ServicePorts. A service port that
@@ -64,32 +61,20 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 	if err != nil {
 		return counts, err
 	}
-	packets, refused := make(packetCounts, s.NumServicePorts()), packetCounts{}
-	for _, of := range [...]struct {
-		set  string
-		into packetCounts
-	}{
-		{nft.ServiceCounters, packets},
-		{nft.NodePortCounters, packets},
-		{nft.RefusedCounters, refused},
-		{nft.NodePortRefused, refused},
-	} {
-		if err := c.readCounters(ctx, s.Family, of.set, of.into); err != nil {
+	packets := make(packetCounts, s.NumServicePorts())
+	for _, set := range [...]string{nft.ServiceCounters, nft.NodePortCounters} {
+		if err := c.readCounters(ctx, s.Family, set, packets); err != nil {
 			b.counts.close() // it may have the rest of a list
-			return counts, fmt.Errorf("read set %s: %w", of.set, err)
+			return counts, fmt.Errorf("read set %s: %w", set, err)
 		}
 	}
-	b.refused[s.Family].read(s, refused)
 	counts = slices.Grow(counts, s.NumServicePorts())
 	for sp := range s.ServicePorts() {
 		all, complete := packets.sum(sp)
 		if sp.Uncounted || !complete {
 			continue
 		}
-		now, _ := refused.sum(sp)
-		counts = append(counts, Count{
-			Name: sp.Name, Family: s.Family, Connections: all, Refused: b.refused[s.Family].of(sp.Name, now, all),
-		})
+		counts = append(counts, Count{Name: sp.Name, Family: s.Family, Connections: all})
 	}
 	return counts, nil
 }
@@ -97,7 +82,7 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 // packetCounts are packets by an element's key. Keys of different sets differ in length.
 type packetCounts map[string]uint64
 
-// counterKey returns the key of the elements that count connections to a frontend, and those that are refused.
+// counterKey returns the key of the element that counts connections to a frontend.
 func counterKey(fe model.Frontend) string { return nft.FrontendsOf(fe.Kind).Key(fe.VIP) }
 
 // sum returns the packets to all frontends of a service port, and whether each has a counter.
@@ -136,54 +121,4 @@ func (p packetCounts) add(message []byte) error {
 		}
 	}
 	return nil
-}
-
-// refusedCounts add up the refused connections of a family's service ports. The kernel forgets the count with the
-// element when a frontend gets an endpoint: here it stays, as it was last read.
-type refusedCounts struct {
-	now  map[string]refusedCount          // by the key of the counter
-	past map[model.ServicePortName]uint64 // of counters that are gone
-}
-
-type refusedCount struct {
-	port    model.ServicePortName
-	packets uint64
-}
-
-// read takes in a new reading of the counters.
-func (r *refusedCounts) read(s *model.FamilySnapshot, counters packetCounts) {
-	before := r.now
-	r.now = map[string]refusedCount{}
-	for sp := range s.ServicePorts() {
-		for _, fe := range sp.Frontends {
-			key := counterKey(fe)
-			if n := counters[key]; n > 0 {
-				r.now[key] = refusedCount{sp.Name, n}
-			}
-		}
-	}
-	for key, old := range before {
-		// A counter that is smaller than before is another one.
-		if now := r.now[key]; now.port == old.port && now.packets >= old.packets {
-			continue
-		}
-		if r.past == nil {
-			r.past = map[model.ServicePortName]uint64{}
-		}
-		r.past[old.port] += old.packets
-	}
-	for name := range r.past {
-		if _, ok := s.ServicePort(name); !ok {
-			delete(r.past, name)
-		}
-	}
-}
-
-// of returns the refused ones of all connections to a service port. If there are more, the table was
-// replaced, and the count of all began anew.
-func (r *refusedCounts) of(name model.ServicePortName, now, all uint64) uint64 {
-	if now+r.past[name] > all {
-		delete(r.past, name)
-	}
-	return min(now+r.past[name], all)
 }

@@ -96,9 +96,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: needs a machine that answers within milliseconds")
 	}
-	for _, tt := range []struct{ old, now time.Duration }{
-		{time.Minute, 3 * time.Hour}, {3 * time.Hour, time.Minute}, {time.Minute, 61 * time.Second}, {61 * time.Second, time.Minute},
-	} {
+	for _, tt := range []struct{ old, now time.Duration }{{time.Minute, 3 * time.Hour}} {
 		t.Run(fmt.Sprintf("%v to %v", tt.old, tt.now), func(t *testing.T) {
 			n := newNetNS(t)
 			from := n.nowhere(t)
@@ -114,7 +112,6 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			st := b.families[0]
 			want := retrying.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
 			changes := batch.Diff(st.have, want)
-			start := time.Now()
 			if _, err := b.send(st, changes); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +119,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			since := time.Now()
 			b.mu.Lock()
 			st.have, st.left = want, want
-			b.note(st, changes, start)
+			b.note(st, changes)
 			b.mu.Unlock()
 			purge(t, b)
 			check := func() {

@@ -233,27 +233,12 @@ func readByteorder(e *expr.Byteorder, data []byte) {
 	}
 }
 
-// newExpr returns an expression of a kind that encodeRule makes, or nil.
+// newExpr returns an empty expression of the kind that has a name, or nil.
 func newExpr(name string) expr.Any {
-	return map[string]expr.Any{
-		"bitwise":      &expr.Bitwise{},
-		"byteorder":    &expr.Byteorder{},
-		"cmp":          &expr.Cmp{},
-		"ct":           &expr.Ct{},
-		"dynset":       &expr.Dynset{},
-		"fib":          &expr.Fib{},
-		"flow_offload": &expr.FlowOffload{},
-		"hash":         &expr.Hash{},
-		"immediate":    &expr.Verdict{},
-		"lookup":       &expr.Lookup{},
-		"masq":         &expr.Masq{},
-		"meta":         &expr.Meta{},
-		"nat":          &expr.NAT{},
-		"objref":       &expr.Objref{},
-		"numgen":       &expr.Numgen{},
-		"payload":      &expr.Payload{},
-		"reject":       &expr.Reject{},
-	}[name]
+	if name == "immediate" {
+		return &expr.Verdict{} // encodeRule makes no other
+	}
+	return nfnl.NewExpr(name)
 }
 
 // compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to send.

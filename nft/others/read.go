@@ -187,7 +187,7 @@ type unread string
 
 // unmarshal decodes an expression.
 func unmarshal(family byte, name string, data []byte) any {
-	e := newExpr(name)
+	e := nfnl.NewExpr(name)
 	if e == nil {
 		return unread(name)
 	}
@@ -204,61 +204,6 @@ func unmarshal(family byte, name string, data []byte) any {
 		return v
 	}
 	return e
-}
-
-// newExpr returns an empty expression of those that are written as text; nil: there is none of this name.
-func newExpr(name string) expr.Any {
-	switch name {
-	case "bitwise":
-		return &expr.Bitwise{}
-	case "cmp":
-		return &expr.Cmp{}
-	case "counter":
-		return &expr.Counter{}
-	case "ct":
-		return &expr.Ct{}
-	case "dynset":
-		return &expr.Dynset{}
-	case "fib":
-		return &expr.Fib{}
-	case "hash":
-		return &expr.Hash{}
-	case "immediate":
-		return &expr.Immediate{}
-	case "limit":
-		return &expr.Limit{}
-	case "log":
-		return &expr.Log{}
-	case "lookup":
-		return &expr.Lookup{}
-	case "masq":
-		return &expr.Masq{}
-	case "match":
-		return &expr.Match{}
-	case "meta":
-		return &expr.Meta{}
-	case "nat":
-		return &expr.NAT{}
-	case "notrack":
-		return &expr.Notrack{}
-	case "numgen":
-		return &expr.Numgen{}
-	case "objref":
-		return &expr.Objref{}
-	case "payload":
-		return &expr.Payload{}
-	case "queue":
-		return &expr.Queue{}
-	case "range":
-		return &expr.Range{}
-	case "redir":
-		return &expr.Redir{}
-	case "reject":
-		return &expr.Reject{}
-	case "target":
-		return &expr.Target{}
-	}
-	return nil
 }
 
 // set says what a set is for.

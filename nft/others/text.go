@@ -178,6 +178,8 @@ func (w *writer) statement(e any) {
 		}
 	case *expr.Target:
 		w.say("%s", targetText(e))
+	case *expr.FlowOffload:
+		w.say("flow add @%s", e.Name)
 	case unread:
 		w.say("unknown %q", string(e))
 	default:

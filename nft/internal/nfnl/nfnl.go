@@ -109,3 +109,35 @@ func Text(b []byte) []byte {
 func IsMissing(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
 }
+
+// NewExpr returns an empty expression of the kind that has a name in the kernel; nil: it is none that is read here.
+func NewExpr(name string) expr.Any {
+	return map[string]expr.Any{
+		"bitwise":      &expr.Bitwise{},
+		"byteorder":    &expr.Byteorder{},
+		"cmp":          &expr.Cmp{},
+		"counter":      &expr.Counter{},
+		"ct":           &expr.Ct{},
+		"dynset":       &expr.Dynset{},
+		"fib":          &expr.Fib{},
+		"flow_offload": &expr.FlowOffload{},
+		"hash":         &expr.Hash{},
+		"immediate":    &expr.Immediate{},
+		"limit":        &expr.Limit{},
+		"log":          &expr.Log{},
+		"lookup":       &expr.Lookup{},
+		"masq":         &expr.Masq{},
+		"match":        &expr.Match{},
+		"meta":         &expr.Meta{},
+		"nat":          &expr.NAT{},
+		"notrack":      &expr.Notrack{},
+		"numgen":       &expr.Numgen{},
+		"objref":       &expr.Objref{},
+		"payload":      &expr.Payload{},
+		"queue":        &expr.Queue{},
+		"range":        &expr.Range{},
+		"redir":        &expr.Redir{},
+		"reject":       &expr.Reject{},
+		"target":       &expr.Target{},
+	}[name]
+}

@@ -77,7 +77,7 @@ func connections() []kernel.Count {
 	}
 	return []kernel.Count{
 		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv4, Connections: 12},
-		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv6, Connections: 3, Refused: 2},
+		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv6, Connections: 3},
 		{Name: name("kube-system", "dns", "", model.UDP), Family: model.IPv4, Connections: 1 << 40},
 	}
 }

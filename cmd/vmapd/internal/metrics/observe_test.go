@@ -190,14 +190,13 @@ func TestServicesThatAreDeletedVanish(t *testing.T) {
 	o.ServiceConnections = func() []kernel.Count { return list }
 	m := New(o)
 	const name = "vmapd_service_connections_total"
-	if got := len(scrape(t, m)[name].GetMetric()); got != 6 {
-		t.Fatalf("%d series, want 6", got)
+	if got := len(scrape(t, m)[name].GetMetric()); got != 3 {
+		t.Fatalf("%d series, want 3", got)
 	}
 	list = list[:1]
 	expect(t, "one is left", m, map[string][]string{
 		name: {
-			`{ip_family="IPv4",namespace="ns1",outcome="forwarded",port="http",protocol="TCP",service="web"} 12`,
-			`{ip_family="IPv4",namespace="ns1",outcome="refused",port="http",protocol="TCP",service="web"} 0`,
+			`{ip_family="IPv4",namespace="ns1",port="http",protocol="TCP",service="web"} 12`,
 		},
 	})
 	list = nil

@@ -145,12 +145,11 @@ func (m *Metrics) registerConnections() {
 		return
 	}
 	atScrape(m.registry, counter, "vmapd_service_connections_total",
-		"New connections to a Service port through this node: forwarded, or refused because no endpoint is ready.",
-		[]string{"namespace", "service", "port", "protocol", ipFamily, "outcome"}, func(emit emitter) {
+		"New connections to a Service port through this node, also those that are refused.",
+		[]string{"namespace", "service", "port", "protocol", ipFamily}, func(emit emitter) {
 			for _, c := range m.options.ServiceConnections() {
 				n, protocol, family := c.Name, strings.ToUpper(c.Name.Protocol.String()), c.Family.String()
-				emit(float64(c.Connections-c.Refused), n.Namespace, n.Name, n.Port, protocol, family, "forwarded")
-				emit(float64(c.Refused), n.Namespace, n.Name, n.Port, protocol, family, "refused")
+				emit(float64(c.Connections), n.Namespace, n.Name, n.Port, protocol, family)
 			}
 		})
 }
