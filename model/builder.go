@@ -101,6 +101,14 @@ func (b *Builder) DeleteService(name NamespacedName) {
 	}
 }
 
+// ServiceUID returns the UID of a Service, or "" if it is not known.
+func (b *Builder) ServiceUID(name NamespacedName) string {
+	if r := b.records[name]; r != nil && r.service != nil {
+		return r.service.uid
+	}
+	return ""
+}
+
 func (b *Builder) replaceService(r *record, s *service) {
 	old := r.service
 	if old == nil && s == nil {

@@ -40,6 +40,7 @@ func compareNames(a, b NamespacedName) int {
 // [Builder.SetService] checks them and keeps no reference to the value.
 type Service struct {
 	NamespacedName
+	UID                   string    // of the object; events name it
 	Created               time.Time // metadata.creationTimestamp, in seconds; the oldest of two claimants wins
 	Labels                map[string]string
 	Annotations           map[string]string // at least those of Annotations

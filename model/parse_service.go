@@ -16,7 +16,7 @@ func parseService(in Service, r *record, budgets Budgets) *service {
 	if len(in.ClusterIPs) == 0 || in.ClusterIPs[0] == "" || in.ClusterIPs[0] == "None" {
 		return nil
 	}
-	s := &service{record: r, created: in.Created.Unix(), rare: &noRareParts}
+	s := &service{record: r, uid: in.UID, created: in.Created.Unix(), rare: &noRareParts}
 	if field, err := checkName(in.NamespacedName); err != nil {
 		s.problems().add(field, "%v", err)
 		return s

@@ -13,6 +13,7 @@ import (
 // of thousands of them, so the fields that few have are apart.
 type service struct {
 	record  *record
+	uid     string
 	created int64 // seconds since 1970: the API has no parts of a second
 	ports   []servicePort
 	addrs   []serviceAddr // by kind, as frontends stand in a ServicePort

@@ -157,6 +157,7 @@ func (r *Random) service() Service {
 	case Moment(1):
 		s.HealthCheckNodePort = 70000
 	}
+	s.UID = "uid of " + s.Name
 	s = annotated(s)
 	if r.IntN(2) == 0 {
 		s = s.Ranges(r.ranges()...)

@@ -28,13 +28,13 @@ func (p *Problems) Done(round reconcile.Round) {
 	added, _ := reconcile.ProblemChanges(p.seen, round.Snapshot)
 	p.seen = round.Snapshot
 	for _, problem := range added {
-		p.record(problem)
+		p.record(problem, false)
 	}
 }
 
 // record records the event about a problem, if it is a Service's. A problem without a field is a
 // frontend that belongs to another Service.
-func (p *Problems) record(problem model.Problem) {
+func (p *Problems) record(problem model.Problem, again bool) {
 	if problem.Object.Kind != kindService {
 		return
 	}
@@ -45,17 +45,18 @@ func (p *Problems) record(problem model.Problem) {
 	if problem.Budget != "" {
 		reason = ReasonOverBudget
 	}
-	p.Recorder.record(problem.Object, Warning, reason, note)
+	p.Recorder.record(problem.Object, again, Warning, reason, note)
 }
 
-// The API server forgets an event an hour after the last write (--event-ttl). Each node renews those of problems
-// that last in time, at another time than other nodes.
+// The API server forgets an event an hour after the last write (--event-ttl). The node that created it renews it
+// in time, while the problem lasts.
 const (
 	renewAfter  = 45 * time.Minute
 	renewJitter = 15 * time.Minute // less
 )
 
-// Run renews the events about problems that last, until ctx ends.
+// Run renews the events about problems that last, until ctx ends. At the first try, a node learns which ones
+// other nodes have created.
 func (p *Problems) Run(ctx context.Context) {
 	for {
 		select {
@@ -70,7 +71,7 @@ func (p *Problems) Run(ctx context.Context) {
 			continue
 		}
 		for _, problem := range seen.Problems() {
-			p.record(problem)
+			p.record(problem, true)
 		}
 	}
 }

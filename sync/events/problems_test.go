@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -117,11 +117,50 @@ func TestAProblemThatLastsHasAnEvent(t *testing.T) {
 		server.mu.Lock()
 		clear(server.events)
 		server.mu.Unlock()
-		in(50*time.Minute, made+" x2")
+		in(50*time.Minute, "PATCH bad x2", made+" x2")
 		time.Sleep(50 * time.Minute)
 		synctest.Wait()
 		if got := server.lines()[said:]; len(got) == 0 || got[0] != "PATCH bad x3" {
 			t.Errorf("requests: %q, want a patch", got)
+		}
+	})
+}
+
+// Of many nodes that see a problem, the one that created its event renews it, also after a restart.
+func TestOnlyTheCreatorRenews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		bad := modeltest.Snapshot(modeltest.Config(), modeltest.NewService("ns1/bad").On("172.30.0.41").TCP("p", 70000))
+		sent := map[string]int{} // by node
+		node := func(name string) (stop func()) {
+			w := inMemory(t, func(o *Options) {
+				o.NodeName, o.Client = name, clientVia(t, "", counted{server, func() { server.set(func() { sent[name]++ }) }})
+			})
+			p := &Problems{Recorder: w.Recorder}
+			ends := []func(){w.start(t), testaid.Run(t, p.Run)}
+			p.Done(reconcile.Round{Snapshot: bad})
+			time.Sleep(time.Minute)
+			return func() { ends[0](); ends[1]() }
+		}
+		in := func(pause time.Duration) map[string]int {
+			server.set(func() { clear(sent) })
+			time.Sleep(pause)
+			synctest.Wait()
+			return sent
+		}
+		restart := node("node-1")
+		for _, name := range []string{"node-2", "node-3"} {
+			node(name)
+		}
+		const hours = 10
+		in(time.Hour) // in which the others learn that the event is not theirs
+		for _, when := range []string{"after an hour", "after a restart of the creator"} {
+			got := in(hours * time.Hour)
+			if got["node-1"] < hours || got["node-1"] > 2*hours || got["node-2"]+got["node-3"] > 0 {
+				t.Errorf("%s: requests in %d hours: %v, want each hour one or two of node-1 alone", when, hours, got)
+			}
+			restart()
+			node("node-1")
 		}
 	})
 }
@@ -134,8 +173,8 @@ func TestNodesShareEventsAboutProblems(t *testing.T) {
 		report := func(node, uid string, s *model.Snapshot) {
 			w := inMemory(t, func(o *Options) {
 				o.NodeName, o.Client = node, server.client(t, "")
-				o.ServiceUID = func(context.Context, model.NamespacedName) (types.UID, error) { return types.UID(uid), nil }
 			})
+			w.ServiceUID = func(model.NamespacedName) string { return uid }
 			(&Problems{Recorder: w.Recorder}).Done(reconcile.Round{Snapshot: s})
 			w.Node(Normal, ReasonStarting, "")
 			w.start(t)()

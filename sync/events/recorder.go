@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -24,14 +25,15 @@ type Options struct {
 	Client *client.Client
 	// NodeName is the Node that Recorder.Node is about.
 	NodeName string
-	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its events, or "" if there is no
-	// such Service. Without a UID, events have the Service's name in its place, as kube-proxy's do.
-	ServiceUID func(context.Context, model.NamespacedName) (types.UID, error)
-	Log        *slog.Logger
+	Log      *slog.Logger
 }
 
 // Recorder records events. Its methods may be called by several goroutines.
 type Recorder struct {
+	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its events, or "" if it is not
+	// known; nil: always. Then events have the Service's name in its place, as kube-proxy's do.
+	ServiceUID func(model.NamespacedName) string
+
 	opts        Options
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
@@ -76,21 +78,32 @@ func (r *Recorder) Run(ctx context.Context) {
 // the Node's name, and the namespace is default.
 func (r *Recorder) Node(eventType, reason, message string) {
 	node := model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: r.opts.NodeName}}
-	r.record(node, eventType, reason, message)
+	r.record(node, false, eventType, reason, message)
 }
 
 // Service records an event about a Service on this node: other nodes may record the same.
 // The message is truncated to 1024 bytes.
 func (r *Recorder) Service(name model.NamespacedName, eventType, reason, message string) {
-	r.record(model.ObjectRef{Kind: kindService, NamespacedName: name}, eventType, reason, message)
+	r.record(model.ObjectRef{Kind: kindService, NamespacedName: name}, false, eventType, reason, message)
 }
 
-func (r *Recorder) record(o model.ObjectRef, eventType, reason, message string) {
+// record records an event: again, if nothing new has happened.
+func (r *Recorder) record(o model.ObjectRef, again bool, eventType, reason, message string) {
 	r.opts.Log.Debug("event", slog.String("type", eventType),
 		slog.String("reason", reason), slog.String("regarding", o.String()), slog.String("note", message))
-	r.recorder.Event(&corev1.ObjectReference{
-		APIVersion: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: types.UID(o.NamespacedName.String()),
-	}, eventType, reason, cut(message, maxNote))
+	uid := ""
+	if o.Kind == kindService && r.ServiceUID != nil {
+		uid = r.ServiceUID(o.NamespacedName)
+	}
+	about := &corev1.ObjectReference{
+		APIVersion: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+		UID: types.UID(cmp.Or(uid, o.NamespacedName.String())),
+	}
+	var notes map[string]string
+	if again {
+		notes = map[string]string{renewal: ""}
+	}
+	r.recorder.AnnotatedEventf(about, notes, eventType, reason, "%s", cut(message, maxNote))
 }
 
 // cut truncates s to n bytes, at the end of a character.

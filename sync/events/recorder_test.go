@@ -1,8 +1,6 @@
 package events
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,9 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -28,15 +23,13 @@ func TestWhatTheServerGets(t *testing.T) {
 	before := runtime.NumGoroutine()
 	server := newServer()
 	s := httptest.NewServer(server)
-	w := inMemory(t, func(o *Options) {
-		o.Client = server.client(t, s.URL)
-		o.ServiceUID = func(_ context.Context, n model.NamespacedName) (types.UID, error) {
-			if n == web {
-				return "2f1e", nil
-			}
-			return "", nil
+	w := inMemory(t, func(o *Options) { o.Client = server.client(t, s.URL) })
+	w.ServiceUID = func(n model.NamespacedName) string {
+		if n == web {
+			return "2f1e"
 		}
-	})
+		return ""
+	}
 	w.server = server
 	stop := w.start(t)
 	w.Node(Normal, ReasonStarting, "")
@@ -311,49 +304,4 @@ func TestWhatIsTooLongIsCutOff(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
-}
-
-// The UID of a Service is asked for once for each event, again if the server is away, and an
-// event whose Service can't be read has the name in its place.
-func TestTheUIDOfAService(t *testing.T) {
-	away := errors.New("connection refused")
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("no"))
-	for _, tt := range []struct {
-		name string
-		errs []error // then the UID
-		want string
-		asks int
-	}{
-		{"known", nil, "2f1e", 1},
-		{"known later", []error{away, away}, "2f1e", 3},
-		{"forbidden", []error{forbidden}, "ns1/web", 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				asks := 0
-				w := inMemory(t, func(o *Options) {
-					o.ServiceUID = func(context.Context, model.NamespacedName) (types.UID, error) {
-						if asks++; asks <= len(tt.errs) {
-							return "", tt.errs[asks-1]
-						}
-						return "2f1e", nil
-					}
-				})
-				w.start(t)
-				for range 3 {
-					w.Service(web, Warning, ReasonServiceHealthFailed, "address in use")
-					time.Sleep(time.Minute)
-				}
-				synctest.Wait()
-				requests := w.server.seen()
-				if len(requests) == 0 {
-					t.Fatal("no event")
-				}
-				regarding := requests[0].Body["regarding"].(map[string]any)
-				if regarding["uid"] != tt.want || asks != tt.asks {
-					t.Errorf("the UID is %v after %d questions, want %q after %d", regarding["uid"], asks, tt.want, tt.asks)
-				}
-			})
-		})
-	}
 }

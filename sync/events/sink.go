@@ -14,11 +14,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/record/util"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 const (
@@ -27,17 +24,19 @@ const (
 	complainInterval = 10 * time.Minute
 	// maxInstance is the API server's limit for the name of who reports, in bytes.
 	maxInstance = 128
-	// maxMade bounds the memory for shared events: client-go's is bounded so, too.
-	maxMade = 4096
+	// maxOthers bounds the memory for shared events: client-go's is bounded so, too.
+	maxOthers = 4096
 	// reasonLast is of an event that is not written: the events before it have been.
 	reasonLast = "Last"
+	// renewal is an annotation, within the process, of an event about a problem that lasts.
+	renewal = "renewal"
 )
 
 // sink writes the events of client-go's recorder as events.k8s.io/v1. Only the recorder's one goroutine calls it.
 type sink struct {
 	opts     Options
 	complain rate.Sometimes
-	made     map[string]bool // the shared events that this process created, by name
+	others   map[string]bool // the shared events that other nodes created, by name
 	last     chan struct{}   // closed when reasonLast comes
 }
 
@@ -46,7 +45,7 @@ var _ record.EventSink = (*sink)(nil)
 func newSink(o Options) *sink {
 	return &sink{
 		opts: o, complain: rate.Sometimes{First: 1, Interval: complainInterval},
-		made: make(map[string]bool), last: make(chan struct{}),
+		others: make(map[string]bool), last: make(chan struct{}),
 	}
 }
 
@@ -59,34 +58,44 @@ func (s *sink) Create(e *corev1.Event) (*corev1.Event, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	event, err := s.convert(ctx, e)
-	if err != nil {
-		return s.written(e, e.Name, err)
-	}
-	err = s.opts.Client.CreateEvent(ctx, event)
-	switch {
-	case apierrors.IsAlreadyExists(err):
+	event := s.convert(e)
+	err := s.opts.Client.CreateEvent(ctx, event)
+	if err == nil {
+		delete(s.others, event.Name)
+	} else if apierrors.IsAlreadyExists(err) {
 		err = nil
-	case err == nil && shared(e.Reason):
-		if len(s.made) >= maxMade {
-			clear(s.made)
-		}
-		s.made[event.Name] = true
 	}
 	return s.written(e, event.Name, err)
 }
 
-// Patch implements [record.EventSink]: an event happened again. One that all nodes share is patched by the node that
-// created it; another creates it if it is gone.
+// Patch implements [record.EventSink]: an event happened again, or is to be renewed. The server refuses a change of the
+// instance: so a node learns which shared events it has created, also before it was restarted.
 func (s *sink) Patch(e *corev1.Event, _ []byte) (*corev1.Event, error) {
-	if shared(e.Reason) && !s.made[e.Name] {
-		return s.Create(e)
+	fields := map[string]any{"series": series(e)}
+	if shared(e.Reason) {
+		_, renews := e.Annotations[renewal]
+		switch {
+		case s.others[e.Name] && renews:
+			return e, nil
+		case s.others[e.Name]:
+			return s.Create(e) // it may be gone
+		}
+		fields["reportingInstance"] = s.instance()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	patch, _ := json.Marshal(map[string]any{"series": series(e)}) // it can't fail with these types
-	return s.written(e, e.Name, s.opts.Client.PatchEvent(ctx, e.Namespace, e.Name, patch))
+	patch, _ := json.Marshal(fields) // it can't fail with these types
+	err := s.opts.Client.PatchEvent(ctx, e.Namespace, e.Name, patch)
+	if shared(e.Reason) && apierrors.IsInvalid(err) {
+		if len(s.others) >= maxOthers {
+			clear(s.others)
+		}
+		s.others[e.Name], err = true, nil
+	}
+	return s.written(e, e.Name, err)
 }
+
+func (s *sink) instance() string { return cut(Controller+"-"+s.opts.NodeName, maxInstance) }
 
 // Update implements [record.EventSink]. The recorder does not call it.
 func (s *sink) Update(e *corev1.Event) (*corev1.Event, error) { return s.Create(e) }
@@ -118,34 +127,24 @@ func passing(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
-// convert returns the event for the server. It fails if the UID of the object may be had later.
-func (s *sink) convert(ctx context.Context, e *corev1.Event) (*eventsv1.Event, error) {
-	object := e.InvolvedObject
-	if object.Kind == kindService && s.opts.ServiceUID != nil {
-		uid, err := s.opts.ServiceUID(ctx, model.NamespacedName{Namespace: object.Namespace, Name: object.Name})
-		switch {
-		case err != nil && passing(err):
-			return nil, fmt.Errorf("read the UID of Service %s/%s: %w", object.Namespace, object.Name, err)
-		case err == nil && uid != "":
-			object.UID = uid
-		}
-	}
+// convert returns the event for the server.
+func (s *sink) convert(e *corev1.Event) *eventsv1.Event {
 	out := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name},
 		EventTime:           metav1.NewMicroTime(e.FirstTimestamp.Time),
 		Series:              series(e),
 		ReportingController: Controller,
-		ReportingInstance:   cut(Controller+"-"+s.opts.NodeName, maxInstance),
+		ReportingInstance:   s.instance(),
 		Action:              action(e.Reason),
 		Reason:              e.Reason,
-		Regarding:           object,
+		Regarding:           e.InvolvedObject,
 		Note:                cut(e.Message, maxNote),
 		Type:                e.Type,
 	}
 	if shared(e.Reason) {
-		out.Name = util.GenerateEventName(object.Name, hash(object.UID, e))
+		out.Name = util.GenerateEventName(e.InvolvedObject.Name, hash(e))
 	}
-	return out, nil
+	return out
 }
 
 // series returns how often an event happened, if that is more than once.
@@ -157,8 +156,8 @@ func series(e *corev1.Event) *eventsv1.EventSeries {
 }
 
 // hash returns the same number on each node for the same event.
-func hash(uid types.UID, e *corev1.Event) int64 {
+func hash(e *corev1.Event) int64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q", []string{string(uid), e.Type, e.Reason, e.Message})
+	fmt.Fprintf(h, "%q", []string{string(e.InvolvedObject.UID), e.Type, e.Reason, e.Message})
 	return int64(h.Sum64() >> 1) // positive: a name has no sign
 }

@@ -71,6 +71,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 			return
 		}
+		if by := body["reportingInstance"]; by != nil && by != event["reportingInstance"] {
+			fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid) // the field is immutable
+			return
+		}
 		maps.Copy(event, body)
 		reply(w, http.StatusOK, event)
 	default:
@@ -104,6 +108,17 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	return w.Result(), nil
+}
+
+// counted is a transport that counts requests.
+type counted struct {
+	http.RoundTripper
+	count func()
+}
+
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.count()
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // hangs is a server that never answers.

@@ -17,6 +17,7 @@ import (
 func Service(s *corev1.Service) model.Service {
 	out := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
+		UID:                   string(s.UID),
 		Created:               s.CreationTimestamp.Time,
 		Annotations:           annotations(s.Annotations),
 		Type:                  string(s.Spec.Type),

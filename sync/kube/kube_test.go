@@ -144,6 +144,7 @@ func serviceCIDR() *networkingv1.ServiceCIDR {
 func TestService(t *testing.T) {
 	want := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: "ns1", Name: "svc1"},
+		UID:                   "u1",
 		Created:               created,
 		Labels:                map[string]string{model.LabelServiceProxyName: "other"},
 		Annotations:           map[string]string{model.AnnotationAlgorithm: "maglev", model.AnnotationConnectionGrace: "30s"},

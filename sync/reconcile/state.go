@@ -73,6 +73,13 @@ func (s *State) take() (*model.Snapshot, pending, bool) {
 	return s.builder.Snapshot(), p, true
 }
 
+// ServiceUID returns the UID of a Service, or "" if it is not known.
+func (s *State) ServiceUID(name model.NamespacedName) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.builder.ServiceUID(name)
+}
+
 // Pending returns how many changes of Services and of EndpointSlices wait for a round.
 func (s *State) Pending() (services, endpointSlices int) {
 	s.mu.Lock()

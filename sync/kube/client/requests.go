@@ -107,18 +107,6 @@ func (r Resource[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Int
 	return r.get(o).Watch(ctx)
 }
 
-// ServiceUID returns the UID of a Service, or "" if there is none. It lists one name, from the
-// server's cache: a proxy has the right to list Services, and usually not that to get one.
-func (c *Client) ServiceUID(ctx context.Context, namespace, name string) (types.UID, error) {
-	one := Named(name)
-	one.ResourceVersion = "0"
-	out, err := c.Services().In(namespace).List(ctx, one)
-	if err != nil || len(out.Items) == 0 {
-		return "", err
-	}
-	return out.Items[0].UID, nil
-}
-
 // Named selects objects by their name.
 func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}

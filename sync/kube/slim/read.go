@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
@@ -152,6 +153,8 @@ func (s *source) serviceMeta(out *metav1.ObjectMeta) {
 			out.Name = s.text()
 		case 3:
 			out.Namespace = s.text()
+		case 5:
+			out.UID = types.UID(s.text())
 		case 6:
 			out.ResourceVersion = s.text()
 		case 8:

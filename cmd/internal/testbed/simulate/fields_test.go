@@ -49,7 +49,7 @@ func inputs() []any {
 
 // alwaysValid are the fields of which each value is valid.
 var alwaysValid = []string{
-	"Service.Created", "Service.Labels", "Service.Type", "Service.Ingress.IPMode",
+	"Service.UID", "Service.Created", "Service.Labels", "Service.Type", "Service.Ingress.IPMode",
 	"EndpointSlice.Namespace", "EndpointSlice.Name", "EndpointSlice.Ports.Name", "EndpointSlice.Endpoints.Ready", "EndpointSlice.Endpoints.Serving",
 	"EndpointSlice.Endpoints.Terminating", "EndpointSlice.Endpoints.NodeName", "EndpointSlice.Endpoints.HintNodes", "EndpointSlice.Endpoints.HintZones",
 	"Node.Name", "Node.UID", "Node.Zone", "Node.Deleting", "Node.Taints", "ServiceCIDR.Name",

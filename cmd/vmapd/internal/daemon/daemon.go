@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
@@ -77,9 +76,6 @@ func newBase(c *config.Config, log *slog.Logger) (*base, error) {
 			return nil, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
 		}
 		o.Client = client
-		o.ServiceUID = func(ctx context.Context, n model.NamespacedName) (types.UID, error) {
-			return client.ServiceUID(ctx, n.Namespace, n.Name)
-		}
 	}
 	return &base{config: c, log: log, nodeName: nodeName, events: events.New(o)}, nil
 }

@@ -28,6 +28,7 @@ type inputs struct {
 // openInputs returns a cluster or files, and the addresses of this host that are no Service's.
 func (d *base) openInputs(traffic model.Config) (inputs, error) {
 	c, in := d.config, inputs{state: reconcile.NewState(model.NewBuilder(traffic), 2)} // of two sources
+	d.events.ServiceUID = in.state.ServiceUID
 	fill := func(run func(context.Context, *reconcile.State) error) {
 		in.tasks = append(in.tasks, func(ctx context.Context) error { return run(ctx, in.state) })
 	}
