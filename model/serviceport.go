@@ -37,7 +37,7 @@ type ServicePort struct {
 
 	// RetryAfter is the time after which a client's packet that got no answer is a first packet again, if the client
 	// repeats it: an endpoint is chosen anew. 0: the connection waits for its endpoint. An endpoint that needs longer to
-	// answer is never reached. Backends other than nftables do not follow it.
+	// answer is never reached. iptables and IPVS do not follow it.
 	RetryAfter time.Duration
 
 	// SourceRanges are the sources that restricted frontends allow, sorted. No range lies in another.

@@ -53,15 +53,16 @@ func (f *Forwarder) Compare(family model.Family) (list []string) {
 
 // limits bound the cost of a client or a dead endpoint. Tests have lower ones.
 type limits struct {
-	conns, clients   int           // TCP connections and clients of UDP at a time
+	conns, each      int           // TCP connections at a time, of all listeners and of one
+	clients          int           // of UDP
 	listeners, tries int           // tries to connect to an endpoint
 	try              time.Duration // for each of these
 	idle             time.Duration // without a datagram, after which a UDP client is forgotten
 }
 
 // limitsFor returns the limits for a number of files that the process may open. Of these, a fifth is for listeners
-// and UDP; a connection has two sockets and, for io.Copy, two pipes: six files. One Service may use up all, as it may
-// use up the table of connection tracking.
+// and UDP; a connection has two sockets and, for io.Copy, two pipes: six files. One listener has three quarters of the connections
+// at most.
 func limitsFor(files int) limits {
 	const rest, most = 256, 32768 // files for everything else; connections
 	files = max(files-rest, 64)
@@ -70,6 +71,7 @@ func limitsFor(files int) limits {
 		tries: 5, try: 2 * time.Second, // a lost SYN is sent again after one
 		idle: 120 * time.Second, // net.netfilter.nf_conntrack_udp_timeout_stream
 	}
+	l.each = max(1, l.conns*3/4)
 	l.listeners = files - 6*l.conns - l.clients
 	return l
 }

@@ -15,9 +15,10 @@ import (
 // pause is the time to wait after an error of a listener's socket that passes, such as too many open files.
 const pause = 100 * time.Millisecond
 
-// serveTCP accepts connections on one address until the listener is closed. Without a slot, one client waits here,
-// and further ones in the kernel's queue.
+// serveTCP accepts connections on one address until the listener is closed. Without a slot, of the listener and of all,
+// one client waits here, and further ones in the kernel's queue.
 func (f *Forwarder) serveTCP(vip model.VIP, l *net.TCPListener) {
+	own := make(chan struct{}, f.limits.each)
 	for {
 		c, err := l.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
@@ -27,15 +28,18 @@ func (f *Forwarder) serveTCP(vip model.VIP, l *net.TCPListener) {
 			time.Sleep(pause)
 			continue
 		}
-		select {
-		case f.slots <- struct{}{}:
-		case <-f.ctx.Done():
-			reset(c)
-			return
+		for _, slots := range [...]chan struct{}{own, f.slots} {
+			select {
+			case slots <- struct{}{}:
+			case <-f.ctx.Done():
+				reset(c)
+				return
+			}
 		}
 		f.accepted[model.FamilyOf(vip.Addr)].Add(1)
 		f.tasks.Go(func() {
 			f.forward(vip, c)
+			<-own
 			<-f.slots
 		})
 	}

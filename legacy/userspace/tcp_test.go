@@ -260,7 +260,7 @@ func TestAnEarlyAnswerArrives(t *testing.T) {
 
 func TestAFullNodePortLetsClientsWait(t *testing.T) {
 	r, port := newRig(t), freePort(t)
-	r.slots = make(chan struct{}, 2)
+	r.limits.each = 2
 	r.set(web("TCP", port), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
 	_, first := who(t, nodePort(model.IPv4, port))
 	_, second := who(t, nodePort(model.IPv4, port))

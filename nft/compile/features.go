@@ -14,7 +14,7 @@ type feature uint8
 
 const (
 	withAffinity  feature = iota // service ports with session affinity
-	withRetry                    // TCP service ports whose connections are retried
+	withRetry                    // TCP service ports with connections that are retried
 	withNodePorts                // frontends that are node ports
 	withHairpins                 // endpoints on this node
 

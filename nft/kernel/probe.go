@@ -132,7 +132,7 @@ func (c *conn) probeCounters(f model.Family) error {
 	return err
 }
 
-const withoutRetry = "a connection whose endpoint does not answer gets no other one"
+const withoutRetry = "a connection without an answer gets no other endpoint"
 
 // probeRetry tries what compile.Options.Timeouts needs.
 func (c *conn) probeRetry(f model.Family) error {

@@ -197,7 +197,7 @@ var appliesWithFile = map[string]bool{
 	"hostname-override": true,
 }
 
-// loggingSection begins the paths of the fields whose flags override the file.
+// loggingSection begins the paths of the fields with flags that override the file.
 const loggingSection = "logging."
 
 // Groups returns the names of the groups of flags, in the order of the help.

@@ -122,8 +122,9 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	defer rules.Close()
 	in.First, in.Answer = follow(c.First, rules.Line, names), follow(c.Answer, rules.Line, names)
 	for _, events := range c.Earlier {
-		_, last := ends(events)
-		in.Silent = append(in.Silent, last.Dest)
+		if p := follow(events, nil, nil); p.verdict.arrived() {
+			in.Silent = append(in.Silent, p.last.Dest)
+		}
 	}
 	p := &in.First
 	first, last, arrival := p.first, p.last, ""
