@@ -64,8 +64,8 @@ const (
 )
 
 // RetryTimeouts returns the policies of connections that are retried. All but the time without an answer is as the
-// settings of the node are, which setting returns by their names below net/netfilter, in seconds; those that it does not
-// know are left to the kernel.
+// settings of the node are, which setting returns by their names below net/netfilter, in seconds; those that it does
+// not know are left to the kernel.
 func RetryTimeouts(setting func(name string) (seconds uint32, ok bool)) []Timeout {
 	policy := func(p model.Protocol, unanswered time.Duration) (list []StateTimeout) {
 		for i, s := range statesOf[p] {

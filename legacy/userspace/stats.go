@@ -60,9 +60,9 @@ type limits struct {
 	idle             time.Duration // without a datagram, after which a UDP client is forgotten
 }
 
-// limitsFor returns the limits for a number of files that the process may open. Of these, a fifth is for listeners
-// and UDP; a connection has two sockets and, for io.Copy, two pipes: six files. One listener has three quarters of the connections
-// at most.
+// limitsFor returns the limits for a number of files that the process may open. Of these, a fifth is for listeners and
+// UDP; a connection has two sockets and, for io.Copy, two pipes: six files. One listener has three quarters of the
+// connections at most.
 func limitsFor(files int) limits {
 	const rest, most = 256, 32768 // files for everything else; connections
 	files = max(files-rest, 64)

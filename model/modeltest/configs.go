@@ -25,7 +25,8 @@ var Configs = []model.Config{
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: PodBridge}, Algorithm: model.MaglevPort, ConnectionRetry: true,
+		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: PodBridge}, Algorithm: model.MaglevPort,
+		ConnectionRetry: true,
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},

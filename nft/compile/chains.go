@@ -149,8 +149,8 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	return chains
 }
 
-// rejectRules refuse a connection. ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with them alone,
-// half of a burst of refused connections would time out.
+// rejectRules refuse a connection. ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with them
+// alone, half of a burst of refused connections would time out.
 var rejectRules = []nft.Rule{{protocolIs(model.TCP), nft.Reject{TCPReset: true}}, {nft.Reject{}}}
 
 // servicesRules dispatch a packet to its Service. The addresses of Services are looked up

@@ -37,9 +37,8 @@ func (r *Ruleset) unit(v version) Unit {
 		return Unit{Elements: func(func(set string, e nft.Element)) {}}
 	}
 	a := affinityFor(v.ServicePort)
-	return Unit{v.ServicePort, a.sets(), r.Options.affinityChains(a, r.snapshot.Settings), func(add func(set string, e nft.Element)) {
-		r.portElements(v, a, add)
-	}}
+	chains := r.Options.affinityChains(a, r.snapshot.Settings)
+	return Unit{v.ServicePort, a.sets(), chains, func(add func(set string, e nft.Element)) { r.portElements(v, a, add) }}
 }
 
 // portElements adds the elements of one service port.

@@ -5,10 +5,10 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// The kernel chooses again: a rule that translates a first packet also shortens the life of its conntrack entry, so that
-// the client's next packet, if no answer came before it, is a first packet again and meets these chains anew. Nothing
-// else takes part: no process, no probe, and no rule for packets of established connections. "ct timeout set" acts on
-// entries that are not confirmed yet, in nat chains, too (nft_ct_timeout_obj_eval).
+// The kernel chooses again: a rule that translates a first packet also shortens the life of its conntrack entry, so
+// that the client's next packet, if no answer came before it, is a first packet again and meets these chains anew.
+// Nothing else takes part, no process and no probe; packets of established connections meet one rule, see lateAnswer.
+// "ct timeout set" acts on entries that are not confirmed yet, in nat chains, too (nft_ct_timeout_obj_eval).
 //
 // Where a client would get the same endpoint again, by session affinity or by a hash, the third first packet of a
 // connection is the first one that gets another endpoint: one lost packet must not move a client.
@@ -59,10 +59,10 @@ var repeated = nft.MatchRepeated{
 	Set: nft.Tried, After: 2,
 }
 
-// lateAnswer drops the answer of an endpoint that comes when its connection has no conntrack entry any more, and is about
-// to be retried: it would reach the client with the endpoint's own address, and the client's reset would end the retried
-// connection, if the same endpoint is chosen again. A lost answer is enough: both ends repeat their packets after a
-// second. Every forwarded packet meets this rule, but leaves it behind the first comparison.
+// lateAnswer drops the answer of an endpoint that comes when its connection has no conntrack entry any more, and is
+// about to be retried: it would reach the client with the endpoint's own address, and the client's reset would end the
+// retried connection, if the same endpoint is chosen again. A lost answer is enough: both ends repeat their packets
+// after a second. Every forwarded packet meets this rule, but leaves it behind the first comparison.
 var lateAnswer = nft.Rule{nft.MatchInvalid{}, nft.MatchSYNACK{}, nft.Verdict{Kind: nft.DropPacket}}
 
 // retries reports whether connections have a timeout policy: the kernel may have none.

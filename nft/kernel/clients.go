@@ -115,8 +115,9 @@ func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
 	}
 }
 
-// leftOf returns how much longer a client is remembered with another timeout than before; 0: it is not. A client who has
-// connected by rules with the other timeout already may lose that, once: its timeout stays as it was when it was made.
+// leftOf returns how much longer a client is remembered with another timeout than before; 0: it is not. A client who
+// has connected by rules with the other timeout already may lose that, once: its timeout stays as it was when it was
+// made.
 func (c client) leftOf(timeout time.Duration) time.Duration {
 	if c.left > c.timeout {
 		return min(c.left, timeout)

@@ -143,7 +143,8 @@ func (c *conn) probeRetry(f model.Family) error {
 		},
 	}}}
 	err := c.tryTable(0, nft.Table{
-		Family: f, Timeouts: nft.RetryTimeouts(nft.NoSettings), Sets: compile.Options{}.LayoutSets(), Chains: []nft.Chain{choice},
+		Family: f, Timeouts: nft.RetryTimeouts(nft.NoSettings),
+		Sets: compile.Options{}.LayoutSets(), Chains: []nft.Chain{choice},
 	})
 	if isLack(err) {
 		return &UnsupportedError{

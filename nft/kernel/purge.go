@@ -16,8 +16,8 @@ import (
 )
 
 // Clients of endpoints that a batch has taken away are deleted behind it, and beside Apply: the kernel needs 0.3 s to
-// list 60,000 clients. It is one plain pass. A client that it misses, because the map changes while it is read or a batch
-// fails, is deleted by its own next packet, see nft.RemovedEndpoints.
+// list 60,000 clients. It is one plain pass. A client that it misses, because the map changes while it is read or a
+// batch fails, is deleted by its own next packet, see nft.RemovedEndpoints.
 
 // note adds the maps that a batch asks to purge.
 func (b *Backend) note(st *familyState, changes *batch.Batch) {

@@ -11,7 +11,8 @@ import (
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
-// Attributes of objects (linux/netfilter/nf_tables.h: enum nft_object_attributes, enum nft_ct_timeout_timeout_attributes).
+// Attributes of objects (linux/netfilter/nf_tables.h: enum nft_object_attributes, enum
+// nft_ct_timeout_timeout_attributes).
 const (
 	objectUserdata  = 0x8 // NFTA_OBJ_USERDATA, Linux 5.10
 	objectCommentUD = 0   // NFTNL_UDATA_OBJ_COMMENT

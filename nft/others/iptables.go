@@ -14,8 +14,8 @@ import (
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
-// IPTables are the tables that iptables-nft makes. The program refuses a whole family if one of them has a rule of nft's
-// own; the kernel does not.
+// IPTables are the tables that iptables-nft makes. The program refuses a whole family if one of them has a rule of
+// nft's own; the kernel does not.
 type IPTables struct{}
 
 // iptablesTables are the names of the tables.
@@ -44,8 +44,8 @@ func (IPTables) HasRules(f model.Family, table, chain string) (has bool, err err
 }
 
 // Remove removes the chains of a family for which theirs is true, table by table: first the rules that lead there, from
-// whatever chain, with the contents of the chains, in one transaction; then the chains. An error names chains that stay,
-// empty, because a map of another program leads there.
+// whatever chain, with the contents of the chains, in one transaction; then the chains. An error names chains that
+// stay, empty, because a map of another program leads there.
 func (IPTables) Remove(f model.Family, theirs func(chain string) bool) error {
 	return withReader(func(r *reader) error {
 		chains, err := r.iptablesChains(f)

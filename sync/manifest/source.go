@@ -55,8 +55,8 @@ func Open(paths []string, log *slog.Logger) (*Source, error) {
 // Located is [Objects.Located] for the objects in use. It may be called at any time.
 func (s *Source) Located(p model.Problem) string { return s.current.Load().Located(p) }
 
-// Run writes the manifests into the state, calls Complete, and then writes differences until ctx ends. It logs errors in
-// manifests once, and all that are left after one is corrected.
+// Run writes the manifests into the state, calls Complete, and then writes differences until ctx ends. It logs errors
+// in manifests once, and all that are left after one is corrected.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) {
 	s.update(state)
 	state.Complete()

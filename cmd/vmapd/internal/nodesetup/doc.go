@@ -7,9 +7,9 @@
 //
 // The rules are kube-proxy's, with one exception: if a setting cannot be written, kube-proxy exits, and vmapd logs a
 // warning and sends an event. These settings are advice about load; a node without Services is worse than one with the
-// kernel's own limits. The limit of connections and
-// the size of the hash table are raised, never lowered; where nodes are containers, they are the host's, and stay. Values
-// that are right already are not written, so the daemon needs no privilege for them after [InitOnly].
+// kernel's own limits. The limit of connections and the size of the hash table are raised, never lowered; where nodes
+// are containers, they are the host's, and stay. Values that are right already are not written, so the daemon needs no
+// privilege for them after [InitOnly].
 //
 // Settings of one dataplane alone, like those of IPVS, belong to that dataplane.
 package nodesetup

@@ -80,8 +80,8 @@ func Plan(c Conntrack, f Facts) []Write {
 	if limit := c.limit(f.CPUs); limit > 0 {
 		have := f.Values[fileMax]
 		if have != "0" { // no limit
-			p.atLeast(fileMax, have, limit, fmt.Sprintf("the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d",
-				c.MaxPerCore, f.CPUs, c.Min))
+			const why = "the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d"
+			p.atLeast(fileMax, have, limit, fmt.Sprintf(why, c.MaxPerCore, f.CPUs, c.Min))
 		}
 		// The kernel rounds the size up, and shows the result in another file, which everybody may read.
 		p.atLeast(fileHashSize, cmp.Or(f.Values[fileBuckets], f.Values[fileHashSize]), limit/4,

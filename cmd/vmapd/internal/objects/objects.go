@@ -55,8 +55,8 @@ func Of(o *manifest.Objects) *names.Directory {
 
 // Read reads the objects of a cluster that a query is about: its Services, the slices in their namespaces, those with
 // its ends, and its pods; of Nodes those with the given names, or all. A query of nil is about all objects but pods.
-// Nodes, ServiceCIDRs and pods are missing without a permission; refused has the errors about the first two. With noPods,
-// the reason for it, pods are not asked for.
+// Nodes, ServiceCIDRs and pods are missing without a permission; refused has the errors about the first two. With
+// noPods, the reason for it, pods are not asked for.
 func Read(
 	ctx context.Context, c *client.Client, q *names.Query, noPods error, nodes ...string,
 ) (d *names.Directory, refused []error, err error) {

@@ -48,7 +48,8 @@ type Story struct {
 
 	Hooks  []Hook `json:"hooks"`
 	Answer Answer `json:"answer"`
-	// Silent are endpoints that did not answer in time, so that the kernel chose again. Hooks are those of the last choice.
+	// Silent are endpoints that did not answer in time, so that the kernel chose again. Hooks are those of the last
+	// choice.
 	Silent   []netip.AddrPort `json:"silent,omitempty"`
 	Tracking string           `json:"connectionTracking,omitempty"` // the state there, in the end
 
