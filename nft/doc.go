@@ -23,9 +23,10 @@
 // # Packet flow
 //
 // The chains hook NAT, so only the first packet of a connection meets a rule. Others pass one rule if a service port
-// has affinity, and forwarded ones: one if connections are retried (compile/retry.go), two with Settings.DropInvalid,
-// and one with compile.Options.FastPath, until the connection takes the fast path past all chains
-// (compile/features.go). No packet mark and no conntrack mark is read or written.
+// has affinity, and one more with affinity or Maglev if connections are retried (compile/retry.go). Forwarded packets
+// pass one if connections are retried, two with Settings.DropInvalid, and one with compile.Options.FastPath, until the
+// connection takes the fast path past all chains (compile/features.go). No packet mark and no conntrack mark is read or
+// written.
 //
 //	prerouting (dstnat - 1)    output (-101)
 //	            └──────┬──────┘

@@ -194,6 +194,12 @@ type (
 		After uint32
 	}
 
+	// Discard deletes the key from a set that packets fill. Whether it was there does not matter.
+	Discard struct {
+		Key Key
+		Set string
+	}
+
 	// Masquerade replaces the source by the address of the outgoing interface, and accepts. Ports are chosen at random, so
 	// that two nodes or two clients that pick at the same time rarely collide.
 	Masquerade struct{}
@@ -287,6 +293,10 @@ func (s SetTimeout) text(model.Family) string { return fmt.Sprintf("ct timeout s
 func (s MatchRepeated) text(f model.Family) string {
 	const element = "update @%s { %s limit rate over 1/hour burst %d packets }"
 	return fmt.Sprintf(element, s.Set, s.Key.text(f), s.After)
+}
+
+func (s Discard) text(f model.Family) string {
+	return "delete @" + s.Set + " { " + s.Key.text(f) + " }"
 }
 
 // durationText writes a duration of whole seconds as nft does: 1d1h1m1s.

@@ -121,7 +121,7 @@ func (o Options) affinityChains(a *affinity, s *model.Settings) []nft.Chain {
 func (o Options) comesBack(sp *model.ServicePort, clients string) []nft.Rule {
 	proto, retry := protocolIs(sp.Name.Protocol), retryOf(sp)
 	var rules []nft.Rule
-	if proto.Protocol == retry.protocol() && o.retries(retry) {
+	if retry == retryTCP && proto.Protocol == model.TCP && o.retries(retry) {
 		rules = append(rules, nft.Rule{proto, repeated, nft.Forget{Map: clients}})
 	}
 	return append(rules, o.retrying(retry, nft.Rule{proto, nft.DNAT{Key: sourceKey, Map: clients}}))

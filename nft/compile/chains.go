@@ -27,6 +27,8 @@ const (
 	outputChain       = "output"
 	outputRest        = "output-rest"
 	postroutingChain  = "postrouting"
+	answerPostrouting = "answer-postrouting"
+	answerInput       = "answer-input"
 
 	restComment = "what neither a Service nor another program has translated"
 )
@@ -44,6 +46,7 @@ const (
 	priorityRest     = nft.PriorityDNAT + 5
 	priorityRemember = nft.PriorityDNAT + 1
 	priorityFastPath = int32(200) // behind security, at 50
+	priorityAnswer   = nft.PrioritySNAT - 1
 )
 
 var (
@@ -121,6 +124,14 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 			Name: forwardChain, Hook: nft.Forward, Prio: nft.PriorityFilter, Filter: true, Rules: invalid,
 			Comment: "packets of Services that connection tracking classifies as INVALID",
 		})
+	}
+	if c.features.has(withTried) && o.retries(retryTCP) {
+		for name, hook := range map[string]nft.Hook{answerInput: nft.Input, answerPostrouting: nft.Postrouting} {
+			chains = append(chains, nft.Chain{
+				Name: name, Hook: hook, Prio: priorityAnswer, Filter: true, Rules: []nft.Rule{answered},
+				Comment: "an answer, before the client's port is used again",
+			})
+		}
 	}
 	chains = append(chains, o.FastPathChains()...)
 	if c.features.has(withAffinity) {

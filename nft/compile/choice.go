@@ -125,7 +125,7 @@ func (o Options) choiceChain(c choice) nft.Chain {
 		Comment: "choose one of " + c.capacity.words(),
 	}
 	for _, p := range c.protocols() {
-		if how != nft.RandomSlot && p == c.retry.protocol() && o.retries(c.retry) {
+		if how != nft.RandomSlot && c.retry == retryTCP && o.retries(c.retry) {
 			again := nft.Rule{protocolIs(p), repeated, dnat(nft.RandomSlot, c.capacity.hi)}
 			made.Rules = append(made.Rules, o.retrying(c.retry, again))
 		}

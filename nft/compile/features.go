@@ -14,6 +14,7 @@ type feature uint8
 
 const (
 	withAffinity  feature = iota // service ports with session affinity
+	withTried                    // of withRetry, those that send a client to the same endpoint again
 	withRetry                    // TCP service ports with connections that are retried
 	withNodePorts                // frontends that are node ports
 	withHairpins                 // endpoints on this node
@@ -56,6 +57,9 @@ func (u *usage) count(sp *model.ServicePort, by int) {
 	}
 	if sp.RetryAfter > 0 && sp.Name.Protocol == model.TCP && len(sp.Frontends) > 0 {
 		u[withRetry] += by
+		if sp.Affinity > 0 || sp.Algorithm.HasTable() {
+			u[withTried] += by
+		}
 	}
 	for _, fe := range sp.Frontends {
 		protocol := feature(slices.Index(protocols[:], fe.VIP.Protocol))

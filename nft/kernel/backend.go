@@ -59,6 +59,7 @@ type Backend struct {
 	mu       sync.Mutex
 	families []*familyState
 	stale    chan struct{} // of capacity 1: there is something to purge
+	purging  sync.Mutex    // held by Purge
 	reader   reader        // of Purge
 
 	counts     reader     // of Connections
@@ -73,13 +74,13 @@ type familyState struct {
 	// What the kernel lacks to count, for the fast path, and to choose an endpoint again; nil: nothing.
 	uncountable, slow, final error
 
-	have        *compile.Ruleset         // in the kernel; nil: unknown, read before the next batch
-	left        *compile.Ruleset         // behind the last Apply that worked, but for refused service ports; nil: none did
-	refusal     *refusal                 // of service ports by the kernel, at the last Apply; nil: there was none
-	owned       bool                     // the table is claimed
-	purges      map[string]compile.Purge // by map
-	devices     *[]string                // of the flowtable; nil: unknown
-	devicesSaid string                   // the error about them that was logged last
+	have        *compile.Ruleset        // in the kernel; nil: unknown, read before the next batch
+	left        *compile.Ruleset        // behind the last Apply that worked, but for refused service ports; nil: none did
+	refusal     *refusal                // of service ports by the kernel, at the last Apply; nil: there was none
+	owned       bool                    // the table is claimed
+	purges      map[string]pendingPurge // by map
+	devices     *[]string               // of the flowtable; nil: unknown
+	devicesSaid string                  // the error about them that was logged last
 
 	mu     sync.Mutex
 	shared shared
@@ -271,7 +272,7 @@ func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 			to.counted = s
 		}
 	})
-	b.note(st, changes)
+	b.note(st, changes, start)
 	for _, t := range want.Flowtables() {
 		b.applyDevices(st, t)
 	}

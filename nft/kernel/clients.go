@@ -43,12 +43,12 @@ func (c *conn) readClients(f model.Family, name string, each func([]client) erro
 }
 
 // fit returns the client as it must be: forgotten or with another timeout, or as it is.
-func (c client) fit(p compile.Purge, wanted compile.Clients) client {
+func (c client) fit(p pendingPurge, wanted compile.Clients) client {
 	switch {
 	case !wanted.Endpoints[c.Data]:
 		c.left = 0
 	case p.Timeout && wanted.Timeout != c.timeout:
-		c.left, c.timeout = c.leftOf(wanted.Timeout), wanted.Timeout
+		c.left, c.timeout = c.leftOf(wanted.Timeout, time.Since(p.start)), wanted.Timeout
 	}
 	return c
 }
@@ -115,11 +115,12 @@ func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
 	}
 }
 
-// leftOf returns how much longer a client is remembered with another timeout than before; 0: it is not. A client who
-// has connected by rules with the other timeout already may lose that, once: its timeout stays as it was when it was
-// made.
-func (c client) leftOf(timeout time.Duration) time.Duration {
-	if c.left > c.timeout {
+// leftOf returns how much longer a client is remembered with another timeout than before; 0: it is not. The rules may
+// have the other timeout for as long as since.
+func (c client) leftOf(timeout, since time.Duration) time.Duration {
+	if c.left > c.timeout || c.left <= timeout && c.left >= timeout-since-leastLeft {
+		// It connected just now, and the rules gave it the new timeout already. The timeout
+		// of an element stays as it was when it was made.
 		return min(c.left, timeout)
 	}
 	if left := timeout - (c.timeout - c.left); left > 0 {

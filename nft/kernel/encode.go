@@ -122,6 +122,10 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 				Type: expr.LimitTypePkts, Rate: 1, Unit: expr.LimitTimeHour, Burst: s.After, Over: true,
 			}},
 		}), nil
+	case nft.Discard: // delete @tried { … }
+		return append(encodeKey(f, s.Key), &expr.Dynset{
+			SrcRegKey: unix.NFT_REG_1, SetName: s.Set, Operation: dynsetDelete,
+		}), nil
 	case nft.Masquerade: // masquerade fully-random
 		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
 	case nft.Reject:

@@ -96,7 +96,9 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: needs a machine that answers within milliseconds")
 	}
-	for _, tt := range []struct{ old, now time.Duration }{{time.Minute, 3 * time.Hour}} {
+	for _, tt := range []struct{ old, now time.Duration }{
+		{time.Minute, 3 * time.Hour}, {3 * time.Hour, time.Minute}, {time.Minute, 61 * time.Second}, {61 * time.Second, time.Minute},
+	} {
 		t.Run(fmt.Sprintf("%v to %v", tt.old, tt.now), func(t *testing.T) {
 			n := newNetNS(t)
 			from := n.nowhere(t)
@@ -112,6 +114,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			st := b.families[0]
 			want := retrying.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
 			changes := batch.Diff(st.have, want)
+			start := time.Now()
 			if _, err := b.send(st, changes); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +122,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			since := time.Now()
 			b.mu.Lock()
 			st.have, st.left = want, want
-			b.note(st, changes)
+			b.note(st, changes, start)
 			b.mu.Unlock()
 			purge(t, b)
 			check := func() {

@@ -152,11 +152,13 @@ func TestTimeLeft(t *testing.T) {
 		{"hardly any", 60 * second, 30*second + millisecond, 30 * second, leastLeft},
 		// By the rules behind the batch.
 		{"longer, seen since", 60 * second, 90*second - millisecond, 90 * second, 90*second - millisecond},
+		{"a little longer, seen since", 60 * second, 61*second - 5*millisecond, 61 * second, 61*second - 5*millisecond},
+		{"shorter, seen since", 60 * second, 30*second - 20*millisecond, 30 * second, 30*second - 20*millisecond},
 		// The batch of a process that was killed before it could purge, twice.
 		{"never more than all", 60 * second, 90 * second, 80 * second, 80 * second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := (client{timeout: tt.old, left: tt.left}).leftOf(tt.now); got != tt.want {
+			if got := (client{timeout: tt.old, left: tt.left}).leftOf(tt.now, 15*millisecond); got != tt.want {
 				t.Errorf("got %v; want %v", got, tt.want)
 			}
 		})

@@ -277,6 +277,8 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 			if !s.timeouts[stmt.Timeout] {
 				err = fmt.Errorf("no timeout policy %s", stmt.Timeout)
 			}
+		case nft.Discard:
+			_, err = s.checkKey(stmt.Key, stmt.Set)
 		case nft.MatchRepeated:
 			var set *set
 			if set, err = s.checkKey(stmt.Key, stmt.Set); err == nil && !set.Dynamic {

@@ -50,20 +50,26 @@ func (t *tally) fail(kind lab.Failure, n int) {
 	t.failed[kind] += n
 }
 
+// buckets are how many waited less than half a second, one, two, three, four to seven seconds, and longer.
+func (t *tally) buckets() (n [6]int) {
+	for _, d := range t.waits {
+		switch seconds := int(d.Round(time.Second) / time.Second); {
+		case seconds < 4:
+			n[seconds]++
+		case seconds <= 7:
+			n[4]++
+		default:
+			n[5]++
+		}
+	}
+	return n
+}
+
 // String are columns: connections, failed, how many waited how long, the longest wait.
 func (t *tally) String() string {
-	var buckets [6]int
 	var longest time.Duration
 	for _, d := range t.waits {
 		longest = max(longest, d)
-		switch n := int(d.Round(time.Second) / time.Second); {
-		case n < 4:
-			buckets[n]++
-		case n <= 7:
-			buckets[4]++
-		default:
-			buckets[5]++
-		}
 	}
 	failed, kinds := 0, ""
 	for kind, n := range t.failed {
@@ -73,7 +79,7 @@ func (t *tally) String() string {
 		}
 	}
 	text := fmt.Sprintf("%d | %d%s", len(t.waits)+failed, failed, kinds)
-	for _, n := range buckets {
+	for _, n := range t.buckets() {
 		text += fmt.Sprintf(" | %d", n)
 	}
 	return text + fmt.Sprintf(" | %.2f s", longest.Seconds())

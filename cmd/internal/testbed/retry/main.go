@@ -21,6 +21,7 @@ import (
 // options are the flags.
 type options struct {
 	vmapd, kubeProxy string // paths; an empty one of kube-proxy: without it
+	picture          string
 	only             *regexp.Regexp
 	rate, clients    int
 	parallel         int
@@ -41,6 +42,7 @@ type run struct {
 	endpoints   int
 	fault       fault
 	annotated   bool // the Service turns retry off
+	sum         tally
 }
 
 func (r *run) String() string {
@@ -91,6 +93,7 @@ func parse(args []string) (*options, error) {
 	flags := flag.NewFlagSet("retry", flag.ContinueOnError)
 	flags.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "`path` of vmapd")
 	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy: run it beside vmapd")
+	flags.StringVar(&o.picture, "picture", "", "`path` of a picture of the waits (SVG)")
 	flags.IntVar(&o.rate, "rate", 200, "new connections a second, of each client and family")
 	flags.IntVar(&o.clients, "clients", 50, "addresses of each client, at most 100")
 	flags.IntVar(&o.parallel, "parallel", 1, "runs at a time")
@@ -147,6 +150,9 @@ func play(ctx context.Context, args []string, out io.Writer) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if o.picture != "" {
+		errs = append(errs, os.WriteFile(o.picture, []byte(picture(runs)), 0o644))
+	}
 	return errors.Join(errs...)
 }
 
@@ -164,11 +170,10 @@ func (r *run) play(ctx context.Context, o *options, out io.Writer) (err error) {
 		return err
 	}
 	w.load(ctx)
-	var sum tally
 	for _, c := range w.clients {
 		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", r, c.name, &c.tally, c.stays(r.fault.pods))
-		sum.add(&c.tally)
+		r.sum.add(&c.tally)
 	}
-	fmt.Fprintf(out, "| %s | **all** | %s | | | |\n", r, &sum)
+	fmt.Fprintf(out, "| %s | **all** | %s | | | |\n", r, &r.sum)
 	return nil
 }

@@ -47,7 +47,7 @@ func TestListings(t *testing.T) {
 				if err != nil || !json.Valid(out) {
 					t.Errorf("nft lists no JSON: %v\n%s", err, out)
 				}
-				if counts := strings.Contains(text, "set refused-counters {"); counts != o.Counters {
+				if counts := strings.Contains(text, "set service-counters {"); counts != o.Counters {
 					t.Errorf("there are counters: %v, want %v", counts, o.Counters)
 				}
 				t.Run(family+" loaded again", func(t *testing.T) { reload(t, to, text, args) })
