@@ -34,7 +34,7 @@ func applyTable(t *testing.T, table *nft.Table, b *batch.Batch) *nft.Table {
 		chains[c.Name] = c
 	}
 	return &nft.Table{
-		Family: table.Family, Sets: table.Sets, Flowtables: table.Flowtables, Chains: slices.Collect(maps.Values(chains)),
+		Family: table.Family, Sets: table.Sets, Flowtables: table.Flowtables, Timeouts: table.Timeouts, Chains: slices.Collect(maps.Values(chains)),
 		Elements: unpack(table).apply(t, &batch.Batch{Delete: b.Delete, Add: b.Add}).pack(t),
 	}
 }
@@ -76,6 +76,7 @@ func checkPieces(t *testing.T, table *nft.Table, changes, whole *batch.Batch, si
 	table = &nft.Table{
 		Family: table.Family, Sets: append(slices.Clone(table.Sets), changes.AddSets...),
 		Flowtables: append(slices.Clone(table.Flowtables), changes.AddFlowtables...),
+		Timeouts:   append(slices.Clone(table.Timeouts), changes.AddTimeouts...),
 		Chains:     table.Chains, Elements: table.Elements,
 	}
 	wantTable := applyTable(t, table, whole)
