@@ -42,8 +42,9 @@ and to read the pods and EndpointSlices that are named.`
 
 const bundleLong = `Bundle collects what the daemons of all nodes, or of those that are named, say: their state,
 their Services, doctor's report, logs and versions, and the Services, EndpointSlices and Nodes,
-from which "vmapd render -f" makes the rules. No Secret is read, and what looks like a token in
-a log is left out. Look at it before you send it: it has names and addresses.`
+from which "vmapd render -f" makes the rules. No Secret is read, and in logs, a line ends where
+a token or a header with one may begin. Look at it before you send it: it has names and addresses.
+What could not be collected is named, also in the archive, and the exit code is 1.`
 
 // kubectlFlags are flags of kubectl that go to each of its runs.
 var kubectlFlags = []string{
@@ -168,12 +169,18 @@ func (p *kubectlPlugin) bundle() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := p.Bundle(cmd.Context(), f, args, time.Now())
+			n, missing, err := p.Bundle(cmd.Context(), f, args, time.Now())
 			if err = errors.Join(err, f.Close()); err != nil {
 				return errors.Join(err, os.Remove(file))
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s\n", file, report.Plural(n, "file"))
-			return err
+			fmt.Fprintf(cmd.OutOrStdout(), "%s has %s\n", file, report.Plural(n, "file"))
+			for _, text := range missing {
+				report.Complain(cmd.ErrOrStderr(), "not collected: "+text)
+			}
+			if len(missing) > 0 {
+				return exitError(1)
+			}
+			return nil
 		},
 	}
 	c.Flags().StringVarP(&file, "output", "o", "vmapd-bundle.tar.gz", "the file")

@@ -10,14 +10,19 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
-// secret is what may be one in a log.
-var secret = regexp.MustCompile(`(?i)((?:bearer|token|password|secret|authorization)["']?[=:\s]\s*["']?)[^\s"',]+`)
+// secret is what may be one in a line of a log: the rest of the line, as a header may have several words.
+var secret = regexp.MustCompile(`(?i)(authorization\b|cookie\b|bearer\s|--(token|password)\b|` +
+	`(token|passw(or)?d|secret|api-?key)[\\"']*\s*[=:]|://[^/\s@:]*:[^/\s@]+@|\beyJ[\w-]{8,}\.[\w-]{8,}).*`)
+
+// leftOut stands for a secret.
+const leftOut = "(left out: may be a secret)"
 
 // gathered are the commands with outputs in a bundle, of each node, by file.
 var gathered = map[string][]string{
@@ -26,18 +31,26 @@ var gathered = map[string][]string{
 }
 
 // Bundle writes an archive for a bug report: what the daemons of nodes say, or of all with none, their logs,
-// and the objects from which "vmapd render -f" makes the rules. It reads no Secrets.
-func (p *Plugin) Bundle(ctx context.Context, w io.Writer, nodes []string, now time.Time) (files int, err error) {
+// and the objects from which "vmapd render -f" makes the rules. It reads no Secrets. Missing is what could not be
+// collected, with the reasons; it is in the archive, too.
+func (p *Plugin) Bundle(
+	ctx context.Context, w io.Writer, nodes []string, now time.Time,
+) (files int, missing []string, err error) {
 	pods, err := p.Pods(ctx)
 	if err != nil {
-		return 0, err
-	}
-	pods = slices.DeleteFunc(pods, func(t Target) bool { return len(nodes) > 0 && !slices.Contains(nodes, t.Node) })
-	if len(pods) == 0 {
-		return 0, fmt.Errorf("no pod of vmapd is on the nodes %s", report.List(nodes, 10))
+		return 0, nil, err
 	}
 	compressed := gzip.NewWriter(w)
 	b := &bundle{tar: tar.NewWriter(compressed), now: now}
+	for _, node := range nodes {
+		if !slices.ContainsFunc(pods, func(t Target) bool { return t.Node == node }) {
+			b.add(node, nil, errors.New("no pod of vmapd is on this node"))
+		}
+	}
+	pods = slices.DeleteFunc(pods, func(t Target) bool { return len(nodes) > 0 && !slices.Contains(nodes, t.Node) })
+	if len(pods) == 0 {
+		return 0, nil, fmt.Errorf("no pod of vmapd is on the nodes %s", report.List(nodes, 10))
+	}
 	for name, args := range map[string][]string{
 		"kubernetes.yaml": {"version", "-o", "yaml"},
 		"objects.yaml":    {"get", "services,endpointslices,nodes", "-A", "-o", "yaml"},
@@ -49,35 +62,48 @@ func (p *Plugin) Bundle(ctx context.Context, w io.Writer, nodes []string, now ti
 	p.each(pods, func(_ int, t Target) {
 		for name, args := range gathered {
 			out, err := p.in(ctx, t, args...)
+			if len(out) > 0 {
+				err = nil // doctor's exit code is about the node
+			}
 			b.add(t.Node+"/"+name, out, err)
 		}
 		for name, previous := range map[string]string{"log.txt": "false", "log-before.txt": "true"} {
 			out, err := p.Kubectl(ctx, "logs", "-n", t.Namespace, t.Pod, "-c", t.Container,
 				"--timestamps", "--tail=20000", "--previous="+previous)
-			b.add(t.Node+"/"+name, out, err)
+			if previous == "true" && err != nil && strings.Contains(err.Error(), "previous terminated container") {
+				continue // the container has not been restarted
+			}
+			b.add(t.Node+"/"+name, secret.ReplaceAll(out, []byte(leftOut)), err)
 		}
 	})
-	return b.files, errors.Join(b.err, b.tar.Close(), compressed.Close())
+	if slices.Sort(b.missing); len(b.missing) > 0 {
+		b.add("missing.txt", []byte(strings.Join(b.missing, "\n")+"\n"), nil)
+	}
+	return b.files, b.missing, errors.Join(b.err, b.tar.Close(), compressed.Close())
 }
 
 type bundle struct {
-	mu    sync.Mutex
-	tar   *tar.Writer
-	now   time.Time
-	files int
-	err   error
+	mu      sync.Mutex
+	tar     *tar.Writer
+	now     time.Time
+	files   int
+	missing []string
+	err     error
 }
 
-// add adds a file with an output and, if that failed, the error.
+// add adds a file with an output, and notes an error.
 func (b *bundle) add(name string, out []byte, failed error) {
-	if failed != nil {
-		out = fmt.Appendf(bytes.Clone(out), "\n%v\n", failed)
-	}
-	out = secret.ReplaceAll(out, []byte("${1}(left out)"))
-	const readable = 0o644
-	header := &tar.Header{Name: name, Mode: readable, Size: int64(len(out)), ModTime: b.now}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if failed != nil {
+		text := strings.ReplaceAll(strings.TrimSpace(failed.Error()), "\n", "; ")
+		b.missing = append(b.missing, name+": "+secret.ReplaceAllString(text, leftOut))
+	}
+	if len(bytes.TrimSpace(out)) == 0 {
+		return
+	}
+	const readable = 0o644
+	header := &tar.Header{Name: name, Mode: readable, Size: int64(len(out)), ModTime: b.now}
 	err := b.tar.WriteHeader(header)
 	_, failed = b.tar.Write(out)
 	b.err = errors.Join(b.err, err, failed)

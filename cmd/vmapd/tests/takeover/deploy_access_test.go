@@ -159,11 +159,15 @@ func TestThePermissionsOfThePlugin(t *testing.T) {
 		{Verb: "list", Resource: "pods"},
 		{Verb: "create", Resource: "pods/exec"},
 		{Verb: "get", Resource: "pods/exec"},
+		{Verb: "get", Resource: "pods/log"},
 	}
 	if diff := gocmp.Diff(want, granted(role.Rules)); diff != "" {
 		t.Errorf("beside vmapd's pods (-want +got):\n%s", diff)
 	}
-	want = []apitest.Access{{Verb: "get", Resource: "pods"}, {Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices"}}
+	want = []apitest.Access{
+		{Verb: "list", Resource: "nodes"}, {Verb: "get", Resource: "pods"}, {Verb: "list", Resource: "services"},
+		{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices"},
+	}
 	if diff := gocmp.Diff(want, granted(vmapdtest.Object[rbacv1.ClusterRole](t, objects, "ClusterRole kubectl-vmapd-names").Rules)); diff != "" {
 		t.Errorf("for names (-want +got):\n%s", diff)
 	}
