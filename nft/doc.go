@@ -17,8 +17,8 @@
 //	kernel.Backend.send       Batch.Pieces: new chains ahead of the elements that lead to them; a message for each
 //	                          operation (objects.go, encode.go, elements.go); the socket: all of it or nothing
 //
-// Behind an unknown state, and at the start, readTable (read.go) reads the table, [compile.Options.Repair] keeps its
-// slots and chains, and batch.DiffTable or batch.NewTable makes the batch.
+// Behind an unknown state, and at the start, readTable (read.go) reads the table, in which each rule is the hash of its
+// text ([Rule.Hash]); [compile.Options.Repair] keeps its slots and chains, and batch.DiffTable or batch.NewTable makes the batch.
 //
 // # Packet flow
 //

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"strings"
 	"time"
@@ -105,6 +106,21 @@ func (r Rule) Text(f model.Family) string {
 		words[i] = s.text(f)
 	}
 	return strings.Join(words, " ")
+}
+
+// encoding is the version of the encoder in nft/kernel. It is raised when the same text gets other bytes, so that rules
+// of the version before are written again.
+const encoding = 1
+
+// Hash returns a hash of the rule's text. The kernel keeps it with the rule, and so the rule is recognised when it is
+// read.
+func (r Rule) Hash(f model.Family) uint64 {
+	if read, ok := r[0].(ReadRule); ok {
+		return read.Hash
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", encoding, r.Text(f)) // never fails
+	return h.Sum64()
 }
 
 // The statements. There are no others: the printer, the encoder and the simulator know each.

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
@@ -15,7 +16,7 @@ type Table struct {
 	Sets       []Set
 	Timeouts   []Timeout
 	Flowtables []Flowtable         // names alone
-	Chains     []Chain             // [Foreign] stands for rules that Compile never makes
+	Chains     []Chain             // rules that were read are a [ReadRule] each
 	Elements   map[string]Elements // by set, but those in Slots
 	Slots      map[string]*Slots   // by set; only of a table that was read from the kernel
 }
@@ -57,10 +58,11 @@ func (t *Table) Keys(set string) iter.Seq[string] {
 	}
 }
 
-// Foreign stands for a rule that Compile never makes.
-type Foreign struct{ What string }
+// ReadRule stands for a rule that was read from the kernel, of which no more is known than the hash that it was written
+// with, see [Rule.Hash]; 0: it has none, and is not ours.
+type ReadRule struct{ Hash uint64 }
 
-func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
+func (s ReadRule) text(model.Family) string { return fmt.Sprintf("# rule %x", s.Hash) }
 
 // EndpointsOf returns the endpoints of a map in slots from 0 on, with keys that begin with that of a frontend. There
 // may be about n.

@@ -163,7 +163,7 @@ func TestDiffTableReplacesAnotherLayout(t *testing.T) {
 		table := tableOf(t, want)
 		table.Chains = slices.Clone(table.Chains)
 		i := slices.IndexFunc(table.Chains, func(c nft.Chain) bool { return c.Name == "services" })
-		table.Chains[i].Rules = append(slices.Clip(table.Chains[i].Rules), nft.Rule{nft.Foreign{What: "log"}})
+		table.Chains[i].Rules = append(slices.Clip(table.Chains[i].Rules), nft.Rule{nft.ReadRule{}})
 		changes := batch.DiffTable(table, want)
 		equal(t, "operations", 1, changes.Len())
 		checkChains(t, table.Chains, changes, want)

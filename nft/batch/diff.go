@@ -115,7 +115,7 @@ func (b *Batch) diffChains(have, want []nft.Chain) {
 	if len(have)+len(want) == 0 {
 		return
 	}
-	same := func(x, y nft.Rule) bool { return x.Text(b.Family) == y.Text(b.Family) }
+	same := func(x, y nft.Rule) bool { return x.Hash(b.Family) == y.Hash(b.Family) }
 	byName := make(map[string]nft.Chain, len(have))
 	for _, c := range have {
 		byName[c.Name] = c

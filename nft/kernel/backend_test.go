@@ -148,7 +148,7 @@ func mustMatchIn(t testing.TB, kernel dialer, s *model.Snapshot) {
 	}
 	defer func() { _ = c.close() }()
 	for _, f := range model.Families {
-		table, err := c.readTable(f, retrying.Compile(nil, s.Family(f)))
+		table, err := c.readTable(f)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,19 +24,7 @@ func register(offset int) uint32 {
 	return firstNarrow + uint32(offset/4)
 }
 
-// encodeRule returns a rule's expressions.
-func encodeRule(f model.Family, r nft.Rule) ([]expr.Any, error) {
-	var all []expr.Any
-	for _, s := range r {
-		exprs, err := encodeStatement(f, s)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, exprs...)
-	}
-	return all, nil
-}
-
+// encodeStatement returns the expressions of a statement.
 func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 	switch s := s.(type) {
 	case nft.MatchProtocol: // meta l4proto tcp

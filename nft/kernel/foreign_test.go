@@ -28,13 +28,12 @@ func FuzzForeign(f *testing.F) {
 	f.Add([]byte("\x0b\x00\x0d\x00svc:web"))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		for _, family := range model.Families {
-			ruleCode(family, b)
-			ruleCode(family, nfnl.First(b, unix.NFTA_RULE_EXPRESSIONS))
 			readSet(family, b)
 		}
 		readClient(b)
 		readVerdict(b)
 		readComment(b, setCommentUD)
+		nfnl.Uint64(findUserdata(b, ruleHashUD))
 		readHook(uint32(len(b)))
 		g := group{}
 		g.read(netlink.Message{Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE}, Data: b})

@@ -98,20 +98,19 @@ func (m *messages) addRule(chain string, r nft.Rule) {
 	at := m.object(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND)
 	m.string(unix.NFTA_RULE_CHAIN, chain)
 	list := m.nest(unix.NFTA_RULE_EXPRESSIONS | unix.NLA_F_NESTED)
-	m.rule(r)
+	for _, s := range r {
+		exprs, err := encodeStatement(m.family, s)
+		if m.err == nil {
+			m.err = err
+		}
+		for _, e := range exprs {
+			m.expr(unix.NFTA_LIST_ELEM, e)
+		}
+	}
 	m.close(list)
+	hash := binary.BigEndian.AppendUint64(nil, r.Hash(m.family))
+	m.bytes(unix.NFTA_RULE_USERDATA, userdata.Append(nil, ruleHashUD, hash))
 	m.end(at)
-}
-
-// rule appends a rule's expressions.
-func (m *messages) rule(r nft.Rule) {
-	exprs, err := encodeRule(m.family, r)
-	if m.err == nil {
-		m.err = err
-	}
-	for _, e := range exprs {
-		m.expr(unix.NFTA_LIST_ELEM, e)
-	}
 }
 
 func (m *messages) expr(attr uint16, e expr.Any) {
@@ -220,15 +219,16 @@ func datatype(f model.Family, types []nft.Type) (n uint32) {
 
 // Data that only nft reads, in its own format (libnftnl: enum nftnl_udata_table_types and nftnl_udata_set_types).
 const (
-	tableCommentUD     = 0 // NFTNL_UDATA_TABLE_COMMENT
-	setKeyByteOrderUD  = 0 // NFTNL_UDATA_SET_KEYBYTEORDER
-	setDataByteOrderUD = 1 // NFTNL_UDATA_SET_DATABYTEORDER
-	setKeyTypeofUD     = 3 // NFTNL_UDATA_SET_KEY_TYPEOF
-	setDataTypeofUD    = 4 // NFTNL_UDATA_SET_DATA_TYPEOF
-	setCommentUD       = 7 // NFTNL_UDATA_SET_COMMENT
-	typeofExprUD       = 0 // NFTNL_UDATA_SET_TYPEOF_EXPR
-	typeofDataUD       = 1 // NFTNL_UDATA_SET_TYPEOF_DATA
-	byteOrderBigEndian = 2 // nftables: enum byteorder
+	tableCommentUD     = 0   // NFTNL_UDATA_TABLE_COMMENT
+	setKeyByteOrderUD  = 0   // NFTNL_UDATA_SET_KEYBYTEORDER
+	setDataByteOrderUD = 1   // NFTNL_UDATA_SET_DATABYTEORDER
+	setKeyTypeofUD     = 3   // NFTNL_UDATA_SET_KEY_TYPEOF
+	setDataTypeofUD    = 4   // NFTNL_UDATA_SET_DATA_TYPEOF
+	setCommentUD       = 7   // NFTNL_UDATA_SET_COMMENT
+	ruleHashUD         = 'v' // ours: nft skips types that it does not know (parse_rule_udata_cb)
+	typeofExprUD       = 0   // NFTNL_UDATA_SET_TYPEOF_EXPR
+	typeofDataUD       = 1   // NFTNL_UDATA_SET_TYPEOF_DATA
+	byteOrderBigEndian = 2   // nftables: enum byteorder
 )
 
 // appendNumber appends a number in this machine's byte order, as libnftnl does; the library's

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -22,19 +21,18 @@ const tablePasses = 3
 var errChanging = fmt.Errorf("read table %s: rules changed meanwhile, in each of %d tries: %w",
 	nft.TableName, tablePasses, unix.EINTR)
 
-// readTable returns the contents of our table of a family, or nil if there is none. A rule is recognised by its
-// encoding, if it is one of a ruleset that may be there.
-func (c *conn) readTable(f model.Family, maybe *compile.Ruleset) (t *nft.Table, err error) {
+// readTable returns the contents of our table of a family, or nil if there is none.
+func (c *conn) readTable(f model.Family) (t *nft.Table, err error) {
 	for range tablePasses {
 		c.interrupted = false
-		if t, err = c.readTableOnce(f, maybe); err != nil || !c.interrupted {
+		if t, err = c.readTableOnce(f); err != nil || !c.interrupted {
 			return t, err
 		}
 	}
 	return nil, errChanging
 }
 
-func (c *conn) readTableOnce(f model.Family, maybe *compile.Ruleset) (*nft.Table, error) {
+func (c *conn) readTableOnce(f model.Family) (*nft.Table, error) {
 	_, _, err := c.table(f)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -55,7 +53,7 @@ func (c *conn) readTableOnce(f model.Family, maybe *compile.Ruleset) (*nft.Table
 	if err := c.readChains(t); err != nil {
 		return nil, err
 	}
-	if err := c.readRules(t, maybe); err != nil {
+	if err := c.readRules(t); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -157,88 +155,23 @@ func readHook(number uint32) nft.Hook {
 	return nft.Hook(slices.Index(hookNumbers[first:], number) + first)
 }
 
-// readRules reads the rules of all chains. One that we would not write is [nft.Foreign].
-func (c *conn) readRules(t *nft.Table, maybe *compile.Ruleset) error {
+// readRules reads the hashes of the rules of all chains.
+func (c *conn) readRules(t *nft.Table) error {
 	chains := map[string]*nft.Chain{}
 	for i := range t.Chains {
 		chains[t.Chains[i].Name] = &t.Chains[i]
 	}
-	known, err := knownRules(t.Family, maybe.AllChains())
-	if err != nil {
-		return err
-	}
-	err = c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
-		chain := chains[string(nfnl.Text(nfnl.First(b, unix.NFTA_RULE_CHAIN)))]
-		if chain == nil {
-			return nil // it came while we read
+	err := c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
+		if chain := chains[string(nfnl.Text(nfnl.First(b, unix.NFTA_RULE_CHAIN)))]; chain != nil { // else it came meanwhile
+			hash := nfnl.Uint64(findUserdata(nfnl.First(b, unix.NFTA_RULE_USERDATA), ruleHashUD))
+			chain.Rules = append(chain.Rules, nft.Rule{nft.ReadRule{Hash: hash}})
 		}
-		rule, ok := known[chain.Name][ruleCode(t.Family, nfnl.First(b, unix.NFTA_RULE_EXPRESSIONS))]
-		if !ok {
-			rule = nft.Rule{nft.Foreign{What: fmt.Sprintf("handle %d", nfnl.Uint64(nfnl.First(b, unix.NFTA_RULE_HANDLE)))}}
-		}
-		chain.Rules = append(chain.Rules, rule)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}
 	return nil
-}
-
-// knownRules returns the rules of chains by their encoding.
-func knownRules(f model.Family, chains []nft.Chain) (map[string]map[string]nft.Rule, error) {
-	known := map[string]map[string]nft.Rule{}
-	for _, chain := range chains {
-		rules := map[string]nft.Rule{}
-		for _, r := range chain.Rules {
-			m := messages{family: f}
-			if m.rule(r); m.err != nil {
-				return nil, m.err
-			}
-			rules[string(m.b)] = r
-		}
-		known[chain.Name] = rules
-	}
-	return known, nil
-}
-
-// ruleCode returns a rule that the kernel gives back as the bytes that we would write for it,
-// or nothing if we never would.
-func ruleCode(f model.Family, exprs []byte) string {
-	m := messages{family: f}
-	for b := range nfnl.Attributes(exprs, unix.NFTA_LIST_ELEM) {
-		e := newExpr(string(nfnl.Text(nfnl.First(b, unix.NFTA_EXPR_NAME))))
-		data := nfnl.First(b, unix.NFTA_EXPR_DATA)
-		if order, ok := e.(*expr.Byteorder); ok {
-			readByteorder(order, data)
-		} else if e == nil || nfnl.Unmarshal(nfproto(f), data, e) != nil {
-			return ""
-		}
-		m.expr(unix.NFTA_LIST_ELEM, e)
-	}
-	if m.err != nil {
-		return ""
-	}
-	return string(m.b)
-}
-
-// readByteorder reads an expression that google/nftables only writes.
-func readByteorder(e *expr.Byteorder, data []byte) {
-	*e = expr.Byteorder{
-		SourceRegister: nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_SREG)),
-		DestRegister:   nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_DREG)),
-		Op:             expr.ByteorderOp(nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_OP))),
-		Len:            nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_LEN)),
-		Size:           nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_SIZE)),
-	}
-}
-
-// newExpr returns an empty expression of the kind that has a name, or nil.
-func newExpr(name string) expr.Any {
-	if name == "immediate" {
-		return &expr.Verdict{} // encodeRule makes no other
-	}
-	return nfnl.NewExpr(name)
 }
 
 // compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to send.
@@ -250,7 +183,7 @@ func (b *Backend) compareWithKernel(
 		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	}
 	left := st.read().applied
-	table, err := b.conn.readTable(st.family, options.Repair(nil, left, s))
+	table, err := b.conn.readTable(st.family)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -297,7 +230,7 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile
 		return nil, nil, err
 	}
 	defer func() { _ = c.close() }()
-	table, err := c.readTable(f, options.Repair(nil, left, s.Family(f)))
+	table, err := c.readTable(f)
 	if err != nil {
 		return nil, nil, err
 	}

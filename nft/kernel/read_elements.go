@@ -138,8 +138,11 @@ func (r *elementReader) end() {
 	}
 }
 
-// readComment finds a comment in the data that nft keeps with an object: types, lengths and values.
-func readComment(user []byte, kind userdata.Type) []byte {
+// readComment finds a comment in the data that nft keeps with an object.
+func readComment(user []byte, kind userdata.Type) []byte { return nfnl.Text(findUserdata(user, kind)) }
+
+// findUserdata finds data of a type in the data that is kept with an object: types, lengths and values.
+func findUserdata(user []byte, kind userdata.Type) []byte {
 	const header = 2
 	for len(user) >= header {
 		n := header + int(user[1])
@@ -147,7 +150,7 @@ func readComment(user []byte, kind userdata.Type) []byte {
 			return nil
 		}
 		if userdata.Type(user[0]) == kind {
-			return nfnl.Text(user[header:n])
+			return user[header:n]
 		}
 		user = user[n:]
 	}

@@ -23,7 +23,7 @@ type contents struct {
 
 func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot) (*nft.Table, contents) {
 	t.Helper()
-	table, err := c.readTableOnce(s.Family, retrying.Compile(nil, s))
+	table, err := c.readTableOnce(s.Family)
 	if err != nil {
 		t.Fatal(err)
 	}

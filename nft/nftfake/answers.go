@@ -188,6 +188,7 @@ func (t *table) allRules(table, chain string) (all []attributes) {
 				all = append(all, attributes{
 					unix.NFTA_RULE_TABLE: text(table), unix.NFTA_RULE_CHAIN: text(c.name),
 					unix.NFTA_RULE_HANDLE: long(r.handle), unix.NFTA_RULE_EXPRESSIONS: r.exprs,
+					unix.NFTA_RULE_USERDATA: r.userdata,
 				})
 			}
 		}

@@ -45,6 +45,7 @@ type chain struct {
 type rule struct {
 	handle       uint64
 	exprs        []byte
+	userdata     []byte
 	chains, sets []string // which it refers to
 	objects      []string
 }
@@ -242,7 +243,7 @@ func (t *table) newRule(attrs attributes, handle uint64) unix.Errno {
 	if c == nil {
 		return unix.ENOENT
 	}
-	r := rule{handle: handle, exprs: attrs[unix.NFTA_RULE_EXPRESSIONS]}
+	r := rule{handle: handle, exprs: attrs[unix.NFTA_RULE_EXPRESSIONS], userdata: attrs[unix.NFTA_RULE_USERDATA]}
 	for _, e := range list(r.exprs) {
 		name, data := e.string(unix.NFTA_EXPR_NAME), e.nested(unix.NFTA_EXPR_DATA)
 		switch name {

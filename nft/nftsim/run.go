@@ -205,7 +205,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.MatchInvalid, nft.MatchEstablished, nft.MatchPackets, nft.MatchRepeated, nft.MatchSYNACK:
 			match = false // it is NEW, and the only packet
 		case nft.SetTimeout: // an answer comes in time
-		case nft.Foreign: // of a chain that nothing needs any more, or not ours
+		case nft.ReadRule: // of a chain that nothing needs any more, or not ours
 			return step{}, fmt.Errorf("the rule is not one that we make")
 		case nft.AddFlow, nft.Forget, nft.Discard:
 			note("")

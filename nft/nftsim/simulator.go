@@ -268,7 +268,7 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 		switch stmt := stmt.(type) {
 		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode,
 			nft.MatchToNode, nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.MatchEstablished,
-			nft.MatchPackets, nft.MatchSYNACK, nft.Masquerade, nft.Reject, nft.Foreign:
+			nft.MatchPackets, nft.MatchSYNACK, nft.Masquerade, nft.Reject, nft.ReadRule:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {
 				err = fmt.Errorf("no flowtable %s", stmt.Flowtable)

@@ -207,7 +207,7 @@ func TestWhatIsUnknownIsAnError(t *testing.T) {
 
 	t.Run("a packet meets a foreign rule", func(t *testing.T) {
 		r := *example(t)
-		add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: -200, Rules: []nft.Rule{{nft.Foreign{What: "log"}}}})
+		add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: -200, Rules: []nft.Rule{{nft.ReadRule{}}}})
 		if _, err := simulator(t, &r).Run(connection("10.0.0.9", "172.30.0.41:53", model.UDP)); err == nil {
 			t.Error("no error")
 		}

@@ -70,54 +70,39 @@ func (w *world) read(f model.Family) (table *nft.Table, ok bool) {
 	}
 	w.looking.Store(true)
 	defer w.looking.Store(false)
-	for _, s := range slices.Backward(w.between) {
-		if s == nil {
-			s = model.NewBuilder(w.node.Config).Snapshot()
-		}
-		read, _, err := w.eye.Table(f, s)
-		if err != nil {
-			w.fail("%v table can't be read: %w", f, err)
-			return nil, false
-		}
-		if table == nil {
-			table = read
-		}
-		if table == nil || recognize(table, read) {
-			w.readings[f] = reading{generation, table}
-			break
+	table, _, err := w.eye.Table(f, model.NewBuilder(w.node.Config).Snapshot())
+	if err != nil {
+		w.fail("%v table can't be read: %w", f, err)
+		return nil, false
+	}
+	if table == nil {
+		return nil, true
+	}
+	for _, s := range append(slices.Clip(w.between), model.NewBuilder(w.node.Config).Snapshot()) {
+		if s != nil {
+			recognize(table, retrying.Compile(nil, s.Family(f)).AllChains())
 		}
 	}
+	w.readings[f] = reading{generation, table}
 	return table, true
 }
 
-// recognize takes chains with unknown rules from another reading that knows them. It reports
-// whether all are known.
-func recognize(table, other *nft.Table) bool {
-	all := true
-	for i, c := range table.Chains {
-		if foreignRule(c) == "" {
-			continue
+// recognize puts the rules of chains into a table that was read, in which they are hashes.
+func recognize(table *nft.Table, chains []nft.Chain) {
+	known := map[string]map[uint64]nft.Rule{}
+	for _, c := range chains {
+		known[c.Name] = map[uint64]nft.Rule{}
+		for _, r := range c.Rules {
+			known[c.Name][r.Hash(table.Family)] = r
 		}
-		for _, o := range other.Chains {
-			if o.Name == c.Name && foreignRule(o) == "" {
-				table.Chains[i], c = o, o
-			}
-		}
-		all = all && foreignRule(c) == ""
 	}
-	return all
-}
-
-// foreignRule returns what is not known in a chain, or "".
-func foreignRule(c nft.Chain) string {
-	for _, r := range c.Rules {
-		for _, s := range r {
-			if what, ok := s.(nft.Foreign); ok {
-				return what.What
+	for _, c := range table.Chains {
+		for i, r := range c.Rules {
+			if rule, ok := known[c.Name][r.Hash(table.Family)]; ok {
+				c.Rules[i] = rule
 			}
 		}
 	}
-	return ""
 }
 
 // isOf returns the snapshot of which a table is, among those that are possible; nil: of none, unless it
