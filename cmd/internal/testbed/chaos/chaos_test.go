@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/xml"
-	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,12 +18,15 @@ func TestQuickFaults(t *testing.T) {
 	nettest.Need(t)
 	o := &options{vmapd: filepath.Join(t.TempDir(), "vmapd"), lasts: time.Second / 2, patience: 5 * time.Minute, settles: time.Second / 4}
 	o.within, o.rate = 10*time.Second, 20 // a busy machine stalls for seconds, and loses nothing
-	build(t, o)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", o.vmapd, "github.com/vmapd/vmapd/cmd/vmapd")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	for _, f := range faults() {
 		if !f.quick {
 			continue
 		}
-		for _, backend := range f.on(o) {
+		for _, backend := range f.on() {
 			t.Run(f.name+"/"+backend, func(t *testing.T) {
 				r, err := play(t.Context(), o, f, backend)
 				if err != nil {
@@ -43,59 +43,6 @@ func TestQuickFaults(t *testing.T) {
 				t.Logf("%d new, %d lost, %d broken; recovered within %v", r.sent, r.lost, r.broken, r.recovered)
 			})
 		}
-	}
-}
-
-func build(t *testing.T, o *options) {
-	t.Helper()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", o.vmapd, "github.com/vmapd/vmapd/cmd/vmapd")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-// While a Node is dead, no connection fails but by chance, and no UDP query but to its endpoints.
-func TestANodeDies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes a minute")
-	}
-	nettest.Need(t)
-	const lasts = 10 * time.Second // as long as clients wait: a busy machine needs seconds to find out
-	o := &options{vmapd: filepath.Join(t.TempDir(), "vmapd"), lasts: lasts, patience: 5 * time.Minute, within: lasts}
-	o.settles, o.rate = time.Second, 5
-	build(t, o)
-	f := nodeDies()
-	f.clients.within = lasts
-	r, err := play(t.Context(), o, f, "nftables")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The kernel chooses again each second: one connection in 3^7 may meet the dead Node each time. Without, it is one in 3.
-	if n := r.numbers(); n.lost*100 > n.tcp || n.tcp == 0 || n.udpLost > n.udp*3/4 || r.wrong > 0 {
-		t.Errorf("%d wrong answers, %+v", r.wrong, n)
-	}
-	if err := xml.Unmarshal([]byte(timeline(o, []*result{&r})), new(struct{})); err != nil {
-		t.Error(err)
-	}
-}
-
-// A connection that is open when its endpoint falls silent is told from one that never opened.
-func TestAfterHandshake(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now())
-	if _, err := conn.Read(make([]byte, 1)); !afterHandshake(fmt.Errorf("ask: %w", err)) {
-		t.Errorf("no answer: %v", err)
-	}
-	_, _ = conn.Close(), l.Close()
-	if _, err := net.Dial("tcp", l.Addr().String()); err == nil || afterHandshake(err) {
-		t.Errorf("refused: %v", err)
 	}
 }
 

@@ -15,13 +15,6 @@
 //     server at that end, has reached the client and back again, all rules are as before, and no connection
 //     that began later has been lost.
 //
-// The fault "node dies" has clients of its own, and one more table, of the last round: TCP apart from UDP, how long
-// connections took, and those that were open when the Node died (cut): no proxy can save them. With -kube-proxy, that
-// program is played beside vmapd; -timeline draws it:
-//
-//	make -C cmd/internal/testbed chaos FAULTS='node dies' \
-//	    CHAOSFLAGS='-lasts 22s -settles 3s -kube-proxy FILE -timeline FILE.svg'
-//
 // Some faults lose connections by design, and say why below the table. The command fails for all others that lose
 // something, and if something does not recover.
 package main

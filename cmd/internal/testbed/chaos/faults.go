@@ -17,19 +17,18 @@ type fault struct {
 	name     string
 	does     string   // what it does, in a sentence
 	backends []string // nil for both
-	clients  *clients // nil for all paths to the Service web
 	quick    bool     // make test has it
 	loses    string   // the reason why something may be lost; empty if nothing may
 	// do begins the fault, and returns when it has ended.
 	do func(ctx context.Context, w *world) error
 }
 
-// on returns the backends that the fault is played with. kube-proxy is one if it is given.
-func (f *fault) on(o *options) []string {
+// on returns the backends that the fault is played with.
+func (f *fault) on() []string {
 	if f.backends == nil {
 		return []string{"nftables", "iptables"}
 	}
-	return slices.DeleteFunc(slices.Clone(f.backends), func(b string) bool { return b == kubeProxy && o.kubeProxy == "" })
+	return f.backends
 }
 
 // faults returns all, in the order of the table.
@@ -42,7 +41,7 @@ func daemonFaults() []fault {
 		name: "kill", quick: true,
 		does: "vmapd is killed by SIGKILL, and started again",
 		do: func(ctx context.Context, w *world) error {
-			_ = w.daemon.End(unix.SIGKILL) // the signal is its result
+			_ = w.Proxy.End(unix.SIGKILL) // the signal is its result
 			return w.start(ctx)
 		},
 	}, {
@@ -50,7 +49,7 @@ func daemonFaults() []fault {
 		does: "vmapd is ended by SIGTERM, and started again, three times",
 		do: func(ctx context.Context, w *world) error {
 			for range 3 {
-				if err := errors.Join(w.daemon.End(unix.SIGTERM), w.start(ctx)); err != nil {
+				if err := errors.Join(w.Proxy.End(unix.SIGTERM), w.start(ctx)); err != nil {
 					return err
 				}
 			}
@@ -60,28 +59,28 @@ func daemonFaults() []fault {
 		name: "stop", quick: true,
 		does: "vmapd is stopped by SIGSTOP for a while, and goes on",
 		do: func(_ context.Context, w *world) error {
-			if err := w.signal(unix.SIGSTOP); err != nil {
+			if err := w.Proxy.Process.Signal(unix.SIGSTOP); err != nil {
 				return err
 			}
 			time.Sleep(w.o.lasts)
-			return w.signal(unix.SIGCONT)
+			return w.Proxy.Process.Signal(unix.SIGCONT)
 		},
 	}, {
 		name: "no file descriptors",
 		does: "vmapd can't open files or sockets for a while (RLIMIT_NOFILE), and its connections to the API server end",
 		do: func(_ context.Context, w *world) error {
 			var before unix.Rlimit
-			if err := unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, nil, &before); err != nil {
+			if err := unix.Prlimit(w.Proxy.Process.Pid, unix.RLIMIT_NOFILE, nil, &before); err != nil {
 				return err
 			}
 			none := unix.Rlimit{Cur: 3, Max: before.Max}
-			if err := unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, &none, nil); err != nil {
+			if err := unix.Prlimit(w.Proxy.Process.Pid, unix.RLIMIT_NOFILE, &none, nil); err != nil {
 				return err
 			}
-			away := w.server.Outage(apitest.Unavailable)
+			away := w.API.Outage(apitest.Unavailable)
 			time.Sleep(w.o.lasts)
-			again := w.server.Outage(apitest.Up)
-			return errors.Join(away, again, unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, &before, nil))
+			again := w.API.Outage(apitest.Up)
+			return errors.Join(away, again, unix.Prlimit(w.Proxy.Process.Pid, unix.RLIMIT_NOFILE, &before, nil))
 		},
 	}, {
 		name: "second vmapd",
@@ -89,7 +88,7 @@ func daemonFaults() []fault {
 		do: func(ctx context.Context, w *world) error {
 			ctx, cancel := context.WithTimeout(ctx, w.o.lasts)
 			defer cancel()
-			flags := append(w.daemonArgs("other.sock"), "--metrics-bind-address=", "--healthz-bind-address=")
+			flags := append(w.flags(), "--socket", w.Kubeconfig+".sock", "--metrics-bind-address=", "--healthz-bind-address=")
 			other := w.Node.Command(ctx, w.o.vmapd, flags...)
 			if err := other.Start(); err != nil {
 				return err

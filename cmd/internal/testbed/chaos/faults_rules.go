@@ -39,7 +39,7 @@ func ruleFaults() []fault {
 		does:  "vmapd is killed, another program deletes its tables, and vmapd is started again",
 		loses: "without a table, and without a program that could repair it, no packet is translated",
 		do: func(ctx context.Context, w *world) error {
-			_ = w.daemon.End(unix.SIGKILL)
+			_ = w.Proxy.End(unix.SIGKILL)
 			if err := w.shell(ctx, "nft 'delete table ip vmapd; delete table ip6 vmapd'"); err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func (w *world) refused(ctx context.Context, command string) error {
 
 // anotherOwner lets an interactive nft own the table: the owner is the socket, which nft keeps open only there.
 func anotherOwner(ctx context.Context, w *world) (err error) {
-	_ = w.daemon.End(unix.SIGKILL)
+	_ = w.Proxy.End(unix.SIGKILL)
 	other := w.Node.Command(ctx, "nft", "-i")
 	in, err := other.StdinPipe()
 	if err != nil {

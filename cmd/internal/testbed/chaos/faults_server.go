@@ -15,7 +15,7 @@ func serverFaults() []fault {
 		does: "the API server ends all watches, five times a second",
 		do: func(_ context.Context, w *world) error {
 			return w.repeat(func() error {
-				w.server.DropWatches()
+				w.API.DropWatches()
 				return nil
 			})
 		},
@@ -24,7 +24,7 @@ func serverFaults() []fault {
 		does: "all versions of before are too old for the API server (410), and the watches end, twice a second",
 		do: func(_ context.Context, w *world) error {
 			for range int(2*w.o.lasts/time.Second) + 1 {
-				w.server.Expire()
+				w.API.Expire()
 				time.Sleep(time.Second / 2)
 			}
 			return nil
@@ -35,10 +35,10 @@ func serverFaults() []fault {
 		do: func(_ context.Context, w *world) error {
 			w.setProbe(probeElsewhere)
 			time.Sleep(w.o.lasts / 2)
-			if err := w.server.Outage(apitest.Refusing); err != nil {
+			if err := w.API.Outage(apitest.Refusing); err != nil {
 				return err
 			}
-			w.server.Reset()
+			w.API.Reset()
 			w.setObjects()
 			err := w.listenAgain()
 			time.Sleep(w.o.lasts / 2)
@@ -49,7 +49,7 @@ func serverFaults() []fault {
 		does:  "the API server has lost all objects, and answers with empty lists; it has them again after a while",
 		loses: "the API server says that no Service exists, and vmapd believes an answer that is valid",
 		do: func(_ context.Context, w *world) error {
-			w.server.Reset()
+			w.API.Reset()
 			time.Sleep(w.o.lasts)
 			w.setObjects()
 			return nil
@@ -64,7 +64,7 @@ func serverFaults() []fault {
 		{"API is away", "the API server's port is closed for a while", apitest.Refusing},
 	} {
 		all = append(all, fault{name: outage.name, does: outage.does, do: func(_ context.Context, w *world) error {
-			if err := w.server.Outage(outage.how); err != nil {
+			if err := w.API.Outage(outage.how); err != nil {
 				return err
 			}
 			time.Sleep(w.o.lasts)
@@ -81,7 +81,7 @@ func serverFaults() []fault {
 	} {
 		all = append(all, fault{name: status.name, does: status.does, do: func(_ context.Context, w *world) error {
 			w.spoil(status.code)
-			w.server.DropWatches()
+			w.API.DropWatches()
 			time.Sleep(w.o.lasts)
 			w.spoil(apitest.NoFault)
 			return nil
@@ -94,7 +94,7 @@ func serverFaults() []fault {
 			kinds := []apitest.Fault{apitest.CutShort, apitest.NoEvents, apitest.HTML, apitest.NoBody, apitest.EmptyObject}
 			for _, kind := range kinds {
 				w.spoil(kind)
-				w.server.Expire()
+				w.API.Expire()
 				time.Sleep(w.o.lasts / time.Duration(len(kinds)))
 			}
 			w.spoil(apitest.NoFault)
@@ -104,11 +104,11 @@ func serverFaults() []fault {
 }
 
 func (w *world) spoil(f apitest.Fault) {
-	w.server.Fault(apitest.Services, f)
-	w.server.Fault(apitest.EndpointSlices, f)
+	w.API.Fault(apitest.Services, f)
+	w.API.Fault(apitest.EndpointSlices, f)
 }
 
 // listenAgain ends an outage.
 func (w *world) listenAgain() error {
-	return w.Node.Do(func() error { return w.server.Outage(apitest.Up) })
+	return w.Node.Do(func() error { return w.API.Outage(apitest.Up) })
 }

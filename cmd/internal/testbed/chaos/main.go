@@ -15,16 +15,14 @@ import (
 
 // options are the flags.
 type options struct {
-	vmapd     string
-	kubeProxy string // path; empty: there is none
-	timeline  string // path; empty: none
-	faults    *regexp.Regexp
-	rounds    int
-	lasts     time.Duration // of faults that take a while
-	patience  time.Duration // for the recovery
-	within    time.Duration // for an answer
-	settles   time.Duration // how long clients connect before the fault, and after the recovery
-	rate      int           // of new connections, a second and for each path to the Service
+	vmapd    string
+	faults   *regexp.Regexp
+	rounds   int
+	lasts    time.Duration // of faults that take a while
+	patience time.Duration // for the recovery
+	within   time.Duration // for an answer
+	settles  time.Duration // how long clients connect before the fault, and after the recovery
+	rate     int           // of new connections, a second and for each path to the Service
 }
 
 func main() { lab.Main("chaos", run) }
@@ -39,8 +37,6 @@ func run(ctx context.Context) error {
 	flag.DurationVar(&o.lasts, "lasts", 10*time.Second, "how long the faults last that take a while")
 	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "how long a recovery may take")
 	flag.DurationVar(&o.settles, "settles", time.Second, "how long clients connect before a fault and after the recovery")
-	flag.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy: play the fault \"node dies\" with it, too")
-	flag.StringVar(&o.timeline, "timeline", "", "`path` of an SVG of the fault \"node dies\"")
 	flag.Parse()
 
 	if !slices.ContainsFunc(faults(), func(f fault) bool { return o.faults.MatchString(f.name) }) {
@@ -53,7 +49,7 @@ func run(ctx context.Context) error {
 		if !o.faults.MatchString(f.name) {
 			continue
 		}
-		for _, backend := range f.on(&o) {
+		for _, backend := range f.on() {
 			var sum result
 			for range o.rounds {
 				r, err := play(ctx, &o, f, backend)
@@ -72,8 +68,5 @@ func run(ctx context.Context) error {
 		}
 	}
 	t.foot()
-	if o.timeline != "" {
-		errs = append(errs, os.WriteFile(o.timeline, []byte(timeline(&o, t.deaths)), 0o644)) //nolint:gosec // for everybody
-	}
 	return errors.Join(errs...)
 }

@@ -10,10 +10,7 @@ import (
 // result is what clients saw of a fault.
 type result struct {
 	counts
-	backend      string
-	recovered    time.Duration // from the fault's end; of several rounds, the longest
-	began, ended time.Time     // the fault, and asked; of several rounds, the last
-	died         time.Time     // the other Node, if it did: from then on, it is silent
+	recovered time.Duration // from the fault's end; of several rounds, the longest
 }
 
 func (r *result) bad() bool { return r.lost+r.broken+r.wrong > 0 }
@@ -25,7 +22,6 @@ func (r *result) add(other result) {
 	r.kept += other.kept
 	r.broken += other.broken
 	r.recovered = max(r.recovered, other.recovered)
-	r.backend, r.asked, r.began, r.died, r.ended = other.backend, other.asked, other.began, other.died, other.ended
 	if r.first == nil {
 		r.first = other.first
 	}
@@ -33,12 +29,11 @@ func (r *result) add(other result) {
 
 // play makes a world, and one fault in it.
 func play(ctx context.Context, o *options, f fault, backend string) (r result, err error) {
-	r.backend = backend
 	w, err := newWorld(ctx, o, backend)
-	defer func() { err = errors.Join(err, w.close()) }()
 	if err != nil {
 		return r, err
 	}
+	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.start(ctx); err != nil {
 		return r, err
 	}
@@ -46,25 +41,24 @@ func play(ctx context.Context, o *options, f fault, backend string) (r result, e
 	if err != nil {
 		return r, err
 	}
-	tr, err := startTraffic(ctx, w, f.clients)
+	tr, err := startTraffic(ctx, w)
 	if err != nil {
 		return r, err
 	}
 	time.Sleep(o.settles)
-	r.began = time.Now()
 	err = f.do(ctx, w)
-	r.died, r.ended = w.died, time.Now()
+	ended := time.Now()
 	if err == nil {
 		err = w.recover(ctx, o.patience, before)
 	}
-	r.recovered = time.Since(r.ended)
+	r.recovered = time.Since(ended)
 	time.Sleep(o.settles)
 	r.counts = tr.end()
-	if late := r.last.Sub(r.ended); late > r.recovered {
+	if late := r.last.Sub(ended); late > r.recovered {
 		r.recovered = late
 	}
 	if err != nil {
-		err = fmt.Errorf("%w; the end of vmapd's log:\n%s", err, w.lastLog())
+		err = fmt.Errorf("%w; %s", err, w.Log())
 	}
 	return r, err
 }
@@ -76,7 +70,7 @@ func (w *world) recover(ctx context.Context, patience time.Duration, before stri
 	defer cancel()
 	for _, pod := range []int{probeElsewhere, probeAtFirst} {
 		w.setProbe(pod)
-		if err := w.answers(ctx, probeVIP, podName(pod)); err != nil {
+		if err := w.answers(ctx, probeVIP, w.Pods()[pod].Name()); err != nil {
 			return fmt.Errorf("does not recover: %w", err)
 		}
 	}

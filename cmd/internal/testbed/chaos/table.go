@@ -3,24 +3,20 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
 )
 
 // table prints results as Markdown, each as soon as it is there.
 type table struct {
-	out    io.Writer
-	notes  []fault
-	deaths []*result
+	out   io.Writer
+	notes []fault
 }
 
 func (t *table) head(o *options) {
-	var system unix.Utsname
-	_ = unix.Uname(&system) // it fails for a bad address only
-	fmt.Fprintf(t.out, "Linux %s on %d processors; rounds of each fault: %d; faults that take a while last %v.\n\n",
-		unix.ByteSliceToString(system.Release[:]), runtime.NumCPU(), o.rounds, o.lasts)
+	fmt.Fprintf(t.out, "%s; rounds of each fault: %d; faults that take a while last %v.\n\n",
+		bench.Machine(), o.rounds, o.lasts)
 	fmt.Fprintln(t.out, "| fault | backend | new | lost | kept | broken | wrong | recovered within |")
 	fmt.Fprintln(t.out, "|---|---|---|---|---|---|---|---|")
 }
@@ -30,9 +26,6 @@ func (t *table) row(f fault, backend string, r *result) {
 		f.name, backend, r.sent, r.lost, r.kept, r.broken, r.wrong, r.recovered.Round(10*time.Millisecond).Seconds())
 	if n := len(t.notes); n == 0 || t.notes[n-1].name != f.name {
 		t.notes = append(t.notes, f)
-	}
-	if f.clients != nil {
-		t.deaths = append(t.deaths, r)
 	}
 }
 
@@ -46,5 +39,4 @@ func (t *table) foot() {
 		}
 		fmt.Fprintln(t.out)
 	}
-	t.numbers()
 }

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 const pollPause = 10 * time.Millisecond
@@ -19,57 +17,28 @@ const pollPause = 10 * time.Millisecond
 // world is a node with pods, an API server and vmapd.
 type world struct {
 	*lab.World
-	o          *options
-	backend    string
-	server     *apitest.Server
-	folder     string
-	kubeconfig string
-	daemon     *lab.Daemon // the last one
-	died       time.Time   // the other Node, if it did
+	*bench.Rig
+	o       *options
+	backend string
 }
 
 func newWorld(ctx context.Context, o *options, backend string) (w *world, err error) {
 	w = &world{o: o, backend: backend}
 	if w.World, err = lab.New(ctx, lab.Config{Pods: pods, Ports: []uint16{podPort}}); err != nil {
-		return w, err
+		return nil, err
 	}
-	if w.folder, err = os.MkdirTemp("", "vmapd-chaos-"); err != nil {
-		return w, err
-	}
-	err = w.Node.Do(func() (err error) {
-		w.server, err = apitest.NewServer(apitest.Options{})
-		return err
-	})
-	if err != nil {
-		return w, err
+	if w.Rig, err = bench.New(w.Node); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
 	w.setObjects()
-	w.kubeconfig, err = w.server.Kubeconfig(w.folder)
-	return w, err
+	return w, nil
 }
 
-// kubeProxy is a backend of one fault only.
-const kubeProxy = "kube-proxy nftables"
-
-// daemonArgs are the flags of a daemon.
-func (w *world) daemonArgs(socket string) []string {
-	args := append([]string{"--backend", w.backend}, "--socket", filepath.Join(w.folder, socket))
-	if w.backend == kubeProxy {
-		args = []string{"--proxy-mode", "nftables"}
-	}
-	return append(args, "--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "--hostname-override", lab.NodeName,
-		"--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0")
+func (w *world) flags() []string {
+	return append(w.Vmapd(w.backend), w.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)...)
 }
 
-// launch starts vmapd, or kube-proxy.
-func (w *world) launch(ctx context.Context) (err error) {
-	program := w.o.vmapd
-	if w.backend == kubeProxy {
-		program = w.o.kubeProxy
-	}
-	w.daemon, err = w.Node.Start(ctx, program, w.daemonArgs("vmapd.sock")...)
-	return err
-}
+func (w *world) launch(ctx context.Context) error { return w.Start(ctx, w.o.vmapd, w.flags()...) }
 
 // start starts vmapd, and waits until it has programmed the Services.
 func (w *world) start(ctx context.Context) error {
@@ -80,14 +49,11 @@ func (w *world) start(ctx context.Context) error {
 	defer cancel()
 	for _, p := range paths() {
 		if err := w.answers(ctx, p.to, ""); err != nil {
-			return fmt.Errorf("start: %w; the end of vmapd's log:\n%s", err, w.lastLog())
+			return fmt.Errorf("start: %w; %s", err, w.Log())
 		}
 	}
-	return w.answers(ctx, probeVIP, podName(probeAtFirst))
+	return w.answers(ctx, probeVIP, w.Pods()[probeAtFirst].Name())
 }
-
-// signal sends vmapd a signal.
-func (w *world) signal(s os.Signal) error { return w.daemon.Process.Signal(s) }
 
 // answers waits until an address answers, and it is the pod, if one is named.
 func (w *world) answers(ctx context.Context, to netip.AddrPort, pod string) error {
@@ -135,26 +101,4 @@ func (w *world) shell(ctx context.Context, commands string) error {
 	return nil
 }
 
-func (w *world) close() error {
-	var errs []error
-	if w.daemon != nil {
-		_ = w.daemon.End(os.Kill)
-	}
-	if w.server != nil {
-		w.server.Close()
-	}
-	if w.folder != "" {
-		errs = append(errs, os.RemoveAll(w.folder))
-	}
-	if w.World != nil {
-		errs = append(errs, w.World.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// lastLog returns the last lines of what vmapd has written.
-func (w *world) lastLog() string {
-	const most = 4000
-	text := w.daemon.Log.String()
-	return text[max(0, len(text)-most):]
-}
+func (w *world) close() error { return errors.Join(w.Rig.Close(), w.World.Close()) }

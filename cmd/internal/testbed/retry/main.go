@@ -8,13 +8,11 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
@@ -118,10 +116,8 @@ func play(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var system unix.Utsname
-	_ = unix.Uname(&system) // it fails for a bad address only
-	fmt.Fprintf(out, "Linux %s on %d processors; each client opens %d connections a second for %v, and waits %v.\n\n",
-		unix.ByteSliceToString(system.Release[:]), runtime.NumCPU(), o.rate, o.lasts, o.within)
+	fmt.Fprintf(out, "%s; each client opens %d connections a second for %v, and waits %v.\n\n",
+		bench.Machine(), o.rate, o.lasts, o.within)
 	fmt.Fprintln(out, "| proxy | kind | endpoints | fault | client | connections | failed "+
 		"| below 0.5 s | 1 s | 2 s | 3 s | 4 to 7 s | later | longest | one before | one after | kept |")
 	fmt.Fprintln(out, "|---|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
@@ -159,12 +155,12 @@ func play(ctx context.Context, args []string, out io.Writer) error {
 // play builds the world of a run, has its clients connect, and prints a line for each.
 func (r *run) play(ctx context.Context, o *options, out io.Writer) (err error) {
 	w, err := newWorld(ctx, o, r)
-	defer func() { err = errors.Join(err, w.close()) }()
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.settle(ctx); err != nil {
-		return fmt.Errorf("%w; the end of the proxy's log:\n%s", err, w.lastLog())
+		return fmt.Errorf("%w; %s", err, w.Log())
 	}
 	if err := r.fault.begin(ctx, w); err != nil {
 		return err

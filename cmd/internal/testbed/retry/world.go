@@ -5,19 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // Kinds of Services.
@@ -38,11 +33,9 @@ const (
 // one is an endpoint on another Node.
 type world struct {
 	*lab.World
+	*bench.Rig
 	o       *options
 	r       *run
-	server  *apitest.Server
-	folder  string
-	daemon  *lab.Daemon
 	servers map[string]*lab.Server // by pod
 	clients []*client
 	undo    []func()
@@ -51,41 +44,39 @@ type world struct {
 func newWorld(ctx context.Context, o *options, r *run) (w *world, err error) {
 	w = &world{o: o, r: r, servers: map[string]*lab.Server{}}
 	if w.World, err = lab.New(ctx, lab.Config{Pods: r.endpoints + 2}); err != nil {
-		return w, err
+		return nil, err
 	}
+	w.Rig, err = bench.New(w.Node)
+	if err == nil {
+		err = w.build(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+// build makes servers, clients and objects, and starts the proxy.
+func (w *world) build(ctx context.Context) (err error) {
 	for _, p := range w.Pods() {
 		if w.servers[p.Name()], err = p.Serve(podPort); err != nil {
-			return w, err
+			return err
 		}
 	}
 	if err := w.addClients(); err != nil {
-		return w, err
-	}
-	if w.folder, err = os.MkdirTemp("", "vmapd-retry-"); err != nil {
-		return w, err
-	}
-	err = w.Node.Do(func() (err error) { w.server, err = apitest.NewServer(apitest.Options{}); return err })
-	if err != nil {
-		return w, err
+		return err
 	}
 	w.setObjects()
-	kubeconfig, err := w.server.Kubeconfig(w.folder)
-	if err != nil {
-		return w, err
-	}
-	program, args := o.vmapd, []string{"--backend", "nftables", "--socket", filepath.Join(w.folder, "vmapd.sock")}
-	switch r.proxy {
+	program, args := w.o.vmapd, w.Vmapd("nftables")
+	switch w.r.proxy {
 	case withoutRetry:
 		args = append(args, "--connection-retry=false")
 	case kubeNFTables:
-		program, args = o.kubeProxy, []string{"--proxy-mode", "nftables"}
+		program, args = w.o.kubeProxy, []string{"--proxy-mode", "nftables"}
 	case kubeIPTables:
-		program, args = o.kubeProxy, []string{"--proxy-mode", "iptables"}
+		program, args = w.o.kubeProxy, []string{"--proxy-mode", "iptables"}
 	}
-	args = append(args, "--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "--hostname-override", lab.NodeName,
-		"--kubeconfig", kubeconfig, "--conntrack-max-per-core", "0")
-	w.daemon, err = w.Node.Start(ctx, program, args...)
-	return w, err
+	return w.Start(ctx, program, append(args, w.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)...)...)
 }
 
 // Where the Service is reached, by family.
@@ -144,30 +135,19 @@ func (w *world) port() uint16 {
 
 // setObjects writes the Node, the Service and its EndpointSlices to the API server.
 func (w *world) setObjects() {
-	ipv4, ipv6 := clusterIPs()[0], clusterIPs()[1]
-	w.server.Set(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: lab.NodeName},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: lab.NodeIP4}, {Type: corev1.NodeInternalIP, Address: lab.NodeIP6},
-		}},
-	})
+	w.API.Set(bench.LabNode())
 	protocol := corev1.ProtocolTCP
 	if w.r.kind == dns {
 		protocol = corev1.ProtocolUDP
 	}
-	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: map[string]string{}},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ClusterIP: ipv4, ClusterIPs: []string{ipv4, ipv6},
-			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
-			Ports: []corev1.ServicePort{{
-				Protocol: protocol, Port: int32(w.port()), TargetPort: intstr.FromInt32(podPort), NodePort: nodePort,
-			}},
-		},
-	}
+	ips := clusterIPs()
+	s := bench.Service("web", int32(w.port()), podPort, []corev1.Protocol{protocol},
+		netip.MustParseAddr(ips[0]), netip.MustParseAddr(ips[1]))
+	s.Spec.Type, s.Spec.Ports[0].NodePort, s.Annotations = corev1.ServiceTypeLoadBalancer, nodePort, map[string]string{}
 	for _, ip := range loadBalancers() {
 		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
 	}
+	pods := w.Pods()[:w.r.endpoints]
 	switch w.r.kind {
 	case affinity:
 		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
@@ -181,33 +161,17 @@ func (w *world) setObjects() {
 		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		const healthPort = 30081
 		s.Spec.HealthCheckNodePort = healthPort
+		pods = append(slices.Clone(pods), w.pod(w.r.endpoints+1))
 	}
 	if w.r.annotated {
 		s.Annotations["vmapd.io/connection-retry"] = "false"
 	}
-	w.server.Set(s)
-	for f, family := range families() {
-		slice := &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "default", Name: "web-" + strconv.Itoa(f),
-				Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
-			},
-			AddressType: discoveryv1.AddressType(family),
-			Ports:       []discoveryv1.EndpointPort{{Name: new(""), Protocol: &protocol, Port: new(int32(podPort))}},
+	w.API.Set(s)
+	for _, slice := range bench.Slices(s, pods...) {
+		if w.r.kind == local {
+			slice.Endpoints[w.r.endpoints].NodeName = new("node-2")
 		}
-		for i, p := range w.Pods() {
-			node := lab.NodeName
-			if i == w.r.endpoints || i > w.r.endpoints && w.r.kind != local {
-				continue
-			} else if i > w.r.endpoints {
-				node = "node-2"
-			}
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{[2]netip.Addr{p.IP4, p.IP6}[f].String()}, NodeName: &node,
-				Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
-			})
-		}
-		w.server.Set(slice)
+		w.API.Set(slice)
 	}
 }
 
@@ -262,29 +226,10 @@ func (w *world) load(ctx context.Context) {
 // pod is one of the endpoints, from 0 on.
 func (w *world) pod(n int) *lab.Pod { return w.Pods()[n] }
 
-// lastLog returns the last lines of what the proxy has written.
-func (w *world) lastLog() string {
-	const most = 4000
-	text := w.daemon.Log.String()
-	return text[max(0, len(text)-most):]
-}
-
 func (w *world) close() error {
-	if w.daemon != nil {
-		_ = w.daemon.End(os.Kill)
-	}
+	err := w.Rig.Close() // before what it uses
 	for _, undo := range w.undo {
 		undo()
 	}
-	var errs []error
-	if w.server != nil {
-		w.server.Close()
-	}
-	if w.folder != "" {
-		errs = append(errs, os.RemoveAll(w.folder))
-	}
-	if w.World != nil {
-		errs = append(errs, w.World.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, w.World.Close())
 }

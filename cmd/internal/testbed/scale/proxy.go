@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -27,19 +26,17 @@ type proxy struct {
 	ready time.Duration // since its start
 }
 
-// start starts the proxy, and waits until it has programmed everything. Its flags change no setting of the host.
+// start starts the proxy, and waits until it has programmed everything.
 func (w *world) start(ctx context.Context, o *options) (*proxy, error) {
-	program, args := o.vmapd, []string{"--backend", "nftables", "--socket", filepath.Join(w.folder, "vmapd.sock")}
+	program, args := o.vmapd, w.Vmapd("nftables")
 	if o.kubeProxy != "" {
 		program, args = o.kubeProxy, []string{"--proxy-mode", "nftables"}
 	}
-	args = append(args, "--hostname-override", cluster.NodeName, "--cluster-cidr", cluster.PodCIDR,
-		"--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0")
-	p, began := &proxy{world: w}, time.Now()
-	var err error
-	if p.Daemon, err = w.ns.Start(ctx, program, args...); err != nil {
+	began := time.Now()
+	if err := w.Start(ctx, program, append(args, w.Flags(cluster.NodeName, cluster.PodCIDR)...)...); err != nil {
 		return nil, err
 	}
+	p := &proxy{Daemon: w.Proxy, world: w}
 	const patience, often = 10 * time.Minute, 20 * time.Millisecond
 	for !p.synced(ctx) {
 		err := lab.Pause(ctx, often)

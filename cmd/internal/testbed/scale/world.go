@@ -2,76 +2,45 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
-	"os"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
-	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // world is a node without a daemon: a network namespace and an API server in it.
 type world struct {
-	ns         *lab.Namespace
-	server     *apitest.Server
-	folder     string
-	kubeconfig string
-	cluster    *cluster.Cluster
+	*bench.Rig
+	ns      *lab.Namespace
+	cluster *cluster.Cluster
 }
 
 func newWorld(s cluster.Shape) (w *world, err error) {
-	w = &world{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.close())
-		}
-	}()
+	w = &world{cluster: cluster.New(s)}
 	if w.ns, err = lab.NewNamespace("node"); err != nil {
-		return w, err
+		return nil, err
 	}
-	if err := w.ns.AddAddr("lo", netip.PrefixFrom(cluster.NodeAddress, cluster.NodeAddress.BitLen())); err != nil {
-		return w, err
-	}
-	if w.folder, err = os.MkdirTemp("", "vmapd-scale-"); err != nil {
-		return w, fmt.Errorf("make a folder for the kubeconfig: %w", err)
-	}
-	err = w.ns.Do(func() error {
-		w.server, err = apitest.NewServer(apitest.Options{})
-		return err
-	})
+	err = w.ns.AddAddr("lo", netip.PrefixFrom(cluster.NodeAddress, cluster.NodeAddress.BitLen()))
 	if err != nil {
-		return w, err
+		return nil, errors.Join(err, w.ns.Close())
 	}
-	if w.kubeconfig, err = w.server.Kubeconfig(w.folder); err != nil {
-		return w, err
+	if w.Rig, err = bench.New(w.ns); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
-	w.cluster = cluster.New(s)
 	for obj := range w.cluster.Objects() {
-		w.server.Set(obj)
+		w.API.Set(obj)
 	}
 	return w, nil
 }
 
-func (w *world) close() error {
-	if w.server != nil {
-		w.server.Close()
-	}
-	var errs []error
-	if w.folder != "" {
-		errs = append(errs, os.RemoveAll(w.folder))
-	}
-	if w.ns != nil {
-		errs = append(errs, w.ns.Close())
-	}
-	return errors.Join(errs...)
-}
+func (w *world) close() error { return errors.Join(w.Rig.Close(), w.ns.Close()) }
 
 // write writes a changed slice to the API server.
 func (w *world) write(e cluster.Event) {
 	if e.Deleted {
-		w.server.Delete(e.Slice)
+		w.API.Delete(e.Slice)
 	} else {
-		w.server.Set(e.Slice)
+		w.API.Set(e.Slice)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
@@ -218,14 +219,7 @@ func (c *Cluster) WantEvent(t *testing.T, reason, kind, name, note string) event
 }
 
 // OurNode is our Node.
-func OurNode() *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: lab.NodeName},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: lab.NodeIP4}, {Type: corev1.NodeInternalIP, Address: lab.NodeIP6},
-		}},
-	}
-}
+func OurNode() *corev1.Node { return bench.LabNode() }
 
 // WebSlice is the slice web-ipv4 with other endpoints, by the last byte of their addresses.
 func WebSlice(pods ...byte) *discoveryv1.EndpointSlice {
