@@ -1,5 +1,5 @@
-# Tests use nft, iptables, ipset, ip and unshare, of Debian's packages nftables, iptables, ipset, iproute2 and util-linux;
-# the race detector needs gcc. A test whose program is missing is skipped, and fails where the environment has CI.
+# .ci/run lists the programs that tests use, with Debian's packages; the race detector needs gcc. A test whose program is
+# missing is skipped, and fails where the environment has CI.
 GO        ?= go
 # Tests are compiled as the program is: each package once, and in a second clone not again.
 export CGO_ENABLED := 0
@@ -12,7 +12,7 @@ RACE      := ./model/... ./nft/compile ./nft/nftsim ./legacy/userspace ./legacy/
 TEST      := $(GO) test -count=1
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-slow golden bench images lint fmt tidy ci
+.PHONY: help build demo test test-slow golden bench images lint vulncheck fmt tidy ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ images: ## images without Docker, their SBOMs and checksums in bin/release, for 
 lint: ## golangci-lint, pinned
 	@sh -n cmd/vmapd/deploy/try-one-node.sh
 	@for m in . $(MODULES); do (cd $$m && $(LINT) run) || exit 1; done
+
+vulncheck: ## known vulnerabilities of the libraries; asks the Go project's database on the internet
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/vmapd
 
 fmt: ## format the sources
 	@for m in . $(MODULES); do (cd $$m && $(LINT) fmt) || exit 1; done

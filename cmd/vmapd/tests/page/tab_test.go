@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/log"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // The sizes of screens.
@@ -34,7 +36,7 @@ func needChromium(t *testing.T) (path string) {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Skip("chromium is not installed: the page is not tested in a browser (350 MB)")
+		nettest.Missing(t, "chromium (350 MB)")
 	}
 	return path
 }

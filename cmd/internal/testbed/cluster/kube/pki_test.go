@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // load returns a certificate that fits its key.
@@ -23,7 +25,7 @@ func load(t *testing.T, dir, name string) *x509.Certificate {
 func newPKI(t *testing.T) (c *Cluster, dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skip(err)
+		nettest.Missing(t, err)
 	}
 	c = connect(Config{Dir: t.TempDir()})
 	dir = c.path("pki")

@@ -17,7 +17,7 @@ func newCluster(t *testing.T) *Cluster {
 	nettest.NeedRoot(t)
 	for _, program := range []string{"nsenter", "unshare", "ip"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
+			nettest.Missing(t, err)
 		}
 	}
 	c := connect(Config{Name: fmt.Sprintf("t%d", os.Getpid()), Dir: t.TempDir(), Nodes: 1})
