@@ -94,37 +94,6 @@ func (s *besides) replaceEndpoint(t testing.TB, version int) (took time.Duration
 	return took, others, time.Since(start)
 }
 
-// BenchmarkOthersBesideAPurge replaces one of three endpoints of a Service that remembers 60,000
-// clients. The figures are medians: the time of that change, the longest time that a change of
-// another Service takes until the clients are forgotten, and the same with nothing beside.
-func BenchmarkOthersBesideAPurge(b *testing.B) {
-	s := newBesides(b, 0, Options{})
-	var own, longest, until, alone []time.Duration
-	for b.Loop() {
-		b.StopTimer()
-		s.note(b, 60_000)
-		b.StartTimer()
-		took, others, forgotten := s.replaceEndpoint(b, 1)
-		own, until = append(own, took), append(until, forgotten)
-		longest = append(longest, slices.Max(append(others, 0)))
-		b.StopTimer()
-		var quiet time.Duration // as many changes without a purge
-		for range others {
-			quiet = max(quiet, s.changeOther(b))
-		}
-		alone = append(alone, quiet)
-		manySlice(s.builder, 1, besidesEndpoints, 0)
-		apply(b, s.backend, s.builder.Snapshot())
-		s.backend.flushMap(b, besidesMap)
-		b.StartTimer()
-	}
-	for name, list := range map[string][]time.Duration{"own": own, "others-at-most": longest, "until-forgotten": until, "alone-at-most": alone} {
-		slices.Sort(list)
-		b.ReportMetric(float64(list[len(list)/2].Microseconds())/1000, "ms/"+name)
-	}
-	b.ReportMetric(0, "ns/op")
-}
-
 // However many clients are remembered, neither the change of their Service nor that of another one
 // waits for them. It took 0.6 s here, and others waited 1.8 s.
 func TestNobodyWaitsForSixtyThousandClients(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/nettest"
 )
@@ -71,5 +73,17 @@ func TestOtherPacketsMatchNoRule(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("the trace's chains were not met: nothing was tested")
+	}
+}
+
+// up sets lo up in this thread's namespace.
+func up(tb testing.TB) {
+	tb.Helper()
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		tb.Fatal(err)
 	}
 }

@@ -3,12 +3,9 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -229,25 +226,6 @@ func TestPodsComeAndGo(t *testing.T) {
 	}
 	if found, err := w.Pod("pod-1"); found != p {
 		t.Errorf("want the new pod, got %v, %v", found, err)
-	}
-}
-
-func TestSysctlIsTheNamespacesOwn(t *testing.T) {
-	w := newWorld(t, 1)
-	const name = "/proc/sys/net/ipv4/ip_forward"
-	for ns, want := range map[*Namespace]string{w.Client: "0", w.Node: "1"} {
-		if err := ns.Do(func() error {
-			got, err := os.ReadFile(name)
-			if err == nil && strings.TrimSpace(string(got)) != want {
-				err = fmt.Errorf("%s of %s: want %s, got %s", name, ns.Name(), want, got)
-			}
-			return err
-		}); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := w.Client.Sysctl("net/ipv4/no_such", "1"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("want %v, got %v", fs.ErrNotExist, err)
 	}
 }
 

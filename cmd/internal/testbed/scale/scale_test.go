@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -74,20 +72,5 @@ func TestRestartNoticesOneEndpoint(t *testing.T) {
 		}
 		e, _ := w.cluster.Replace(time.Now())
 		w.write(e)
-	}
-}
-
-func TestOptions(t *testing.T) {
-	for _, args := range [][]string{{"-shapes", "5000"}, {"-shapes", ""}, {"-probes", "-1"}, {"5000x50"}} {
-		if o, err := parseOptions(args, t.Output()); err == nil {
-			t.Errorf("%q: got %+v, want an error", args, o)
-		}
-	}
-	o, err := parseOptions([]string{"-churn", "30m", "-shapes", "3x4,5x1"}, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := []cluster.Shape{{Services: 3, Endpoints: 4}, {Services: 5, Endpoints: 1}}; o.churn != 30*time.Minute || !slices.Equal(o.shapes, want) {
-		t.Errorf("got %+v", o)
 	}
 }

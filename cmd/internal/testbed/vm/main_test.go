@@ -13,51 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestOptions(t *testing.T) {
-	o, err := parseOptions(strings.Fields("--without ip_vs,dummy --without nf_tables "+
-		"--file a/b.test --file c:/d -- ./b.test -test.v"), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"ip_vs", "dummy", "nf_tables"}, o.without); diff != "" {
-		t.Error(diff)
-	}
-	if want := []hostFile{{"a/b.test", "/b.test"}, {"c", "/d"}}; o.files[0] != want[0] || o.files[1] != want[1] {
-		t.Errorf("got files %v, want %v", o.files, want)
-	}
-	if diff := cmp.Diff([]string{"./b.test", "-test.v"}, o.command); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestWrongOptions(t *testing.T) {
-	for args, want := range map[string]string{
-		"":                       "no COMMAND",
-		"--without ip_vs":        "no COMMAND",
-		"--iptables new -- true": "--iptables new",
-		"--file a:b -- true":     "b is not an absolute path",
-		"--teleport -- true":     "teleport",
-		"--timeout soon -- true": "timeout",
-	} {
-		var stderr bytes.Buffer
-		code := run(strings.Fields(args), io.Discard, &stderr)
-		if code != exitFailed || !strings.Contains(stderr.String(), want) {
-			t.Errorf("%q: exit code %d, and %q; want %d and %q", args, code, &stderr, exitFailed, want)
-		}
-	}
-}
-
-func TestKernelPackages(t *testing.T) {
-	for needed, want := range map[string]string{
-		"linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\nlinux-image-6.1.0-56-cloud-amd64\n  PreDepends: linux-base\nlinux-base\nkmod\n": "linux-image-cloud-amd64 linux-image-6.1.0-56-cloud-amd64",
-		"linux-image-7.3.4-amd64\n  Depends: linux-modules-7.3.4-amd64\nlinux-modules-7.3.4-amd64\nlinux-binary-7.3.4-amd64\n<linux-initramfs-tool>\n":         "linux-image-7.3.4-amd64 linux-modules-7.3.4-amd64 linux-binary-7.3.4-amd64",
-	} {
-		if got := strings.Join(kernelPackages(needed), " "); got != want {
-			t.Errorf("%q: got %q, want %q", needed, got, want)
-		}
-	}
-}
-
 func TestAProgramHasItsOwnLibraries(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{

@@ -22,14 +22,6 @@ func TestTheListOfTestsIsValid(t *testing.T) {
 	}
 }
 
-func TestListOfTests(t *testing.T) {
-	got := parseTests("# Services.\n[sig] a [Conformance]\n\nalone: [sig] b\n[sig] c [Serial]\nsix nodes: [sig] d\n")
-	want := []Test{{Name: "[sig] a [Conformance]"}, {Name: "[sig] b", Alone: true}, {Name: "[sig] c [Serial]", Alone: true}, {Name: "[sig] d", Nodes: 6}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // report has the shape of Ginkgo's reports: the suite's own nodes, then tests, those that were not
 // selected included.
 func report(specs ...string) string {
@@ -73,41 +65,6 @@ func TestReadReport(t *testing.T) {
 	}
 }
 
-func TestReadReportWithoutTheTest(t *testing.T) {
-	for text, want := range map[string]string{
-		report(prepared, other): `no test "[sig] Services work"`,
-		`[{"SpecReports": [`:    "read the report",
-	} {
-		_, err := readReport(strings.NewReader(text), []string{"[sig] Services work too", "[sig] Services work"})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got error %v, want %q", text, err, want)
-		}
-	}
-}
-
-func TestTable(t *testing.T) {
-	all := []Test{{Name: "[sig-network] Services work"}, {Name: "[sig-network] DNS <works> | [Conformance]"}}
-	table := Table(all, []*Run{
-		{Proxy: "vmapd nftables", Commit: "abc", Kubernetes: "v1.36.2", Kernel: "6.18", Nodes: 3, Date: "2026-01-02", Results: map[string]Result{
-			all[0].Name: {Outcome: Passed, Attempts: 2},
-			all[1].Name: {Outcome: Failed, Reason: "a | b", Attempts: 1},
-		}},
-		{Proxy: "kube-proxy nftables", Results: map[string]Result{
-			all[0].Name: {Outcome: Skipped, Reason: "needs 3 nodes", Attempts: 1},
-		}},
-	})
-	for _, want := range []string{
-		"| vmapd nftables | 1 | 1 | 0 | 0 | abc | v1.36.2 | 6.18 | 3 | 2026-01-02 |\n",
-		"| kube-proxy nftables | 0 | 0 | 1 | 1 |",
-		"| Services work | pass, try 2 | skipped: needs 3 nodes |\n",
-		`| DNS &lt;works> \| [Conformance] | **FAIL**: a \| b | not run |` + "\n",
-	} {
-		if !strings.Contains(table, want) {
-			t.Errorf("the table lacks %q:\n%s", want, table)
-		}
-	}
-}
-
 func TestARunIsContinued(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.json")
 	run, err := LoadRun(file)
@@ -137,19 +94,6 @@ func TestARunIsContinued(t *testing.T) {
 	}
 	run.add("d", Result{Outcome: Passed})
 	if diff := cmp.Diff(Result{Outcome: Passed, Attempts: 1}, run.Results["d"]); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestBehind(t *testing.T) {
-	all := []Test{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	runs := []*Run{
-		{Proxy: "vmapd nftables", Results: map[string]Result{"a": {Outcome: Passed}, "b": {Outcome: Failed}, "c": {Outcome: Failed}}},
-		{Proxy: "vmapd iptables", Results: map[string]Result{"a": {Outcome: Skipped}, "b": {Outcome: Passed}}},
-		{Proxy: "kube-proxy nftables", Results: map[string]Result{"a": {Outcome: Passed}, "b": {Outcome: Passed}, "c": {Outcome: Failed}}},
-	}
-	want := []string{"vmapd iptables: a", "vmapd nftables: b"}
-	if diff := cmp.Diff(want, Behind(all, runs)); diff != "" {
 		t.Error(diff)
 	}
 }

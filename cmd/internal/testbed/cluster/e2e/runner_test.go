@@ -85,23 +85,3 @@ func TestRunner(t *testing.T) {
 		t.Error(diff)
 	}
 }
-
-func TestNoTestStartsBehindTheBudget(t *testing.T) {
-	r, started := newTestRunner(t, reporting)
-	r.Budget = 0
-	left, err := r.Run(t.Context(), &Run{Results: map[string]Result{}}, []Test{{Name: "a"}, {Name: "d", Alone: true}})
-	if err != nil || left != 2 || len(started()) != 0 {
-		t.Errorf("%d tests are left, %v were started, and error %v; want 2, none and none", left, started(), err)
-	}
-}
-
-func TestAProgramWithoutReportIsAnError(t *testing.T) {
-	r, _ := newTestRunner(t, "exit 1")
-	run := &Run{Results: map[string]Result{}}
-	if _, err := r.Run(t.Context(), run, []Test{{Name: "a"}}); err == nil || !strings.Contains(err.Error(), "run a: ") {
-		t.Errorf("got error %v, want one of test a", err)
-	}
-	if len(run.Results) != 0 {
-		t.Errorf("results %v, want none", run.Results)
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -44,42 +43,6 @@ func newNetwork(t *testing.T) *Cluster {
 		}
 	}
 	return c
-}
-
-func TestSpacesReachEachOther(t *testing.T) {
-	c := newNetwork(t)
-	for _, address := range []string{"192.168.77.11", "fd77::11"} {
-		for _, space := range []string{Control, Outside} {
-			err := Run(c.In(t.Context(), space, "timeout", "1", "bash", "-c", "exec 3<>/dev/tcp/"+address+"/9"))
-			if err == nil || !strings.Contains(err.Error(), "refused") {
-				t.Errorf("from %s to %s: want a refused connection, got %v", space, address, err)
-			}
-		}
-	}
-}
-
-func TestANodeHasItsOwnNameAndFolders(t *testing.T) {
-	c := newNetwork(t)
-	for _, test := range []struct{ want, command string }{
-		{"n1\n", "uname -n"},
-		{"/var/log\n", "ls -d /var/log && test ! -e /var/lib/dpkg && touch /run/mine"},
-		{"/run/mine\n", "ls /run/mine"},
-	} {
-		got, err := Output(c.In(t.Context(), "n1", "sh", "-c", test.command))
-		if err != nil {
-			t.Errorf("%s: %v", test.command, err)
-		}
-		if !strings.HasSuffix(got, test.want) {
-			t.Errorf("%s: want %q, got %q", test.command, test.want, got)
-		}
-	}
-	if _, err := os.Stat("/run/mine"); err == nil {
-		t.Error("the host has the node's file")
-	}
-	mounts := testaid.Read(t, "/proc/self/mounts")
-	if strings.Contains(mounts, c.Dir) {
-		t.Errorf("the host has mounts of the node:\n%s", mounts)
-	}
 }
 
 func TestAClusterThatIsClearedLeavesNothing(t *testing.T) {
