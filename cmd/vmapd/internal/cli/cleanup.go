@@ -1,7 +1,15 @@
 package cli
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
@@ -18,6 +26,10 @@ runs again: otherwise, vmapd's rules would keep sending connections to former en
 Before kube-proxy has written its rules, it removes nothing, and the exit code is 1.
 If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
 
+Where a proxy runs, as a process kube-proxy or by its answer at the address for metrics,
+it asks first: that proxy's connections would fail. Without a terminal it refuses; --yes
+removes without a question.
+
 It needs CAP_NET_ADMIN and, where the node has tables of iptables-legacy, its programs;
 chains of iptables-nft go without a program, also where nft added rules to their tables.
 If something is left at the end, or could not be examined, it says so, and the exit code
@@ -29,7 +41,7 @@ other rules on the node use connection tracking; otherwise the kernel ends it.`
 
 func newCleanupCommand() *cobra.Command {
 	var flags config.Flags
-	var keepKubeProxy bool
+	var keepKubeProxy, yes bool
 	c := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove everything that vmapd or kube-proxy left on this node",
@@ -44,10 +56,36 @@ func newCleanupCommand() *cobra.Command {
 			if keepKubeProxy {
 				return leftovers.RemoveOwn(conf.IPVS())
 			}
+			running := leftovers.RunningProxy(cmd.Context(), conf.MetricsBindAddress)
+			if running != "" && !yes {
+				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), running); err != nil {
+					return err
+				}
+			}
 			return leftovers.Remove(conf.IPVS())
 		},
 	}
 	flags.AddCleanupFlags(c.Flags())
 	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only vmapd's rules, none of kube-proxy's")
+	c.Flags().BoolVar(&yes, "yes", false, "remove the rules of a proxy that runs, too, without a question")
 	return c
+}
+
+// confirm asks whether the rules of a proxy that runs may go.
+func confirm(in io.Reader, out io.Writer, running string) error {
+	file, ok := in.(*os.File)
+	if ok {
+		_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+		ok = err == nil
+	}
+	if !ok {
+		return fmt.Errorf("%s, so nothing was removed: end it first, or use --keep-kube-proxy for vmapd's rules alone, "+
+			"or --yes for all rules", running)
+	}
+	fmt.Fprintf(out, "%s: without its rules, connections to Services fail. Remove them? [y/N] ", running)
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return errors.New("nothing was removed")
+	}
+	return nil
 }

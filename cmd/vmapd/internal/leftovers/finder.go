@@ -9,6 +9,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -139,6 +141,27 @@ func (f Found) String() string {
 // Remedy is what an administrator can do where a removal fails.
 const Remedy = "remove them on the node (nft, iptables-nft, iptables-legacy, ipset, ipvsadm), or restart it; " +
 	"until then, Services that no longer exist may still answer"
+
+// RunningProxy says which proxy runs in this network namespace: the process kube-proxy, or what answers at an address
+// of metrics; "" if none is found.
+func RunningProxy(ctx context.Context, address string) string {
+	if mode := ProxyMode(ctx, address); mode != "" {
+		return fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
+	}
+	here, _ := os.Readlink("/proc/self/ns/net")
+	names, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, file := range names {
+		name, _ := os.ReadFile(file)
+		if strings.TrimSpace(string(name)) != "kube-proxy" {
+			continue
+		}
+		process := filepath.Dir(file)
+		if there, _ := os.Readlink(process + "/ns/net"); there == here {
+			return "kube-proxy runs as process " + filepath.Base(process)
+		}
+	}
+	return ""
+}
 
 // ProxyMode asks a proxy at an address of metrics for its mode, as kube-proxy serves it; "" if none answers.
 func ProxyMode(ctx context.Context, address string) string {
