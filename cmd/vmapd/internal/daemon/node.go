@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -69,11 +70,11 @@ func InitOnly(c *config.Config, log *slog.Logger) error {
 // is reported.
 const registration = 5 * time.Second
 
-// nodeCheck reports that the cluster has no Node with this node's name, and the end of that: a deletion later is no
-// wrong name. It is a [reconcile.Observer].
+// nodeCheck reports that the cluster, or the files, have no Node with this node's name, and the end of that in a
+// cluster: a deletion later is no wrong name. It is a [reconcile.Observer].
 type nodeCheck struct {
 	*base
-	known   bool
+	known   bool        // or nothing more is to be said
 	missing *time.Timer // until the report, from the first round without the Node on
 }
 
@@ -81,6 +82,9 @@ type nodeCheck struct {
 func (n *nodeCheck) Done(r reconcile.Round) {
 	switch {
 	case n.known:
+	case len(n.config.From) > 0:
+		n.known = true
+		n.reportFiles(r.Snapshot.Node().Known)
 	case r.Snapshot.Node().Known:
 		n.known = true
 		if n.missing != nil && !n.missing.Stop() { // it was reported
@@ -88,6 +92,22 @@ func (n *nodeCheck) Done(r reconcile.Round) {
 		}
 	case n.missing == nil:
 		n.missing = time.AfterFunc(registration, n.report)
+	}
+}
+
+// reportFiles says what may surprise with --from, in one line.
+func (n *nodeCheck) reportFiles(known bool) {
+	var notes []string
+	own, err := os.Readlink("/proc/1/ns/net")
+	if here, _ := os.Readlink("/proc/self/ns/net"); err == nil && own == here {
+		notes = append(notes, "the Services of the files are programmed in this machine's own network namespace")
+	}
+	if !known {
+		notes = append(notes, fmt.Sprintf("the files have no Node %q (--hostname-override), so no endpoint is local, "+
+			"and the Node's addresses, pod ranges and zone are not known", n.nodeName))
+	}
+	if len(notes) > 0 {
+		n.log.Warn("started with --from", slog.String("note", strings.Join(notes, "; ")))
 	}
 }
 

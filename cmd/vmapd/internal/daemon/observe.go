@@ -76,9 +76,7 @@ func (d *base) observe(
 		flows := conntrack.New(conntrack.Options{Log: d.log, Report: m.Conntrack})
 		o.all, o.beside = append(o.all, flows), append(o.beside, noError(flows.Run))
 	}
-	if in.cluster != nil {
-		o.all = append(o.all, &nodeCheck{base: d})
-	}
+	o.all = append(o.all, &nodeCheck{base: d})
 	return o
 }
 
