@@ -49,9 +49,17 @@ wait_until() {
 	done
 }
 
-# fill_in: a manifest with the image, and with the secret for its registry.
+# fill_in: a manifest with the image, the secret for its registry, and the address of health for the probes.
 fill_in() {
-	sed -e "s|example.org/vmapd:latest|$image|" \
+	health=$(echo "${own:-${config-}}" | sed -nE 's/^healthzBindAddress: *["'"']?([^\"' ]+).*/\1/p")
+	case $health in
+	127.*) host=${health%%:*} ;;
+	::1 | "[::1]"*) host=::1 ;;
+	*) host= ;;
+	esac
+	port=$(echo "$health" | sed -nE 's/^([^:]*|\[.*\]):([0-9]+)$/\2/p')
+	sed -e "s|example.org/vmapd:latest|$image|" -e "s|containerPort: 10256|containerPort: ${port:-10256}|" \
+		${host:+-e "s|httpGet: {path|httpGet: {host: \"$host\", path|"} \
 		${PULL_SECRET:+-e "s|^\( *\)hostNetwork: true|&\\
 \1imagePullSecrets: [{name: $PULL_SECRET}]|"} "$@"
 }
@@ -139,10 +147,10 @@ is_gone vmapd || refuse "$node has vmapd already"
 never_ran=yes
 trap roll_back EXIT
 trap 'exit 1' INT TERM HUP
+own=$(k get configmap vmapd --ignore-not-found -o 'jsonpath={.data.config\.conf}')
 if [ -z "$present" ]; then
 	fill_in -f "$deploy/from-kube-proxy.sed" -e "s|# $label: |$label: |" "$deploy/vmapd.yaml" | kubectl apply -f -
 fi
-own=$(k get configmap vmapd -o 'jsonpath={.data.config\.conf}')
 backend=$({ k get configmap vmapd -o 'jsonpath={.data.vmapd\.yaml}{"\n"}' && echo "${own:-$config}"; } |
 	sed -nE 's/^(backend|mode): *.?(nftables|ipvs|iptables|userspace).*/\2/p' | head -1)
 case $backend in

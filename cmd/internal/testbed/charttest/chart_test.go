@@ -5,6 +5,7 @@ package charttest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -170,6 +171,64 @@ func TestCleanupTakesTheDaemonsPlace(t *testing.T) {
 		compare(t, want, got)
 		if !strings.Contains(notes, "daemonset/vmapd-cleanup") || strings.Contains(notes, "OtherProxy") {
 			t.Errorf("cleanup: %s has the notes\n%s", value, notes)
+		}
+	}
+}
+
+// Another setting is another ConfigMap, and another pod: the rolling update brings it to the nodes. The former
+// ConfigMap stays for the nodes that are not updated yet.
+func TestAChangedSettingIsAnotherConfigMap(t *testing.T) {
+	names := map[string]bool{}
+	for _, values := range []string{"", "config: {clusterCIDR: 10.245.0.0/16}", "vmapdConfig: {lbAlgorithm: maglev}", "maxUnavailable: 1"} {
+		got, _, err := render(t, merged(t, minimal, values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, object := range got {
+			name, is := strings.CutPrefix(key, "ConfigMap ")
+			if !is {
+				continue
+			}
+			names[name] = true
+			volumes := daemonSet(t, got["DaemonSet vmapd"]).Spec.Template.Spec.Volumes
+			if !slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name == name }) {
+				t.Errorf("%s: the DaemonSet does not use it: %v", name, volumes)
+			}
+			if object["immutable"] != true || at(got, key, "metadata", "annotations")["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("%s: %v", name, object)
+			}
+		}
+	}
+	if len(names) != 3 {
+		t.Errorf("ConfigMaps %v, want one for each configuration", names)
+	}
+}
+
+// The probes are where the daemon answers, and the PodMonitor's port is where it has its metrics.
+func TestProbesFollowTheConfiguredAddresses(t *testing.T) {
+	for address, want := range map[string]string{
+		`""`: "healthz=10256 metrics=10249", "0.0.0.0": "healthz=10256 metrics=10249", `"::"`: "healthz=10256 metrics=10249",
+		"0.0.0.0:10300": "healthz=10300 metrics=10249", `"[::]:10300"`: "healthz=10300 metrics=10249",
+		"127.0.0.1:10300": "127.0.0.1 healthz=10300 metrics=10249", `"[::1]:10300"`: "::1 healthz=10300 metrics=10249",
+		"127.0.0.1": "127.0.0.1 healthz=10256 metrics=10249", `"::1"`: "::1 healthz=10256 metrics=10249",
+		"0.0.0.0:1\n  metricsBindAddress: 0.0.0.0:9": "healthz=1 metrics=9",
+	} {
+		got, _, err := render(t, merged(t, minimal, "config:\n  healthzBindAddress: "+address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := daemonSet(t, got["DaemonSet vmapd"]).Spec.Template.Spec.Containers[0]
+		text := c.ReadinessProbe.HTTPGet.Host
+		for _, p := range c.Ports {
+			text += fmt.Sprintf(" %s=%d", p.Name, p.ContainerPort)
+		}
+		if text = strings.TrimSpace(text); text != want || c.LivenessProbe.HTTPGet.Host != c.ReadinessProbe.HTTPGet.Host {
+			t.Errorf("healthzBindAddress %s: %s, want %s", address, text, want)
+		}
+		for path, get := range map[string]*corev1.HTTPGetAction{"/livez": c.LivenessProbe.HTTPGet, "/readyz": c.ReadinessProbe.HTTPGet} {
+			if get.Path != path || get.Port.String() != "healthz" {
+				t.Errorf("healthzBindAddress %s: %v", address, get)
+			}
 		}
 	}
 }

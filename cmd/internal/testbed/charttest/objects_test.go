@@ -2,8 +2,10 @@ package charttest
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,7 +53,10 @@ func manifest(t *testing.T, name string) objects {
 	return parse(t, string(text))
 }
 
-// compare compares objects, and texts in ConfigMaps by what they say.
+// hashed is the name of a ConfigMap with the hash of its content; the manifest's has none.
+var hashed = regexp.MustCompile(`\bvmapd-[0-9a-z]{10}\b`)
+
+// compare compares objects, and texts in ConfigMaps by what they say. What else a ConfigMap with a hash has is left out.
 func compare(t *testing.T, want, got objects) {
 	t.Helper()
 	if diff := cmp.Diff(normal(t, want), normal(t, got)); diff != "" {
@@ -65,6 +70,11 @@ func normal(t *testing.T, all objects) map[string]any {
 	for key, object := range all {
 		switch object["kind"] {
 		case "DaemonSet":
+			text := hashed.ReplaceAllString(toYAML(t, object), "vmapd")
+			object = map[string]any{}
+			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+				t.Fatal(err)
+			}
 			out[key] = daemonSet(t, object)
 		case "ConfigMap":
 			read := map[string]any{}
@@ -75,7 +85,14 @@ func normal(t *testing.T, all objects) map[string]any {
 				}
 				read[name] = value
 			}
-			out[key] = []any{object["metadata"], read}
+			metadata := maps.Clone(object["metadata"].(map[string]any))
+			if hashed.MatchString(key) {
+				key = hashed.ReplaceAllString(key, "vmapd")
+				metadata["name"] = "vmapd"
+				delete(metadata, "annotations")
+				delete(metadata, "labels")
+			}
+			out[key] = []any{metadata, read, object["immutable"]}
 		default:
 			out[key] = object
 		}

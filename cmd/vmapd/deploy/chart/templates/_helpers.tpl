@@ -50,3 +50,57 @@ env:
 {{- $head := dict "apiVersion" "kubeproxy.config.k8s.io/v1alpha1" "kind" "KubeProxyConfiguration" "clientConnection" $client -}}
 {{- mergeOverwrite $config $head | toYaml -}}
 {{- end -}}
+
+{{/* The name of the ConfigMap has the hash of its content: the DaemonSet's rolling update gates each change. */}}
+{{- define "vmapd.configMap" -}}
+vmapd-{{ include "vmapd.files" . | sha256sum | trunc 10 }}
+{{- end -}}
+
+{{/* The configuration that has the addresses of health and metrics. kube-proxy's is read from the cluster; "helm
+template" reads none, and takes the default. */}}
+{{- define "vmapd.addresses" -}}
+{{- if .Values.kubeProxyConfigMap -}}
+{{- $map := lookup "v1" "ConfigMap" .Release.Namespace .Values.kubeProxyConfigMap -}}
+{{- index ($map.data | default dict) "config.conf" | default "" -}}
+{{- else -}}
+{{- include "vmapd.config" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The port of HOST:PORT, or a default: list ADDRESS DEFAULT. */}}
+{{- define "vmapd.port" -}}
+{{- regexFind ":[0-9]+$" (regexFind "^([^:]*|\\[.*\\]):[0-9]+$" (index . 0 | default "")) | trimPrefix ":" | default (index . 1) -}}
+{{- end -}}
+
+{{/* A probe of a path. The kubelet connects to the node's address, unless health is on loopback: list ADDRESS PATH. */}}
+{{- define "vmapd.probe" -}}
+{{- $loopback := regexFind "^(127\\.[0-9.]+|\\[?::1\\b)" (index . 0 | default "") | trimPrefix "[" -}}
+httpGet: { {{- with $loopback }}host: {{ quote . }}, {{ end }}path: {{ index . 1 }}, port: healthz}
+{{- end -}}
+
+{{/* The data of the ConfigMap. */}}
+{{- define "vmapd.files" -}}
+{{- if not .Values.kubeProxyConfigMap }}
+  config.conf: |
+    {{- include "vmapd.config" . | nindent 4 }}
+  kubeconfig.conf: |
+    apiVersion: v1
+    kind: Config
+    clusters:
+    - name: default
+      cluster:
+        server: {{ required "apiServer is required: https://HOST:PORT, an address that works without Services; or set kubeProxyConfigMap" .Values.apiServer }}
+        certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
+    users:
+    - name: default
+      user:
+        tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+    contexts:
+    - name: default
+      context: {cluster: default, user: default, namespace: default}
+    current-context: default
+{{- end }}
+  # Settings that kube-proxy does not have.
+  vmapd.yaml: |
+    {{- mergeOverwrite (deepCopy .Values.vmapdConfig) (dict "apiVersion" "vmapd.io/v1alpha1" "kind" "VmapdConfiguration") | toYaml | nindent 4 }}
+{{- end -}}
