@@ -1,7 +1,7 @@
 // Command pictures draws what a program writes to a terminal, as an SVG, or the status page, as a PNG:
 //
-//	CLICOLOR_FORCE=1 bin/vmapd doctor | bin/pictures 'vmapd doctor' >doctor.svg
-//	bin/pictures http://127.0.0.1:41201/TOKEN/#default/web 1180x560 light >page.png
+//	CLICOLOR_FORCE=1 bin/vmapd trace web | bin/pictures 'vmapd trace web' >trace.svg
+//	bin/pictures http://127.0.0.1:41201/TOKEN/#default/web 1180x560 >page.png
 //
 // The script beside it, world.sh, makes the pictures of vmapd's pages, with "make pictures" of the bench.
 package main
@@ -33,14 +33,14 @@ func run(args []string) ([]byte, error) {
 	case 1:
 		text, err := io.ReadAll(os.Stdin)
 		return []byte(draw(args[0], string(text))), err
-	case 3:
+	case 2:
 		var width, height int64
 		if _, err := fmt.Sscanf(args[1], "%dx%d", &width, &height); err != nil {
 			return nil, fmt.Errorf("%s: want WIDTHxHEIGHT: %w", args[1], err)
 		}
-		return page(context.Background(), args[0], width, height, args[2])
+		return page(context.Background(), args[0], width, height)
 	}
-	return nil, fmt.Errorf("usage: pictures COMMAND <OUTPUT, or pictures ADDRESS WIDTHxHEIGHT light|dark")
+	return nil, fmt.Errorf("usage: pictures COMMAND <OUTPUT, or pictures ADDRESS WIDTHxHEIGHT")
 }
 
 // The size of a character and of the frame, in pixels.

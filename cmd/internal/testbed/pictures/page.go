@@ -6,14 +6,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
-// page returns a screenshot of the status page, as a PNG, once it shows the Service in its address. The scheme is
-// light or dark.
-func page(ctx context.Context, address string, width, height int64, scheme string) (png []byte, err error) {
+// page returns a screenshot of the status page, as a PNG, once it shows the Service in its address.
+func page(ctx context.Context, address string, width, height int64) (png []byte, err error) {
 	const patience = time.Minute
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -29,13 +26,7 @@ func page(ctx context.Context, address string, width, height int64, scheme strin
 	defer endBrowser()
 	ctx, endTab := chromedp.NewContext(ctx)
 	defer endTab()
-	prefer := chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		return err
-	})
-	if err := chromedp.Do(ctx, prefer, chromedp.EmulateViewport(width, height), chromedp.Navigate(address)); err != nil {
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate(address)); err != nil {
 		return nil, err
 	}
 	const complete = `String(document.querySelector(".path") !== null && ` +

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the pictures of the status page, of trace and of doctor in the folder $1: a node with the Services of shop.yaml, at
+# Makes the pictures of the status page and of trace in the folder $1: a node with the Services of shop.yaml, at
 # first as it should be, then with a firewall that drops connections to pods, and a Service without a ready endpoint.
 # "make pictures" of the bench runs it, in a network namespace, and in the folder of the repository.
 set -eu
@@ -21,12 +21,10 @@ until bin/vmapd services --socket "$dir/socket" >/dev/null 2>&1; do sleep 0.1; d
 bin/vmapd ui --socket "$dir/socket" >"$dir/page" &
 page=$!
 until grep -q http "$dir/page"; do sleep 0.1; done
-shot() { # NAME SERVICE WIDTHxHEIGHT SCHEME: a picture of the status page
-	bin/pictures "$(grep http "$dir/page")#$2" "$3" "$4" >"$to/$1.png"
+shot() { # NAME SERVICE WIDTHxHEIGHT: a picture of the status page
+	bin/pictures "$(grep http "$dir/page")#$2" "$3" >"$to/$1.png"
 }
-shot page shop/frontend 1180x560 light
-shot page-dark shop/frontend 1180x560 dark
-shot page-phone shop/frontend 390x900 light
+shot page shop/frontend 1180x560
 nft -f - <<END
 table inet host-firewall {
 	chain output {
@@ -38,14 +36,9 @@ table inet host-firewall {
 	}
 }
 END
-draw() { # NAME COMMAND ...
-	name=$1; shift
-	bin/"$@" --socket "$dir/socket" >"$dir/out" 2>&1 || true
-	bin/pictures "$*" <"$dir/out" >"$to/$name.svg"
-}
-draw trace vmapd trace shop/frontend:http
-echo 0 >/proc/sys/net/ipv4/ip_forward
+bin/vmapd trace shop/frontend:http --socket "$dir/socket" >"$dir/out" 2>&1 || true
+bin/pictures "vmapd trace shop/frontend:http" <"$dir/out" >"$to/trace.svg"
+echo 0 >/proc/sys/net/ipv4/ip_forward # doctor has it as a reason
 sed '/name: payments-1}}$/s/ready: true/ready: false/' cmd/internal/testbed/pictures/shop.yaml >"$dir/shop.yaml"
 until bin/vmapd services -n shop --socket "$dir/socket" | grep -q 'payments.*rejected'; do sleep 0.1; done
-draw doctor vmapd doctor
-shot page-failing shop/payments 1180x710 light
+shot page-failing shop/payments 1180x710
