@@ -197,6 +197,7 @@ type NodeState struct {
 
 // NodeObject has facts of the Node object, the last known ones if it is gone. Nothing changes them.
 type NodeObject struct {
+	Taints   []string // the keys of those that the Node has
 	Addrs    []netip.Addr
 	PodCIDRs []netip.Prefix
 }

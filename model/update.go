@@ -16,6 +16,9 @@ func (b *Builder) Snapshot() *Snapshot {
 	*next = *b.last
 	next.node = b.nodeState()
 	next.object = NodeObject{Addrs: b.nodeFacts.addrs, PodCIDRs: b.nodeFacts.podCIDRs}
+	if b.node != nil {
+		next.object.Taints = b.node.Taints
+	}
 	if b.settingsStale {
 		b.updateSettings(next)
 		b.settingsStale = false

@@ -142,7 +142,7 @@ func (r *rig) apply() {
 		r.Fatal(err)
 	}
 	for _, f := range model.Families {
-		if missing := r.Compare(f); len(missing) > 0 {
+		if missing := r.Missing(f); len(missing) > 0 {
 			r.Fatalf("%d ports can't be opened: %v, %v", len(missing), missing, r.failures())
 		}
 	}

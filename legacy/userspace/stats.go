@@ -2,7 +2,6 @@ package userspace
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,17 +37,17 @@ func (f *Forwarder) Stats() (stats [len(model.Families)]Stats) {
 	return stats
 }
 
-// Compare lists the listeners of a family that are missing.
-func (f *Forwarder) Compare(family model.Family) (list []string) {
+// Missing returns why listeners of a family are missing.
+func (f *Forwarder) Missing(family model.Family) map[model.VIP]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	texts := map[model.VIP]string{}
 	for vip, err := range f.missing {
 		if model.FamilyOf(vip.Addr) == family {
-			list = append(list, fmt.Sprintf("no listener at %v for %v: %v", vip, f.now.Load().places[vip].Name, err))
+			texts[vip] = fmt.Sprintf("no listener at %v for %v: %v", vip, f.now.Load().places[vip].Name, err)
 		}
 	}
-	slices.Sort(list)
-	return list
+	return texts
 }
 
 // limits bound the cost of a client or a dead endpoint. Tests have lower ones.

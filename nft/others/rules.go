@@ -216,6 +216,16 @@ func TableNames(f model.Family) (names []string, err error) {
 	return names, err
 }
 
+// Owned reports whether a table of a name belongs to a process that runs.
+func Owned(name string) (owned bool, err error) {
+	err = withReader(func(r *reader) error {
+		tables, err := r.tables()
+		owned = slices.ContainsFunc(tables, func(t table) bool { return t.Table == name && t.owned })
+		return err
+	})
+	return owned, err
+}
+
 // FiltersEarly reports whether a chain of somebody's is before connection tracking, and so may drop packets of a
 // family, or keep them from being tracked.
 func (r *Ruleset) FiltersEarly(f model.Family) bool {
@@ -236,5 +246,5 @@ func Untraceable(f model.Family, tables []string) (list []string) {
 	if b, err := os.ReadFile("/proc/thread-self/net/ip_vs"); err == nil && strings.Count(string(b), "\n") > 3 {
 		list = append(list, "IPVS has virtual servers. The kernel cannot trace them; \"ipvsadm -Ln --stats\" counts packets.")
 	}
-	return append(list, "Programs of eBPF, such as those of Cilium or Calico, drop packets without a trace here.")
+	return list
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os/exec" //nolint:depguard // it only looks for programs
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 const doctorLong = `Doctor examines this node: the daemon and what it needs, the kernel, and everything
@@ -23,9 +26,9 @@ else on the node that breaks connections to Services. Each line is fail, warn or
 the evidence and, below, the remedy; failures come first. It names the chains of other
 programs that may drop packets; "vmapd trace" shows what they do to a connection.
 
-It asks the running daemon for its view, at the unix socket. Without a daemon, it shows
-what the node alone shows, and --config and --vmapd-config are the daemon's files. It needs
-CAP_NET_ADMIN, and changes nothing.
+The running daemon examines the node, and answers at its unix socket. Without a daemon,
+doctor shows what the node alone shows, and --config and --vmapd-config are the daemon's
+files. It needs root, and changes nothing.
 
 Exit codes: 3 if a line is a failure, 1 if the node could not be examined, and 0
 otherwise.
@@ -48,7 +51,7 @@ func newDoctorCommand() *cobra.Command {
 		Long:  doctorLong,
 		Args:  arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return x.run(cmd.Context(), cmd.OutOrStdout())
+			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.Flags().Changed("socket"))
 		},
 	}
 	f := c.Flags()
@@ -58,33 +61,31 @@ func newDoctorCommand() *cobra.Command {
 	return c
 }
 
-// compareTime is how long the daemon may take to compare its tables with the kernel's.
-const compareTime = 20 * time.Second
+// examineTime is how long the daemon may take to examine the node.
+const examineTime = 30 * time.Second
 
-func (x *examination) run(ctx context.Context, stdout io.Writer) error {
-	if err := (socket.Client{Path: x.socket}).Elsewhere(ctx); err != nil {
-		return err
-	}
-	facts := askDaemon(ctx, x.socket)
+func (x *examination) run(ctx context.Context, stdout io.Writer, socketGiven bool) error {
 	conf, err := config.Load(&x.flags)
-	if err != nil {
-		facts.ConfigError = err.Error()
+	if conf != nil && !socketGiven {
+		x.socket = conf.Socket
 	}
-	switch {
-	case facts.Daemon != nil:
-		err := socket.Client{Path: x.socket, Deadline: compareTime}.Get(ctx, "/v1/doctor/table", nil, &facts.Table)
-		switch {
-		case errors.Is(err, socket.ErrLate):
-			facts.Table = doctor.NotCompared(fmt.Sprintf("that takes longer than %v", compareTime))
-		case err != nil:
-			facts.Table = doctor.Compared("", nil, 0, []error{err})
+	r, asked := askReport(ctx, x.socket)
+	if errors.Is(asked, socket.ErrElsewhere) {
+		return asked
+	}
+	if asked != nil {
+		facts := doctor.Facts{NoDaemon: asked}
+		if errors.Is(asked, socket.ErrNoDaemon) {
+			facts.Other = otherDaemon(ctx, x.socket)
 		}
-	case conf != nil:
-		facts.Wants = doctor.WantsOf(conf.Conntrack, conf.Model(), nil)
-		examineNode(ctx, &facts, conf)
+		if err != nil {
+			facts.ConfigError = err.Error()
+		} else {
+			facts.Wants = doctor.WantsOf(conf.Conntrack, conf.Model(), nil)
+			examineNode(ctx, &facts, conf)
+		}
+		r = examine(facts)
 	}
-	facts.Examine(true)
-	r := doctor.Diagnose(facts)
 	if err := report.Print(stdout, x.output, r, r.Write); err != nil {
 		return err
 	}
@@ -94,40 +95,54 @@ func (x *examination) run(ctx context.Context, stdout io.Writer) error {
 	return nil
 }
 
-// examineQuickly examines this node without a comparison of tables, and without the rules of other programs.
-func examineQuickly(ctx context.Context, path string) doctor.Report {
-	if (socket.Client{Path: path}).Elsewhere(ctx) != nil {
-		path = "" // it is not this node's
+// askReport asks the daemon for its report on this node.
+func askReport(ctx context.Context, path string) (r doctor.Report, err error) {
+	c := socket.Client{Path: path}
+	if err = c.Elsewhere(ctx); err == nil {
+		// A daemon that hangs does not answer this, either.
+		if err = c.Get(ctx, "/v1/services", url.Values{"limit": {"1"}}, new(any)); !errors.Is(err, socket.ErrLate) {
+			c.Deadline = examineTime
+			err = c.Get(ctx, "/v1/doctor", nil, &r)
+		}
 	}
-	facts := askDaemon(ctx, path)
-	facts.Examine(false)
-	return doctor.Diagnose(facts)
+	r.AskedBy(buildinfo.Current().Version)
+	return r, err
 }
 
-// askDaemon asks the daemon what it says of itself, or notes why it does not answer.
-func askDaemon(ctx context.Context, path string) doctor.Facts {
-	facts := doctor.Facts{At: time.Now(), Version: buildinfo.Current().Version}
-	var answer doctor.Answer
-	err := socket.Client{Path: path}.Get(ctx, "/v1/doctor", nil, &answer)
-	if err != nil {
-		facts.NoDaemon, facts.Hangs = err.Error(), !errors.Is(err, socket.ErrNoDaemon)
-		return facts
+// examine examines the node without a daemon.
+func examine(f doctor.Facts) doctor.Report {
+	f.At, f.Version = time.Now(), buildinfo.Current().Version
+	f.Examine()
+	f.Host.Rules = doctor.ReadRules()
+	return doctor.Diagnose(f)
+}
+
+// otherDaemon returns what to do if a daemon runs here that does not answer at a path; "": none is known.
+func otherDaemon(ctx context.Context, path string) string {
+	for _, other := range socket.Listening() {
+		if other != path && (socket.Client{Path: other}).Get(ctx, "/v1/status", nil, new(any)) == nil {
+			return "a daemon answers at " + other + ": give --socket " + other
+		}
 	}
-	facts.Daemon, facts.Wants = &answer, answer.Wants
-	return facts
+	if owned, _ := others.Owned(nft.TableName); owned {
+		return "a daemon runs here, as a process owns its tables: give its socket (--socket, or its --vmapd-config)"
+	}
+	return ""
 }
 
 // examineNode adds what a daemon would know. It opens no backend, as that would load modules and make sets.
 func examineNode(ctx context.Context, f *doctor.Facts, c *config.Config) {
 	found, _ := leftovers.NewFinder(c.IPVS()).All(true) // what it could not examine is in it
-	f.Host.Leftovers, f.Host.Unexamined = found.String(), found.Unknown()
-	f.Host.Listening = leftovers.ProxyMode(ctx, c.MetricsBindAddress)
+	f.Leftovers, f.Unexamined = found.String(), found.Unknown()
+	if mode := leftovers.ProxyMode(ctx, c.MetricsBindAddress); mode != "" {
+		f.OtherProxies = []string{fmt.Sprintf("a proxy with mode %s answers at %s", mode, c.MetricsBindAddress)}
+	}
 	programs := map[config.Backend][]string{
 		config.IPTables: {"iptables"}, config.IPVS: {"iptables", "ipset"},
 	}[c.Backend]
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
-			f.Host.NoPrograms = append(f.Host.NoPrograms, p)
+			f.NoPrograms = append(f.NoPrograms, p)
 		}
 	}
 	if c.Backend != config.Auto {

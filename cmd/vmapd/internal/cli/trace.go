@@ -175,7 +175,11 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 		Doctor []report.Line `json:"doctor,omitempty"`
 	}{Story: s}
 	if !s.Answered() {
-		for _, l := range examineQuickly(ctx, x.socket).Lines {
+		r, err := askReport(ctx, x.socket)
+		if err != nil {
+			r = examine(doctor.Facts{NoDaemon: err})
+		}
+		for _, l := range r.Lines {
 			if l.Level == report.Fail && (l.Name != "daemon" || !x.hasObjects()) {
 				out.Doctor = append(out.Doctor, l)
 			}

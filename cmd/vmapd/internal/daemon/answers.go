@@ -28,22 +28,21 @@ import (
 // for longer than reading a pointer.
 func (d *Daemon) routes() map[string]socket.Route {
 	return map[string]socket.Route{
-		"/v1/status":       d.overview,
-		"/v1/services":     d.services,
-		"/v1/service":      d.service,
-		"/v1/explain":      d.explain,
-		"/v1/doctor":       d.doctor,
-		"/v1/doctor/table": d.doctorTable,
+		"/v1/status":   d.overview,
+		"/v1/services": d.services,
+		"/v1/service":  d.service,
+		"/v1/explain":  d.explain,
+		"/v1/doctor":   func(context.Context, url.Values) (any, error) { return d.report(0), nil },
 	}
 }
 
 // overview answers /v1/status.
 func (d *Daemon) overview(context.Context, url.Values) (any, error) {
-	lines := d.report(askedEvery).Lines
+	lines := d.report(readEvery).Lines
 	o := status.Overview{
 		Version: buildinfo.Current().Version, Started: d.started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
 		Node: d.nodeName, Backend: d.dataplane.name, With: d.dataplane.with, Why: d.dataplane.why,
-		Problems: d.dataplane.listenerNotes(), Doctor: report.Total(lines), Findings: report.Bad(lines),
+		Doctor: report.Total(lines), Findings: report.Bad(lines),
 	}
 	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {
 		o.Tracked, o.TrackedMost = used, most

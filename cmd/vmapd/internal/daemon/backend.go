@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -268,7 +270,7 @@ func (p *dataplane) listenerNotes() (notes []string) {
 		return nil
 	}
 	for _, f := range model.Families {
-		if list := p.userspace.Compare(f); len(list) > 0 {
+		if list := slices.Sorted(maps.Values(p.userspace.Missing(f))); len(list) > 0 {
 			notes = append(notes, fmt.Sprintf("%v: %d listeners are missing, such as: %s", f, len(list), list[0]))
 		}
 	}

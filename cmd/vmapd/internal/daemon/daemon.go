@@ -49,6 +49,7 @@ type Daemon struct {
 	tracked   conntrack.Lister
 
 	examining sync.Mutex // held during an examination
+	read      reading    // of the last one
 	examined  atomic.Pointer[doctor.Report]
 }
 
@@ -95,7 +96,7 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, errors.Join(err, backend.close())
 	}
-	examined := func(age time.Duration) []report.Line { return d.report(age).Lines }
+	examined := func() []report.Line { return d.report(readEvery).Lines }
 	about := b.observe(backend, in, o.Started, examined)
 	ports := b.newPorts(backend, about, o)
 	d = &Daemon{base: b, observers: about, dataplane: backend, in: in, ports: ports, started: o.Started}

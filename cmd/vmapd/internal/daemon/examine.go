@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -15,15 +14,25 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
-// examinedEvery is the least time between two examinations for metrics: all chains of nftables are listed for each.
-// askedEvery is the same for what people ask.
-const examinedEvery, askedEvery = 30 * time.Second, time.Second
+// The least times between two examinations, and between two readings of all rules: for these, the kernel's table is
+// compared, and other programs' chains are listed. Readings that take long are farther apart, readingShare times as long.
+const examinedEvery, readEvery, readingShare = time.Second, 10 * time.Second, 50
 
-// report returns the last report or, if that is older than a time, another one. Who asks during an examination gets
-// the last report, and waits only for the first one.
+// reading is what takes long to read.
+type reading struct {
+	table []report.Line
+	rules doctor.Rules
+	began time.Time
+	took  time.Duration
+}
+
+// report returns the only report on this node: the last one or, if that is too old, another one, in which all rules
+// have been read within an age, or with 0, now. Who asks during an examination gets the last report, and waits only for the first one.
 func (d *Daemon) report(age time.Duration) doctor.Report {
 	if !d.examining.TryLock() {
 		if last := d.examined.Load(); last != nil {
@@ -32,17 +41,17 @@ func (d *Daemon) report(age time.Duration) doctor.Report {
 		d.examining.Lock()
 	}
 	defer d.examining.Unlock()
-	if last := d.examined.Load(); last != nil && time.Since(last.At) <= age {
+	if last := d.examined.Load(); last != nil && time.Since(last.At) <= min(age, examinedEvery) {
 		return *last
 	}
-	now := d.examine()
+	now := d.examine(age)
 	d.examined.Store(&now)
 	return now
 }
 
 // examine examines the node. It reads other programs' rules and settings: a panic about these must not end
 // the daemon, and is a finding.
-func (d *Daemon) examine() (report doctor.Report) {
+func (d *Daemon) examine(age time.Duration) (report doctor.Report) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			d.log.Error("doctor panicked",
@@ -50,29 +59,35 @@ func (d *Daemon) examine() (report doctor.Report) {
 			report = doctor.Failed(time.Now(), d.nodeName, reason)
 		}
 	}()
-	answer := d.self()
-	facts := doctor.Facts{At: time.Now(), Version: answer.Version, Daemon: &answer, Wants: answer.Wants}
-	facts.Examine(false)
+	facts := d.facts()
+	facts.Examine()
+	if r := &d.read; age == 0 || time.Since(r.began) > max(age, readingShare*r.took) {
+		r.began = time.Now()
+		r.table, r.rules = d.table(), doctor.ReadRules()
+		r.took = time.Since(r.began)
+	}
+	facts.Table, facts.Host.Rules = d.read.table, d.read.rules
+	facts.At = time.Now()
 	return doctor.Diagnose(facts)
 }
 
-// doctor answers vmapd doctor, which examines the node by itself.
-func (d *Daemon) doctor(context.Context, url.Values) (any, error) { return d.self(), nil }
-
-// self returns what the daemon knows about itself.
-func (d *Daemon) self() doctor.Answer {
+// facts returns what the daemon knows about itself.
+func (d *Daemon) facts() doctor.Facts {
 	snapshot, traffic := d.view.View().Snapshot, d.config.Model()
 	services, endpointSlices := d.in.state.Pending()
 	self := &doctor.Daemon{
-		Wants: doctor.WantsOf(d.config.Conntrack, traffic, snapshot), Started: d.started,
-		NetAdmin: doctor.HasNetAdmin(), HostAddrs: doctor.HostAddrs(), Why: d.dataplane.why, Pods: traffic.LocalPods,
-		Health: d.tracker.Status(), Pending: services + endpointSlices, NodeUnread: snapshot == nil,
+		Started: d.started, Why: d.dataplane.why, Pods: traffic.LocalPods, Health: d.tracker.Status(),
+		Pending: services + endpointSlices, NodeUnread: snapshot == nil, Listeners: d.dataplane.listenerNotes(),
+	}
+	f := doctor.Facts{
+		At: time.Now(), Version: buildinfo.Current().Version, Daemon: self,
+		Wants:        doctor.WantsOf(d.config.Conntrack, traffic, snapshot),
 		OtherProxies: slices.Sorted(maps.Values(d.dataplane.evidence.Current())),
 		Leftovers:    d.dataplane.sweep.Remaining().String(), Unexamined: d.dataplane.sweep.Remaining().Unknown(),
 	}
-	self.Wants.NodeName, self.Wants.Backend = d.nodeName, d.dataplane.name
+	f.Wants.NodeName, f.Wants.Backend = d.nodeName, d.dataplane.name
 	if refused := d.refused.Load(); refused != nil {
-		self.ConfigError = *refused
+		f.ConfigError = *refused
 	}
 	if snapshot != nil {
 		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
@@ -87,10 +102,10 @@ func (d *Daemon) self() doctor.Answer {
 		}
 	}
 	if source := d.in.cluster; source != nil {
-		skew, _ := source.Client.Skew()
 		self.Cluster = &doctor.Cluster{
-			Address: source.Client.Address(), Skew: skew, Failing: source.Failing(), Unread: source.Unread(),
+			Address: source.Client.Address(), Failing: source.Failing(), Unread: source.Unread(),
 		}
+		self.Cluster.Skew, _ = source.Client.Skew()
 		for _, at := range source.Heard() {
 			if at.After(self.Cluster.Heard) {
 				self.Cluster.Heard = at
@@ -100,24 +115,29 @@ func (d *Daemon) self() doctor.Answer {
 			self.NodeUnread = true // that the snapshot has no Node means nothing
 		}
 	}
-	return self.Answer(buildinfo.Current().Version)
+	return f
 }
 
 // comparisons is how often tables are compared while they change.
 const comparisons = 3
 
-// doctorTable compares the kernel's tables with the last snapshot that was applied.
-func (d *Daemon) doctorTable(ctx context.Context, _ url.Values) (any, error) {
+// compareTime is how long a comparison may take.
+const compareTime = 20 * time.Second
+
+// table compares the kernel's tables with the last snapshot that was applied.
+func (d *Daemon) table() []report.Line {
+	ctx, cancel := context.WithTimeout(context.Background(), compareTime)
+	defer cancel()
 	for range comparisons {
 		snapshot := d.view.View().Snapshot
 		if snapshot == nil {
-			return doctor.NotCompared("nothing is programmed yet"), nil
+			return doctor.NotCompared("nothing is programmed yet")
 		}
 		var differences []string
 		var all int
 		var errs []error
 		for _, f := range model.Families {
-			list, count, err := d.dataplane.differences(ctx, f, snapshot)
+			list, count, err := d.dataplane.differences(ctx, f, snapshot, nil)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%v: %w", f, err))
 			}
@@ -125,36 +145,57 @@ func (d *Daemon) doctorTable(ctx context.Context, _ url.Values) (any, error) {
 		}
 		if all == 0 || snapshot == d.view.View().Snapshot {
 			const few = 3
-			return doctor.Compared(d.dataplane.name, differences[:min(few, len(differences))], all, errs), nil
+			return doctor.Compared(d.dataplane.name, differences[:min(few, len(differences))], all, errs)
 		}
 	}
-	return doctor.NotCompared("the Services are changing constantly"), nil
+	return doctor.NotCompared("the Services are changing constantly")
 }
 
-// differences returns the differences of the kernel's rules from a snapshot, as text, and their number.
+// differences returns the differences of the kernel's rules from a snapshot, as text, and their number. Of a decision,
+// nftables and userspace return those alone that the connection meets.
 func (p *dataplane) differences(
-	ctx context.Context, f model.Family, s *model.Snapshot,
+	ctx context.Context, f model.Family, s *model.Snapshot, of *model.Decision,
 ) (list []string, count int, err error) {
 	switch {
 	case p.userspace != nil:
-		list = p.userspace.Compare(f)
+		for vip, text := range p.userspace.Missing(f) {
+			if of == nil || of.Frontend == nil || vip == of.Frontend.VIP {
+				list = append(list, text)
+			}
+		}
+		slices.Sort(list)
 	case p.iptables != nil:
 		list, err = p.iptables.Compare(ctx, f, s)
 	case p.ipvs != nil:
 		list, err = p.ipvs.Compare(ctx, f, s)
 	default:
-		batch, err := p.nft.Compare(f, s)
-		if err != nil || batch == nil || batch.Empty() {
+		diff, err := p.nft.Compare(f, s)
+		if err != nil || diff == nil {
 			return nil, 0, err
 		}
-		for line := range strings.Lines(batch.String()) {
-			if line = strings.TrimSpace(line); line != "" {
+		if rules := p.nft.Ruleset(f); rules != nil && of != nil && of.Frontend != nil {
+			keepOf(diff, rules.OfPort(of.Port.Name))
+		}
+		for line := range strings.Lines(diff.String()) {
+			if line = strings.TrimSpace(line); line != "" && !diff.Empty() {
 				list = append(list, line)
 			}
 		}
-		return list, batch.Len(), nil
+		return list, diff.Len(), nil
 	}
 	return list, len(list), err
+}
+
+// keepOf removes operations for elements that a part of the table does not have. Others may concern all connections.
+func keepOf(diff *batch.Batch, part *nft.Table) {
+	for _, list := range [][]batch.SetOps{diff.Delete, diff.Add} {
+		for i := range list {
+			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op nft.ElementOp) bool {
+				_, is := part.Elements[list[i].Set][op.Key]
+				return !is
+			})
+		}
+	}
 }
 
 // fastPath says whether connections take the fast path, and by which devices; "" if nobody wants that. lacks reports

@@ -18,7 +18,7 @@ func TestOneExaminationAtATime(t *testing.T) {
 	d := &Daemon{base: &base{log: slog.New(slog.DiscardHandler)}}
 	asked := func() <-chan doctor.Report {
 		answer := make(chan doctor.Report, 1)
-		go func() { answer <- d.report(askedEvery) }()
+		go func() { answer <- d.report(readEvery) }()
 		return answer
 	}
 	d.examining.Lock() // as during an examination
@@ -50,7 +50,7 @@ func TestOneExaminationAtATime(t *testing.T) {
 func TestAPanicOfDoctorIsAFinding(t *testing.T) {
 	log := &bytes.Buffer{}
 	d := &Daemon{base: &base{log: slog.New(slog.NewTextHandler(log, nil))}}
-	lines := d.report(examinedEvery).Lines
+	lines := d.report(readEvery).Lines
 	if len(lines) != 1 || lines[0].Name != "doctor" || lines[0].Level != report.Fail ||
 		!strings.HasPrefix(lines[0].Text, "doctor failed: runtime error: ") {
 		t.Errorf("want the finding, got %v", lines)

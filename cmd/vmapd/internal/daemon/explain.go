@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -97,14 +95,9 @@ func (d *Daemon) compareWithKernel(ctx context.Context, s *model.Snapshot, of mo
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	f := model.FamilyOf(of.Dest.Addr())
-	list, count, err := d.dataplane.differences(bounded, f, s)
+	list, count, err := d.dataplane.differences(bounded, f, s, &of)
 	if err != nil {
 		return explain.Daemon{NotCompared: err.Error()}
-	}
-	if d.dataplane.userspace != nil {
-		to := fmt.Sprintf(" %v ", model.VIP{Addr: of.Dest.Addr(), Protocol: of.Protocol, Port: of.Dest.Port()})
-		list = slices.DeleteFunc(list, func(line string) bool { return !strings.Contains(line, to) })
-		count = len(list)
 	}
 	out := explain.Daemon{Backend: d.dataplane.name, NotCompared: d.dataplane.byNature(s.Family(f), of)}
 	if count > 0 {

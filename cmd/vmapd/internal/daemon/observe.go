@@ -33,9 +33,9 @@ type observers struct {
 	beside  []task               // what they do beside the loop
 }
 
-// observe makes the observers. examined returns the lines of doctor, not older than a time.
+// observe makes the observers. examined returns the lines of doctor.
 func (d *base) observe(
-	p *dataplane, in inputs, started time.Time, examined func(time.Duration) []report.Line,
+	p *dataplane, in inputs, started time.Time, examined func() []report.Line,
 ) *observers {
 	localhost := p.userspace // it serves loopback, too
 	if localhost == nil {
@@ -43,10 +43,10 @@ func (d *base) observe(
 	}
 	figures := d.figures(p, started)
 	figures.Pending, figures.Localhost = in.state.Pending, localhost.Stats
-	figures.Findings = func() map[metrics.Finding]int { return findings(examined(examinedEvery)) }
+	figures.Findings = func() map[metrics.Finding]int { return findings(examined()) }
 	healthOf := health.Options{SyncPeriod: d.config.SyncPeriod(config.Backend(p.name)), Eligibility: d.reportEligibility}
 	healthOf.Findings = func() (names []string) {
-		for _, l := range report.Bad(examined(askedEvery)) {
+		for _, l := range report.Bad(examined()) {
 			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))
 		}
 		return names

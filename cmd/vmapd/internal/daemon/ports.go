@@ -38,26 +38,23 @@ func (d *base) newPorts(p *dataplane, o *observers, of Options) *ports {
 	}
 }
 
-// watchOthers looks, until ctx ends, whether other proxies put back what was removed, or listen on the two ports.
+// watchOthers looks, until ctx ends, whether other proxies put back what was removed, or one answers at the metrics port.
 func (d *Daemon) watchOthers(ctx context.Context) {
-	address, taken := d.config.MetricsBindAddress, map[string]time.Time{} // since when, by kind of evidence
+	address, taken := d.config.MetricsBindAddress, time.Time{} // since when
 	d.dataplane.sweep.Watch(ctx, func() {
-		for kind, err := range map[string]error{
-			leftovers.EvidenceHealthzPort: d.ports.healthz.Err(), leftovers.EvidenceMetricsPort: d.ports.metrics.Err(),
-		} {
-			switch {
-			case !errors.Is(err, syscall.EADDRINUSE):
-				delete(taken, kind)
-				d.dataplane.evidence.Gone(kind)
-			case taken[kind].IsZero():
-				taken[kind] = time.Now()
-			case time.Since(taken[kind]) > leftovers.HandOver:
-				text := err.Error()
-				if mode := leftovers.ProxyMode(ctx, address); kind == leftovers.EvidenceMetricsPort && mode != "" {
-					text = fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
-				}
-				d.dataplane.evidence.Seen(kind, text)
-			}
+		mode := ""
+		if errors.Is(d.ports.metrics.Err(), syscall.EADDRINUSE) {
+			mode = leftovers.ProxyMode(ctx, address)
+		}
+		switch {
+		case mode == "":
+			taken = time.Time{}
+			d.dataplane.evidence.Gone(leftovers.EvidenceMetricsPort)
+		case taken.IsZero():
+			taken = time.Now()
+		case time.Since(taken) > leftovers.HandOver:
+			d.dataplane.evidence.Seen(leftovers.EvidenceMetricsPort,
+				fmt.Sprintf("a proxy with mode %s answers at %s", mode, address))
 		}
 	})
 }

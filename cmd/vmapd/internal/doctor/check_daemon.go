@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -12,29 +13,57 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
-func (d *Daemon) running(l *found) {
-	l.good("runs with %s on node %s, since %s", d.Wants.Backend, d.Wants.NodeName,
-		report.Age(d.Started, d.Health.At))
+func (f *Facts) daemon(l *found) {
+	if f.NoDaemon == nil {
+		l.good("runs with %s on node %s, since %s", f.Wants.Backend, f.Wants.NodeName,
+			report.Age(f.Daemon.Started, f.At))
+		return
+	}
+	const alone = ". The other lines are about the node alone"
+	fix := "start it, or read the log of the one that should run (kubectl -n kube-system logs): " +
+		"existing rules keep working but are not updated"
+	switch {
+	case errors.Is(f.NoDaemon, fs.ErrPermission):
+		fix = "run this as root"
+	case f.Other != "":
+		fix = f.Other
+	case !errors.Is(f.NoDaemon, socket.ErrNoDaemon):
+		fix = "read its log (kubectl -n kube-system logs), and restart it if it hangs"
+	}
+	l.fail(fix+alone, "%v", f.NoDaemon)
 }
 
-func (d *Daemon) configuration(l *found) {
-	if d.ConfigError != "" {
-		l.warn("correct the file", "the last change is refused, and the one before stays: %s", d.ConfigError)
+func (f *Facts) configuration(l *found) {
+	switch {
+	case f.ConfigError == "":
+	case f.Daemon != nil:
+		l.warn("correct the file", "the last change is refused, and the one before stays: %s", f.ConfigError)
+	default:
+		l.fail("correct the flag or the field",
+			"the daemon would not start with this configuration: %s", f.ConfigError)
 	}
-	l.otherwise("valid, and in force")
+	if f.Daemon != nil {
+		l.otherwise("valid, and in force")
+	}
 }
+
+func (f *Facts) version(l *found) { l.good("vmapd %s, Linux %s", f.Version, f.Host.Kernel) }
 
 const wantPrivilege = "give the container the capability NET_ADMIN, and run it in the host's network namespace"
 
-func (d *Daemon) privilege(l *found) {
+func (f *Facts) privilege(l *found) {
 	switch {
-	case d.NetAdmin:
-		return
-	case d.Wants.Backend == "userspace":
+	case f.Host.NetAdmin:
+		l.good("CAP_NET_ADMIN")
+	case f.Daemon == nil:
+		l.warn(wantPrivilege, "this process lacks CAP_NET_ADMIN: the rules of other programs can't be read, "+
+			"and a daemon with the same rights could not start")
+	case f.Wants.Backend == userspace:
 		l.warn(wantPrivilege, "the daemon lacks CAP_NET_ADMIN: with the backend userspace, "+
 			"it serves only addresses that the node has")
 	default:
@@ -42,19 +71,26 @@ func (d *Daemon) privilege(l *found) {
 	}
 }
 
-func (d *Daemon) kernel(l *found) {
-	l.good("the daemon uses %s: %s", d.Wants.Backend, d.Why)
+// kernel says why the daemon uses its backend or, without a daemon, what the configured one lacks.
+func (f *Facts) kernel(l *found) {
+	switch {
+	case f.Daemon != nil:
+		l.good("the daemon uses %s: %s", f.Wants.Backend, f.Daemon.Why)
+	case len(f.NoPrograms) > 0:
+		l.fail("vmapd's image has them; on a host, install them, or use --backend=auto",
+			"programs that the backend %s runs are not installed: %s", f.Wants.Backend, strings.Join(f.NoPrograms, ", "))
+	}
 }
 
-func (d *Daemon) apiServer(l *found) {
-	c := d.Cluster
+func (f *Facts) apiServer(l *found) {
+	c := f.Daemon.Cluster
 	if c == nil {
 		l.good("none is used: manifests are read from files")
 		return
 	}
 	heard := "no answer yet"
 	if !c.Heard.IsZero() {
-		heard = fmt.Sprintf("last answer %s ago", report.Age(c.Heard, d.Health.At))
+		heard = fmt.Sprintf("last answer %s ago", report.Age(c.Heard, f.At))
 	}
 	for _, group := range byCause(c.Failing) {
 		var kinds []string
@@ -75,7 +111,7 @@ func (d *Daemon) apiServer(l *found) {
 			fix += "meanwhile, the last known Services and endpoints stay"
 		}
 		l.fail(fix, "%s can't be read from %s for %s (%s): %v", strings.Join(kinds, ", "), c.Address,
-			report.Age(first.Since, d.Health.At), heard, first.Err)
+			report.Age(first.Since, f.At), heard, first.Err)
 	}
 	switch {
 	case len(c.Failing) > 0:
@@ -112,11 +148,11 @@ func byCause(failures []informer.Failure) (groups [][]informer.Failure) {
 // minutes on, and latencies are measured wrongly from seconds on.
 const tolerableSkew = 30 * time.Second
 
-func (d *Daemon) clock(l *found) {
-	if d.Cluster == nil || d.Cluster.Heard.IsZero() {
+func (f *Facts) clock(l *found) {
+	if f.Daemon.Cluster == nil || f.Daemon.Cluster.Heard.IsZero() {
 		return
 	}
-	skew, where := d.Cluster.Skew, "behind"
+	skew, where := f.Daemon.Cluster.Skew, "behind"
 	if skew < 0 {
 		where = "ahead of"
 	}
@@ -127,31 +163,40 @@ func (d *Daemon) clock(l *found) {
 	l.otherwise("within seconds of the API server's")
 }
 
-func (d *Daemon) node(l *found) {
-	if d.Cluster == nil {
+// unreachable are the taints that the API server's controllers set while a Node's pods can't be reached.
+var unreachable = []string{
+	"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/network-unavailable",
+}
+
+func (f *Facts) node(l *found) {
+	if f.Daemon.Cluster == nil {
 		return
 	}
-	others := func(a netip.Addr) bool { return !slices.Contains(d.HostAddrs, a) }
+	here := func(a netip.Addr) bool { return slices.Contains(f.Host.Addrs, a) }
 	const noTraffic = "/healthz answers 503, so that load balancers send no new connections"
-	name, addrs := d.Wants.NodeName, d.NodeObject.Addrs
+	name, addrs := f.Wants.NodeName, f.Daemon.NodeObject.Addrs
 	switch {
-	case d.NodeUnread:
+	case f.Daemon.NodeUnread:
 		l.warn("see the line about the API server",
 			"not known yet: it has not been read whether the cluster has a Node %q", name)
-	case !d.Node.Known && d.Health.NoNode != "":
+	case !f.Daemon.Node.Known && f.Daemon.Health.NoNode != "":
 		l.fail("set --hostname-override to the Node's name (kubectl get nodes), or register the Node",
 			"the cluster has no Node %q: no endpoint is local, and the Node's addresses, pod ranges and zone "+
 				"are not known", name)
-	case !d.Node.Known:
+	case !f.Daemon.Node.Known:
 		l.fail("register the Node again (restart the kubelet), or drain the machine",
 			"the Node %q is deleted: %s; the last known addresses stay in use", name, noTraffic)
-	case d.Node.Why != "":
+	case f.Daemon.Node.Why != "":
 		l.warn("nothing, if the node is being removed; otherwise remove the taint, or let the kubelet report "+
-			"the Node's addresses", "the Node %q %s: %s", name, d.Node.Why, noTraffic)
+			"the Node's addresses", "the Node %q %s: %s", name, f.Daemon.Node.Why, noTraffic)
+	case slices.ContainsFunc(f.Daemon.NodeObject.Taints, func(t string) bool { return slices.Contains(unreachable, t) }):
+		l.fail("check the kubelet, and the network plugin: kubectl describe node "+name,
+			"the Node %q has the taint %s: its pods are not ready, or have no network", name,
+			report.List(f.Daemon.NodeObject.Taints, 0))
 	case len(addrs) == 0:
 		l.warn("let the kubelet, or the cloud controller, report status.addresses",
 			"the Node %q has no address", name)
-	case len(d.HostAddrs) > 0 && len(slices.DeleteFunc(slices.Clone(addrs), others)) == 0:
+	case len(f.Host.Addrs) > 0 && !slices.ContainsFunc(addrs, here):
 		l.fail("set --hostname-override to the name of this machine's Node; in a pod, use hostNetwork: true",
 			"no interface of this machine has an address of the Node %q (%s): it is another machine's", name,
 			report.List(addrs, 0))
@@ -162,8 +207,8 @@ func (d *Daemon) node(l *found) {
 
 // podRanges compares --cluster-cidr with the addresses that pods of this node have or, without pods that Services use,
 // with the Node's pod ranges. A network plugin may ignore the latter, so the former decide.
-func (d *Daemon) podRanges(l *found) {
-	if d.Pods.Mode != model.ByClusterCIDR || len(d.Pods.ClusterCIDRs) == 0 {
+func (f *Facts) podRanges(l *found) {
+	if f.Daemon.Pods.Mode != model.ByClusterCIDR || len(f.Daemon.Pods.ClusterCIDRs) == 0 {
 		return // pods are not distinguished from other clients, or otherwise
 	}
 	const fix = "set --cluster-cidr (clusterCIDR) to the ranges of pods in the whole cluster, as the network plugin " +
@@ -171,10 +216,10 @@ func (d *Daemon) podRanges(l *found) {
 	const consequence = "connections of pods are treated as external: they are masqueraded, " +
 		"and internal ones may be refused"
 	for _, family := range model.Families {
-		ranges := slices.DeleteFunc(slices.Clone(d.Pods.ClusterCIDRs), func(r netip.Prefix) bool {
+		ranges := slices.DeleteFunc(slices.Clone(f.Daemon.Pods.ClusterCIDRs), func(r netip.Prefix) bool {
 			return model.FamilyOf(r.Addr()) != family
 		})
-		pods := slices.DeleteFunc(slices.Clone(d.Wants.LocalPods), func(a netip.Addr) bool {
+		pods := slices.DeleteFunc(slices.Clone(f.Wants.LocalPods), func(a netip.Addr) bool {
 			return model.FamilyOf(a) != family
 		})
 		inside := slices.ContainsFunc(pods, func(a netip.Addr) bool {
@@ -188,23 +233,24 @@ func (d *Daemon) podRanges(l *found) {
 				report.List(ranges, 0), pods[0], consequence)
 			continue
 		}
-		for _, p := range d.NodeObject.PodCIDRs {
+		for _, p := range f.Daemon.NodeObject.PodCIDRs {
 			if model.FamilyOf(p.Addr()) == family && !slices.ContainsFunc(ranges, p.Overlaps) {
 				l.warn(fix, "--cluster-cidr %s does not contain %v, the Node's spec.podCIDRs: %s",
 					report.List(ranges, 0), p, consequence)
 			}
 		}
 	}
-	l.otherwise("--cluster-cidr %s", report.List(d.Pods.ClusterCIDRs, 0))
+	l.otherwise("--cluster-cidr %s", report.List(f.Daemon.Pods.ClusterCIDRs, 0))
 }
 
-func (d *Daemon) sync(l *found) {
+func (f *Facts) sync(l *found) {
 	var fine []string
-	for _, f := range model.Families {
-		r, waits := d.Health.Families[f], report.Age(d.Health.Families[f].Waiting, d.Health.At)
+	for _, family := range model.Families {
+		r := f.Daemon.Health.Families[family]
+		waits := report.Age(r.Waiting, f.At)
 		switch {
 		case r.LastError != "":
-			text := fmt.Sprintf("%v: the last sync failed", f)
+			text := fmt.Sprintf("%v: the last sync failed", family)
 			if waits != "" {
 				text += "; changes wait for " + waits
 			}
@@ -215,16 +261,16 @@ func (d *Daemon) sync(l *found) {
 			}
 			l.fail(fix, "%s: %s", text, r.LastError)
 		case r.Synced.IsZero():
-			l.fail("see the lines about the API server", "%v: nothing is programmed yet", f)
+			l.fail("see the lines about the API server", "%v: nothing is programmed yet", family)
 		case !r.Healthy:
-			l.fail("look for a busy processor, and read the log", "%v: a change waits for %s", f, waits)
+			l.fail("look for a busy processor, and read the log", "%v: a change waits for %s", family, waits)
 		default:
-			fine = append(fine, fmt.Sprintf("%v %s ago", f, report.Age(r.Synced, d.Health.At)))
+			fine = append(fine, fmt.Sprintf("%v %s ago", family, report.Age(r.Synced, f.At)))
 		}
 	}
 	text := "last sync succeeded: " + strings.Join(fine, ", ")
-	if d.Pending > 0 {
-		text += fmt.Sprintf("; %d changes are pending", d.Pending)
+	if f.Daemon.Pending > 0 {
+		text += fmt.Sprintf("; %d changes are pending", f.Daemon.Pending)
 	}
 	l.otherwise("%s", text)
 }
@@ -254,49 +300,63 @@ func NotCompared(why string) []report.Line {
 	return []report.Line{{Level: report.OK, Text: "not compared: " + why}}
 }
 
-func (d *Daemon) otherProxies(l *found) {
-	for _, text := range d.OtherProxies {
+func (f *Facts) otherProxies(l *found) {
+	if f.Daemon == nil && (f.Other != "" || !errors.Is(f.NoDaemon, socket.ErrNoDaemon)) {
+		return // rules and ports may be the daemon's own
+	}
+	for _, text := range f.OtherProxies {
+		if f.Daemon == nil {
+			l.warn("end it before vmapd starts, or do not start vmapd", "%s", text)
+			continue
+		}
 		l.fail("end the other proxy: delete its DaemonSet, or keep it from this node "+
 			"(cmd/vmapd/docs/from-kube-proxy.md)", "%s", text)
 	}
-	if d.Leftovers != "" {
-		l.warn("vmapd removes them; if they stay, the log has the reason",
-			"rules that another proxy left: %s", d.Leftovers)
+	if f.Leftovers != "" {
+		fix := "vmapd removes them; if they stay, the log has the reason"
+		if f.Daemon == nil {
+			fix = "without a proxy, remove them with vmapd cleanup"
+		}
+		l.warn(fix, "rules that another proxy left: %s", f.Leftovers)
 	}
-	unexamined(d.Unexamined, l)
+	if len(f.Unexamined) > 0 {
+		l.warn("give vmapd CAP_NET_ADMIN and the programs of iptables-legacy; the log has the reason",
+			"what another proxy left is unknown: %s could not be examined", strings.Join(f.Unexamined, ", "))
+	}
 	l.otherwise("no other Service proxy detected")
 }
 
-// unexamined warns of leftovers that may be there.
-func unexamined(kinds []string, l *found) {
-	if len(kinds) > 0 {
-		l.warn("give vmapd CAP_NET_ADMIN and the programs of iptables-legacy; the log has the reason",
-			"what another proxy left is unknown: %s could not be examined", strings.Join(kinds, ", "))
-	}
-}
-
-func (d *Daemon) ports(l *found) {
-	for _, err := range d.Ports {
+func (f *Facts) ports(l *found) {
+	for _, err := range f.Daemon.Ports {
 		l.warn("end the process that has the port (ss -ltnp), or change --healthz-bind-address or "+
 			"--metrics-bind-address; Services work without", "%v", err)
 	}
 	l.otherwise("none of the daemon's ports is in use by another process")
 }
 
-func (d *Daemon) retry(l *found) {
-	switch {
-	case d.NoRetry:
-		l.warn("a kernel that has it, or --connection-retry=false", "%s", d.Retry)
-	case d.Retry != "":
-		l.good("%s", d.Retry)
+func (f *Facts) listeners(l *found) {
+	for _, text := range f.Daemon.Listeners {
+		l.fail("the log has the reasons: cannot listen", "%s", text)
+	}
+	if f.Wants.Backend == userspace {
+		l.otherwise("all addresses that the node has are served")
 	}
 }
 
-func (d *Daemon) fastPath(l *found) {
+func (f *Facts) retry(l *found) {
 	switch {
-	case d.NoFastPath:
-		l.warn("--fast-path=off, a kernel that has it, or names of devices that can", "%s", d.FastPath)
-	case d.FastPath != "":
-		l.good("%s", d.FastPath)
+	case f.Daemon.NoRetry:
+		l.warn("a kernel that has it, or --connection-retry=false", "%s", f.Daemon.Retry)
+	case f.Daemon.Retry != "":
+		l.good("%s", f.Daemon.Retry)
+	}
+}
+
+func (f *Facts) fastPath(l *found) {
+	switch {
+	case f.Daemon.NoFastPath:
+		l.warn("--fast-path=off, a kernel that has it, or names of devices that can", "%s", f.Daemon.FastPath)
+	case f.Daemon.FastPath != "":
+		l.good("%s", f.Daemon.FastPath)
 	}
 }

@@ -17,7 +17,7 @@ const showsIt = "vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets
 
 // checkFirewall names the base chains of other programs that may drop packets. Whether they drop those of Services
 // depends on their rules, which nothing here follows.
-func checkFirewall(f Facts, l *found) {
+func (f *Facts) firewall(l *found) {
 	if !f.Host.NetAdmin {
 		return // nothing could be read
 	}
@@ -38,7 +38,7 @@ func checkFirewall(f Facts, l *found) {
 
 // mayDrop is about a chain with the policy drop, or with rules that drop or reject. Rules are usual. A policy is a
 // warning, since all packets of Services need a rule there that accepts them.
-func (f Facts) mayDrop(l *found, c Chain) {
+func (f *Facts) mayDrop(l *found, c Chain) {
 	text := fmt.Sprintf("%s (hook %s, priority %d), which is not vmapd's, ", chainText(c.Place), c.Hook, c.Priority)
 	if !c.Drops {
 		if c.Rules > 0 {
@@ -64,20 +64,20 @@ func (f Facts) mayDrop(l *found, c Chain) {
 
 // servicesPass reports whether packets of each Service pass a hook. The others pass those of some, such as the hook
 // input for an endpoint on the node itself.
-func (f Facts) servicesPass(h others.Hook) bool {
+func (f *Facts) servicesPass(h others.Hook) bool {
 	switch h {
 	case others.Input:
-		return f.Wants.Backend == "ipvs" || f.Wants.Backend == "userspace"
+		return f.Wants.Backend == "ipvs" || f.Wants.Backend == userspace
 	case others.Forward:
-		return f.Wants.Backend != "userspace"
+		return f.Wants.Backend != userspace
 	case others.Prerouting, others.Output, others.Postrouting:
 	}
 	return true
 }
 
 // untracks is about rules that keep packets from being tracked. IPVS and userspace work without tracking.
-func (f Facts) untracks(l *found, c Chain) {
-	if len(c.Untracks) == 0 || c.Priority > tracking || f.Wants.Backend == "ipvs" || f.Wants.Backend == "userspace" {
+func (f *Facts) untracks(l *found, c Chain) {
+	if len(c.Untracks) == 0 || c.Priority > tracking || f.Wants.Backend == "ipvs" || f.Wants.Backend == userspace {
 		return
 	}
 	first, also := c.Untracks[0], ""
@@ -93,7 +93,7 @@ func (f Facts) untracks(l *found, c Chain) {
 
 // untraceable is about tables of iptables-legacy, which are not read. With the backends iptables and ipvs, they may be
 // vmapd's own.
-func (f Facts) untraceable(l *found, family model.Family) {
+func (f *Facts) untraceable(l *found, family model.Family) {
 	tables := f.Host.LegacyTables[family]
 	if len(tables) == 0 {
 		return

@@ -10,65 +10,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-func missingDaemon(f Facts, l *found) {
-	const alone = "The other lines are about the node alone"
-	switch {
-	case f.Daemon != nil:
-	case f.Hangs:
-		l.fail("read its log (kubectl -n kube-system logs), and restart it if it hangs. "+alone, "%s", f.NoDaemon)
-	default:
-		l.fail("start it, or read the log of the one that should run (kubectl -n kube-system logs): "+
-			"existing rules keep working but are not updated. "+alone, "%s", f.NoDaemon)
-	}
-}
-
-func invalidConfiguration(f Facts, l *found) {
-	if f.ConfigError != "" {
-		l.fail("correct the flag or the field",
-			"the daemon would not start with this configuration: %s", f.ConfigError)
-	}
-}
-
-func checkVersion(f Facts, l *found) {
-	if f.Daemon != nil && f.Daemon.Version != f.Version {
-		l.warn("use the program of the daemon's image: kubectl exec into vmapd's pod on this node",
-			"the daemon is %s, and this program %s", f.Daemon.Version, f.Version)
-	}
-	l.otherwise("vmapd %s, Linux %s", f.Version, f.Host.Kernel)
-}
-
-func checkPrivilege(f Facts, l *found) {
-	if !f.Host.NetAdmin {
-		l.warn(wantPrivilege, "this process lacks CAP_NET_ADMIN: the rules of other programs can't be read, "+
-			"and a daemon with the same rights could not start")
-	}
-	l.otherwise("CAP_NET_ADMIN")
-}
-
-// checkPrograms says what the configured backend lacks, without a daemon.
-func checkPrograms(f Facts, l *found) {
-	if programs := f.Host.NoPrograms; len(programs) > 0 {
-		l.fail("vmapd's image has them; on a host, install them, or use --backend=auto",
-			"programs that the backend %s runs are not installed: %s", f.Wants.Backend, strings.Join(programs, ", "))
-	}
-}
-
-func checkOtherProxies(f Facts, l *found) {
-	if f.Daemon != nil || f.Hangs {
-		return // rules and ports may be the daemon's own
-	}
-	if f.Host.Listening != "" {
-		l.warn("end it before vmapd starts, or do not start vmapd",
-			"a proxy with mode %s answers at the metrics port", f.Host.Listening)
-	}
-	if f.Host.Leftovers != "" {
-		l.warn("without a proxy, remove them with vmapd cleanup",
-			"rules of a proxy are on this node: %s", f.Host.Leftovers)
-	}
-	unexamined(f.Host.Unexamined, l)
-	l.otherwise("no other Service proxy detected")
-}
-
 // Files below /proc/sys.
 const (
 	IPForward    = "net/ipv4/ip_forward"
@@ -80,7 +21,10 @@ func setTo1(file string) string {
 	return "sysctl -w " + nodesetup.Dotted(file) + "=1, and in /etc/sysctl.d"
 }
 
-func checkForwarding(f Facts, l *found) {
+func (f *Facts) forwarding(l *found) {
+	if f.Wants.Backend == userspace {
+		return // it forwards no packets
+	}
 	const text = "%s is 0: the node forwards no %v packets, so that Services do not reach pods"
 	if f.Host.Sysctls[IPForward] == "0" {
 		l.fail(setTo1(IPForward), text, nodesetup.Dotted(IPForward), model.IPv4)
@@ -91,13 +35,22 @@ func checkForwarding(f Facts, l *found) {
 	l.otherwise("is on for the IP families of Services")
 }
 
+func (f *Facts) podRoutes(l *found) {
+	for _, text := range f.Host.NoRoute {
+		l.fail("check the network plugin: it makes the routes to pods (ip route)", "the node has no route to a pod: %s", text)
+	}
+	if len(f.Wants.Pods) > 0 {
+		l.otherwise("the kernel has routes to pods, such as %v", f.Wants.Pods[0])
+	}
+}
+
 // ipv6On reports whether the node has IPv6 at all.
-func (f Facts) ipv6On() bool {
+func (f *Facts) ipv6On() bool {
 	disabled, there := f.Host.Sysctls[IPv6Disabled]
 	return there && disabled != "1"
 }
 
-func checkIPv6(f Facts, l *found) {
+func (f *Facts) ipv6(l *found) {
 	const otherwise = ", or make the Services single-stack (spec.ipFamilies)"
 	n, why := f.Wants.ServicePorts[model.IPv6], ""
 	fix := "set net.ipv6.conf.all.disable_ipv6=0 and give the node addresses" + otherwise
@@ -121,8 +74,8 @@ func checkIPv6(f Facts, l *found) {
 
 // checkBridges: a connection of a pod to a Service with an endpoint on the same bridge is translated by the node. The
 // answer goes from the endpoint to the pod by the bridge, and must be translated, too.
-func checkBridges(f Facts, l *found) {
-	if f.Wants.Backend == "userspace" || f.Wants.MasqueradeAll { // answers go to the node
+func (f *Facts) bridges(l *found) {
+	if f.Wants.Backend == userspace || f.Wants.MasqueradeAll { // answers go to the node
 		return
 	}
 	var names []string
@@ -152,7 +105,7 @@ func checkBridges(f Facts, l *found) {
 // podBridges returns the bridges with an address of a family in the network of pods: their network has an endpoint of
 // this node, or they have an address in the ranges of pods. Not seen are bridges without an address: their pods have
 // another gateway; and those that have a setting of their own (nf_call_iptables).
-func (f Facts) podBridges(family model.Family) (names []string) {
+func (f *Facts) podBridges(family model.Family) (names []string) {
 	for _, b := range f.Host.Bridges {
 		if slices.ContainsFunc(b.Addrs, func(p netip.Prefix) bool {
 			return model.FamilyOf(p.Addr()) == family && (slices.ContainsFunc(f.Wants.LocalPods, p.Contains) ||
@@ -164,7 +117,7 @@ func (f Facts) podBridges(family model.Family) (names []string) {
 	return names
 }
 
-func checkConntrack(f Facts, l *found) {
+func (f *Facts) conntrack(l *found) {
 	used, most := f.Host.Tracked, f.Host.TrackedMost
 	const nearlyFull = 90
 	const text = "%d of at most %d entries"
@@ -182,9 +135,9 @@ func checkConntrack(f Facts, l *found) {
 	}
 }
 
-func checkSysctls(f Facts, l *found) {
-	if f.Daemon == nil {
-		return // nobody has set them
+func (f *Facts) sysctls(l *found) {
+	if f.Daemon == nil || f.Wants.Backend == userspace {
+		return // nobody has set them, or they concern no Service
 	}
 	fix := "use the init container with --init-only, which is privileged, or set it on the host"
 	if f.Host.ReadOnly {

@@ -9,36 +9,38 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
-// check is one check: of what the daemon knows, of the node, or of both. It returns no line if it does not apply.
+// check is one check. It returns no line if it does not apply; ofDaemon: without a daemon.
 type check struct {
 	name     string
-	ofDaemon func(*Daemon, *found)
-	ofNode   func(Facts, *found)
+	judge    func(*Facts, *found)
+	ofDaemon bool
 }
 
 // checks are in the order of their lines: those that explain others come first.
 var checks = []check{
-	{"daemon", (*Daemon).running, missingDaemon},
-	{"configuration", (*Daemon).configuration, invalidConfiguration},
-	{"version", nil, checkVersion},
-	{"privilege", (*Daemon).privilege, checkPrivilege},
-	{"kernel", (*Daemon).kernel, checkPrograms},
-	{"api-server", (*Daemon).apiServer, nil},
-	{"clock", (*Daemon).clock, nil},
-	{"node", (*Daemon).node, nil},
-	{"pod-ranges", (*Daemon).podRanges, nil},
-	{"sync", (*Daemon).sync, nil},
-	{"table", nil, func(f Facts, l *found) { *l = f.Table }},
-	{"other-proxies", (*Daemon).otherProxies, checkOtherProxies},
-	{"ports", (*Daemon).ports, nil},
-	{"forwarding", nil, checkForwarding},
-	{"ipv6", nil, checkIPv6},
-	{"bridges", nil, checkBridges},
-	{"firewall", nil, checkFirewall},
-	{"conntrack", nil, checkConntrack},
-	{"sysctls", nil, checkSysctls},
-	{"fast-path", (*Daemon).fastPath, nil},
-	{"connection-retry", (*Daemon).retry, nil},
+	{"daemon", (*Facts).daemon, false},
+	{"configuration", (*Facts).configuration, false},
+	{"version", (*Facts).version, false},
+	{"privilege", (*Facts).privilege, false},
+	{"kernel", (*Facts).kernel, false},
+	{"api-server", (*Facts).apiServer, true},
+	{"clock", (*Facts).clock, true},
+	{"node", (*Facts).node, true},
+	{"pod-ranges", (*Facts).podRanges, true},
+	{"sync", (*Facts).sync, true},
+	{"table", func(f *Facts, l *found) { *l = f.Table }, true},
+	{"other-proxies", (*Facts).otherProxies, false},
+	{"ports", (*Facts).ports, true},
+	{"listeners", (*Facts).listeners, true},
+	{"forwarding", (*Facts).forwarding, false},
+	{"pod-routes", (*Facts).podRoutes, true},
+	{"ipv6", (*Facts).ipv6, false},
+	{"bridges", (*Facts).bridges, false},
+	{"firewall", (*Facts).firewall, false},
+	{"conntrack", (*Facts).conntrack, false},
+	{"sysctls", (*Facts).sysctls, true},
+	{"fast-path", (*Facts).fastPath, true},
+	{"connection-retry", (*Facts).retry, true},
 }
 
 // Checks returns the names of all checks.
@@ -51,40 +53,43 @@ func Checks() (names []string) {
 
 // Report is the result of all checks.
 type Report struct {
-	Node  string        `json:"node,omitempty"`
-	At    time.Time     `json:"at"`
-	Level report.Level  `json:"level"` // the worst of the lines
-	Lines []report.Line `json:"lines"`
+	Node    string        `json:"node,omitempty"`
+	Version string        `json:"version"` // of the program that examined
+	At      time.Time     `json:"at"`
+	Level   report.Level  `json:"level"` // the worst of the lines
+	Lines   []report.Line `json:"lines"`
 }
 
-// Diagnose judges the node, and adds what the daemon says of itself.
+// Diagnose judges the node.
 func Diagnose(f Facts) Report {
-	r := Report{Node: f.Wants.NodeName, At: f.At, Level: report.OK}
-	if f.Daemon != nil {
-		r.Lines = slices.Clone(f.Daemon.Lines)
-	}
+	r := Report{Node: f.Wants.NodeName, Version: f.Version, At: f.At, Level: report.OK}
 	for _, c := range checks {
-		if c.ofNode != nil {
-			var l found
-			c.ofNode(f, &l)
-			r.Lines = append(r.Lines, l.named(c.name)...)
+		if c.ofDaemon && f.Daemon == nil {
+			continue
 		}
-	}
-	order := Checks()
-	slices.SortStableFunc(r.Lines, func(a, b report.Line) int {
-		return slices.Index(order, a.Name) - slices.Index(order, b.Name)
-	})
-	for _, l := range r.Lines {
-		r.Level = report.Worse(r.Level, l.Level)
+		var l found
+		c.judge(&f, &l)
+		for _, line := range l {
+			line.Name, line.Text = c.name, strings.Join(strings.Fields(line.Text), " ")
+			r.Lines, r.Level = append(r.Lines, line), report.Worse(r.Level, line.Level)
+		}
 	}
 	return r
 }
 
-func (l *found) named(check string) []report.Line {
-	for i := range *l {
-		(*l)[i].Name, (*l)[i].Text = check, strings.Join(strings.Fields((*l)[i].Text), " ")
+// AskedBy warns if a program of another version than the daemon's prints the report.
+func (r *Report) AskedBy(version string) {
+	if r.Version == version {
+		return
 	}
-	return *l
+	i := slices.IndexFunc(r.Lines, func(l report.Line) bool { return l.Name == "version" })
+	if i >= 0 {
+		r.Lines[i] = report.Line{
+			Level: report.Warn, Name: "version", Text: fmt.Sprintf("the daemon is %s, and this program %s", r.Version, version),
+			Fix: "use the program of the daemon's image: kubectl exec into vmapd's pod on this node",
+		}
+		r.Level = report.Worse(r.Level, report.Warn)
+	}
 }
 
 // Failed returns the report of an examination that could not be completed.

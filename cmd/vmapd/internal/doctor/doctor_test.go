@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft/others"
@@ -28,23 +30,12 @@ var (
 )
 
 // world has the facts of a node and of its daemon.
-type world struct {
-	doctor.Facts
-	daemon *doctor.Daemon // nil: none answers
-	table  []report.Line
-}
+type world struct{ doctor.Facts }
 
 func (w *world) diagnose() doctor.Report {
-	f := w.Facts
-	if w.daemon != nil {
-		w.daemon.Wants = f.Wants
-		answer := w.daemon.Answer("v1")
-		if f.Daemon != nil {
-			answer.Version = f.Daemon.Version
-		}
-		f.Daemon, f.Table = &answer, w.table
-	}
-	return doctor.Diagnose(f)
+	r := doctor.Diagnose(w.Facts)
+	r.AskedBy("v1")
+	return r
 }
 
 // healthy returns a node on which all is well.
@@ -67,20 +58,20 @@ func healthy() *world {
 				Tracked: 100, TrackedMost: 1000,
 			},
 		},
-		daemon: &doctor.Daemon{
-			Started: now.Add(-time.Hour), NetAdmin: true, Why: "the kernel has all required features",
-			Health:  health.Status{At: now},
-			Cluster: &doctor.Cluster{Heard: now.Add(-2 * time.Second), Skew: -time.Second, Address: "https://192.168.0.1:6443"},
-			Node:    model.NodeState{Known: true},
-			NodeObject: model.NodeObject{
-				Addrs: []netip.Addr{nodeIP}, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
-			},
-			HostAddrs: []netip.Addr{nodeIP}, Pods: model.LocalPods{ClusterCIDRs: ranges},
-		},
-		table: doctor.Compared("nftables", nil, 0, nil),
 	}
+	w.Daemon = &doctor.Daemon{
+		Started: now.Add(-time.Hour), Why: "the kernel has all required features",
+		Health:  health.Status{At: now},
+		Cluster: &doctor.Cluster{Heard: now.Add(-2 * time.Second), Skew: -time.Second, Address: "https://192.168.0.1:6443"},
+		Node:    model.NodeState{Known: true},
+		NodeObject: model.NodeObject{
+			Addrs: []netip.Addr{nodeIP}, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+		},
+		Pods: model.LocalPods{ClusterCIDRs: ranges},
+	}
+	w.Table = doctor.Compared("nftables", nil, 0, nil)
 	for _, f := range model.Families {
-		w.daemon.Health.Families[f] = health.FamilyStatus{Synced: now.Add(-time.Second), Healthy: true}
+		w.Daemon.Health.Families[f] = health.FamilyStatus{Synced: now.Add(-time.Second), Healthy: true}
 	}
 	return w
 }
@@ -93,8 +84,9 @@ func podBridge() []doctor.Bridge {
 
 func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
 	w := healthy()
-	w.daemon.FastPath = "on, between eth0 and pods0" // off, it has no line
-	w.daemon.Retry = "on"
+	w.Daemon.FastPath = "on, between eth0 and pods0" // off, it has no line
+	w.Daemon.Retry = "on"
+	w.Wants.Pods = w.Wants.LocalPods
 	w.Host.Bridges = podBridge() // without one, there is no line
 	r := w.diagnose()
 	if bad := report.Bad(r.Lines); len(bad) > 0 || r.Level != report.OK || r.ExitCode() != 0 {
@@ -104,7 +96,8 @@ func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
 	for _, l := range r.Lines {
 		got = append(got, l.Name)
 	}
-	if diff := cmp.Diff(doctor.Checks(), got); diff != "" {
+	checks := slices.DeleteFunc(doctor.Checks(), func(check string) bool { return check == "listeners" }) // of userspace
+	if diff := cmp.Diff(checks, got); diff != "" {
 		t.Errorf("checks with a line (-want +got):\n%s", diff)
 	}
 	for line := range strings.Lines(text(t, r)) {
@@ -122,52 +115,54 @@ func TestEachCheck(t *testing.T) {
 		want  string
 		spoil func(w *world)
 	}{
-		{"daemon", report.Fail, "no daemon answers: x", func(w *world) { w.daemon, w.NoDaemon = nil, "no daemon answers: x" }},
+		{"daemon", report.Fail, "no daemon answers: x", func(w *world) { w.Daemon, w.NoDaemon = nil, fmt.Errorf("%w: x", socket.ErrNoDaemon) }},
 		{"daemon", report.Fail, "the daemon at /s does not answer within 5s", func(w *world) {
-			w.daemon, w.NoDaemon, w.Hangs = nil, "the daemon at /s does not answer within 5s", true
-			w.Host.Listening, w.Host.Leftovers = "nftables", "its own rules"
+			w.Daemon, w.NoDaemon = nil, errors.New("the daemon at /s does not answer within 5s")
+			w.OtherProxies, w.Leftovers = []string{"nftables"}, "its own rules"
 		}},
-		{"configuration", report.Fail, "would not start with this configuration: bindAddress", func(w *world) { w.ConfigError = "bindAddress: x" }},
-		{"configuration", report.Warn, "the last change is refused", func(w *world) { w.daemon.ConfigError = "x" }},
-		{"version", report.Warn, "the daemon is v0, and this program v1", func(w *world) { w.Daemon = &doctor.Answer{Version: "v0"} }},
-		{"connection-retry", report.Warn, "the kernel lacks it", func(w *world) { w.daemon.Retry, w.daemon.NoRetry = "the kernel lacks it", true }},
-		{"privilege", report.Fail, "the daemon lacks CAP_NET_ADMIN", func(w *world) { w.daemon.NetAdmin = false }},
-		{"privilege", report.Warn, "this process lacks CAP_NET_ADMIN", func(w *world) { w.Host.NetAdmin = false }},
-		{"kernel", report.Fail, "programs that the backend iptables runs are not installed: iptables", func(w *world) {
-			w.Wants.Backend, w.Host.NoPrograms = "iptables", []string{"iptables"}
-		}},
+		{"configuration", report.Warn, "the last change is refused", func(w *world) { w.ConfigError = "x" }},
+		{"version", report.Warn, "the daemon is v0, and this program v1", func(w *world) { w.Version = "v0" }},
+		{"connection-retry", report.Warn, "the kernel lacks it", func(w *world) { w.Daemon.Retry, w.Daemon.NoRetry = "the kernel lacks it", true }},
+		{"privilege", report.Fail, "the daemon lacks CAP_NET_ADMIN", func(w *world) { w.Host.NetAdmin = false }},
 		{"api-server", report.Fail, "services can't be read from https://192.168.0.1:6443 for 10m (last answer 2s ago): refused", func(w *world) {
-			w.daemon.Cluster.Failing = []informer.Failure{{Resource: "services", Since: now.Add(-10 * time.Minute), Err: errors.New("refused")}}
+			w.Daemon.Cluster.Failing = []informer.Failure{{Resource: "services", Since: now.Add(-10 * time.Minute), Err: errors.New("refused")}}
 		}},
-		{"api-server", report.Warn, "no answer yet", func(w *world) { w.daemon.Cluster.Heard = time.Time{} }},
-		{"api-server", report.Warn, "last answer 2s ago; services have not been read yet", func(w *world) { w.daemon.Cluster.Unread = []string{"services"} }},
+		{"api-server", report.Warn, "no answer yet", func(w *world) { w.Daemon.Cluster.Heard = time.Time{} }},
+		{"api-server", report.Warn, "last answer 2s ago; services have not been read yet", func(w *world) { w.Daemon.Cluster.Unread = []string{"services"} }},
 		{"node", report.Warn, `not known yet: it has not been read whether the cluster has a Node "node-1"`, func(w *world) {
-			w.daemon.NodeUnread = true
+			w.Daemon.NodeUnread = true
 		}},
-		{"clock", report.Warn, "this node's is 5m behind the API server's", func(w *world) { w.daemon.Cluster.Skew = 5 * time.Minute }},
-		{"node", report.Fail, `the cluster has no Node "node-1"`, func(w *world) { w.daemon.Node, w.daemon.Health.NoNode = model.NodeState{}, "node-1" }},
-		{"node", report.Fail, `the Node "node-1" is deleted`, func(w *world) { w.daemon.Node = model.NodeState{} }},
-		{"node", report.Warn, `the Node "node-1" has the taint x`, func(w *world) { w.daemon.Node.Why = "has the taint x" }},
-		{"node", report.Fail, "no interface of this machine has an address", func(w *world) { w.daemon.NodeObject.Addrs = []netip.Addr{netip.MustParseAddr("192.168.0.77")} }},
+		{"clock", report.Warn, "this node's is 5m behind the API server's", func(w *world) { w.Daemon.Cluster.Skew = 5 * time.Minute }},
+		{"node", report.Fail, `the cluster has no Node "node-1"`, func(w *world) { w.Daemon.Node, w.Daemon.Health.NoNode = model.NodeState{}, "node-1" }},
+		{"node", report.Fail, `the Node "node-1" is deleted`, func(w *world) { w.Daemon.Node = model.NodeState{} }},
+		{"node", report.Warn, `the Node "node-1" has the taint x`, func(w *world) { w.Daemon.Node.Why = "has the taint x" }},
+		{"node", report.Fail, "no interface of this machine has an address", func(w *world) { w.Daemon.NodeObject.Addrs = []netip.Addr{netip.MustParseAddr("192.168.0.77")} }},
 		{"pod-ranges", report.Fail, "--cluster-cidr 10.9.0.0/16 has none of the pods on this node, such as 10.0.0.2", func(w *world) {
-			w.daemon.Pods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+			w.Daemon.Pods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
 		}},
 		{"pod-ranges", report.Warn, "--cluster-cidr 10.9.0.0/16 does not contain 10.0.0.0/24, the Node's spec.podCIDRs", func(w *world) {
-			w.daemon.Pods.ClusterCIDRs, w.Wants.LocalPods = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, nil
+			w.Daemon.Pods.ClusterCIDRs, w.Wants.LocalPods = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, nil
 		}},
 		{"sync", report.Fail, "IPv6: the last sync failed; changes wait for 5s: x", func(w *world) {
-			w.daemon.Health.Families[1].LastError, w.daemon.Health.Families[1].Waiting = "x", now.Add(-5*time.Second)
+			w.Daemon.Health.Families[1].LastError, w.Daemon.Health.Families[1].Waiting = "x", now.Add(-5*time.Second)
 		}},
 		{"table", report.Fail, "in 2 operations, such as: add element", func(w *world) {
-			w.table = doctor.Compared("nftables", []string{"add element"}, 2, nil)
+			w.Table = doctor.Compared("nftables", []string{"add element"}, 2, nil)
 		}},
 		{"table", report.Warn, "can't be compared: IPv6: x", func(w *world) {
-			w.table = doctor.Compared("nftables", nil, 0, []error{errors.New("IPv6: x")})
+			w.Table = doctor.Compared("nftables", nil, 0, []error{errors.New("IPv6: x")})
 		}},
-		{"other-proxies", report.Fail, "kube-proxy came back", func(w *world) { w.daemon.OtherProxies = []string{"kube-proxy came back"} }},
-		{"other-proxies", report.Warn, "rules that another proxy left: 3", func(w *world) { w.daemon.Leftovers = "3" }},
-		{"other-proxies", report.Warn, "is unknown: ipset could not be examined", func(w *world) { w.daemon.Unexamined = []string{"ipset"} }},
-		{"ports", report.Warn, "address already in use", func(w *world) { w.daemon.Ports = []error{errors.New("healthz server: address already in use")} }},
+		{"other-proxies", report.Fail, "kube-proxy came back", func(w *world) { w.OtherProxies = []string{"kube-proxy came back"} }},
+		{"other-proxies", report.Warn, "rules that another proxy left: 3", func(w *world) { w.Leftovers = "3" }},
+		{"other-proxies", report.Warn, "is unknown: ipset could not be examined", func(w *world) { w.Unexamined = []string{"ipset"} }},
+		{"node", report.Fail, "has the taint node.kubernetes.io/network-unavailable: its pods are not ready, or have no network", func(w *world) {
+			w.Daemon.NodeObject.Taints = []string{"node.kubernetes.io/network-unavailable"}
+		}},
+		{"pod-routes", report.Fail, "the node has no route to a pod: 10.0.0.2: network is unreachable", func(w *world) {
+			w.Host.NoRoute = []string{"10.0.0.2: network is unreachable"}
+		}},
+		{"listeners", report.Fail, "IPv4: 2 listeners are missing", func(w *world) { w.Daemon.Listeners = []string{"IPv4: 2 listeners are missing"} }},
+		{"ports", report.Warn, "address already in use", func(w *world) { w.Daemon.Ports = []error{errors.New("healthz server: address already in use")} }},
 		{"forwarding", report.Fail, "net.ipv4.ip_forward is 0", func(w *world) { w.Host.Sysctls[doctor.IPForward] = "0" }},
 		{"forwarding", report.Fail, "net.ipv6.conf.all.forwarding is 0", func(w *world) { w.Host.Sysctls[doctor.IPv6Forward] = "0" }},
 		{"ipv6", report.Fail, "net.ipv6.conf.all.disable_ipv6 is 1, and 3 service ports", func(w *world) { w.Host.Sysctls[doctor.IPv6Disabled] = "1" }},
@@ -215,6 +210,49 @@ func TestEachCheck(t *testing.T) {
 	}
 }
 
+// Without a daemon, the node is examined by the same checks, and each failure says what to do first.
+func TestWithoutADaemon(t *testing.T) {
+	none := fmt.Errorf("%w: there is no socket /s", socket.ErrNoDaemon)
+	for _, tt := range []struct {
+		name string
+		f    doctor.Facts
+		want []string
+	}{
+		{"no daemon", doctor.Facts{NoDaemon: none}, []string{"fail daemon: no daemon answers: there is no socket /s -> start it, or"}},
+		{
+			"another socket", doctor.Facts{NoDaemon: none, Other: "a daemon answers at /o: give --socket /o", Leftovers: "its own"},
+			[]string{"fail daemon: no daemon answers: there is no socket /s -> a daemon answers at /o: give --socket /o."},
+		},
+		{
+			"another user", doctor.Facts{NoDaemon: fmt.Errorf("only root may ask: %w", fs.ErrPermission), Leftovers: "its own"},
+			[]string{"fail daemon: only root may ask: permission denied -> run this as root."},
+		},
+		{"a bad flag", doctor.Facts{NoDaemon: none, ConfigError: "bindAddress: x"}, []string{
+			"fail daemon: ", "fail configuration: the daemon would not start with this configuration: bindAddress: x ->",
+		}},
+		{"no program", doctor.Facts{NoDaemon: none, NoPrograms: []string{"ipset"}, Wants: doctor.Wants{Backend: "ipvs"}}, []string{
+			"fail daemon: ", "fail kernel: programs that the backend ipvs runs are not installed: ipset ->",
+		}},
+		{"another proxy", doctor.Facts{NoDaemon: none, OtherProxies: []string{"a proxy with mode iptables answers"}, Leftovers: "3"}, []string{
+			"fail daemon: ", "warn other-proxies: a proxy with mode iptables answers -> end it before", "warn other-proxies: rules that another proxy left: 3 -> without",
+		}},
+	} {
+		tt.f.Host.NetAdmin = true
+		var bad []string
+		for _, l := range report.Bad(doctor.Diagnose(tt.f).Lines) {
+			bad = append(bad, fmt.Sprintf("%s %s: %s -> %s", l.Level, l.Name, l.Text, l.Fix))
+		}
+		same := func(got, want string) bool { return strings.HasPrefix(got, want) }
+		if !slices.EqualFunc(bad, tt.want, same) {
+			t.Errorf("%s: want %q, got %q", tt.name, tt.want, bad)
+		}
+	}
+	lines := doctor.Diagnose(doctor.Facts{NoDaemon: none}).Lines
+	if !slices.Contains(texts(lines), "warn privilege: this process lacks CAP_NET_ADMIN: the rules of other programs can't be read, and a daemon with the same rights could not start") {
+		t.Errorf("got %v", texts(lines))
+	}
+}
+
 // These are no reason for a warning.
 func TestFalseAlarms(t *testing.T) {
 	for name, change := range map[string]func(w *world){
@@ -224,13 +262,13 @@ func TestFalseAlarms(t *testing.T) {
 			delete(w.Host.Sysctls, doctor.IPv6Forward)
 		},
 		"pod ranges of the Node that the network plugin ignores": func(w *world) {
-			w.daemon.NodeObject.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}
+			w.Daemon.NodeObject.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}
 		},
-		"no --cluster-cidr":      func(w *world) { w.daemon.Pods.ClusterCIDRs = nil },
-		"files and no cluster":   func(w *world) { w.daemon.Cluster = nil },
-		"a clock 3 s behind":     func(w *world) { w.daemon.Cluster.Skew = 3 * time.Second },
-		"no table was compared":  func(w *world) { w.table = doctor.NotCompared("x") },
-		"an old watch is silent": func(w *world) { w.daemon.Cluster.Heard = now.Add(-time.Hour) },
+		"no --cluster-cidr":      func(w *world) { w.Daemon.Pods.ClusterCIDRs = nil },
+		"files and no cluster":   func(w *world) { w.Daemon.Cluster = nil },
+		"a clock 3 s behind":     func(w *world) { w.Daemon.Cluster.Skew = 3 * time.Second },
+		"no table was compared":  func(w *world) { w.Table = doctor.NotCompared("x") },
+		"an old watch is silent": func(w *world) { w.Daemon.Cluster.Heard = now.Add(-time.Hour) },
 		"no connection tracking": func(w *world) { w.Host.TrackedMost = 0 },
 		"a bridge past netfilter that is not the pods'": func(w *world) {
 			w.Host.Bridges = []doctor.Bridge{{Name: "docker0", Addrs: []netip.Prefix{netip.MustParsePrefix("172.17.0.1/16")}}}
@@ -241,6 +279,10 @@ func TestFalseAlarms(t *testing.T) {
 		},
 		"rules of other programs, and a policy for the node": func(w *world) {
 			w.Host.Chains = []doctor.Chain{chain(others.Prerouting, false, 3), chain(others.Forward, false, 1), chain(others.Input, true, 9)}
+		},
+		"userspace forwards no packets": func(w *world) {
+			w.Wants.Backend, w.Host.Sysctls[doctor.IPForward] = "userspace", "0"
+			w.Host.Unset = []nodesetup.Write{{File: "x"}}
 		},
 		"rules of NOTRACK behind connection tracking": func(w *world) { w.Host.Chains = []doctor.Chain{untracking(0)} },
 		"IPVS, which needs no tracking":               func(w *world) { w.Wants.Backend, w.Host.Chains = "ipvs", []doctor.Chain{untracking(-300)} },
@@ -300,7 +342,7 @@ func text(t *testing.T, r doctor.Report) string {
 // An error about one family hides no difference of the other.
 func TestAnErrorHidesNoDifference(t *testing.T) {
 	w := healthy()
-	w.table = doctor.Compared("nftables", []string{"add element"}, 2, []error{errors.New("IPv6: x")})
+	w.Table = doctor.Compared("nftables", []string{"add element"}, 2, []error{errors.New("IPv6: x")})
 	if bad := report.Bad(w.diagnose().Lines); len(bad) != 2 || bad[0].Level != report.Fail || bad[1].Level != report.Warn {
 		t.Errorf("got %v", texts(bad))
 	}
@@ -309,7 +351,7 @@ func TestAnErrorHidesNoDifference(t *testing.T) {
 // The daemon's own doctor does not praise a kernel for which the daemon fell back to another backend.
 func TestTheBackendIsSaidWithItsReason(t *testing.T) {
 	w := healthy()
-	w.Wants.Backend, w.daemon.Why = "ipvs", "the kernel lacks nft_hash"
+	w.Wants.Backend, w.Daemon.Why = "ipvs", "the kernel lacks nft_hash"
 	if lines := texts(w.diagnose().Lines); !slices.Contains(lines, "ok kernel: the daemon uses ipvs: the kernel lacks nft_hash") {
 		t.Errorf("got %v", lines)
 	}
@@ -319,7 +361,7 @@ func TestTheBackendIsSaidWithItsReason(t *testing.T) {
 func TestOneCauseIsOneLine(t *testing.T) {
 	w := healthy()
 	for _, kind := range []string{"services", "nodes"} {
-		w.daemon.Cluster.Failing = append(w.daemon.Cluster.Failing, informer.Failure{Resource: kind, Since: now.Add(-time.Minute), Err: errors.New("connection refused")})
+		w.Daemon.Cluster.Failing = append(w.Daemon.Cluster.Failing, informer.Failure{Resource: kind, Since: now.Add(-time.Minute), Err: errors.New("connection refused")})
 	}
 	bad := report.Bad(w.diagnose().Lines)
 	if len(bad) != 1 || !strings.HasPrefix(bad[0].Text, "services, nodes can't be read") {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -19,8 +20,8 @@ import (
 	"github.com/vmapd/vmapd/sync/rtnetlink"
 )
 
-// Examine adds what the node alone shows. It changes nothing. With rules, those of other programs are read, too.
-func (f *Facts) Examine(rules bool) {
+// Examine adds what the node alone shows, but for Rules. It changes nothing.
+func (f *Facts) Examine() {
 	h := &f.Host
 	h.NetAdmin, h.Sysctls, h.Addrs, h.Bridges = HasNetAdmin(), map[string]string{}, HostAddrs(), bridges()
 	for _, file := range append([]string{IPForward, IPv6Forward, IPv6Disabled}, nodesetup.BridgeCalls[:]...) {
@@ -38,16 +39,28 @@ func (f *Facts) Examine(rules bool) {
 	}
 	var mount unix.Statfs_t
 	h.ReadOnly = unix.Statfs("/proc/sys", &mount) == nil && mount.Flags&unix.ST_RDONLY != 0
-	if h.NetAdmin {
-		readChains(h, rules)
+	for _, pod := range f.Wants.Pods {
+		routes, err := netlink.RouteGet(pod.AsSlice())
+		switch {
+		case err != nil:
+			h.NoRoute = append(h.NoRoute, fmt.Sprintf("%v: %v", pod, err))
+		case len(routes) > 0 && slices.Contains(nowhere, routes[0].Type):
+			h.NoRoute = append(h.NoRoute, fmt.Sprintf("%v: a route says that it must not be reached", pod))
+		}
 	}
 }
 
+// nowhere are the types of routes that lead nowhere.
+var nowhere = []int{unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT}
+
 // HasNetAdmin reports whether this process has CAP_NET_ADMIN, in its user namespace.
-func HasNetAdmin() bool {
+func HasNetAdmin() bool { return Has(unix.CAP_NET_ADMIN) }
+
+// Has reports whether this process has a capability, in its user namespace.
+func Has(capability int) bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<capability) != 0
 }
 
 // HostAddrs returns the addresses of this machine, also those of the backends ipvs and userspace.
@@ -95,13 +108,16 @@ func bridges() (list []Bridge) {
 	return list
 }
 
-// readChains adds the base chains and the tables of iptables-legacy that other programs have. With rules, their rules
-// are read, too, which takes memory where they are many.
-func readChains(h *Host, rules bool) {
+// ReadRules reads the base chains of other programs with their rules, which takes memory where these are many, and the
+// names of the tables of iptables-legacy. Without CAP_NET_ADMIN, nothing can be read.
+func ReadRules() (r Rules) {
 	unread := func(err error) {
 		if err != nil {
-			h.Unread = append(h.Unread, err.Error())
+			r.Unread = append(r.Unread, err.Error())
 		}
+	}
+	if !HasNetAdmin() {
+		return r
 	}
 	set, err := others.ReadRuleset()
 	if err != nil {
@@ -114,18 +130,17 @@ func readChains(h *Host, rules bool) {
 			continue
 		}
 		c := Chain{Base: b}
-		if rules {
-			lines, err := set.Reached(b, others.Place.IsVmapds)
-			unread(err)
-			addRules(&c, lines)
-		}
-		h.Chains = append(h.Chains, c)
+		lines, err := set.Reached(b, others.Place.IsVmapds)
+		unread(err)
+		addRules(&c, lines)
+		r.Chains = append(r.Chains, c)
 	}
 	for _, f := range model.Families {
 		names, err := host.LegacyTables(f)
 		unread(err)
-		h.LegacyTables[f] = slices.DeleteFunc(names, func(table string) bool { return table == "nat" })
+		r.LegacyTables[f] = slices.DeleteFunc(names, func(table string) bool { return table == "nat" })
 	}
+	return r
 }
 
 func addRules(c *Chain, lines []others.Line) {

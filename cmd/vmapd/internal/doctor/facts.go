@@ -13,37 +13,56 @@ import (
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
+// userspace is the backend that forwards no packets.
+const userspace = "userspace"
+
 // Wants are the parts of the configuration and of the Services that the node must meet. Without a
 // daemon, they come from flags alone.
 type Wants struct {
 	NodeName, Backend string
 	PodRanges         []netip.Prefix           // of --cluster-cidr and of the Node
 	LocalPods         []netip.Addr             // a few endpoints on this node
+	Pods              []netip.Addr             // these, and a few on other nodes
 	ServicePorts      [len(model.Families)]int // the number of service ports
 	MasqueradeAll     bool                     // connections of pods to cluster IPs are masqueraded
 	Conntrack         nodesetup.Conntrack
 }
 
-// Daemon is what the daemon knows about itself.
-type Daemon struct {
+// Facts are everything that Diagnose judges.
+type Facts struct {
+	At      time.Time
+	Version string  // of the program that examines
+	Daemon  *Daemon // nil: none answers
+	// NoDaemon is the reason for which none answers, and Other what to do if one is there all the same.
+	NoDaemon error
+	Other    string
+	// ConfigError is the reason for which the last change of the configuration is refused or, without a daemon, for which
+	// one with the same flags would not start.
+	ConfigError string
+	Table       []report.Line // the comparison of the kernel's rules with those of the Services
 	Wants       Wants
-	Started     time.Time
-	NetAdmin    bool
-	Why         string // the reason for choosing the backend
-	ConfigError string // for which the last change of the configuration was refused
-	Health      health.Status
-	Pending     int      // changes that wait for a round
-	Cluster     *Cluster // nil with files
-	// NodeUnread: not all objects have been read once, and nothing is known about the Node.
-	NodeUnread   bool
-	Node         model.NodeState
-	NodeObject   model.NodeObject
-	HostAddrs    []netip.Addr // of this machine
-	Pods         model.LocalPods
+	Host        Host
+	// OtherProxies, their Leftovers, and kinds of leftovers that could not be looked for.
 	OtherProxies []string
 	Leftovers    string
-	Unexamined   []string // kinds of leftovers that could not be looked for
-	Ports        []error  // of the daemon's own ports
+	Unexamined   []string
+	NoPrograms   []string // of those that the configured backend runs; known only without a daemon
+}
+
+// Daemon is what only the daemon knows.
+type Daemon struct {
+	Started time.Time
+	Why     string // the reason for choosing the backend
+	Health  health.Status
+	Pending int      // changes that wait for a round
+	Cluster *Cluster // nil with files
+	// NodeUnread: not all objects have been read once, and nothing is known about the Node.
+	NodeUnread bool
+	Node       model.NodeState
+	NodeObject model.NodeObject
+	Pods       model.LocalPods
+	Ports      []error  // of the daemon's own ports
+	Listeners  []string // what the listeners of the backend userspace do not serve
 	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
 	FastPath   string
 	NoFastPath bool
@@ -61,41 +80,6 @@ type Cluster struct {
 	Unread  []string // kinds that have not been read once: of these, nothing is known
 }
 
-// Answer is what the daemon says of itself, and what it wants of the node.
-type Answer struct {
-	Version string
-	Wants   Wants
-	Lines   []report.Line
-}
-
-// Answer judges what the daemon knows.
-func (d *Daemon) Answer(version string) Answer {
-	a := Answer{Version: version, Wants: d.Wants}
-	for _, c := range checks {
-		if c.ofDaemon != nil {
-			var l found
-			c.ofDaemon(d, &l)
-			a.Lines = append(a.Lines, l.named(c.name)...)
-		}
-	}
-	return a
-}
-
-// Facts are everything that Diagnose judges.
-type Facts struct {
-	At      time.Time
-	Version string  // of this program
-	Daemon  *Answer // nil if none answers
-	// NoDaemon is the reason for which none answers, and Hangs: one is there, so that nothing is known about its rules.
-	NoDaemon string
-	Hangs    bool
-	// ConfigError is the reason for which a daemon with the same flags would not start.
-	ConfigError string
-	Table       []report.Line // the comparison of the kernel's rules with those of the Services
-	Wants       Wants
-	Host        Host
-}
-
 // Host is what the node alone shows.
 type Host struct {
 	Kernel   string // its release
@@ -104,18 +88,18 @@ type Host struct {
 	Sysctls map[string]string
 	Addrs   []netip.Addr
 	Bridges []Bridge // with ports that lead to other network namespaces
+	NoRoute []string // pods that the kernel does not route to, with the reasons
 	// Tracked and TrackedMost are the use of connection tracking's table; TrackedMost is 0 without one, or a limit.
 	Tracked, TrackedMost int
 	Unset                []nodesetup.Write // settings that the configuration wants, and the node does not have
 	ReadOnly             bool              // /proc/sys is
-	// Leftovers of other proxies, Listening, the mode of a proxy at the metrics port, and NoPrograms, those that the
-	// configured backend runs and that are not installed, are known only without a daemon.
-	Leftovers, Listening string
-	Unexamined           []string // kinds of leftovers that could not be looked for
-	NoPrograms           []string
-	// Chains are base chains of other programs, and Unread the errors of reading them.
-	Chains []Chain
-	Unread []string
+	Rules
+}
+
+// Rules are those of other programs.
+type Rules struct {
+	Chains []Chain  // base chains
+	Unread []string // the errors of reading them
 	// LegacyTables are the tables of iptables-legacy that may drop packets, by family.
 	LegacyTables [len(model.Families)][]string
 }
@@ -148,25 +132,32 @@ func WantsOf(c nodesetup.Conntrack, traffic model.Config, s *model.Snapshot) Wan
 	for _, f := range model.Families {
 		family := s.Family(f)
 		w.ServicePorts[f] = family.NumServicePorts()
-		w.LocalPods = append(w.LocalPods, localPods(family)...)
+		pods := pods(family, w.PodRanges)
+		w.LocalPods, w.Pods = append(w.LocalPods, pods[1]...), slices.Concat(w.Pods, pods[1], pods[0])
 	}
 	return w
 }
 
-// fewPods is the number of endpoints on this node that doctor looks at, of each family.
+// fewPods is the number of endpoints on this node, and on others, that doctor looks at, of each family.
 const fewPods = 3
 
-// localPods returns a few endpoints on this node.
-func localPods(s *model.FamilySnapshot) (pods []netip.Addr) {
+// pods returns a few endpoints on other nodes, with addresses in the ranges of pods, and a few on this node.
+func pods(s *model.FamilySnapshot, ranges []netip.Prefix) (list [2][]netip.Addr) {
 	for sp := range s.ServicePorts() {
 		for _, e := range sp.Endpoints {
-			if len(pods) == fewPods {
-				return pods
+			where, a := 0, e.Addr.Addr()
+			if e.Local {
+				where = 1
 			}
-			if a := e.Addr.Addr(); e.Local && !slices.Contains(pods, a) && !slices.Contains(s.NodeAddrs, a) {
-				pods = append(pods, a)
+			isPod := e.Local && !slices.Contains(s.NodeAddrs, a) ||
+				!e.Local && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
+			if len(list[where]) < fewPods && isPod && !slices.Contains(list[where], a) {
+				list[where] = append(list[where], a)
 			}
 		}
+		if len(list[0]) == fewPods && len(list[1]) == fewPods {
+			break
+		}
 	}
-	return pods
+	return list
 }

@@ -12,12 +12,11 @@ const (
 	EvidenceNFTables    = "nftables"     // a table did
 	EvidenceIPVS        = "ipvs"         // a device, virtual servers or ipsets did
 	EvidenceOwner       = "table-owner"  // our table belongs to another process
-	EvidenceHealthzPort = "healthz-port" // another process listens there
-	EvidenceMetricsPort = "metrics-port"
+	EvidenceMetricsPort = "metrics-port" // another proxy answers there
 )
 
 var allEvidence = []string{
-	EvidenceIPTables, EvidenceNFTables, EvidenceIPVS, EvidenceOwner, EvidenceHealthzPort, EvidenceMetricsPort,
+	EvidenceIPTables, EvidenceNFTables, EvidenceIPVS, EvidenceOwner, EvidenceMetricsPort,
 }
 
 const (

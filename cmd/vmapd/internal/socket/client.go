@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +38,8 @@ type Client struct {
 var (
 	ErrNoDaemon = errors.New("no daemon answers")
 	ErrLate     = errors.New("does not answer within")
+	// ErrElsewhere is that of a daemon that says nothing about this network namespace.
+	ErrElsewhere = errors.New("runs in another network namespace")
 )
 
 // Get reads the answer of a path into out. The error is an [*Error] if the daemon refused the request,
@@ -103,8 +107,20 @@ func (c Client) Elsewhere(ctx context.Context) error {
 		return nil
 	}
 	user := map[bool]string{true: "-U --preserve-credentials "}[differs("user")]
-	return fmt.Errorf("the daemon at %s runs in another network namespace; run this with nsenter -t %d %s-n",
-		c.Path, pid, user)
+	return fmt.Errorf("the daemon at %s %w; run this with nsenter -t %d %s-n", c.Path, ErrElsewhere, pid, user)
+}
+
+// Listening returns the paths of daemons' sockets in this network namespace, by the names that they had at first.
+func Listening() (paths []string) {
+	b, _ := os.ReadFile("/proc/net/unix")
+	for line := range strings.Lines(string(b)) {
+		if path, ours := strings.CutSuffix(strings.TrimSpace(line), newSuffix); ours {
+			if at := strings.IndexByte(path, '/'); at >= 0 && !slices.Contains(paths, path[at:]) {
+				paths = append(paths, path[at:])
+			}
+		}
+	}
+	return paths
 }
 
 // explain returns a clear error for a connection that failed.

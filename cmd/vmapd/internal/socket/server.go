@@ -167,6 +167,9 @@ type listener struct {
 	file os.FileInfo
 }
 
+// newSuffix ends the name at which a socket is made.
+const newSuffix = ".new"
+
 // listen opens a socket at a path where no process answers. It is made beside the path, and renamed:
 // so it never has a mode that admits others, and an old file is replaced in one step.
 func listen(path string) (*listener, error) {
@@ -176,7 +179,7 @@ func listen(path string) (*listener, error) {
 	if err := free(path); err != nil {
 		return nil, err
 	}
-	made := path + ".new"
+	made := path + newSuffix
 	_ = os.Remove(made) // of a process that was killed; if it fails, so does listening
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: made})
 	if err != nil {

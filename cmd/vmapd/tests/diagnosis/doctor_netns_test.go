@@ -2,8 +2,11 @@ package diagnosis
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,7 +66,7 @@ func TestFindingsAreOnThePages(t *testing.T) {
 		if err == nil {
 			err = read(out, &got)
 		}
-		const off = 2 // the fast path, and bridges of pods: without them, there is no line
+		const off = 3 // the fast path, bridges of pods, and listeners: without them, there is no line
 		if err != nil || got.Level != report.OK || len(got.Lines) != len(doctor.Checks())-off || got.Node != lab.NodeName {
 			t.Errorf("%s: %v\n%s", format, err, out)
 		}
@@ -89,6 +92,71 @@ func TestFindingsAreOnThePages(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// The daemon's report is the only one: status and the metric have each finding that doctor has, also of rules.
+func TestStatusAndTheMetricHaveDoctorsFindings(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.startReady(t)
+	untrack(t, p, "iptables-nft")
+	const want = "keeps packets from being tracked (NOTRACK)"
+	if output, _ := p.vmapd(t, "doctor"); !strings.Contains(output, want) {
+		t.Fatalf("doctor does not say %q:\n%s", want, output)
+	}
+	if output, _ := p.vmapd(t, "status"); !strings.Contains(output, want) {
+		t.Errorf("status does not say %q:\n%s", want, output)
+	}
+	const metric = `vmapd_doctor_findings{check="firewall",level="warn"} 1`
+	if all := vmapdtest.Get(p.Node, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(all, metric) {
+		t.Errorf("no %s", metric)
+	}
+}
+
+// A daemon that doctor is not pointed to is no other proxy, and its tables are no leftovers.
+func TestDoctorKnowsADaemonAtAnotherSocket(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"another", "none"} {
+		p := newPatient(t)
+		args, fix := []string(nil), "a daemon answers at "+p.socket+": give --socket "+p.socket
+		if at == "none" {
+			args, fix = []string{"--socket", ""}, "a daemon runs here, as a process owns its tables"
+		}
+		p.startReady(t, args...)
+		vmapdtest.Eventually(t, func() string {
+			output, exit := p.vmapdAlone(t, "doctor", "--socket", p.socket+".wrong")
+			if exit != 3 || !strings.Contains(output, fix) || strings.Contains(output, "other-proxies") || strings.Contains(output, "start it") {
+				return fmt.Sprintf("%s: exit code %d, want %q:\n%s", at, exit, fix, output)
+			}
+			return ""
+		})
+	}
+	p := newPatient(t)
+	own := filepath.Join(t.TempDir(), "vmapd.yaml")
+	if err := os.WriteFile(own, []byte("apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nsocket: "+p.socket+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.startReady(t)
+	vmapdtest.Eventually(t, func() string {
+		if output, exit := p.vmapdAlone(t, "doctor", "--vmapd-config", own); exit != 0 {
+			return output
+		}
+		return ""
+	})
+}
+
+// The backend userspace forwards no packets: what forwarding needs is no failure there.
+func TestDoctorAndUserspace(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	if err := p.Node.Sysctl("net/ipv4/ip_forward", "0"); err != nil {
+		t.Fatal(err)
+	}
+	p.startReady(t, "--backend", "userspace")
+	p.Ask(t, vmapdtest.WebVIP)
+	if output, exit := p.vmapd(t, "doctor"); exit != 0 {
+		t.Errorf("exit code %d:\n%s", exit, output)
+	}
 }
 
 // Rules that somebody changed are found with each backend, and are not before. What is put back within a second

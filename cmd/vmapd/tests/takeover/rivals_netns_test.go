@@ -17,8 +17,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-// A kube-proxy that writes its rules again after vmapd has removed them, and has the port for the
-// health check, is noticed. vmapd removes its rules twice, and then waits for an hour; its own
+// A kube-proxy that writes its rules again after vmapd has removed them is noticed; that a process has the port for the
+// health check is no sign of one. vmapd removes its rules twice, and then waits for an hour; its own
 // rules work all the time.
 func TestAnotherProxyIsNoticed(t *testing.T) {
 	t.Parallel()
@@ -72,8 +72,6 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 				m := metrics()
 				return strings.Contains(m, `vmapd_other_proxy{kind="iptables"} 1`) && !strings.Contains(m, `vmapd_leftovers{kind="iptables-`+variant+` chain",owner="kube-proxy"} 0`)
 			})
-			c.WantEvent(t, "OtherProxy", "Node", lab.NodeName, "address already in use")
-			vmapdtest.WaitUntil(t, "the port is a sign, too", func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 1`) })
 			text := vmapdtest.Problems(vmapdtest.Overview(t, socket))
 			for _, want := range []string{"objects of kube-proxy came back", "healthz server: ", "of kube-proxy: "} {
 				if !strings.Contains(text, want) {
@@ -83,7 +81,6 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			c.Ask(t, netip.MustParseAddrPort("172.30.0.10:80"))
 
 			_ = port.Close()
-			vmapdtest.WaitUntil(t, "the port is free again", func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 0`) })
 			vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
 		})
 	}
