@@ -23,6 +23,7 @@ type Event struct {
 	Target string // the chain of a Jump or Goto
 
 	In, Out uint32 // indices of interfaces, 0 if there is none
+	Mark    uint32 // of the packet
 
 	// Packet is the packet as it was when the message was made. Only the first message of a base chain has it.
 	Packet *Packet
@@ -111,6 +112,8 @@ func decode(b []byte) (Event, error) {
 			e.In = ad.Uint32()
 		case unix.NFTA_TRACE_OIF:
 			e.Out = ad.Uint32()
+		case unix.NFTA_TRACE_MARK:
+			e.Mark = ad.Uint32()
 		case unix.NFTA_TRACE_POLICY:
 			e.Code = Code(int32(ad.Uint32()))
 		}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,12 +25,14 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-const traceLong = `Trace makes a connection, and shows what happens to it on this node: what vmapd expects,
-what the kernel does, hook by hook, with the rules of other programs that match, what
-the endpoint answers, and the verdict. If there is no answer, the failures that vmapd
-doctor finds on this node follow.
+const traceLong = `Trace makes a connection, and shows what happens to it on this node: the verdict with its
+cause and remedy, whether vmapd expects it, and what the kernel does, hook by hook, with
+the rules of other programs that match, and the endpoint's answer. If there is none, the
+failures that vmapd doctor finds on this node follow. Over TCP, it also sends a packet
+that is as long as the MTU allows.
 
   vmapd trace frontend:80                            (from this node)
+  vmapd trace --each frontend:80                     (names faulty endpoints)
   vmapd trace --from pod/web-1 shop/frontend:http    (from the pod)
   vmapd trace --from 203.0.113.7 192.168.98.10:80    (waits for that client)
   vmapd trace --from any 192.168.98.10:80            (waits for any client)
@@ -44,13 +48,14 @@ Linux 5.12, it then ceases to match at the end of --timeout, and the next trace 
 the daemon's next start removes it. It needs root, or CAP_NET_ADMIN.
 
 Exit codes: 0 if a connection was traced, 2 if its end is not the expected one
-(--expect), and 1 after an error. A connection that its endpoint refuses is rejected,
-too; one of TCP is dropped if no answer arrives.`
+(--expect), 130 if it is interrupted, and 1 after an error. A connection that its
+endpoint refuses is rejected, too; one of TCP is dropped if no answer arrives.`
 
 // tracing is the subcommand that traces a connection.
 type tracing struct {
 	connection
 	trace.Watch
+	all, each bool
 }
 
 func newTraceCommand() *cobra.Command {
@@ -69,6 +74,8 @@ func newTraceCommand() *cobra.Command {
 	x.addFlags(f)
 	f.Lookup("from").Usage += `; "any" waits for any client (default: node)`
 	f.DurationVar(&x.Timeout, "timeout", 30*time.Second, "time to wait for a connection")
+	f.BoolVarP(&x.all, "verbose", "v", false, "show all rules of vmapd's that match, too")
+	f.BoolVar(&x.each, "each", false, "connect until each endpoint of the Service was chosen, and name the faulty ones")
 	f.DurationVar(&x.Wait, "wait", 3*time.Second, "time to wait for an answer after a packet was forwarded")
 	return c
 }
@@ -135,16 +142,22 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	x.Expect = func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation {
 		return x.expected(ctx, client, in, dest, stderr)
 	}
+	x.Unseen = func(why string) { x.suggest(ctx, stderr, why) }
 	waiting := fmt.Sprintf("waiting for a new connection from %s to %s", cmp.Or(x.from, "node"), x.to)
 	if x.Filter.Protocol == model.SCTP {
 		waiting = "SCTP needs a client of its own: " + waiting
 	}
 	x.Left = countdown(stderr, waiting)
-	s, err := x.Run(ctx)
+	var s trace.Story
+	if x.each {
+		s, err = x.runEach(ctx, stdout)
+	} else {
+		s, err = x.Run(ctx)
+	}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return nil // by the person who waits
-	case err == nil:
+		return exitError(exitInterrupted) // by the person who waits
+	case err == nil && !x.each:
 		err = x.write(ctx, stdout, s)
 	}
 	endpoints := []explain.Endpoint{{Address: s.Endpoint.String(), Pod: s.Pod}}
@@ -154,6 +167,87 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	report.Complain(stderr, model.OneLine(otherwise))
 	return exitError(explain.ExitUnexpected)
+}
+
+// exitInterrupted is the exit code after SIGINT, as shells have it.
+const exitInterrupted = 130
+
+// suggest says why vmapd does not connect from a pod, and with which command the pod does.
+func (x *tracing) suggest(ctx context.Context, stderr io.Writer, why string) {
+	e := x.expected(ctx, x.Filter.Source.Addr(), "", x.Filter.Dest, io.Discard)
+	if e == nil || e.Pod == "" {
+		return // another machine's connections are waited for
+	}
+	namespace, pod, _ := strings.Cut(e.Pod, "/")
+	udp := map[bool]string{true: " -u"}[x.Filter.Protocol == model.UDP]
+	nc := fmt.Sprintf("nc%s -w 3 %v %d", udp, x.Filter.Dest.Addr(), x.Filter.Dest.Port())
+	report.Complain(stderr, fmt.Sprintf("can't connect from pod %s: %s. Let it connect meanwhile:\n"+
+		"  kubectl exec -n %s %s -- %s\n  kubectl debug -n %[3]s %[4]s --image=busybox -- %[5]s   (if it has no nc)",
+		e.Pod, why, namespace, pod, nc))
+}
+
+// runEach connects until all endpoints of the Service have been chosen, and prints how each of them ended. It returns
+// the story of the first faulty one, or the last story.
+func (x *tracing) runEach(ctx context.Context, stdout io.Writer) (worst trace.Story, err error) {
+	const perEndpoint = 20 // connections, on the average: the choice is random
+	stories, rest := map[netip.AddrPort]trace.Story{}, map[string]string{}
+	for tries := 1; tries > 0; tries-- {
+		s, err := x.Run(ctx)
+		if err != nil {
+			return s, err
+		}
+		if len(stories) == 0 {
+			e := x.expected(ctx, s.Source.Addr(), "", s.Destination, io.Discard)
+			if e == nil || len(e.Used) == 0 {
+				return s, x.write(ctx, stdout, s)
+			}
+			for _, used := range e.Used {
+				rest[used.Address] = used.Pod
+			}
+			tries += perEndpoint * len(e.Used)
+		}
+		stories[s.Endpoint] = s
+		delete(rest, s.Endpoint.String())
+		if !s.Answered() {
+			worst = s
+		}
+		if len(rest) == 0 {
+			break
+		}
+	}
+	return x.writeEach(stdout, stories, rest, worst)
+}
+
+func (x *tracing) writeEach(
+	stdout io.Writer, stories map[netip.AddrPort]trace.Story, rest map[string]string, worst trace.Story,
+) (trace.Story, error) {
+	var table report.Table
+	var faulty []string
+	for _, at := range slices.SortedFunc(maps.Keys(stories), netip.AddrPort.Compare) {
+		s := stories[at]
+		level := report.OK
+		if !s.Answered() {
+			level, faulty = report.Fail, append(faulty, strings.TrimSpace(at.String()+" "+s.Pod))
+		}
+		table.Rows = append(table.Rows, report.Row{Level: level, Cells: []string{at.String(), s.Conclusion}})
+		if len(faulty) == 0 {
+			worst = s
+		}
+	}
+	for at, pod := range rest {
+		table.Notes = append(table.Notes, strings.TrimSpace(fmt.Sprintf("%s %s was never chosen", at, pod)))
+	}
+	value := slices.Collect(maps.Values(stories))
+	return worst, report.Print(stdout, x.output, value, func(t *report.Text) {
+		level, text := report.OK, fmt.Sprintf("all of %s answered", report.Plural(len(stories), "endpoint"))
+		if len(faulty) > 0 {
+			level = report.Fail
+			text = fmt.Sprintf("%d of %s faulty: %s", len(faulty), report.Plural(len(stories), "endpoint"), report.List(faulty, 0))
+		}
+		t.Verdict(level, "%s", text)
+		t.Say("")
+		t.Table(table)
+	})
 }
 
 // countdown returns a function that prints the time that is left, at first and every ten seconds.
@@ -186,7 +280,7 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 		}
 	}
 	return report.Print(stdout, x.output, out, func(t *report.Text) {
-		s.Write(t)
+		s.Write(t, x.all)
 		if len(out.Doctor) > 0 {
 			t.Say("")
 			t.Say("vmapd doctor on this node:")

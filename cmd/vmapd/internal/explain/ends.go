@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -18,8 +19,8 @@ func (x *explainer) explainEnds() {
 	for _, e := range x.in.Objects.At(x.d.Source) {
 		node = cmp.Or(e.NodeName, node)
 	}
-	if pod := x.in.Objects.PodAt(x.d.Source); name == "" && pod != "" {
-		name = "pod " + pod
+	if x.e.Pod = x.in.Objects.PodAt(x.d.Source); name == "" && x.e.Pod != "" {
+		name = "pod " + x.e.Pod
 	}
 	x.e.From = strings.TrimPrefix(fmt.Sprintf("%s, %s (%s)", name, x.e.Client, x.sayClient()), ", ")
 	x.e.To, x.e.On = strings.TrimPrefix(x.in.Server+", "+x.e.Dest, ", "), ours
@@ -29,7 +30,8 @@ func (x *explainer) explainEnds() {
 	case x.node.Zone != "":
 		x.e.On += ", in zone " + x.node.Zone
 	}
-	if !x.d.Node && node != "" && node != ours {
+	here := slices.Contains(x.family.NodeAddrs, x.d.Dest.Addr()) // packets to them are decided where they arrive
+	if !x.d.Node && node != "" && node != ours && !here {
 		x.next("%s is on %s: that node decides about its connections (--node-name %[2]s), not %s.",
 			x.e.Client, node, ours)
 	}

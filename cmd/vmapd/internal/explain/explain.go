@@ -18,10 +18,13 @@ type Explanation struct {
 	To      string         `json:"to"`
 	On      string         `json:"node"`
 	Client  string         `json:"client"`              // the address
+	Pod     string         `json:"pod,omitempty"`       // namespace/name, if the client is one that is known
 	Dest    string         `json:"destination"`         // address:port/protocol
 	Service string         `json:"service,omitempty"`   // namespace/name
 	Used    []Endpoint     `json:"endpoints,omitempty"` // those to which the connection may be forwarded
 	Verdict report.Outcome `json:"verdict"`
+	// Listener: one of vmapd's on the node accepts the connection, and connects to an endpoint.
+	Listener bool `json:"listener,omitempty"`
 
 	Steps      []Step   `json:"steps"`
 	Problems   []string `json:"problems,omitempty"` // of the objects that concern the connection
@@ -96,6 +99,7 @@ func Explain(in Input) Explanation {
 	x := explainer{in: in, family: s.Family(model.FamilyOf(in.Dest.Addr())), d: d}
 	x.node, _ = in.Objects.Node(in.Config.NodeName)
 	x.e.Verdict, x.e.Client = report.OutcomeOf(d.Verdict), d.Source.String()
+	x.e.Listener = d.Frontend != nil && (in.ByListeners || d.Dest.Addr().IsLoopback())
 	x.e.Dest = fmt.Sprintf("%v/%v", d.Dest, d.Protocol)
 	x.explainEnds()
 	if d.Frontend == nil {

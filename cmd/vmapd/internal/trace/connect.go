@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -46,9 +48,10 @@ func (t *Watch) choosePort() error {
 	})
 }
 
-// dial makes a connection. It ends when the answer has come, or the time to wait for it is over.
-func (t *Watch) dial(ctx context.Context) error {
-	return inside(t.from, func() error {
+// dial makes a connection. It ends when the answer has come, or the time to wait for it is over. small says that, after
+// that, a full packet got no answer.
+func (t *Watch) dial(ctx context.Context) (small string, err error) {
+	err = inside(t.from, func() error {
 		network, from := "udp", net.Addr(net.UDPAddrFromAddrPort(t.Filter.Source))
 		if t.Filter.Protocol == model.TCP {
 			network, from = "tcp", net.TCPAddrFromAddrPort(t.Filter.Source)
@@ -59,7 +62,8 @@ func (t *Watch) dial(ctx context.Context) error {
 			return err
 		}
 		defer conn.Close()
-		if t.Filter.Protocol == model.TCP {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			small = fill(ctx, tcp, min(t.Wait, fillTime))
 			return nil
 		}
 		_ = conn.SetDeadline(time.Now().Add(t.Wait))
@@ -68,6 +72,39 @@ func (t *Watch) dial(ctx context.Context) error {
 		}
 		return err
 	})
+	return small, err
+}
+
+// fillTime is how long a full packet may take.
+const fillTime = time.Second
+
+// fill sends as much as a full packet, and reports that it is not acknowledged in time, as where a smaller MTU on the
+// path makes it vanish.
+func fill(ctx context.Context, conn *net.TCPConn, within time.Duration) string {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return ""
+	}
+	var info *unix.TCPInfo
+	read := func() bool {
+		_ = raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO) })
+		return err == nil && info != nil
+	}
+	if !read() {
+		return ""
+	}
+	size := int(info.Snd_mss)
+	if _, err := conn.Write(bytes.Repeat([]byte("\n"), size)); err != nil {
+		return ""
+	}
+	const established, pause = 1, 5 * time.Millisecond // TCP_ESTABLISHED
+	for end := time.Now().Add(within); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(pause) {
+		if !read() || info.Unacked == 0 || info.State != established {
+			return ""
+		}
+	}
+	return fmt.Sprintf(". But a packet with %d bytes got no answer within %v, though small ones pass: "+
+		"an MTU on the path is smaller, and no ICMP error says so", size, within)
 }
 
 // unseen returns why no hook has seen the connection that vmapd made, and that ended with an error, or none.
@@ -99,7 +136,7 @@ func outcome(err error) string {
 
 // findNamespace returns the network namespace that has an address: nil is that of this process; others are those of
 // processes, or have names in /run/netns. Without privilege, or without the node's processes (hostPID), none is seen.
-func findNamespace(addr netip.Addr) (ns *os.File, found bool) {
+func findNamespace(addr netip.Addr) (ns *os.File, name string, found bool) {
 	has := func() error {
 		list, err := net.InterfaceAddrs()
 		found = slices.ContainsFunc(list, func(a net.Addr) bool {
@@ -109,7 +146,7 @@ func findNamespace(addr netip.Addr) (ns *os.File, found bool) {
 		return err
 	}
 	if _ = has(); found {
-		return nil, true
+		return nil, "this node", true
 	}
 	named, _ := filepath.Glob("/run/netns/*") // the patterns are valid
 	ofProcesses, _ := filepath.Glob("/proc/[0-9]*/ns/net")
@@ -125,11 +162,19 @@ func findNamespace(addr netip.Addr) (ns *os.File, found bool) {
 			continue
 		}
 		if err := inside(ns, has); err == nil && found {
-			return ns, true
+			return ns, path, true
 		}
 		_ = ns.Close()
 	}
-	return nil, false
+	return nil, "", false
+}
+
+// cantEnter returns why the network namespace of a pod can't be entered.
+func cantEnter() string {
+	if !doctor.Has(unix.CAP_SYS_ADMIN) {
+		return "this process lacks CAP_SYS_ADMIN, and so can't enter the pod's network namespace"
+	}
+	return "no process that is visible here has the address: a container needs hostPID"
 }
 
 // inside calls a function in a network namespace; nil is that of this process.

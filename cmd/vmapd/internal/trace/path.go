@@ -12,10 +12,30 @@ type Hook struct {
 	Name  others.Hook `json:"hook"`
 	In    string      `json:"in,omitempty"`    // interface
 	Out   string      `json:"out,omitempty"`   // interface
-	Lines []string    `json:"lines,omitempty"` // rules that decided something or changed the packet, its new addresses
+	Lines []HookLine  `json:"lines,omitempty"` // rules that decided something or changed the packet, its new addresses
 
 	notable bool // a rule ended the packet's path here or, if it is another program's, changed the packet
 	ended   bool
+}
+
+// HookLine is a text in JSON.
+type HookLine struct {
+	Text string
+	own  bool // a look-up of vmapd's, which decides nothing against the packet
+	ends bool // the packet's path
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (l HookLine) MarshalText() ([]byte, error) { return []byte(l.Text), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (l *HookLine) UnmarshalText(text []byte) error {
+	l.Text = string(text)
+	return nil
+}
+
+func (h *Hook) line(format string, args ...any) {
+	h.Lines = append(h.Lines, HookLine{Text: fmt.Sprintf(format, args...)})
 }
 
 // path is a packet's path through the kernel.
@@ -23,6 +43,7 @@ type path struct {
 	first, last others.Packet // as it came, and as it was seen last
 	hooks       []Hook
 	verdict     Verdict
+	mark        uint32
 	by          string // the rule or policy that ended it, and its owner
 	byVmapd     bool
 	rule        *Rule  // the same, for programs
@@ -30,6 +51,7 @@ type path struct {
 	outIndex    uint32
 	lostAt      string // where it vanished
 	dnat        bool   // a rule of nftables was seen to replace the destination
+	dnatBy      string // the rule, if it is another program's, and that it is
 	untracked   bool
 	untrackedBy string // the last rule that said so; "": none was seen
 
@@ -49,7 +71,7 @@ func (p *path) complete() bool {
 func follow(events []others.Event, line func(others.Place, uint64) others.Line, names map[uint32]string) path {
 	p := path{line: line, names: names}
 	for _, e := range events {
-		if e.Packet != nil {
+		if p.mark = e.Mark; e.Packet != nil {
 			p.enter(e)
 		}
 		if len(p.hooks) > 0 { // the beginning was seen
@@ -75,10 +97,10 @@ func (p *path) enter(e others.Event) {
 		p.first, p.last = *e.Packet, *e.Packet
 	}
 	if to := e.Packet.Dest; to != p.last.Dest {
-		h.Lines = append(h.Lines, fmt.Sprintf("The destination is %v now.", to))
+		h.line("The destination is %v now.", to)
 	}
 	if from := e.Packet.Source; from != p.last.Source {
-		h.Lines = append(h.Lines, fmt.Sprintf("The source is %v now.", from))
+		h.line("The source is %v now.", from)
 	}
 	p.last = *e.Packet
 }
@@ -104,6 +126,8 @@ func (p *path) step(e others.Event, h *Hook) {
 	owner := ", which is not vmapd's"
 	if isOurs {
 		owner = ", which is vmapd's"
+	} else if l.DNAT {
+		p.dnatBy = line + owner
 	}
 	if l.Untracks && !p.untracked {
 		p.untrackedBy = line + owner
@@ -122,7 +146,7 @@ func (p *path) step(e others.Event, h *Hook) {
 		if verdict != "continue" && !strings.HasSuffix(l.Text, verdict) {
 			line += " => " + verdict
 		}
-		h.Lines = append(h.Lines, line)
+		h.Lines = append(h.Lines, HookLine{line, isOurs && end == "", end != ""})
 	}
 }
 

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,9 +25,14 @@ type Input struct {
 	Neighbour     string               // why the next hop cannot be reached, if it is known to be so
 	Bridge        string               // why the answer does not pass netfilter, on the bridge of both ends
 	Suspects      []string             // what may drop packets, or keep them from being tracked, without a trace
+	Namespace     string               // of the network, in which vmapd connected
+	OnlySmall     string               // what says that full packets do not pass, after the handshake; "": they do
 	Dialed        string               // how the connection ended that vmapd made itself; "": it made none
 	Waited        time.Duration        // for an answer
 	Expected      *explain.Explanation // vmapd's decision; nil: not known
+	// Second is vmapd's decision about the address to which another program has translated the first packet; nil: it is
+	// no Service's.
+	Second *explain.Explanation
 }
 
 // succeeded is the end of a connection that vmapd made, and that was answered.
@@ -46,7 +52,7 @@ func NewStory(in Input) Story {
 	s := Story{
 		Source: p.first.Source, Destination: p.first.Dest, Protocol: p.first.Protocol.String(), Hooks: p.hooks,
 		Verdict: p.verdict, By: p.by, Rule: p.rule, Endpoint: p.last.Dest, Silent: in.Silent,
-		Answer: in.answer(),
+		Answer: in.answer(), Namespace: in.Namespace,
 	}
 	if p.verdict == Lost && in.Route != "" {
 		s.Verdict = NoRoute
@@ -64,17 +70,47 @@ func NewStory(in Input) Story {
 	}
 	answer, lost := s.reportAnswer(&in)
 	s.Answer.Lost = lost
-	s.addHints(&in)
-	if in.Expected != nil {
-		s.Expected, s.Differs = in.Expected.Conclusion, s.differs(in.Expected, p.byVmapd || in.Answer.byVmapd)
-		for _, e := range in.Expected.Used {
-			if e.Address == s.Endpoint.String() {
-				s.Pod = e.Pod
-			}
+	s.translates = s.translated()
+	if e := in.Expected; e != nil {
+		s.translates = s.translates || e.Listener && s.Verdict == Delivered
+		s.Expected, s.Differs = e.Conclusion, s.differs(e, p.byVmapd || in.Answer.byVmapd)
+		i := slices.IndexFunc(e.Used, func(u explain.Endpoint) bool { return u.Address == s.Endpoint.String() })
+		if i >= 0 {
+			s.Pod = e.Used[i].Pod
+		}
+		if others := len(e.Used) - 1 - len(s.Silent); i >= 0 && others > 0 {
+			s.hint("Not tried: %s of the Service (--each).", report.Plural(others, "more endpoint"))
 		}
 	}
-	s.Conclusion = s.conclude(&in, answer)
+	s.addHints(&in)
+	s.elsewhere = s.Verdict.arrived() && !s.Differs && !s.here && (!s.Answered() || s.Outcome() == report.Rejected)
+	s.Conclusion, s.Remedy = s.conclude(&in, answer), s.remedy(&in)
 	return s
+}
+
+// remedy says what to do about the verdict.
+func (s *Story) remedy(in *Input) string {
+	rule, byVmapd := s.Rule, in.First.byVmapd
+	if s.Answer.Lost && in.Answer.rule != nil {
+		rule, byVmapd = in.Answer.rule, in.Answer.byVmapd
+	}
+	switch {
+	case rule != nil && !byVmapd && rule.Handle == 0:
+		return "accept the connection in that chain: a rule in it, or another policy"
+	case rule != nil && !byVmapd:
+		return fmt.Sprintf("change that rule, which has the handle %d: nft -a list chain %s %s %s.",
+			rule.Handle, rule.Family, rule.Table, rule.Chain)
+	case in.Second != nil:
+		return "translate to an endpoint, or let clients connect to the Service's address"
+	case in.OnlySmall != "":
+		return "compare the MTUs on the path (ip link): of the node, of tunnels, and of the pod"
+	case !s.Verdict.arrived():
+	case s.Answer.Kind == Reset, s.Answer.Kind == Unreachable && s.Answer.From.Addr() == s.Endpoint.Addr():
+		return "compare the Service's targetPort with the port on which the application listens"
+	case s.elsewhere && s.Answer.Kind == NoAnswer:
+		return "check the pod's firewall, NetworkPolicies on its node, and the network between"
+	}
+	return ""
 }
 
 // answer describes the first packet of the other direction, which the trace may have missed.
@@ -131,9 +167,6 @@ func (s *Story) hint(format string, args ...any) {
 }
 
 func (s *Story) addHints(in *Input) {
-	if r := s.Rule; r != nil && r.Handle != 0 && !in.First.byVmapd {
-		s.hint("The rule has the handle %d: nft -a list chain %s %s %s.", r.Handle, r.Family, r.Table, r.Chain)
-	}
 	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
 	if s.translated() && in.First.verdict != Lost && !in.First.dnat {
 		s.hint("No rule of nftables was seen to replace the destination: " +
@@ -165,7 +198,7 @@ func (s *Story) conclude(in *Input, answer string) string {
 	}
 	switch s.Verdict {
 	case Rejected, Dropped:
-		return fmt.Sprintf("%s%s in %s.", text, s.Verdict, s.By)
+		return fmt.Sprintf("%s%s by %s.", text, s.Verdict, s.By)
 	case Taken:
 		return fmt.Sprintf("%sgiven to another program in %s.", text, s.By)
 	case NoRoute:
@@ -174,13 +207,22 @@ func (s *Story) conclude(in *Input, answer string) string {
 	case Lost:
 		return fmt.Sprintf("%slost %s: no rule of nftables was seen to drop the packet.", text, in.First.lostAt)
 	case Delivered:
-		return fmt.Sprintf("%sdelivered to %v on this node itself%s%s.", text, s.Endpoint, answer, s.afterSilence())
+		by := "on this node itself"
+		if in.Expected != nil && in.Expected.Listener {
+			by = "by vmapd's listener on this node, which connects to an endpoint"
+		}
+		return fmt.Sprintf("%sdelivered to %v %s%s%s.", text, s.Endpoint, by, answer, s.afterSilence())
 	case Forwarded:
 		by := ""
 		if in.First.out != "" {
 			by = " by " + in.First.out
 		}
-		return fmt.Sprintf("%sforwarded to %v%s%s%s.", text, s.Endpoint, by, answer, s.afterSilence())
+		if e := in.Second; e != nil {
+			return fmt.Sprintf("%stranslated to %v by %s. That is an address of Service %s, and the kernel translates once: "+
+				"the packet left%s%s.", text, s.Endpoint, cmp.Or(in.First.dnatBy, "iptables-legacy or a program of eBPF"),
+				e.Service, by, answer)
+		}
+		return fmt.Sprintf("%sforwarded to %v%s%s%s%s.", text, s.Endpoint, by, answer, in.OnlySmall, s.afterSilence())
 	}
 	return "its path was not seen."
 }
@@ -228,17 +270,18 @@ func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
 	}
 	switch accepted := a.Kind == Accepted || a.Kind == Replied; {
 	case p.verdict == Dropped, p.verdict == Rejected:
-		text += ". But the answer was dropped on the return path, in " + p.by
+		text += ". But the answer was dropped on the return path, by " + p.by
 	case p.verdict == Lost:
 		text += ". But the answer was lost on the return path: no rule of nftables was seen to drop it"
 	case p.untracked && s.translated() && a.From == s.Endpoint: // the Service's is restored for tracked packets alone
 		text += fmt.Sprintf(". But the answer was not tracked%s: it came from %v in place of %v, "+
 			"and the client does not know that address", because(p.untrackedBy), a.From, s.Destination)
 	case accepted && p.verdict == Forwarded && in.Dialed != "" && in.Dialed != succeeded:
-		text += fmt.Sprintf(". But the answer was lost after this node's rules, after it left by %s", p.out)
+		return text + fmt.Sprintf(". But the answer was lost after this node's rules, after it left by %s", p.out), true
 	default:
 		return text, false
 	}
+	s.here = true
 	return text, true
 }
 
@@ -252,6 +295,7 @@ func (s *Story) reportSilence(in *Input) string {
 	case in.MayMiss:
 		text = fmt.Sprintf("; no answer was seen within %v", in.Waited)
 	case in.Bridge != "" && in.Neighbour == "":
+		s.here = true
 		text = fmt.Sprintf("; an answer takes that bridge past netfilter (%s): it comes from %v in place of %v, "+
 			"and the client does not know that address", in.Bridge, s.Endpoint, s.Destination)
 	}
@@ -266,6 +310,8 @@ func (s *Story) differs(e *explain.Explanation, byVmapd bool) bool {
 	switch {
 	case s.Verdict == "":
 		return false
+	case e.Listener && s.Verdict == Delivered: // it refuses by closing connections, also those that are to be dropped
+		return e.Verdict == report.Rejected && s.Outcome() != report.Rejected
 	case e.Verdict == report.Forwarded:
 		return !s.Verdict.arrived() || byVmapd || !slices.ContainsFunc(e.Used, isEndpoint)
 	case e.Verdict == report.NotService:

@@ -1,24 +1,31 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
-// noRoute asks the kernel for the route of a packet that arrives by an interface, and returns the reason if there is
-// none, or "".
-func noRoute(from, to netip.Addr, in string) string {
-	o := &netlink.RouteGetOptions{Iif: in, SrcAddr: from.AsSlice()}
+// noRoute asks the kernel for the route of a packet that arrives by an interface, or by none, and returns the reason if
+// there is none, or "".
+func noRoute(p others.Packet, mark uint32, in string) string {
+	from, to := p.Source.Addr(), p.Dest.Addr()
+	o := &netlink.RouteGetOptions{Iif: in, SrcAddr: from.AsSlice(), Mark: mark}
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), o)
 	family, all := "ipv4", in
 	if to.Is6() {
@@ -28,8 +35,11 @@ func noRoute(from, to netip.Addr, in string) string {
 		return slices.ContainsFunc(routes, func(r netlink.Route) bool { return slices.Contains(types, r.Type) })
 	}
 	sysctl := fmt.Sprintf("net/%s/conf/%s/forwarding", family, all)
+	by := ruledBy(p, mark, in)
 	switch {
-	case !is(unix.RTN_LOCAL) && read(sysctl) == "0":
+	case by != "":
+		return by
+	case in != "" && !is(unix.RTN_LOCAL) && read(sysctl) == "0":
 		return fmt.Sprintf("this node does not forward packets (the sysctl %s is 0)", nodesetup.Dotted(sysctl))
 	case err == nil && is(unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT):
 		return "a route says that it must not be reached"
@@ -46,6 +56,112 @@ func noRoute(from, to netip.Addr, in string) string {
 		return "a route prohibits it"
 	}
 	return err.Error()
+}
+
+// ruledBy names the rule of ip-rule(8) that sends a packet away or, with its rule, the route that does; "": none does.
+func ruledBy(p others.Packet, mark uint32, in string) string {
+	family := netlink.FAMILY_V4
+	if p.Dest.Addr().Is6() {
+		family = netlink.FAMILY_V6
+	}
+	rules, _ := netlink.RuleList(family)
+	slices.SortStableFunc(rules, func(a, b netlink.Rule) int { return cmp.Compare(a.Priority, b.Priority) })
+	for _, rule := range rules {
+		if ruleMatches(rule, p, mark, in) == rule.Invert {
+			continue
+		}
+		where := fmt.Sprintf("ip rule %d", max(0, rule.Priority))
+		if mark != 0 && rule.Mark != 0 {
+			where += fmt.Sprintf(", by the packet's mark %#x", mark)
+		}
+		if name := actions[int(rule.Type)]; name != "" {
+			return fmt.Sprintf("%s makes it %s", where, name)
+		}
+		table, tableName := &netlink.Route{Table: rule.Table}, strconv.Itoa(rule.Table)
+		if rule.Table == unix.RT_TABLE_MAIN {
+			tableName = "main"
+		}
+		routes, _ := netlink.RouteListFiltered(family, table, netlink.RT_FILTER_TABLE)
+		var best *netlink.Route
+		for i, route := range routes {
+			if contains(route.Dst, p.Dest.Addr()) && (best == nil || ones(route.Dst) > ones(best.Dst)) {
+				best = &routes[i]
+			}
+		}
+		if best != nil {
+			if name := actions[best.Type]; name != "" {
+				return fmt.Sprintf("the route %v of table %s makes it %s (%s)", best.Dst, tableName, name, where)
+			}
+			return "" // the kernel takes this one
+		}
+	}
+	return ""
+}
+
+// actions are the types of rules and routes that send packets away.
+var actions = map[int]string{
+	unix.RTN_BLACKHOLE: "a blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibited",
+}
+
+func ruleMatches(r netlink.Rule, p others.Packet, mark uint32, in string) bool {
+	mask := uint32(math.MaxUint32)
+	if r.Mask != nil {
+		mask = *r.Mask
+	}
+	inRange := func(r *netlink.RulePortRange, port uint16) bool { return r == nil || r.Start <= port && port <= r.End }
+	return mark&mask == r.Mark && contains(r.Src, p.Source.Addr()) && contains(r.Dst, p.Dest.Addr()) &&
+		(r.IifName == "" || r.IifName == in || r.IifName == "lo" && in == "") &&
+		(r.IPProto == 0 || r.IPProto == int(p.Protocol)) && inRange(r.Sport, p.Source.Port()) &&
+		inRange(r.Dport, p.Dest.Port())
+}
+
+// contains reports whether a range has an address; nil has all.
+func contains(n *net.IPNet, a netip.Addr) bool { return n == nil || n.Contains(a.AsSlice()) }
+
+func ones(n *net.IPNet) int {
+	if n == nil {
+		return 0
+	}
+	size, _ := n.Mask.Size()
+	return size
+}
+
+// attached names the interfaces of a packet's path to which programs of eBPF are attached.
+func attached(names ...string) (list []string) {
+	for _, name := range slices.Compact(names) {
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			continue
+		}
+		found := l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
+		for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+			filters, _ := netlink.FilterList(l, parent)
+			found = found || slices.ContainsFunc(filters, func(f netlink.Filter) bool { return f.Type() == "bpf" })
+		}
+		const ingress, egress = 46, 47 // BPF_TCX_INGRESS, BPF_TCX_EGRESS
+		for _, at := range []uint32{ingress, egress} {
+			found = found || queried(l.Attrs().Index, at) > 0
+		}
+		if found {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// queried returns the number of programs that bpf(2) attached to an interface; 0 without the right to ask.
+func queried(index int, at uint32) int {
+	query := struct { // of union bpf_attr
+		target, at, flags, attachFlags uint32
+		ids                            uint64
+		count, pad                     uint32
+		rest                           [32]byte
+	}{target: uint32(index), at: at}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(&query)), unsafe.Sizeof(query))
+	if errno != 0 {
+		return 0
+	}
+	return int(query.count)
 }
 
 // isReversed reports whether packets to an address leave by another interface than the one by which packets from there

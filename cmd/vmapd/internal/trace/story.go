@@ -3,7 +3,6 @@ package trace
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
@@ -42,6 +41,7 @@ const (
 // Story is what happened to a connection, in the order of its text. The names in JSON do not change.
 type Story struct {
 	Source      netip.AddrPort `json:"source"`
+	Namespace   string         `json:"namespace,omitempty"` // of the network, in which vmapd connected
 	Destination netip.AddrPort `json:"destination"`
 	Protocol    string         `json:"protocol"`
 	Expected    string         `json:"expected,omitempty"` // what vmapd expects; "": not known
@@ -60,7 +60,12 @@ type Story struct {
 	Endpoint   netip.AddrPort `json:"endpoint"`      // the destination in the end
 	Pod        string         `json:"pod,omitempty"` // of the endpoint, if vmapd's decision has it
 	Conclusion string         `json:"conclusion"`
+	Remedy     string         `json:"remedy,omitempty"`  // "": nothing is known
 	Differs    bool           `json:"differs,omitempty"` // from what vmapd expects
+
+	translates bool // the destination is a Service's: a listener of vmapd's has it, or a rule has replaced it
+	here       bool // something on this node keeps the answer away
+	elsewhere  bool // something else does
 }
 
 // Rule is where nft finds a rule, or the chain with a policy, which has no handle.
@@ -86,7 +91,7 @@ func (s *Story) Outcome() report.Outcome {
 		return report.Rejected
 	case !s.Verdict.arrived(), s.Answer.Kind == NoAnswer && s.Protocol == model.TCP.String(), s.Answer.Lost:
 		return report.Dropped
-	case !s.translated():
+	case !s.translates:
 		return report.NotService
 	}
 	return report.Forwarded
@@ -99,24 +104,27 @@ func (s *Story) Answered() bool {
 
 func (s *Story) translated() bool { return s.Endpoint != s.Destination }
 
-// Write writes the story as text for people.
-func (s *Story) Write(t *report.Text) {
-	t.Say("from %v", s.Source)
-	t.Say("to   %v/%s", s.Destination, s.Protocol)
-	if s.Expected != "" {
-		t.Wrap("vmapd expects: "+s.Expected, "", "  ")
-	}
+// Write writes the story as text for people: the verdict, what to do, and the path. With all, look-ups of vmapd's that
+// decide nothing are not folded.
+func (s *Story) Write(t *report.Text, all bool) {
+	s.writeVerdict(t)
 	t.Say("")
+	if s.Namespace != "" {
+		t.Say("from %v, in the network namespace of %s", s.Source, s.Namespace)
+	} else {
+		t.Say("from %v", s.Source)
+	}
+	t.Say("to   %v/%s", s.Destination, s.Protocol)
 	for _, a := range s.Silent {
 		t.Say("A first packet went to %v, without an answer in time: the kernel chose again.", a)
 	}
 	for i, h := range s.Hooks {
-		h.write(t, fmt.Sprintf("%d. ", i+1), "   ")
+		h.write(t, fmt.Sprintf("%d. ", i+1), "   ", all)
 	}
 	if packet := s.Answer.packet(); packet != "" {
 		t.Say("%d. The answer came from %s.", len(s.Hooks)+1, packet)
 		for _, h := range s.Answer.Hooks {
-			h.write(t, "   ", "      ")
+			h.write(t, "   ", "      ", all)
 		}
 		if s.Answer.Out != "" {
 			t.Say("   It left by %s.", s.Answer.Out)
@@ -125,26 +133,30 @@ func (s *Story) Write(t *report.Text) {
 	if s.Tracking != "" {
 		t.Say("connection tracking: %s", s.Tracking)
 	}
-	t.Say("")
-	for _, h := range s.Hints {
-		t.Wrap(h, "note: ", "  ")
-	}
-	if len(s.Hints) > 0 {
-		t.Say("")
-	}
+}
+
+func (s *Story) writeVerdict(t *report.Text) {
 	level := report.OK
 	if !s.Answered() || s.Differs {
 		level = report.Fail
 	}
 	t.Verdict(level, "%s", s.Conclusion)
+	if s.Remedy != "" {
+		t.Wrap(s.Remedy, "   -> ", "      ")
+	}
 	switch {
 	case s.Differs:
 		t.Paragraph(report.Fail, "MISMATCH: vmapd expects: "+s.Expected, "", "  ")
-	case s.Expected == "":
-	case s.Verdict.arrived() && (!s.Answered() || s.Outcome() == report.Rejected):
+	case s.Expected == "", s.here:
+	case s.elsewhere:
 		t.Say("vmapd expected this; the failure is elsewhere.")
-	default:
+	case s.Verdict.arrived():
 		t.Say("This is what vmapd expects.")
+	default:
+		t.Wrap("This is what vmapd expects: "+s.Expected, "", "  ")
+	}
+	for _, h := range s.Hints {
+		t.Wrap(h, "note: ", "  ")
 	}
 }
 
@@ -160,7 +172,7 @@ func (a *Answer) packet() string {
 	return fmt.Sprintf("%v (%s)", a.From, kind)
 }
 
-func (h *Hook) write(t *report.Text, first, indent string) {
+func (h *Hook) write(t *report.Text, first, indent string, all bool) {
 	title := string(h.Name)
 	if h.In != "" {
 		title += ", from " + h.In
@@ -169,11 +181,20 @@ func (h *Hook) write(t *report.Text, first, indent string) {
 		title += ", to " + h.Out
 	}
 	t.Say("%s%s", first, title)
-	for _, l := range h.Lines {
+	folded := 0
+	for i, l := range h.Lines {
+		if l.own && !all {
+			if folded++; i+1 < len(h.Lines) && h.Lines[i+1].own {
+				continue
+			}
+			t.Say("%s%s of vmapd matched (-v)", indent, report.Plural(folded, "rule"))
+			folded = 0
+			continue
+		}
 		level := report.Level("")
-		if strings.HasSuffix(strings.TrimSuffix(l, ")"), "drop") {
+		if l.ends {
 			level = report.Fail
 		}
-		t.Mark(level, "%s%s", indent, l)
+		t.Mark(level, "%s%s", indent, l.Text)
 	}
 }

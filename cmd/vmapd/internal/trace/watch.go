@@ -1,15 +1,18 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
@@ -27,8 +30,11 @@ type Watch struct {
 	Expect func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation
 	// Left is called again and again with the time that is left for the first packet of somebody else's connection.
 	Left func(time.Duration)
+	// Unseen is called if vmapd can't connect as the client, which has an address of a pod; it says why.
+	Unseen func(why string)
 
-	from *os.File // the client's network namespace; nil: that of this process
+	from      *os.File // the client's network namespace; nil: that of this process
+	namespace string   // its name
 }
 
 // Run reports on the connection that it makes, or on the next one that somebody makes.
@@ -36,7 +42,9 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	t.Filter.Lifetime = t.Timeout + t.Wait + time.Second
 	t.Connect = t.Connect && t.Filter.Protocol != model.SCTP
 	if client := t.Filter.Source.Addr(); t.Connect && client.IsValid() {
-		t.from, t.Connect = findNamespace(client)
+		if t.from, t.namespace, t.Connect = findNamespace(client); !t.Connect {
+			t.Unseen(cantEnter())
+		}
 		defer t.from.Close()
 	}
 	if t.Connect {
@@ -53,55 +61,73 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	}
 	defer func() { _ = tracer.Close() }() // at the latest, the kernel removes the table at the end of this process
 	c := &Collector{Table: tracer.Table()}
-	dialed, err := t.watch(ctx, tracer, c)
+	dialed, small, err := t.watch(ctx, tracer, c)
 	if err != nil {
 		return s, err
 	}
 	in, err := t.ask(ctx, c)
-	in.Dialed = dialed
+	in.Dialed, in.OnlySmall = dialed, small
+	if t.Connect {
+		in.Namespace = cmp.Or(t.namespace, "this node")
+	}
 	return NewStory(in), err
 }
 
+// end is the end of a connection of vmapd's own.
+type end struct {
+	small string
+	err   error
+}
+
 // watch reads events until those of a connection are complete, or the time is over. It returns how a connection of
-// vmapd's own ended.
-func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) (dialed string, err error) {
+// vmapd's own ended, and what became of a full packet.
+func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) (dialed, small string, err error) {
 	const pause = 50 * time.Millisecond // events of a packet follow one another without one
-	end, isSeen, done := time.Now().Add(t.Timeout), false, make(chan error, 1)
+	over, isSeen, done := time.Now().Add(t.Timeout), false, make(chan end, 1)
+	dialing, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if t.Connect {
-		go func() { done <- t.dial(ctx) }()
+		go func() {
+			small, err := t.dial(dialing)
+			done <- end{small, err}
+		}()
 	}
 	var dialErr error
 	for {
 		if !t.Connect && !isSeen {
-			t.Left(time.Until(end))
+			t.Left(time.Until(over))
 		}
 		events, err := tracer.Read(ctx, time.Now().Add(pause))
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		for _, e := range events {
 			c.Add(e)
 		}
 		if !isSeen && len(c.First) > 0 {
-			isSeen, end = true, time.Now().Add(t.Wait)
+			isSeen, over = true, time.Now().Add(t.Wait)
 		}
 		select {
-		case dialErr = <-done:
+		case e := <-done:
+			dialErr, small = e.err, e.small
 			if dialed = outcome(dialErr); !isSeen {
-				end = time.Now().Add(t.Wait)
+				over = time.Now().Add(t.Wait)
 			}
 		default:
 		}
-		isOver := time.Now().After(end)
+		isOver := time.Now().After(over)
+		complete, ended := c.complete()
 		switch {
+		case isSeen && ended && len(events) == 0: // nothing more can come, whatever the client still waits for
+			return dialed, small, nil
 		case t.Connect && dialed == "": // it ends in time
-		case isSeen && (isOver || len(events) == 0 && c.complete()):
-			return dialed, nil
+		case isSeen && (isOver || len(events) == 0 && complete):
+			return dialed, small, nil
 		case isSeen || !isOver:
 		case !t.Connect:
-			return "", fmt.Errorf("no new connection to %v has come to this node within %v", t.Filter.Dest, t.Timeout)
+			return "", "", fmt.Errorf("no new connection to %v has come to this node within %v", t.Filter.Dest, t.Timeout)
 		default:
-			return "", t.unseen(dialErr)
+			return "", "", t.unseen(dialErr)
 		}
 	}
 }
@@ -146,10 +172,20 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	in.MayMiss = last.Source != first.Source && isEarly
 	if p.isUnexplained() || in.Answer.isUnexplained() {
 		in.Suspects = others.Untraceable(family, legacy)
+		if at := attached(arrival, p.out, in.Answer.out); len(at) > 0 {
+			in.Suspects = append(in.Suspects, fmt.Sprintf("Programs of eBPF are attached to %s, and drop packets without a "+
+				"trace here: bpftool net.", strings.Join(at, ", ")))
+		}
+	}
+	if last.Dest != first.Dest && (p.dnatBy != "" || !p.dnat) && in.Expected != nil && in.Expected.Service == "" {
+		second := t.Expect(ctx, first.Source.Addr(), arrival, last.Dest)
+		if second != nil && second.Service != "" && second.Verdict == report.Forwarded {
+			in.Second = second
+		}
 	}
 	switch {
-	case p.lostAt == "after prerouting":
-		in.Route = noRoute(last.Source.Addr(), last.Dest.Addr(), arrival)
+	case p.verdict == Lost && p.lostAt != "after postrouting":
+		in.Route = noRoute(last, p.mark, arrival)
 	case p.verdict == Forwarded:
 		in.Neighbour = noNeighbour(last.Dest.Addr(), p.out)
 		if last.Dest != first.Dest && last.Source == first.Source && arrival == p.out {
@@ -225,8 +261,12 @@ func ends(events []others.Event) (first, last others.Packet) {
 	return first, last
 }
 
-// complete reports whether nothing more is to come of the first packet and of its answer, if there is to be one.
-func (c *Collector) complete() bool {
+// complete reports whether nothing more is to come of the first packet and of its answer, if there is to be one; ended:
+// one of them ended on this node, so that the client gets nothing.
+func (c *Collector) complete() (complete, ended bool) {
 	first, answer := follow(c.First, nil, nil), follow(c.Answer, nil, nil)
-	return first.complete() && (!first.verdict.arrived() || answer.complete())
+	if !first.complete() || !first.verdict.arrived() {
+		return first.complete(), first.complete() && first.verdict == Dropped
+	}
+	return answer.complete(), answer.complete() && answer.verdict == Dropped
 }

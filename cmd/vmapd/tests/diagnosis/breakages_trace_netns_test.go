@@ -41,12 +41,12 @@ func traceBreakages() []breakage {
 		{
 			name: "node-port firewall in nftables", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
 			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; tcp dport 30000-32767 drop;\n}\n}"),
-			want:  "=> dropped in table inet guard, chain early, rule 1 (tcp dport >= 30000 tcp dport <= 32767 drop), which is not vmapd's.",
+			want:  "=> dropped by table inet guard, chain early, rule 1 (tcp dport >= 30000 tcp dport <= 32767 drop), which is not vmapd's.",
 		},
 		{
 			name: "node-port firewall with exceptions", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
 			spoil: nft("table inet guard { chain between { type filter hook forward priority filter; ip saddr != 10.0.0.0/8 meta l4proto tcp ct original proto-dst 30000-32767 drop;\n}\n}"),
-			want:  "=> dropped in table inet guard, chain between, rule 1 (",
+			want:  "=> dropped by table inet guard, chain between, rule 1 (",
 			more:  []string{"which is not vmapd's."},
 		},
 		{
@@ -60,7 +60,7 @@ func traceBreakages() []breakage {
 		{
 			name: "FORWARD with policy DROP, traced", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
 			spoil: func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
-			want:  "=> dropped in table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
+			want:  "=> dropped by table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
 		},
 		{
 			name: "NOTRACK, of nftables", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
@@ -72,7 +72,7 @@ func traceBreakages() []breakage {
 			spoil: func(t *testing.T, p *patient) {
 				vmapdtest.Feed(t, p.Node, "table inet guard { chain back { type filter hook postrouting priority 200; ip daddr 203.0.113.0/24 tcp flags & (syn | ack) == syn | ack drop;\n}\n}\n", "nft", "-f", "-")
 			},
-			want: "But the answer was dropped on the return path, in table inet guard, chain back, rule 1",
+			want: "But the answer was dropped on the return path, by table inet guard, chain back, rule 1",
 		},
 		{
 			name: "a pod's own firewall", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
@@ -94,7 +94,7 @@ func traceBreakages() []breakage {
 					t.Errorf("%s answers", a.Pod)
 				}
 			},
-			want: "=> dropped, because the kernel does not route it to 10.0.0.2: no route.",
+			want: "=> dropped, because the kernel does not route it to 10.0.0.2: the route 10.0.0.0/8 of table main makes it unreachable (ip rule 32766).",
 		},
 	}
 }

@@ -44,7 +44,15 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 			"a route that prohibits", "tcp", closed4, func(t *testing.T, w *lab.World) {
 				vmapdtest.Feed(t, w.Node, "", "ip", "route", "replace", "prohibit", "10.0.0.2/32")
 			},
-			[]string{"=> dropped, because the kernel does not route it to 10.0.0.2: a route prohibits it.\n"},
+			[]string{"=> dropped, because the kernel does not route it to 10.0.0.2: the route 10.0.0.2/32 of table main makes it prohibited (ip rule 32766).\n"},
+		},
+		{
+			"a mark's blackhole", "tcp", closed4, func(t *testing.T, w *lab.World) {
+				vmapdtest.Feed(t, w.Node, "table inet theirs { chain early { type filter hook prerouting priority -150; meta mark set 0x7; }; }\n", "nft", "-f", "-")
+				vmapdtest.Feed(t, w.Node, "", "ip", "rule", "add", "priority", "77", "fwmark", "7", "table", "77")
+				vmapdtest.Feed(t, w.Node, "", "ip", "route", "add", "blackhole", "10.0.0.0/8", "table", "77")
+			},
+			[]string{"=> dropped, because the kernel does not route it to 10.0.0.2: the route 10.0.0.0/8 of table 77 makes it a blackhole (ip rule 77, by the packet's mark 0x7).\n"},
 		},
 		{
 			"a rule of iptables-legacy about the answer", "tcp", web4, legacy("iptables-legacy", "-A", "FORWARD", "-o", "eth0", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "DROP"),

@@ -73,14 +73,14 @@ func unwrapped(text string) string {
 	var out strings.Builder
 	open := false
 	for line := range strings.Lines(text) {
-		if open && strings.HasPrefix(line, "  ") {
+		if open && strings.HasPrefix(line, "  ") && !strings.HasPrefix(line, "   -> ") {
 			joined := strings.TrimSuffix(out.String(), "\n") + " " + strings.TrimLeft(line, " ")
 			out.Reset()
 			out.WriteString(joined)
 			continue
 		}
 		out.WriteString(line)
-		open = strings.HasPrefix(line, "=> ") || strings.HasPrefix(line, "note: ") || strings.Contains(line, "vmapd expects: ")
+		open = strings.HasPrefix(line, "=> ") || strings.HasPrefix(line, "   -> ") || strings.HasPrefix(line, "note: ") || strings.Contains(line, "vmapd expects: ")
 	}
 	return out.String()
 }
@@ -88,7 +88,7 @@ func unwrapped(text string) string {
 func TestTraceTellsWhatHappened(t *testing.T) {
 	t.Parallel()
 	w, known := traceWorld(t)
-	const agrees, differs = "\nThis is what vmapd expects.\n", "\nMISMATCH: vmapd expects: forwarded to 10.0.0."
+	const agrees, differs = "\nThis is what vmapd expects", "\nMISMATCH: vmapd expects: forwarded to 10.0.0."
 	for _, tt := range []struct {
 		name, network, dest string
 		rules               string   // of somebody else, on the node
@@ -111,30 +111,30 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing listens on that port there.\n",
 		}},
 		{"no endpoint", "tcp", "172.30.0.11:80", "", []string{
-			"=> rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is vmapd's.\n", agrees,
-			"vmapd expects: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
+			"=> rejected by table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is vmapd's.\n", agrees,
+			"This is what vmapd expects: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
 		}},
 		{"no such port", "tcp", "172.30.0.10:81", "", []string{"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n", "vmapd expects: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
-		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), which is vmapd's.\n", agrees}},
-		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "vmapd expects: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
-		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "vmapd expects: dropped: 2001:db8:203::9 is not in loadBalancerSourceRanges ", agrees}},
+		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped by table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), which is vmapd's.\n", agrees}},
+		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped by table ip vmapd, ", "vmapd expects: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
+		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped by table ip6 vmapd, ", "vmapd expects: dropped: 2001:db8:203::9 is not in loadBalancerSourceRanges ", agrees}},
 		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"vmapd expects: dropped: the policy is Local, and no endpoint on this node can answer ", agrees}},
 		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"\nconnection tracking: SYN_SENT, not answered\n", "=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
 		{"a silent endpoint over UDP and IPv6", "udp", "[fd00:172:30::60]:80", "", []string{"=> forwarded to [fd00:10::2]:7 by veth1, which did not answer within 500ms.\n"}},
 		{
 			"somebody else's rule", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain forward { type filter hook forward priority 0; ip saddr 10.0.0.0/8 accept; tcp dport { 8080, 9090 } counter drop comment \"no web\"; }; }",
-			[]string{"=> dropped in table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no web\"), which is not vmapd's.\n", ": nft -a list chain inet theirs forward.\n", differs},
+			[]string{"=> dropped by table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no web\"), which is not vmapd's.\n", "nft -a list chain inet theirs forward.\n", differs},
 		},
 		{
 			"somebody else's policy", "tcp", "[fd00:172:30::10]:80",
 			"table inet theirs { chain forward { type filter hook forward priority 0; policy drop; icmpv6 type nd-neighbor-solicit accept; }; }",
-			[]string{"   table inet theirs, chain forward, by its policy => drop\n", "=> dropped in table inet theirs, chain forward, by its policy, which is not vmapd's.\n"},
+			[]string{"   table inet theirs, chain forward, by its policy => drop\n", "=> dropped by table inet theirs, chain forward, by its policy, which is not vmapd's.\n"},
 		},
 		{
 			"somebody else's rule before us", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain early { type filter hook prerouting priority -300; iifname \"eth0\" jump more; }; chain more { meta l4proto tcp reject with tcp reset; }; }",
-			[]string{"   table inet theirs, chain early, rule 1 (iifname \"eth0\" jump more)\n", "=> rejected in table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not vmapd's.\n"},
+			[]string{"   table inet theirs, chain early, rule 1 (iifname \"eth0\" jump more)\n", "=> rejected by table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not vmapd's.\n"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestTraceExpects(t *testing.T) {
 // tellsOf traces a connection of the client's, and compares the text.
 func tellsOf(t *testing.T, w *lab.World, known []string, network, dest string, want ...string) {
 	t.Helper()
-	p := startTrace(t, w.Node, append(known, "--wait", "500ms", dest+"/"+network)...)
+	p := startTrace(t, w.Node, append(known, "-v", "--wait", "500ms", dest+"/"+network)...)
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
@@ -211,7 +211,7 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 	})
 	for dest, want := range map[string]string{
 		"svc/web:tcp":    "\nThis is what vmapd expects.\n",
-		"172.30.0.11:80": ", which is vmapd's.\nThis is what vmapd expects.\n",
+		"172.30.0.11:80": ", which is vmapd's.\nThis is what vmapd expects: rejected: ",
 	} {
 		p := startTrace(t, w.Node, "--socket", socket, "--from", "node", dest)
 		if text := p.told(t); !strings.Contains(text, want) {
