@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,11 +14,7 @@ import (
 // A tool that copies an index keeps its bytes, and so its digest, if it knows each field: tools from before OCI 1.1 know no others.
 func TestToolsOfAnyAgeKeepTheDigestsOfTheList(t *testing.T) {
 	old := []string{"mediaType", "digest", "size", "urls", "annotations", "platform"}
-	pkg := deb(t)
-	r := example(t, pkg, pkg)
-	if err := r.write(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	r := written(t)
 	p, err := readProgram(filepath.Join(r.programs, "vmapd-"+r.processors[0]), r.processors[0])
 	if err != nil {
 		t.Fatal(err)
