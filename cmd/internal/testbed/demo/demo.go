@@ -20,9 +20,8 @@ const port = 8080
 
 // demo is one run.
 type demo struct {
-	out      io.Writer
-	terminal bool   // out is one
-	vmapd    string // the program
+	out   io.Writer
+	vmapd string // the program
 
 	world   *lab.World
 	proxy   *lab.Daemon
@@ -100,12 +99,7 @@ func (d *demo) verdict() error {
 	return nil
 }
 
-func (d *demo) printf(format string, args ...any) {
-	if d.terminal {
-		format = clearLine + format // there may be a live one
-	}
-	fmt.Fprintf(d.out, format, args...)
-}
+func (d *demo) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
 
 // write copies the manifests of one folder to the folder that vmapd follows. It replaces each
 // file as a whole, so that vmapd never reads half a file.

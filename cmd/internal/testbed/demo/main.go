@@ -3,20 +3,17 @@
 // port, an external IP and a load balancer's address, over IPv4 and IPv6, TCP and UDP. Then it replaces a pod under
 // load.
 //
-// It prints which pods answered and, on a terminal, the state of the load. The exit code is 1 if a result was wrong. It
-// removes everything at the end, also if it is interrupted. It needs root or user namespaces.
+// It prints which pods answered. The exit code is 1 if a result was wrong. It removes everything at the end, also if it is
+// interrupted. It needs root or user namespaces.
 package main
 
 import (
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 func main() {
-	_, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ)
-	d := demo{out: os.Stdout, terminal: err == nil, vmapd: "bin/vmapd"}
+	d := demo{out: os.Stdout, vmapd: "bin/vmapd"}
 	lab.Main("demo", d.run)
 }

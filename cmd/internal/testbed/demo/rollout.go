@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,16 +22,10 @@ func (d *demo) rollout(ctx context.Context) error {
 	paths := []struct{ network, ip string }{{"tcp4", loadBalancerIP4}, {"tcp6", clusterIP6}, {"udp4", clusterIP4}}
 	reports := make([]lab.Report, len(paths))
 	var wait sync.WaitGroup
-	live := live{by: map[string]int{}}
-	if d.terminal {
-		wait.Go(func() { live.show(loadCtx, d.out) })
-	}
 	for i, path := range paths {
 		to := netip.AddrPortFrom(netip.MustParseAddr(path.ip), servicePort)
 		load := lab.Load{Rate: rate, Timeout: patient, Ask: func(ctx context.Context) (lab.Answer, error) {
-			answer, err := d.world.Client.Ask(ctx, path.network, to)
-			live.add(answer, err)
-			return answer, err
+			return d.world.Client.Ask(ctx, path.network, to)
 		}}
 		wait.Go(func() { reports[i] = load.Run(loadCtx) })
 	}
@@ -96,43 +86,4 @@ func (d *demo) change(ctx context.Context, folder string) (time.Duration, error)
 	}
 	err := d.waitFor(ctx, `msg="changes applied"`)
 	return time.Since(start).Round(time.Millisecond), err
-}
-
-// live is the state of a load while it runs.
-type live struct {
-	mutex        sync.Mutex
-	by           map[string]int // answers by pod, since the last line
-	sent, failed int
-}
-
-func (l *live) add(answer lab.Answer, err error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.sent++
-	if err != nil {
-		l.failed++
-		return
-	}
-	l.by[answer.Pod]++
-}
-
-// clearLine empties a line of a terminal.
-const clearLine = "\r\x1b[K"
-
-// show keeps the line with the state up to date until ctx ends.
-func (l *live) show(ctx context.Context, w io.Writer) {
-	const every = 200 * time.Millisecond
-	for ctx.Err() == nil {
-		l.mutex.Lock()
-		var text strings.Builder
-		fmt.Fprintf(&text, "%s  %4d connections, %d failed; now", clearLine, l.sent, l.failed)
-		for _, pod := range slices.Sorted(maps.Keys(l.by)) {
-			fmt.Fprintf(&text, "  %s %2d", pod, l.by[pod])
-		}
-		clear(l.by)
-		fmt.Fprintf(w, "%s", &text)
-		l.mutex.Unlock()
-		_ = lab.Pause(ctx, every)
-	}
-	fmt.Fprintf(w, "%s", clearLine)
 }
