@@ -1,11 +1,15 @@
 package informer
 
 import (
+	"net"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -71,6 +75,51 @@ func TestConnectErrors(t *testing.T) {
 	} {
 		if _, err := Connect(tt.conf); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: want an error with %q, got %v", tt.name, tt.want, err)
+		}
+	}
+}
+
+// A connection without answers ends within a minute, with a request on its way, or while only the server may
+// send.
+func TestASilentConnectionEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: takes 45 seconds")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		nettest.Missing(t, err)
+	}
+	t.Parallel()
+	nettest.Enter(t)
+	conf, err := Config{Master: "http://192.0.2.1"}.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var conns [2]net.Conn
+	for i := range conns {
+		if conns[i], err = conf.Dial(t.Context(), "tcp", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer conns[i].Close()
+	}
+	const rules = "table inet lossy { chain input { type filter hook input priority 0; policy drop; }; }"
+	if out, err := exec.Command("nft", rules).CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v\n%s", err, out)
+	}
+	if _, err := conns[0].Write([]byte("request")); err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(time.Minute)
+	for i, c := range conns {
+		if err := c.SetReadDeadline(end); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil || time.Now().After(end) {
+			t.Errorf("connection %d ends after %v: %v", i, time.Since(end.Add(-time.Minute)), err)
 		}
 	}
 }

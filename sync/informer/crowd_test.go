@@ -85,8 +85,6 @@ func kindOf(q apitest.Request) string {
 		return "watch from a version"
 	case from == "":
 		return "list from etcd"
-	case q.Name != "" && !streamed:
-		return "one object from the cache"
 	}
 	return "list from the cache"
 }

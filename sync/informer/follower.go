@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -16,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -31,206 +31,231 @@ const (
 	// after a watch that failed, but not after one that ended soon without an error.
 	watchEvery = 2500 * time.Millisecond
 	watchBurst = 10
-	// slow is how long a request may go without a response, or a streamed list without objects, before
-	// that is logged. Lists of the largest clusters begin to arrive sooner.
+	// works is how long a watch without events must last to be a success, as for client-go.
+	works = time.Second
+	// slow is how long a request may go without a response before that is logged. Lists of the largest clusters begin to
+	// arrive sooner.
 	slow = 10 * time.Second
+	// giveUpAfter is how many times as long a streamed list may go without a few objects, of which a busy cluster has less.
+	giveUpAfter, fewObjects = 3, 100
+	// startPause and laterPause bound the pauses between attempts, which are up to twice as long by chance: before the
+	// first list, when rules wait for it, and for all nodes of a cluster after an outage.
+	startPause, laterPause = 2 * time.Second, 10 * time.Second
 	// retryOptional is the least time until an optional kind is tried again: the server may be
 	// upgraded. Thousands of nodes may ask, so the time is long.
 	retryOptional = 10 * time.Minute
 )
 
 var (
-	errSilent = errors.New("no response")
-	errNoList = errors.New("response has no resourceVersion: it is not an API server's")
-	errPlain  = errors.New("streamed lists are not used")
+	errSilent     = errors.New("no response")
+	errNoList     = errors.New("response has no resourceVersion: it is not an API server's")
+	errPlain      = errors.New("streamed lists are not used")
+	errLacking    = errors.New("the API server does not have this kind")
+	errShort      = errors.New("watches end at once, or before the initial list is complete")
+	errNoBookmark = errors.New("the API server sends no bookmark, which ends the initial list; requesting a plain list")
 )
 
 // follower keeps one kind of objects up to date in the state.
 type follower struct {
 	*resource
-	store     *store
+	state     *reconcile.State
 	log       *slog.Logger
 	delivered func()        // called when the initial list is in the state or unavailable, or when ctx ends
+	plain     bool          // see Source.Plain
 	quiet     time.Duration // see [slow]
 	pace      *rate.Limiter
 
-	noFields   atomic.Bool // the server doesn't know our field selector
-	unstreamed atomic.Bool // plain lists are requested: see Source.Plain, or the server does not complete streamed ones
-	cut        atomic.Bool // a watch has ended, and nothing has been read since
-	short      atomic.Bool // a watch ended at once, and none has worked since
+	// The rest of these is the reflector's, which calls one function after the other.
+	known    map[model.NamespacedName]uint64 // the versions that the state has; 0: not known
+	noFields bool                            // the server doesn't know our field selector
+	objects  int                             // of the streamed list
 
-	mu      sync.Mutex // also while logging, for the order of messages
-	known   bool       // the initial list is in the state
-	lacking bool       // the server does not have this kind
-	heard   time.Time
-	failure Failure         // its Since is zero while there is none
-	logged  map[string]bool // the classes of errors of this failure
+	mu       sync.Mutex  // also while logging, for the order of messages
+	complete bool        // the initial list is in the state
+	lacking  bool        // the server does not have this kind
+	guard    *time.Timer // ends a streamed list without progress; nil: none is read
+	stalled  bool        // it did: the next list is a plain one
+	unproven bool        // the last watch ended at once, or before its initial list was complete
+	heard    time.Time
+	failure  Failure         // its Since is zero while there is none
+	logged   map[string]bool // the classes of errors of this failure
 }
 
 func newFollower(r *resource, s *Source, state *reconcile.State, delivered func()) *follower {
-	f := &follower{
-		resource: r, log: s.Log.With(slog.String("resource", r.name)), delivered: delivered,
-		quiet: cmp.Or(s.quiet, slow),
-		pace:  rate.NewLimiter(rate.Every(watchEvery), watchBurst),
+	return &follower{
+		resource: r, state: state, log: s.Log.With(slog.String("resource", r.name)), delivered: delivered,
+		plain: s.Plain, quiet: cmp.Or(s.quiet, slow), pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
+		known: map[model.NamespacedName]uint64{},
 	}
-	f.unstreamed.Store(s.Plain)
-	f.store = newStore(r, state, f.listed)
-	return f
+}
+
+// run runs client-go's reflector until ctx ends. An informer would keep all objects a second time.
+func (f *follower) run(ctx context.Context) {
+	defer f.delivered()
+	logger := klog.FromContext(ctx)
+	r := cache.NewReflectorWithOptions(
+		&cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch}, f.example, f,
+		cache.ReflectorOptions{Logger: &logger, Name: f.name, TypeDescription: f.name, Backoff: backoff(laterPause)})
+	// Most connections that break end a watch with such an error. By default, client-go lists everything again.
+	r.MaxInternalErrorRetryDuration = time.Minute
+	const calm = 2 * time.Minute // as client-go
+	start := backoff(startPause).DelayWithReset(clock.RealClock{}, calm)
+	later := backoff(laterPause).DelayWithReset(clock.RealClock{}, calm)
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		f.lacking = false
+		f.mu.Unlock()
+		_ = r.ListAndWatchWithContext(ctx) // list and watch have noted the error
+		f.mu.Lock()
+		pause := start
+		switch {
+		case f.lacking:
+			pause = func() time.Duration { return retryOptional + rand.N(retryOptional) }
+		case f.complete:
+			pause = later
+		}
+		f.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause()):
+		}
+	}
+}
+
+func backoff(longest time.Duration) *wait.Backoff {
+	return &wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: longest}
+}
+
+// list answers client-go's request for a list.
+func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	f.mu.Lock()
+	lacking := f.lacking
+	f.mu.Unlock()
+	if lacking {
+		return nil, errLacking // watch has asked
+	}
+	out, err := request(ctx, f, "list", o, f.resource.list)
+	if err == nil {
+		// An empty object decodes as an empty list: everything would be removed.
+		if m, bad := meta.ListAccessor(out); bad != nil || m.GetResourceVersion() == "" {
+			err = errNoList
+		}
+	}
+	if err != nil {
+		f.failed(ctx, "list", err)
+		return nil, err
+	}
+	return out, nil
+}
+
+// watch answers client-go's request for a watch, with the initial list if the options ask for it.
+func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	initial := o.SendInitialEvents != nil
+	f.mu.Lock()
+	plain := f.plain || f.stalled
+	f.mu.Unlock()
+	if initial && plain {
+		return nil, errPlain
+	}
+	if err := f.pace.Wait(ctx); err != nil {
+		return nil, err
+	}
+	started, cancel := context.WithCancel(ctx)
+	w, err := request(started, f, "watch", o, f.resource.watch)
+	if err == nil {
+		return f.begin(started, cancel, w, initial), nil
+	}
+	cancel()
+	if initial && apierrors.IsInvalid(err) {
+		return nil, err // the server can't stream the initial list; client-go requests a plain one next
+	}
+	f.failed(ctx, "watch", err)
+	_, away := errors.AsType[*url.Error](err)
+	switch {
+	case initial:
+		// After some errors, client-go would wait here even if ctx ends. After this one it requests a plain list.
+		return nil, errors.New(err.Error())
+	case away || apierrors.IsServiceUnavailable(err):
+		// After this error client-go tries again from the same version. After others it would list everything.
+		return nil, apierrors.NewTooManyRequests(err.Error(), 0)
+	}
+	return nil, err
+}
+
+// watching notes the end of a watch.
+type watching struct {
+	watch.Interface
+	end func()
+}
+
+// Stop implements [watch.Interface]. client-go calls it at the end of each watch.
+func (w watching) Stop() {
+	w.end()
+	w.Interface.Stop()
+}
+
+// begin is called when a watch has begun. A watch works if it has an event, or lasts; an initial list, if it is
+// complete. An API server may accept the request for a streamed list, and send no bookmark at the end. client-go waits
+// until the watch ends, for five to ten minutes.
+func (f *follower) begin(
+	ctx context.Context, cancel context.CancelFunc, w watch.Interface, initial bool,
+) watch.Interface {
+	after, then := works, f.works
+	if initial {
+		after, then = giveUpAfter*f.quiet, func() {
+			f.failed(ctx, "watch", errNoBookmark)
+			f.mu.Lock()
+			f.stalled = true
+			f.mu.Unlock()
+			cancel()
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	timer := time.AfterFunc(after, then)
+	if initial {
+		f.objects, f.guard = 0, timer
+	}
+	before := f.unproven
+	f.unproven = true
+	return watching{w, sync.OnceFunc(func() {
+		timer.Stop()
+		f.mu.Lock()
+		again := f.unproven && before // a server that shuts down ends one like this
+		f.guard = nil
+		f.mu.Unlock()
+		if again {
+			f.failed(ctx, "watch", errShort)
+		}
+		cancel()
+	})}
+}
+
+// progress is called for each object of a streamed list.
+func (f *follower) progress() {
+	if f.objects++; f.objects%fewObjects == 0 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.guard != nil {
+			f.guard.Reset(giveUpAfter * f.quiet)
+		}
+	}
 }
 
 // listed is called when a list is in the state.
 func (f *follower) listed() {
 	f.mu.Lock()
-	f.known, f.heard = true, time.Now()
+	streamed := f.guard != nil
+	if streamed {
+		f.guard.Stop()
+		f.guard = nil
+	}
+	f.complete, f.stalled, f.heard = true, false, time.Now()
 	f.mu.Unlock()
+	if streamed {
+		f.works()
+	}
 	f.delivered()
-}
-
-// run runs client-go's informer until ctx ends. It is made as [cache.NewInformerWithOptions] makes it, which has no
-// WatchErrorHandler, and would keep all objects a second time.
-func (f *follower) run(ctx context.Context) {
-	defer f.delivered()
-	logger := klog.FromContext(ctx)
-	cache.New(&cache.Config{
-		Queue: cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{
-			Logger: &logger, Name: f.name, Transformer: f.store.transform, AtomicEvents: true,
-		}),
-		Process:           f.store.process,
-		ListerWatcher:     &cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch},
-		ObjectType:        f.example,
-		ObjectDescription: f.name,
-		WatchErrorHandlerWithContext: func(ctx context.Context, _ *cache.Reflector, err error) {
-			f.failed(ctx, "list", err)
-		},
-	}).RunWithContext(ctx)
-}
-
-// list answers client-go's request for a list. Its errors come to the WatchErrorHandler.
-func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	f.rest(ctx)
-	f.distrust(o)
-	out, err := request(ctx, f, "list", o, f.resource.list)
-	if err != nil {
-		return nil, err
-	}
-	// An empty object decodes as an empty list: everything would be removed.
-	if m, err := meta.ListAccessor(out); err != nil || m.GetResourceVersion() == "" {
-		return nil, errNoList
-	}
-	f.store.complete()
-	f.cut.Store(false)
-	return out, nil
-}
-
-// watch answers client-go's request for a watch, with the initial list if the options ask for it. Some of its errors
-// don't come to the WatchErrorHandler.
-func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	initial := o.SendInitialEvents != nil
-	if initial && f.unstreamed.Load() {
-		return nil, errPlain
-	}
-	f.rest(ctx)
-	if err := f.pace.Wait(ctx); err != nil {
-		return nil, err
-	}
-	if !initial {
-		return f.resumed(ctx, o)
-	}
-	out, err := f.begin(ctx, o)
-	if err == nil {
-		return out, nil
-	}
-	if apierrors.IsInvalid(err) {
-		return nil, err // the server can't stream the initial list; client-go requests a plain one next
-	}
-	f.failed(ctx, "watch", err)
-	if utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err) {
-		// client-go would sleep for up to a minute, even if ctx ends. After another error it requests a plain list.
-		return nil, errors.New(err.Error())
-	}
-	return nil, err
-}
-
-// resumed continues a watch when the API server answers again. client-go would wait for up to a minute between two
-// attempts, and so long would a change wait for the node after an outage; here it is 10 to 20 s, and less at first.
-func (f *follower) resumed(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	pause := wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 10 * time.Second}
-	for {
-		out, err := f.begin(ctx, o)
-		if err == nil {
-			return out, nil
-		}
-		f.failed(ctx, "watch", err)
-		busy := apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
-		if _, away := errors.AsType[*url.Error](err); !away && !busy {
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause.Step()):
-		}
-	}
-}
-
-func (f *follower) begin(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	ctx, last := client.WithLast(ctx)
-	ctx, cancel := context.WithCancel(ctx)
-	s := &stream{f: f, cancel: cancel, out: make(chan watch.Event), initial: o.SendInitialEvents != nil}
-	s.newest, _ = parseVersion(o.ResourceVersion)
-	var err error
-	if s.initial {
-		f.distrust(o)
-		s.guard(ctx, last)
-	} else {
-		err = f.resume(ctx, o)
-	}
-	if err == nil {
-		s.Interface, err = request(ctx, f, "watch", o, f.resource.watch)
-	}
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	go s.run(ctx)
-	return s, nil
-}
-
-// resume is called before a watch continues from a known version. A server that was restored from a backup would be
-// silent until it has as many versions again; asked for an object that is not older than a version, it says so.
-func (f *follower) resume(ctx context.Context, o metav1.ListOptions) error {
-	if !f.cut.Load() {
-		return nil
-	}
-	_, err := request(ctx, f, "list", o, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return f.one(ctx, o.ResourceVersion)
-	})
-	f.cut.Store(err != nil)
-	return err
-}
-
-// distrust is called before a list. client-go asks for one of any version once the server does not have ours: then
-// versions no longer mean what they meant before.
-func (f *follower) distrust(o metav1.ListOptions) {
-	if o.ResourceVersion == "" && o.Continue == "" && f.store.forget() {
-		f.log.Warn("API server returned to an older state, as after a restore; following it")
-	}
-}
-
-// rest waits for long if the server does not have this kind.
-func (f *follower) rest(ctx context.Context) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.lacking {
-		return
-	}
-	f.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(retryOptional + rand.N(retryOptional)):
-	}
-	f.mu.Lock()
-	f.lacking = false
 }
 
 // request adds the selectors to a request, omits those that the server refuses, and logs if it takes long.
@@ -241,12 +266,12 @@ func request[T any](
 	ctx, last := client.WithLast(ctx)
 	defer time.AfterFunc(f.quiet, func() { f.failed(ctx, verb, cmp.Or(last(), errSilent)) }).Stop()
 	o.LabelSelector = f.labels
-	if !f.noFields.Load() {
+	if !f.noFields {
 		o.FieldSelector = f.fields
 	}
 	out, err := do(ctx, o)
 	if apierrors.IsBadRequest(err) && o.FieldSelector != "" && f.spare {
-		f.noFields.Store(true)
+		f.noFields = true
 		f.log.Info("API server refuses field selector; reading all objects",
 			slog.String("field_selector", f.fields), slog.Any("err", err))
 		o.FieldSelector = ""

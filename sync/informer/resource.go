@@ -31,36 +31,38 @@ type resource struct {
 
 	example runtime.Object // an empty one
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	one     func(ctx context.Context, version string) (runtime.Object, error) // a list of one object, or of none
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	read    func(runtime.Object) *object // nil: another kind
+	set     func(*model.Builder, any)
 	remove  func(*model.Builder, model.NamespacedName)
-	removal reconcile.Change // of a deletion, for metrics
+	counts  reconcile.Change // of one object, for metrics
 }
 
 // resources returns the kinds that the proxy of one node reads.
 func resources(c *client.Client, node string) []*resource {
-	kubernetes := model.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"} // each cluster has it
-	services := newResource(c.SlimServices(), kubernetes, readService, (*model.Builder).DeleteService)
+	services := newResource(c.SlimServices(),
+		func(b *model.Builder, s *slim.Service) { b.SetService(s.Model) }, (*model.Builder).DeleteService)
 	services.labels = "!" + model.LabelServiceProxyName
 	// In some clusters most Services are headless.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	services.spare = true
 	services.unseen = "changes of Services have no effect"
-	services.removal = reconcile.Change{Services: 1}
+	services.counts = reconcile.Change{Services: 1}
 
-	slices := newResource(c.SlimEndpointSlices(), kubernetes, readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
+	slices := newResource(c.SlimEndpointSlices(),
+		func(b *model.Builder, s *slim.EndpointSlice) { b.SetEndpointSlice(s.Model) }, (*model.Builder).DeleteEndpointSlice)
 	slices.labels = "!" + model.LabelHeadless
 	slices.group = discoveryv1.GroupName
 	slices.unseen = "connections still go to the endpoints that were known last"
-	slices.removal = reconcile.Change{EndpointSlices: 1}
+	slices.counts = reconcile.Change{EndpointSlices: 1}
 
-	nodes := newResource(c.Nodes(), model.NamespacedName{Name: node}, readNode,
+	nodes := newResource(c.Nodes(),
+		func(b *model.Builder, n *corev1.Node) { b.SetNode(kube.Node(n)) },
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteNode(n.Name) })
 	nodes.unseen = "changes of the Node have no effect: its addresses, pod ranges, zone and taints"
 	nodes.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()
 
-	cidrs := newResource(c.ServiceCIDRs(), model.NamespacedName{Name: kubernetes.Name}, readServiceCIDR,
+	cidrs := newResource(c.ServiceCIDRs(),
+		func(b *model.Builder, s *networkingv1.ServiceCIDR) { b.SetServiceCIDR(kube.ServiceCIDR(s)) },
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
 	cidrs.group = networkingv1.GroupName
 	cidrs.unseen = "changes of the ranges of cluster IPs have no effect"
@@ -69,64 +71,16 @@ func resources(c *client.Client, node string) []*resource {
 	return []*resource{services, slices, nodes, cidrs}
 }
 
-func readService(in *slim.Service, o *object) {
-	o.change = reconcile.Change{Services: 1}
-	o.set = func(b *model.Builder) { b.SetService(in.Model) }
-}
-
-func readEndpointSlice(in *slim.EndpointSlice, o *object) {
-	o.change = reconcile.Change{EndpointSlices: 1, Trigger: in.Trigger}
-	if in.Model.AddressType == string(discoveryv1.AddressTypeIPv6) {
-		o.change.Family = model.IPv6
-	}
-	o.set = func(b *model.Builder) { b.SetEndpointSlice(in.Model) }
-	o.release = in.Release
-}
-
-func readNode(in *corev1.Node, o *object) {
-	n := kube.Node(in)
-	o.set = func(b *model.Builder) { b.SetNode(n) }
-}
-
-func readServiceCIDR(in *networkingv1.ServiceCIDR, o *object) {
-	c := kube.ServiceCIDR(in)
-	o.set = func(b *model.Builder) { b.SetServiceCIDR(c) }
-}
-
-func newResource[T kubeObject, L runtime.Object](
-	c client.Resource[L], one model.NamespacedName, read func(T, *object),
-	remove func(*model.Builder, model.NamespacedName),
+// newResource returns the kind of T, of which L is a list. client-go passes no object of another kind.
+func newResource[T, L runtime.Object](
+	c client.Resource[L], set func(*model.Builder, T), remove func(*model.Builder, model.NamespacedName),
 ) *resource {
-	var example T
 	return &resource{
 		name:    c.Name,
-		example: reflect.New(reflect.TypeOf(example).Elem()).Interface().(runtime.Object),
-		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return c.List(ctx, o)
-		},
-		// A proxy has the right to list, and usually not that to get one.
-		one: func(ctx context.Context, version string) (runtime.Object, error) {
-			o := client.Named(one.Name)
-			o.ResourceVersion = version
-			return c.In(one.Namespace).List(ctx, o)
-		},
-		watch: c.Watch,
-		read: func(in runtime.Object) *object {
-			t, ok := in.(T)
-			if !ok {
-				return nil
-			}
-			out := &object{Object: nothing, name: model.NamespacedName{Namespace: t.GetNamespace(), Name: t.GetName()}}
-			out.version, _ = parseVersion(t.GetResourceVersion())
-			read(t, out)
-			return out
-		},
-		remove: remove,
+		example: reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object),
+		list:    func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		watch:   c.Watch,
+		set:     func(b *model.Builder, o any) { set(b, o.(T)) },
+		remove:  remove,
 	}
-}
-
-// kubeObject has the methods that all our kinds have.
-type kubeObject interface {
-	runtime.Object
-	metav1.Object
 }

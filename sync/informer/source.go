@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -39,7 +42,7 @@ type Source struct {
 // called at any time.
 func (s *Source) Unread() (kinds []string) {
 	s.each(func(f *follower) {
-		if !f.known && !f.lacking {
+		if !f.complete && !f.lacking {
 			kinds = append(kinds, f.name)
 		}
 	})
@@ -138,10 +141,27 @@ func (c Config) REST() (*rest.Config, error) {
 	out.QPS, out.Burst = c.QPS, c.Burst
 	out.ContentType = cmp.Or(c.ContentType, runtime.ContentTypeProtobuf)
 	out.AcceptContentTypes = c.AcceptContentTypes
+	out.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, Control: boundSilence}).DialContext
 	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {
 		out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
 	return out, nil
+}
+
+// A connection without answers ends within a minute. HTTP/2 has pings for that, HTTP/1.1 has not.
+const (
+	dialTimeout = 10 * time.Second
+	mostSilence = 45 * time.Second
+)
+
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 10 * time.Second, Count: 3}
+
+// boundSilence bounds how long sent data may be unacknowledged, while the kernel sends no keep-alives.
+func boundSilence(_, _ string, c syscall.RawConn) error {
+	var err error
+	return cmp.Or(c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(mostSilence.Milliseconds()))
+	}), err)
 }
 
 // load reads the kubeconfig.

@@ -1,159 +1,105 @@
 package informer
 
 import (
-	"fmt"
-	"sync"
+	"strconv"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/reconcile"
+	"github.com/vmapd/vmapd/sync/kube/slim"
 )
 
-// object is what is kept of an object: its name and its version, and until the state has it the part that the proxy
-// needs.
-type object struct {
-	metav1.Object // shared and empty: for methods that client-go doesn't call
+// A follower is the store of its reflector: it keeps names and versions, and writes the content into the state.
+var (
+	_ cache.TransformingStore      = (*follower)(nil)
+	_ cache.ReflectorBookmarkStore = (*follower)(nil)
+)
 
-	name    model.NamespacedName
-	version uint64               // 0: not known
-	change  reconcile.Change     // for metrics
-	set     func(*model.Builder) // writes it into the state; nil: the state has it already
-	release func()               // gives its memory back; nil: there is nothing to give back
-}
-
-// nothing is the shared rest of all objects' metadata.
-var nothing metav1.Object = &metav1.ObjectMeta{} //nolint:gochecknoglobals // one for all objects
-
-// GetNamespace implements [metav1.Object].
-func (o *object) GetNamespace() string { return o.name.Namespace }
-
-// GetName implements [metav1.Object].
-func (o *object) GetName() string { return o.name.Name }
-
-// done is called when nobody needs the object's content any more.
-func (o *object) done() {
-	o.set = nil
-	if o.release != nil {
-		o.release()
-		o.release = nil
+// Transformer implements [cache.TransformingStore]. client-go collects the names of a streamed list until it is
+// complete; the content is in the state by then.
+func (f *follower) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) {
+		f.progress()
+		return f.put(o), nil
 	}
 }
 
-// store writes the objects of client-go's informer for one kind into the state. For itself it keeps their names and
-// versions only.
-type store struct {
-	*resource
-	state    *reconcile.State
-	replaced func() // called after each list
+// Add implements [cache.ReflectorStore].
+func (f *follower) Add(o any) error { return f.Update(o) }
 
-	mu    sync.Mutex
-	known map[model.NamespacedName]uint64 // the versions that the state has; 0: not known
-	began bool                            // a list has been read to its end
-}
-
-func newStore(r *resource, s *reconcile.State, replaced func()) *store {
-	return &store{resource: r, state: s, replaced: replaced, known: map[model.NamespacedName]uint64{}}
-}
-
-// transform is the informer's [cache.TransformFunc]: it returns what is kept of an object. At the start the state gets
-// the content at once, since nothing is programmed before the state is complete. Later, the objects of a list that the
-// state has already lose theirs.
-func (s *store) transform(in any) (any, error) {
-	if o, ok := in.(*object); ok {
-		return o, nil // client-go transforms streamed lists twice
-	}
-	from, _ := in.(runtime.Object)
-	o := s.read(from)
-	if o == nil {
-		return nil, fmt.Errorf("%s have a %T", s.name, in)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case !s.began:
-		s.put(o)
-	case s.has(o):
-		o.done()
-	}
-	return o, nil
-}
-
-// process is the informer's [cache.ProcessFunc].
-func (s *store) process(in any, _ bool) error {
-	deltas, ok := in.(cache.Deltas)
-	if !ok {
-		return fmt.Errorf("client-go gave %T", in)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, d := range deltas {
-		switch o := d.Object.(type) {
-		case cache.ReplacedAllInfo:
-			s.replace(o.Objects)
-		case *object:
-			if d.Type == cache.Deleted {
-				s.drop(o.name)
-				o.done()
-			} else {
-				s.put(o)
-			}
-		}
-	}
+// Update implements [cache.ReflectorStore].
+func (f *follower) Update(o any) error {
+	f.put(o)
+	f.works()
 	return nil
 }
 
-// replace takes a list. After a watch that could not be resumed, it repeats unchanged objects, and missing ones have
-// been deleted.
-func (s *store) replace(list []any) {
+// Delete implements [cache.ReflectorStore].
+func (f *follower) Delete(o any) error {
+	f.drop(nameOf(o.(metav1.Object)))
+	f.works()
+	return nil
+}
+
+// Bookmark implements [cache.ReflectorBookmarkStore].
+func (f *follower) Bookmark(string) error {
+	f.works()
+	return nil
+}
+
+// Resync implements [cache.ReflectorStore].
+func (f *follower) Resync() error { return nil }
+
+// Replace implements [cache.ReflectorStore]: it takes a list, of objects or of the names of a streamed list. What it
+// lacks has been deleted.
+func (f *follower) Replace(list []any, _ string) error {
 	next := make(map[model.NamespacedName]bool, len(list))
-	for _, item := range list {
-		o := item.(*object)
-		s.put(o)
-		next[o.name] = true
+	for _, o := range list {
+		name, streamed := o.(model.NamespacedName)
+		if !streamed {
+			name = f.put(o)
+		}
+		next[name] = true
 	}
-	for name := range s.known {
+	for name := range f.known {
 		if !next[name] {
-			s.drop(name)
+			f.drop(name)
 		}
 	}
-	s.replaced()
+	f.listed()
+	return nil
 }
 
-// complete is called before client-go has the end of a list.
-func (s *store) complete() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.began = true
-}
-
-// forget makes each object of the next list a change, whatever its version. It reports whether there was a list before.
-func (s *store) forget() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name := range s.known {
-		s.known[name] = 0
+// put writes an object into the state, unless the state has this version. It ends the use of the object.
+func (f *follower) put(o any) model.NamespacedName {
+	m := o.(metav1.Object)
+	name, change := nameOf(m), f.counts
+	slice, isSlice := o.(*slim.EndpointSlice)
+	if isSlice {
+		defer slice.Release()
+		change.Trigger = slice.Trigger
+		if slice.Model.AddressType == string(discoveryv1.AddressTypeIPv6) {
+			change.Family = model.IPv6
+		}
 	}
-	return s.began
+	// Versions of all our kinds are numbers that grow (KEP-5504). 0: not known.
+	version, _ := strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+	if had, ok := f.known[name]; !ok || had != version || version == 0 {
+		f.known[name] = version
+		f.state.Update(change, func(b *model.Builder) { f.set(b, o) })
+	}
+	return name
 }
 
-func (s *store) has(o *object) bool { return o.version != 0 && s.known[o.name] == o.version }
-
-// put writes an object into the state, unless the state has it, and releases its content. Some servers send an event
-// twice.
-func (s *store) put(o *object) {
-	if o.set != nil && !s.has(o) {
-		s.state.Update(o.change, o.set)
-		s.known[o.name] = o.version
+func (f *follower) drop(name model.NamespacedName) {
+	if _, ok := f.known[name]; ok {
+		delete(f.known, name)
+		f.state.Update(f.counts, func(b *model.Builder) { f.remove(b, name) })
 	}
-	o.done()
 }
 
-func (s *store) drop(name model.NamespacedName) {
-	if _, ok := s.known[name]; ok {
-		s.state.Update(s.removal, func(b *model.Builder) { s.remove(b, name) })
-		delete(s.known, name)
-	}
+func nameOf(o metav1.Object) model.NamespacedName {
+	return model.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

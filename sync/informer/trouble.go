@@ -36,7 +36,7 @@ func (f *follower) failed(ctx context.Context, verb string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	remedy := remedy(f.resource, verb, err)
-	if f.optional != "" && !f.known && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+	if f.optional != "" && !f.complete && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
 		f.log.LogAttrs(ctx, slog.LevelInfo, "cannot read this resource: "+f.optional,
 			withRemedy(remedy, slog.Any("err", err))...)
 		f.lacking, f.failure = true, Failure{}
@@ -52,7 +52,7 @@ func (f *follower) failed(ctx context.Context, verb string, err error) {
 	}
 	f.logged[class(err)] = true
 	consequence := f.unseen
-	if !f.known {
+	if !f.complete {
 		consequence = "nothing is programmed until this has been read; rules of an earlier process stay"
 	}
 	attrs := withRemedy(remedy, slog.String("verb", verb), slog.Any("err", err), slog.String("consequence", consequence))
@@ -64,7 +64,7 @@ func (f *follower) failed(ctx context.Context, verb string, err error) {
 func (f *follower) works() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.heard = time.Now()
+	f.heard, f.unproven = time.Now(), false
 	if since := f.failure.Since; !since.IsZero() {
 		f.failure = Failure{}
 		after := time.Since(since).Round(time.Millisecond)

@@ -2,18 +2,16 @@ package informer
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
-// lists counts the requests for all objects: lists, and watches with initial events. A list of one
-// namespaced object is a question about the server's history.
+// lists counts the requests for all objects: lists, and watches with initial events.
 func lists(s *apitest.Server, r apitest.Resource) int {
 	n := 0
 	for _, q := range s.Requests(r) {
-		if q.Verb == "list" && !strings.Contains(q.URL.Path, "/namespaces/") || q.URL.Query().Get("sendInitialEvents") == "true" {
+		if q.Verb == "list" || q.URL.Query().Get("sendInitialEvents") == "true" {
 			n++
 		}
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -34,6 +35,7 @@ const patience = 90 * time.Second
 // TestMain lets more tests run at the same time than there are processors: most of the time
 // they wait.
 func TestMain(m *testing.M) {
+	nettest.Prepare()
 	flag.Parse()
 	klog.SetLogger(logr.Discard()) // it follows the files of tests that have ended
 	if err := flag.Set("test.parallel", "24"); err != nil {

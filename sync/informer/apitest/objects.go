@@ -156,18 +156,6 @@ func (s *Server) Expire() {
 	s.log = nil
 }
 
-// Reset loses all objects, and counts resource versions from the start, as with a new etcd. After it, the same calls
-// of [Server.Set] as before make the state of a backup: versions are used again. All connections end, as the server was
-// restarted.
-//
-// As real servers do, this one lets clients watch from a version of the future, and sends nothing before it comes.
-func (s *Server) Reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objects, s.log, s.rv = map[key]*entry{}, nil, firstVersion
-	s.http.CloseClientConnections()
-}
-
 // Events returns the events (events.k8s.io/v1) that clients wrote, as they are now, by name.
 func (s *Server) Events() (all []eventsv1.Event) {
 	s.mu.Lock()

@@ -29,8 +29,10 @@ type Client struct {
 
 	slimCore, slimDiscovery rest.Interface // they read Services and EndpointSlices as package slim does
 
-	options runtime.ParameterCodec
-	skew    atomic.Pointer[time.Duration] // see Skew
+	options   runtime.ParameterCodec
+	conf      *rest.Config
+	transport *http.Client
+	skew      *atomic.Pointer[time.Duration] // see Skew
 }
 
 // New returns a client. It sends no request yet. The defaults of QPS and Burst are client-go's
@@ -40,45 +42,53 @@ func New(conf *rest.Config) (*Client, error) {
 	conf.UserAgent = cmp.Or(conf.UserAgent, rest.DefaultKubernetesUserAgent())
 	conf.QPS = cmp.Or(conf.QPS, rest.DefaultQPS)
 	conf.Burst = cmp.Or(conf.Burst, rest.DefaultBurst)
-	if conf.RateLimiter == nil && conf.QPS > 0 {
-		if conf.Burst < 0 {
-			const text = "burst of %d requests: must be at least 1 with a limit of %v per second"
-			return nil, fmt.Errorf(text, conf.Burst, conf.QPS)
-		}
-		conf.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(conf.QPS, conf.Burst)
+	if conf.QPS > 0 && conf.Burst < 0 {
+		const text = "burst of %d requests: must be at least 1 with a limit of %v per second"
+		return nil, fmt.Errorf(text, conf.Burst, conf.QPS)
 	}
-	c := &Client{}
-	conf.Wrap(func(rt http.RoundTripper) http.RoundTripper { return noting{rt, &c.skew} })
+	skew := new(atomic.Pointer[time.Duration])
+	conf.Wrap(func(rt http.RoundTripper) http.RoundTripper { return noting{rt, skew} })
 	transport, err := rest.HTTPClientFor(conf)
 	if err != nil {
 		return nil, err
 	}
+	return (&Client{conf: conf, transport: transport, skew: skew}).Apart()
+}
+
+// Apart returns a client with the same connections and a rate limit of its own.
+func (c *Client) Apart() (*Client, error) {
+	conf := rest.CopyConfig(c.conf)
+	if conf.QPS > 0 {
+		conf.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(conf.QPS, conf.Burst)
+	}
+	out := &Client{conf: c.conf, transport: c.transport, skew: c.skew}
 	scheme := newScheme()
 	// For protobuf, JSON and YAML, and for CBOR if client-go's feature ClientsAllowCBOR is on.
 	whole := rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).WithoutConversion()
-	c.options = runtime.NewParameterCodec(scheme)
+	out.options = runtime.NewParameterCodec(scheme)
 	for _, of := range []struct {
 		group schema.GroupVersion
 		by    runtime.NegotiatedSerializer
 		to    *rest.Interface
 	}{
-		{corev1.SchemeGroupVersion, whole, &c.core},
-		{discoveryv1.SchemeGroupVersion, whole, &c.discovery},
-		{networkingv1.SchemeGroupVersion, whole, &c.networking},
-		{eventsv1.SchemeGroupVersion, whole, &c.events},
-		{corev1.SchemeGroupVersion, slim.New(whole), &c.slimCore},
-		{discoveryv1.SchemeGroupVersion, slim.New(whole), &c.slimDiscovery},
+		{corev1.SchemeGroupVersion, whole, &out.core},
+		{discoveryv1.SchemeGroupVersion, whole, &out.discovery},
+		{networkingv1.SchemeGroupVersion, whole, &out.networking},
+		{eventsv1.SchemeGroupVersion, whole, &out.events},
+		{corev1.SchemeGroupVersion, slim.New(whole), &out.slimCore},
+		{discoveryv1.SchemeGroupVersion, slim.New(whole), &out.slimDiscovery},
 	} {
 		conf.GroupVersion, conf.NegotiatedSerializer = &of.group, of.by
 		conf.APIPath = "/apis"
 		if of.group.Group == "" {
 			conf.APIPath = "/api"
 		}
-		if *of.to, err = rest.RESTClientForConfigAndClient(conf, transport); err != nil {
+		var err error
+		if *of.to, err = rest.RESTClientForConfigAndClient(conf, c.transport); err != nil {
 			return nil, err
 		}
 	}
-	return c, nil
+	return out, nil
 }
 
 // Address returns the URL of the API server.

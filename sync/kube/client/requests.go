@@ -77,11 +77,6 @@ func resource[L runtime.Object](c *Client, group rest.Interface, name string) Re
 
 func (r Resource[L]) get(o metav1.ListOptions) *rest.Request {
 	req := r.group.Get().NamespaceIfScoped(r.namespace, r.namespace != "").Resource(r.Name).VersionedParams(&o, r.options)
-	if o.ResourceVersion != "" && o.ResourceVersion != "0" {
-		// A server that was restored answers that it does not have the version yet, and after which time to ask
-		// again. client-go would do so ten times before it says it.
-		req.MaxRetries(0)
-	}
 	if o.TimeoutSeconds != nil {
 		req.Timeout(time.Duration(*o.TimeoutSeconds) * time.Second)
 	}

@@ -29,31 +29,6 @@ func serverFaults() []fault {
 			}
 			return nil
 		},
-	}, {
-		name: "API restored from a backup",
-		does: "the API server has the objects and versions of a backup again, after changes",
-		do: func(_ context.Context, w *world) error {
-			w.setProbe(probeElsewhere)
-			time.Sleep(w.o.lasts / 2)
-			if err := w.API.Outage(apitest.Refusing); err != nil {
-				return err
-			}
-			w.API.Reset()
-			w.setObjects()
-			err := w.listenAgain()
-			time.Sleep(w.o.lasts / 2)
-			return err
-		},
-	}, {
-		name:  "API without objects",
-		does:  "the API server has lost all objects, and answers with empty lists; it has them again after a while",
-		loses: "the API server says that no Service exists, and vmapd believes an answer that is valid",
-		do: func(_ context.Context, w *world) error {
-			w.API.Reset()
-			time.Sleep(w.o.lasts)
-			w.setObjects()
-			return nil
-		},
 	}}
 	for _, outage := range []struct {
 		name, does string

@@ -27,6 +27,7 @@ import (
 	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/informer"
+	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -58,6 +59,7 @@ type base struct {
 	config   *config.Config
 	log      *slog.Logger
 	nodeName string
+	client   *client.Client // nil with files
 	events   *events.Recorder
 	refused  atomic.Pointer[string] // why the configuration's files are invalid now; nil: they are valid
 }
@@ -70,15 +72,19 @@ func newBase(c *config.Config, log *slog.Logger) (*base, error) {
 			return nil, err
 		}
 	}
+	b := &base{config: c, log: log, nodeName: nodeName}
 	o := events.Options{NodeName: nodeName, Log: log}
 	if len(c.From) == 0 {
-		client, err := informer.Connect(c.Client()) // of its own, so that events do not delay lists
+		var err error
+		if b.client, err = informer.Connect(c.Client()); err == nil {
+			o.Client, err = b.client.Apart() // so that events do not delay lists
+		}
 		if err != nil {
 			return nil, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
 		}
-		o.Client = client
 	}
-	return &base{config: c, log: log, nodeName: nodeName, events: events.New(o)}, nil
+	b.events = events.New(o)
+	return b, nil
 }
 
 // New opens what a daemon needs: the backend, the sources of objects, and its ports. Nothing is programmed yet.

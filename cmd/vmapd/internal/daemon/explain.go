@@ -15,7 +15,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -67,8 +66,7 @@ func (d *Daemon) readObjects(ctx context.Context, q names.Query) (*names.Directo
 		}
 		return objects.Of(o), nil
 	}
-	// A client of its own has a limit of requests of its own: the daemon's lists do not wait.
-	own, err := informer.Connect(d.config.Client())
+	own, err := d.client.Apart() // so that the daemon's lists do not wait
 	if err != nil {
 		return nil, err
 	}

@@ -40,11 +40,7 @@ func (d *base) openInputs(traffic model.Config) (inputs, error) {
 		in.tasks = append(in.tasks, noError(func(ctx context.Context) { s.Run(ctx, in.state) }))
 		in.describe = s.Located
 	} else {
-		client, err := informer.Connect(c.Client())
-		if err != nil {
-			return in, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
-		}
-		in.cluster = &informer.Source{Client: client, NodeName: traffic.NodeName, Log: d.log, Plain: c.PlainLists()}
+		in.cluster = &informer.Source{Client: d.client, NodeName: traffic.NodeName, Log: d.log, Plain: c.PlainLists()}
 		fill(in.cluster.Run)
 	}
 	ignored := []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}
