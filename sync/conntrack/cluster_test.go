@@ -3,6 +3,7 @@ package conntrack
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 // parse reads "udp 172.30.0.10:53 from 10.0.0.2:8053": a flow to the first address that the
 // second answers. Without the second, it is not translated. With "unanswered" at the end, no answer came.
-func parse(t testing.TB, text string) flow {
+func parse(t testing.TB, text string) Flow {
 	t.Helper()
 	text, unanswered := strings.CutSuffix(text, " unanswered")
 	fields := strings.Fields(text)
@@ -21,15 +22,15 @@ func parse(t testing.TB, text string) flow {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := flow{protocol: protocol, dest: netip.MustParseAddrPort(fields[1]), answered: !unanswered}
-	f.source = netip.MustParseAddrPort("203.0.113.9:40000")
-	if f.dest.Addr().Is6() {
-		f.source = netip.MustParseAddrPort("[2001:db8:203::9]:40000")
+	f := Flow{Protocol: protocol, Dest: netip.MustParseAddrPort(fields[1]), Answered: !unanswered}
+	f.Source = netip.MustParseAddrPort("203.0.113.9:40000")
+	if f.Dest.Addr().Is6() {
+		f.Source = netip.MustParseAddrPort("[2001:db8:203::9]:40000")
 	}
-	f.replySource, f.replyDest = f.dest, f.source
+	f.ReplySource, f.ReplyDest = f.Dest, f.Source
 	if len(fields) > 2 && fields[2] == "from" {
-		f.replySource = netip.MustParseAddrPort(fields[3])
-		f.translated = true
+		f.ReplySource = netip.MustParseAddrPort(fields[3])
+		f.Translated = true
 	}
 	return f
 }
@@ -45,28 +46,18 @@ func newCluster(objects ...modeltest.Object) *cluster {
 		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "fd00:172:30::/112"))...)}
 }
 
-// apply tells of a round in which the kernel may have refused service ports.
-func (c *cluster) apply(now time.Time, refused ...model.ServicePortName) {
+// apply tells of a round.
+func (c *cluster) apply(now time.Time) {
 	s := c.Snapshot()
 	for _, f := range model.Families {
-		c.families[f].take(s.Family(f), portsOf(refused), now)
+		c.families[f].take(s.Family(f), now)
 	}
 }
 
-func portsOf(names []model.ServicePortName) map[model.ServicePortName]bool {
-	ports := map[model.ServicePortName]bool{}
-	for _, name := range names {
-		ports[name] = true
-	}
-	return ports
-}
-
-// fail tells of a round that failed.
-func (c *cluster) fail() {
-	s := c.Snapshot()
-	for _, f := range model.Families {
-		c.families[f].begun = s.Family(f)
-		c.families[f].fail(s.Family(f))
+// list makes the next pass list everything.
+func (c *cluster) list(why reason) {
+	for i := range c.families {
+		c.families[i].whole = why
 	}
 }
 
@@ -80,9 +71,10 @@ func (c *cluster) pass(t testing.TB, now time.Time, flows ...string) (deleted []
 			continue
 		}
 		did = true
-		p.follow(p.applied, p.begun)
 		for _, text := range flows {
-			if flow := parse(t, text); model.FamilyOf(flow.dest.Addr()) == model.Families[i] && p.stale(&flow) {
+			flow := parse(t, text)
+			listed := slices.ContainsFunc(p.filters(), func(q Filter) bool { return q.selects(&flow) })
+			if model.FamilyOf(flow.Dest.Addr()) == model.Families[i] && listed && f.stale(p, &flow) {
 				deleted = append(deleted, text)
 			}
 		}

@@ -1,17 +1,17 @@
-// Package conntrack deletes stale flows from the kernel's connection tracking, and lists entries ([Lister]).
+// Package conntrack deletes stale flows from the kernel's connection tracking.
 //
 // Rules choose an endpoint for the first packet of a flow only. UDP has no end of a connection: a sender that never
 // pauses keeps its endpoint after that is gone, or reaches none if it began before the Service had endpoints.
-// Therefore, after changes of Services, and once an hour:
+// Therefore, after each round:
 //
-//	reconcile.Loop ──Done──> Reconciler ──dump──> nf_conntrack
-//	                             │  which flows have no serving endpoint any more?
+//	reconcile.Loop ──Done──> Reconciler ──list by endpoint, or by frontend──> nf_conntrack
+//	                             │  does the reply source still serve?
 //	                             └──────delete──> nf_conntrack
 //
-// A pass asks one question of each flow: does its reply source serve, by the snapshot that is applied, or by the one
-// that a round has begun to apply? A UDP flow to a frontend is deleted if it does not, and so are translated flows of
-// frontends that are gone. The next packet of a deleted flow is a first packet again. Rounds go on during a pass: each
-// flow is judged by what is known then.
+// The kernel filters: a change costs what its flows cost. The whole table is listed at the start, after rules were
+// repaired, once an hour, for many changes at once, and by kernels before Linux 5.8, which have no filter. Rounds go on
+// meanwhile: each flow is judged by the rules that are known then, and stays if those of a round that has begun serve it.
+// What is missed, because the kernel refused a service port or a round, is found within the hour.
 //
 // Without rules, on a new node or when another program has flushed them, a connection leaves by the default route, and
 // its later packets, too. After the first round, and after each one that repairs rules, flows to a frontend that are

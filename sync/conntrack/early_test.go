@@ -27,19 +27,17 @@ func TestConnectionsFromWhileTheRulesWereGone(t *testing.T) {
 	c := newCluster(append(dnsSlices(nil, 2), dns(), self, modeltest.NewSlice("default/self-4", "self").TCP("p", 53).Ready("192.168.99.20"))...)
 	c.apply(now)
 	c.pass(t, now)
-	gone := unanswered(slices.Concat(to("tcp", 0), to("udp", 0), to("sctp", 0)))
+	gone := append(unanswered(slices.Concat(to("tcp", 0), to("udp", 0), to("sctp", 0), to("udp", 9))), to("udp", 0)...)
 	stay := slices.Concat(
-		to("tcp", 0), to("udp", 0), to("sctp", 0), // another host answers, or a process of the node
-		unanswered(slices.Concat(to("tcp", 2), to("udp", 2), to("tcp", 9), to("udp", 9))), // translated
+		to("tcp", 0), to("sctp", 0), // another host answers, or a process of the node
+		unanswered(slices.Concat(to("tcp", 2), to("udp", 2), to("tcp", 9))), // translated
 		others, unanswered(others), []string{"tcp 192.168.99.20:53 unanswered"},
 	)
 	c.apply(now)
 	if got, did := c.pass(t, now, gone...); did {
 		t.Errorf("without a repair: a pass deletes %q", got)
 	}
-	for i := range c.families {
-		c.families[i].todo.early = true
-	}
+	c.list(aRepair)
 	c.wantPass(t, "after a repair", now, gone, slices.Concat(gone, stay))
 }
 
@@ -50,7 +48,7 @@ func TestAFailedPassAfterARepairIsDoneAgain(t *testing.T) {
 	c.apply(now)
 	c.pass(t, now)
 	f := &c.families[model.IPv4]
-	f.todo.early = true
+	f.whole = aRepair
 	f.end(f.begin(now), errShort)
 	gone := unanswered(to("tcp", 0)[:4])
 	c.wantPass(t, "again", now, gone, gone)

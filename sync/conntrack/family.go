@@ -10,224 +10,252 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// family has the state of one IP family, and its pending work.
+// family has the state of one IP family, and the list of what to ask the kernel for.
 type family struct {
-	applied *model.FamilySnapshot // in the dataplane; nil: none yet
-	begun   *model.FamilySnapshot // that a round since applied has begun to apply; nil: none
-	refused map[model.ServicePortName]bool
-	held    map[model.ServicePortName]bool // refused at some time since a pass began
-
-	former  former // since the last complete pass
-	failed  former // of rounds since applied that failed: it may be in force in part
-	leaving map[leaver]departure
-	todo    work
+	applied *model.FamilySnapshot            // in the dataplane; nil: none yet
+	begun   *model.FamilySnapshot            // that a round since applied has begun to apply; nil: none
+	owners  map[model.VIP]*model.ServicePort // of applied, by their frontends
+	asks    map[ask]due
+	whole   reason
 }
 
-// work is what a pass looks for.
-type work struct {
-	udp     bool // flows of UDP
-	streams bool // connections of TCP and SCTP
-	early   bool // connections that began while there were no rules
-	strays  bool // flows to unused cluster IPs
+// ask names flows that may be stale: of UDP, and of TCP and SCTP if the service port has a grace.
+type ask struct {
+	dest     model.VIP      // a frontend, which has the unspecified address for a node port
+	endpoint netip.AddrPort // that left it; invalid: any
 }
 
-func (w *work) add(more work) {
-	w.udp, w.streams = w.udp || more.udp, w.streams || more.streams
-	w.early, w.strays = w.early || more.early, w.strays || more.strays
+// due is of a service port, and until when its flows may stay.
+type due struct {
+	from model.ServicePortName
+	at   time.Time
 }
 
-// only returns the protocol of the flows that a pass looks at; 0: several. UDP's are few where connections are many.
-func (w work) only() model.Protocol {
-	if w == (work{udp: true}) {
-		return model.UDP
-	}
-	return 0
-}
+// reason is why the whole table is listed. Each looks for what the ones before do, too.
+type reason int
 
-// former is what service ports of UDP had.
-type former struct {
-	frontends map[model.VIP]model.ServicePortName
-	addrs     map[netip.Addr]bool // node-port addresses
-}
-
-func (f *former) add(sp *model.ServicePort, addrs []netip.Addr) {
-	if f.frontends == nil {
-		f.frontends, f.addrs = map[model.VIP]model.ServicePortName{}, map[netip.Addr]bool{}
-	}
-	for vip := range vips(sp) {
-		f.frontends[vip] = sp.Name
-	}
-	for _, a := range addrs {
-		f.addrs[a] = true
-	}
-}
-
-func (f *former) addAll(more former) {
-	f.add(nil, nil)
-	maps.Copy(f.frontends, more.frontends)
-	maps.Copy(f.addrs, more.addrs)
-}
+const (
+	isNotListed reason = iota
+	anAudit            // all that was missed
+	aRepair            // what began while there were no rules
+	theStart           // what is to unused cluster IPs: Services may have been deleted meanwhile
+)
 
 // nothing is the snapshot before the first.
 var nothing = &model.FamilySnapshot{Settings: &model.Settings{}}
 
-// fail notes what differs in a snapshot that a round failed to apply.
-func (f *family) fail(s *model.FamilySnapshot) {
-	f.failed.add(nil, s.NodePortAddrs)
-	for c := range s.ServicePortChanges(cmp.Or(f.applied, nothing)) {
-		if c.New != nil && c.New.Name.Protocol == model.UDP {
-			f.failed.add(c.New, nil)
-		}
-	}
-}
-
-// take notes the changes since the snapshot before. Its cost depends on their number. The kernel has refused
-// some service ports.
-func (f *family) take(s *model.FamilySnapshot, refused map[model.ServicePortName]bool, now time.Time) {
+// take notes the changes since the snapshot before. Its cost depends on their number.
+func (f *family) take(s *model.FamilySnapshot, now time.Time) {
 	old := f.applied
 	if old == nil {
 		old = nothing
-		f.leaving = map[leaver]departure{}
-		// Services may have been deleted before the daemon started: their cluster IPs are nobody else's.
-		f.todo.add(work{udp: true, early: true, strays: true})
+		f.owners, f.asks, f.whole = map[model.VIP]*model.ServicePort{}, map[ask]due{}, theStart
 	}
-	for name := range f.refused {
-		f.todo.udp = f.todo.udp || !refused[name]
+	if !slices.Equal(old.NodePortAddrs, s.NodePortAddrs) {
+		f.move(old.NodePortAddrs, s.NodePortAddrs, now)
 	}
-	if f.failed.frontends != nil || !slices.Equal(old.NodePortAddrs, s.NodePortAddrs) {
-		f.todo.udp = true
-	}
-	f.former.addAll(f.failed)
-	f.former.add(nil, old.NodePortAddrs)
-	f.applied, f.refused, f.begun, f.failed = s, refused, nil, former{}
-	if f.held == nil {
-		f.held = map[model.ServicePortName]bool{}
-	}
-	maps.Copy(f.held, refused)
+	f.applied, f.begun = s, nil
 	for c := range s.ServicePortChanges(old) {
-		f.change(c, now)
-	}
-}
-
-func (f *family) change(c model.Change[*model.ServicePort], now time.Time) {
-	before, after := forgetting(c.Old), forgetting(c.New)
-	switch sp := cmp.Or(after, before); {
-	case sp == nil:
-	case sp.Name.Protocol != model.UDP:
-		f.leave(before, after, c.New != nil, now)
-	case !onlyMore(before, after):
-		f.former.add(before, nil)
-		f.todo.udp = f.todo.udp || !f.refused[sp.Name]
-	}
-}
-
-// onlyMore reports whether no flow can be stale: the endpoints before still serve, and the frontends are the same. A
-// service port without endpoints is different: a sender may have begun before its packets were rejected.
-func onlyMore(before, after *model.ServicePort) bool {
-	if before == nil || after == nil || len(before.Endpoints)+len(before.Draining) == 0 {
-		return false
-	}
-	sameVIP := func(a, b model.Frontend) bool { return a.VIP == b.VIP }
-	if !slices.EqualFunc(before.Frontends, after.Frontends, sameVIP) {
-		return false
-	}
-	for a := range serving(before) {
-		if !after.Serves(a) {
-			return false
+		for _, fe := range frontends(c.Old) {
+			if f.owners[fe.VIP] == c.Old {
+				delete(f.owners, fe.VIP)
+			}
+		}
+		for _, fe := range frontends(c.New) {
+			f.owners[fe.VIP] = c.New
+		}
+		before, after := forgetting(c.Old), forgetting(c.New)
+		switch {
+		case after == nil && before != nil && c.New != nil: // its connections may go on
+			maps.DeleteFunc(f.asks, func(_ ask, d due) bool { return d.from == before.Name })
+		case before != nil || after != nil && (old != nothing || after.Name.Protocol != model.UDP):
+			f.leave(before, after, now)
 		}
 	}
-	return true
 }
 
-// begin takes the pending work; nil: there is none.
-func (f *family) begin(now time.Time) *pass {
-	p := &pass{family: f, now: now, work: f.todo}
-	for _, d := range f.leaving {
-		p.streams = p.streams || f.isDue(d, now)
+// move notes the addresses that have become node-port addresses, and those that are none any more.
+func (f *family) move(before, after []netip.Addr, now time.Time) {
+	for vip, sp := range f.owners {
+		if !vip.Addr.IsUnspecified() || vip.Protocol != model.UDP {
+			continue
+		}
+		for _, a := range slices.Concat(before, after) {
+			if slices.Contains(before, a) != slices.Contains(after, a) {
+				vip.Addr = a
+				f.asks[ask{dest: vip}] = due{sp.Name, now}
+			}
+		}
 	}
-	if p.work == (work{}) {
+}
+
+// leave notes what a service port has no more, with the endpoints that have ceased to serve. A sender of UDP may have
+// begun before there were endpoints, whose packets are rejected without them.
+func (f *family) leave(before, after *model.ServicePort, now time.Time) {
+	sp := cmp.Or(after, before)
+	grace, _ := sp.EndsStale()
+	d, isUDP := due{sp.Name, now.Add(grace)}, sp.Name.Protocol == model.UDP
+	for _, fe := range frontends(before) {
+		if after == nil || isUDP && !has(after, fe.VIP) {
+			f.asks[ask{dest: fe.VIP}] = d
+		}
+	}
+	empty := before == nil || isUDP && len(before.Endpoints)+len(before.Draining) == 0
+	for _, fe := range frontends(after) {
+		if empty || isUDP && !has(before, fe.VIP) {
+			f.asks[ask{dest: fe.VIP}] = d
+		}
+	}
+	if before == nil || after == nil {
+		return
+	}
+	left := func(a netip.AddrPort) {
+		for _, fe := range before.Frontends {
+			if !after.Serves(a) {
+				f.asks[ask{fe.VIP, a}] = d
+			}
+		}
+	}
+	for _, e := range before.Endpoints {
+		left(e.Addr)
+	}
+	for _, a := range before.Draining {
+		left(a)
+	}
+}
+
+// pass is the work of one pass.
+type pass struct {
+	whole reason
+	now   time.Time
+	asks  map[ask]due // that are due
+}
+
+// begin takes the work that is due; nil: there is none.
+func (f *family) begin(now time.Time) *pass {
+	p := &pass{f.whole, now, maps.Clone(f.asks)}
+	maps.DeleteFunc(p.asks, func(_ ask, d due) bool { return now.Before(d.at) })
+	if p.whole == isNotListed && len(p.asks) == 0 {
 		return nil
 	}
-	f.todo = work{}
-	p.former, f.former, f.held = f.former, former{}, maps.Clone(f.refused)
+	f.whole = isNotListed
 	return p
 }
 
-// end notes the result of a pass. The former frontends of service ports that were refused meanwhile had rules.
+// end notes the result of a pass.
 func (f *family) end(p *pass, err error) {
-	if err == nil {
-		maps.DeleteFunc(p.former.frontends, func(_ model.VIP, name model.ServicePortName) bool { return !f.held[name] })
-	}
-	if err != nil || len(f.held) > 0 {
-		p.former.addAll(f.former) // what is newer has priority
-		f.former = p.former
-	}
 	if err != nil {
-		f.todo.add(p.work)
+		f.whole = max(f.whole, p.whole)
 		return
 	}
-	maps.DeleteFunc(f.leaving, func(_ leaver, d departure) bool { return f.isDue(d, p.now) })
+	maps.DeleteFunc(f.asks, func(a ask, d due) bool { return p.asks[a] == d })
 }
 
-// leaver is an endpoint of TCP or SCTP that a frontend no longer leads to. Its connections may stay for a
-// while. The zero endpoint stands for all that left before this process knew the frontend.
-type leaver struct {
-	frontend model.VIP
-	endpoint netip.AddrPort
-}
+// mostListings is how many filtered listings take about as long as one of the whole table.
+const mostListings = 8
 
-// departure is of a service port, and until when connections to the leaver may stay.
-type departure struct {
-	from  model.ServicePortName
-	until time.Time
-}
-
-// leave notes the endpoints of TCP or SCTP that have ceased to serve. If the Service stays and no longer asks
-// for the end of connections, they may go on.
-func (f *family) leave(before, after *model.ServicePort, stays bool, now time.Time) {
-	sp := cmp.Or(after, before)
-	if after == nil && stays {
-		maps.DeleteFunc(f.leaving, func(_ leaver, d departure) bool { return d.from == sp.Name })
-		return
-	}
-	grace, _ := sp.EndsStale()
-	d := departure{sp.Name, now.Add(grace)}
-	if before == nil {
-		for vip := range vips(after) {
-			f.leaving[leaver{frontend: vip}] = d
+// filters returns what to list.
+func (p *pass) filters() []Filter {
+	all, protocols := map[Filter]bool{}, map[Filter]bool{}
+	for a := range p.asks {
+		q := Filter{Protocol: a.dest.Protocol, Endpoint: a.endpoint}
+		protocols[Filter{Protocol: q.Protocol}] = true
+		if !a.endpoint.IsValid() {
+			q.Dest = netip.AddrPortFrom(a.dest.Addr, a.dest.Port)
 		}
+		all[q] = true
 	}
-	for a := range serving(before) {
-		if after.Serves(a) {
-			continue
-		}
-		for vip := range vips(before) {
-			f.leaving[leaver{vip, a}] = d
-		}
+	switch {
+	case p.whole != isNotListed:
+		return []Filter{{}}
+	case len(all) > mostListings:
+		return slices.Collect(maps.Keys(protocols))
 	}
+	return slices.Collect(maps.Keys(all))
 }
 
-// isDue reports whether connections to a leaver must end. While the kernel refuses the service port, its old
-// rules are in force.
-func (f *family) isDue(d departure, now time.Time) bool {
-	return !now.Before(d.until) && !f.refused[d.from]
-}
-
-// next returns when the next connections must end; zero: none wait for it.
+// next returns when the next flows must end; zero: none wait for it.
 func (f *family) next() (at time.Time) {
-	for _, d := range f.leaving {
-		if !f.refused[d.from] && (at.IsZero() || d.until.Before(at)) {
-			at = d.until
+	for _, d := range f.asks {
+		if at.IsZero() || d.at.Before(at) {
+			at = d.at
 		}
 	}
 	return at
 }
 
-// departed returns when an endpoint left a frontend, or the node port.
-func (f *family) departed(vip model.VIP, endpoint netip.AddrPort) (d departure, ok bool) {
-	d, ok = f.leaving[leaver{vip, endpoint}]
-	if !ok && slices.Contains(f.applied.NodePortAddrs, vip.Addr) {
-		d, ok = f.leaving[leaver{nodePort(vip), endpoint}]
+// stale reports whether a flow must be deleted: by the rules that are in force, and by those that a round puts
+// in force, its reply source does not serve. A flow to an address that no frontend has or had stays.
+func (f *family) stale(p *pass, flow *Flow) bool {
+	// Other programs, like CNI plugins, use zones of their own; our rules apply to the default zone only.
+	if flow.Zone || flow.Dest.Addr().IsLoopback() {
+		return false
 	}
-	return d, ok
+	vip := model.VIP{Addr: flow.Dest.Addr(), Protocol: flow.Protocol, Port: flow.Dest.Port()}
+	// An address has priority over a node port, as with packets.
+	owner, isNodeAddr := f.owners[vip], slices.Contains(f.applied.NodePortAddrs, vip.Addr)
+	if owner == nil && isNodeAddr {
+		owner = f.owners[nodePort(vip)]
+	}
+	var next *model.ServicePort
+	if owner != nil && f.begun != nil {
+		next, _ = f.begun.ServicePort(owner.Name)
+	}
+	switch {
+	case owner.Serves(flow.ReplySource) || next.Serves(flow.ReplySource):
+		return false
+	case p.whole >= aRepair && owner != nil && !flow.Translated && !flow.Answered:
+		return true // an answer would be another host's with that address
+	}
+	d, asked := f.asked(vip, flow.ReplySource, isNodeAddr)
+	owner = forgetting(owner)
+	switch {
+	case asked && p.now.Before(d.at):
+		return false
+	case owner != nil:
+		return flow.Translated || flow.Protocol == model.UDP // UDP is older than the endpoints; TCP is with another host
+	}
+	inRange := func(c netip.Prefix) bool { return c.Contains(vip.Addr) }
+	isStray := p.whole == theStart && flow.Protocol == model.UDP && slices.ContainsFunc(f.applied.ServiceCIDRs, inRange)
+	return flow.Translated && (asked || isStray)
+}
+
+// asked returns what is asked about flows to a frontend, or to a node port.
+func (f *family) asked(vip model.VIP, endpoint netip.AddrPort, isNodeAddr bool) (d due, ok bool) {
+	for _, dest := range [...]model.VIP{vip, nodePort(vip)} {
+		for _, e := range [...]netip.AddrPort{endpoint, {}} {
+			if d, ok = f.asks[ask{dest, e}]; ok && (dest == vip || isNodeAddr) {
+				return d, true
+			}
+		}
+	}
+	return due{}, false
+}
+
+// nodePort returns the frontend of a node port, on whatever address.
+func nodePort(vip model.VIP) model.VIP {
+	vip.Addr = model.FamilyOf(vip.Addr).Unspecified()
+	return vip
+}
+
+// forgetting returns sp if its stale flows are deleted, and nil otherwise.
+func forgetting(sp *model.ServicePort) *model.ServicePort {
+	if sp != nil {
+		if _, ok := sp.EndsStale(); ok {
+			return sp
+		}
+	}
+	return nil
+}
+
+// frontends returns those of a service port; none if it is nil.
+func frontends(sp *model.ServicePort) []model.Frontend {
+	if sp == nil {
+		return nil
+	}
+	return sp.Frontends
+}
+
+func has(sp *model.ServicePort, vip model.VIP) bool {
+	return slices.ContainsFunc(frontends(sp), func(fe model.Frontend) bool { return fe.VIP == vip })
 }

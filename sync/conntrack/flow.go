@@ -1,40 +1,49 @@
 package conntrack
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"sync"
 
+	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 )
 
-// flow is an entry of the kernel's table, with the fields that rules need.
-type flow struct {
-	id         uint32
-	protocol   model.Protocol
-	zone       bool // in another than the default zone, in either direction
-	translated bool // its destination is (IPS_DST_NAT)
-	answered   bool // there was a reply (IPS_SEEN_REPLY)
-	state      byte // of a TCP connection, see tcpStates
+// Flow is an entry of the kernel's table, with the fields that rules need. Masquerading changes the destination of
+// replies, and DNAT their source.
+type Flow struct {
+	Protocol               model.Protocol
+	Source, Dest           netip.AddrPort // as the client sent the first packet
+	ReplySource, ReplyDest netip.AddrPort // of packets of the other direction
 
-	// The original and the reply direction. Masquerading changes the destination of replies, and DNAT their source.
-	source, dest, replySource, replyDest netip.AddrPort
+	Zone       bool // in another than the default zone, in either direction
+	Translated bool // its destination is (IPS_DST_NAT); IPVS sets no status
+	Answered   bool // there was a packet of the other direction
+	State      byte // of a TCP connection: enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h
+
+	id uint32
 }
 
 // Attributes that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
 const (
-	ctaTupleZone       = 3
-	ctaFilter          = 25
-	ctaFilterOrigFlags = 1
+	ctaTupleZone        = 3
+	ctaFilter           = 25
+	ctaFilterOrigFlags  = 1
+	ctaFilterReplyFlags = 2
 )
 
-// filterProtocol is a bit of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
-const filterProtocol = 1 << 3
+// Bits of a filter's flags, from the kernel's net/netfilter/nf_internals.h.
+const (
+	filterSource = 1 << iota
+	filterDest
+	_
+	filterProtocol
+	filterSourcePort
+	filterDestPort
+)
 
 // Bits of the status, from linux/netfilter/nf_conntrack_common.h.
 const (
@@ -45,22 +54,22 @@ const (
 var errShort = errors.New("message about a connection lacks an address")
 
 // parseFlow reads a message of the kernel. It does not allocate: there may be a million flows.
-func parseFlow(b []byte) (f flow, err error) {
+func parseFlow(b []byte) (f Flow, err error) {
 	if len(b) < nl.SizeofNfgenmsg {
 		return f, errShort
 	}
 	b = b[nl.SizeofNfgenmsg:]
 	original, reply := attribute(b, nl.CTA_TUPLE_ORIG), attribute(b, nl.CTA_TUPLE_REPLY)
 	f.id = number(b, nl.CTA_ID)
-	f.protocol = model.Protocol(number(attribute(original, nl.CTA_TUPLE_PROTO), nl.CTA_PROTO_NUM))
-	f.source, f.dest = parseTuple(original)
-	f.replySource, f.replyDest = parseTuple(reply)
-	f.zone = number(b, nl.CTA_ZONE)|number(original, ctaTupleZone)|number(reply, ctaTupleZone) != 0
+	f.Protocol = model.Protocol(number(attribute(original, nl.CTA_TUPLE_PROTO), nl.CTA_PROTO_NUM))
+	f.Source, f.Dest = parseTuple(original)
+	f.ReplySource, f.ReplyDest = parseTuple(reply)
+	f.Zone = number(b, nl.CTA_ZONE)|number(original, ctaTupleZone)|number(reply, ctaTupleZone) != 0
 	status := number(b, nl.CTA_STATUS)
-	f.translated, f.answered = status&ipsDstNAT != 0, status&ipsSeenReply != 0
+	f.Translated, f.Answered = status&ipsDstNAT != 0, status&ipsSeenReply != 0
 	tcp := attribute(attribute(b, nl.CTA_PROTOINFO), nl.CTA_PROTOINFO_TCP)
-	f.state = byte(number(tcp, nl.CTA_PROTOINFO_TCP_STATE))
-	if !f.source.IsValid() || !f.dest.IsValid() || !f.replySource.IsValid() || !f.replyDest.IsValid() {
+	f.State = byte(number(tcp, nl.CTA_PROTOINFO_TCP_STATE))
+	if !f.Source.IsValid() || !f.Dest.IsValid() || !f.ReplySource.IsValid() || !f.ReplyDest.IsValid() {
 		return f, errShort
 	}
 	return f, nil
@@ -103,76 +112,103 @@ func attribute(b []byte, want uint16) []byte {
 	return nil
 }
 
-// Lister lists entries of the kernel's table, on demand. Its connection stays open, see table. The zero
-// value is ready; any number of goroutines may use it.
-type Lister struct {
-	NetNS int // a file descriptor of the network namespace; 0: the process' own
-
-	mu    sync.Mutex
-	table *table // nil: none yet
+// Filter selects flows. Kernels before Linux 5.8 ignore it, and list all flows of a family. Its zero value selects all.
+// Of IPv6 it selects ports alone: the kernel lists what has other addresses (ctnetlink_filter_match_tuple takes
+// ipv6_addr_cmp for a comparison that is true if both are the same).
+type Filter struct {
+	Protocol model.Protocol // 0: any; then nothing else is selected by either
+	Dest     netip.AddrPort // of the first packet; with the unspecified address: the port alone; invalid: any
+	Endpoint netip.AddrPort // the source of replies; invalid: any
 }
 
-// List calls each for the translated entries of a family with an original destination that has one of some
-// protocols and ports; the addresses are left to the caller.
-func (l *Lister) List(ctx context.Context, of model.Family, ports []model.VIP, each func(Entry)) error {
-	wanted := map[model.VIP]bool{} // without addresses
-	for _, p := range ports {
-		wanted[model.VIP{Protocol: p.Protocol, Port: p.Port}] = true
-	}
-	return l.list(ctx, of, func(f *flow) {
-		translated := f.replySource != f.dest && !f.zone // IPVS sets no status
-		if translated && wanted[model.VIP{Protocol: f.protocol, Port: f.dest.Port()}] {
-			each(f.entry())
+// selects reports whether a kernel that filters lists a flow.
+func (q Filter) selects(f *Flow) bool {
+	return q.Protocol == 0 || q.Protocol == f.Protocol &&
+		(!q.Dest.IsValid() || q.Dest.Port() == f.Dest.Port()) &&
+		(!isComparable(q.Dest) || q.Dest.Addr() == f.Dest.Addr()) &&
+		(!q.Endpoint.IsValid() || q.Endpoint.Port() == f.ReplySource.Port()) &&
+		(!isComparable(q.Endpoint) || q.Endpoint.Addr() == f.ReplySource.Addr())
+}
+
+// isComparable reports whether the kernel can compare an address.
+func isComparable(a netip.AddrPort) bool { return a.Addr().Is4() && !a.Addr().IsUnspecified() }
+
+// listing returns the request for the flows of a family.
+func (q Filter) listing(of model.Family) (netlink.Message, error) {
+	ae := netlink.NewAttributeEncoder()
+	if q.Protocol != 0 {
+		original, reply := uint32(filterProtocol), uint32(0)
+		if q.Dest.IsValid() {
+			original |= filterDestPort
 		}
-	})
-}
-
-// list calls each for the entries of a family.
-func (l *Lister) list(ctx context.Context, of model.Family, each func(*flow)) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.table == nil {
-		l.table = &table{dial: thisKernel(l.NetNS)}
-	}
-	_, _, err := l.table.sweep(ctx, of, 0, func(f *flow) bool {
-		each(f)
-		return false
-	})
-	return err
-}
-
-// Entry is a connection as the kernel's connection tracking knows it. Masquerading changes the
-// destination of replies, and DNAT their source.
-type Entry struct {
-	Protocol               model.Protocol
-	Source, Dest           netip.AddrPort // as the client sent the first packet
-	ReplySource, ReplyDest netip.AddrPort // of packets of the other direction
-	Answered               bool           // there was a packet of the other direction
-	State                  string         // of a TCP connection, as nf_conntrack names it: SYN_SENT, CLOSE, …
-}
-
-// tcpStates is enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h. The first is none.
-var tcpStates = [...]string{
-	"", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE", "SYN_SENT2",
-}
-
-func (f *flow) entry() Entry {
-	e := Entry{f.protocol, f.source, f.dest, f.replySource, f.replyDest, f.answered, ""}
-	if int(f.state) < len(tcpStates) {
-		e.State = tcpStates[f.state]
-	}
-	return e
-}
-
-// Find returns the connection that began with these addresses, and whether there is one.
-// Connections in other zones than the default one are not found.
-func (l *Lister) Find(
-	ctx context.Context, p model.Protocol, source, dest netip.AddrPort,
-) (e Entry, found bool, err error) {
-	err = l.list(ctx, model.FamilyOf(dest.Addr()), func(f *flow) {
-		if f.protocol == p && f.source == source && f.dest == dest && !f.zone {
-			e, found = f.entry(), true
+		if isComparable(q.Dest) {
+			original |= filterDest
 		}
+		encodeTuple(ae, nl.CTA_TUPLE_ORIG, q.Protocol, netip.AddrPort{}, q.Dest)
+		if q.Endpoint.IsValid() {
+			reply = filterProtocol | filterSourcePort
+			encodeTuple(ae, nl.CTA_TUPLE_REPLY, q.Protocol, q.Endpoint, netip.AddrPort{})
+		}
+		if isComparable(q.Endpoint) {
+			reply |= filterSource
+		}
+		ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
+			ae.Uint32(ctaFilterOrigFlags, original)
+			ae.Uint32(ctaFilterReplyFlags, reply)
+			return nil
+		})
+	}
+	return message(msgGet, netlink.Request|netlink.Dump, of, ae)
+}
+
+// deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's address and of the
+// original tuple, so that a newer flow is never deleted.
+func (f *Flow) deletion() (netlink.Message, error) {
+	ae := netlink.NewAttributeEncoder()
+	encodeTuple(ae, nl.CTA_TUPLE_REPLY, f.Protocol, f.ReplySource, f.ReplyDest)
+	ae.Bytes(nl.CTA_ID, binary.BigEndian.AppendUint32(nil, f.id))
+	return message(msgDelete, netlink.Request|netlink.Acknowledge, model.FamilyOf(f.Dest.Addr()), ae)
+}
+
+// encodeTuple writes what is known of a tuple.
+func encodeTuple(ae *netlink.AttributeEncoder, kind uint16, p model.Protocol, from, to netip.AddrPort) {
+	address := func(ae *netlink.AttributeEncoder, v4, v6 uint16, a netip.Addr) {
+		switch {
+		case a.Is4():
+			ae.Bytes(v4, a.AsSlice())
+		case a.Is6():
+			ae.Bytes(v6, a.AsSlice())
+		}
+	}
+	ae.Nested(kind, func(ae *netlink.AttributeEncoder) error {
+		ae.Nested(nl.CTA_TUPLE_IP, func(ae *netlink.AttributeEncoder) error {
+			address(ae, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, from.Addr())
+			address(ae, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, to.Addr())
+			return nil
+		})
+		ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
+			ae.Uint8(nl.CTA_PROTO_NUM, uint8(p))
+			ae.Bytes(nl.CTA_PROTO_SRC_PORT, binary.BigEndian.AppendUint16(nil, from.Port()))
+			ae.Bytes(nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, to.Port()))
+			return nil
+		})
+		return nil
 	})
-	return e, found, err
+}
+
+func message(
+	kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family, ae *netlink.AttributeEncoder,
+) (netlink.Message, error) {
+	attrs, err := ae.Encode()
+	if err != nil {
+		return netlink.Message{}, err
+	}
+	genmsg := [nl.SizeofNfgenmsg]byte{unix.AF_INET, unix.NFNETLINK_V0} // then a resource id, unused
+	if f == model.IPv6 {
+		genmsg[0] = unix.AF_INET6
+	}
+	return netlink.Message{
+		Header: netlink.Header{Type: kind, Flags: flags},
+		Data:   append(genmsg[:], attrs...),
+	}, nil
 }

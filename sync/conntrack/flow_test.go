@@ -25,10 +25,10 @@ func tracked(t testing.TB) map[string][]byte {
 func TestFlowsAreRead(t *testing.T) {
 	for text, b := range tracked(t) {
 		want := parse(t, text)
-		want.translated = false // what asks for a flow does not say so, and names the reply as it would be
-		want.replySource = want.dest
+		want.Translated = false // what asks for a flow does not say so, and names the reply as it would be
+		want.ReplySource = want.Dest
 		got, err := parseFlow(b)
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(flow{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); err != nil || diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Flow{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", text, err, diff)
 		}
 		if n := testing.AllocsPerRun(100, func() { _, _ = parseFlow(b) }); n > 0 {
@@ -55,6 +55,6 @@ func FuzzFlow(f *testing.F) {
 			return
 		}
 		// What was read may be nonsense, but can be judged.
-		_ = servingPass(model.IPv4).stale(&flow)
+		_ = serving(model.IPv4)(&flow)
 	})
 }

@@ -14,9 +14,9 @@ func TestAPassFollowsTheRoundsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, append(dnsSlices(nil, 2), dns())...)
 		var stale []bool
-		b.sweep = func(_ context.Context, of model.Family, _ model.Protocol, judge func(*flow) bool) (int, int, error) {
+		b.sweep = func(_ context.Context, of model.Family, _ Filter, judge func(*Flow) bool) (int, int, bool, error) {
 			if of == model.IPv6 || stale != nil {
-				return 0, 0, nil
+				return 0, 0, true, nil
 			}
 			f := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
 			stale = append(stale, judge(&f)) // 10.0.0.3 is no endpoint
@@ -29,7 +29,7 @@ func TestAPassFollowsTheRoundsMeanwhile(t *testing.T) {
 			stale = append(stale, judge(&f))
 			dnsSlices(nil, 2)[0].(modeltest.Slice).Set(b.Builder)
 			b.apply()
-			return 3, 2, nil
+			return 3, 2, true, nil
 		}
 		b.apply()
 		synctest.Wait()

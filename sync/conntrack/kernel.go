@@ -2,16 +2,13 @@ package conntrack
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
-	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/mdlayher/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -31,72 +28,42 @@ const (
 	patience = 10 * time.Second
 )
 
-// deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's address and of the
-// original tuple, so that a newer flow is never deleted.
-func (f *flow) deletion() (netlink.Message, error) {
-	ae := netlink.NewAttributeEncoder()
-	ae.Nested(nl.CTA_TUPLE_REPLY, func(ae *netlink.AttributeEncoder) error {
-		return encodeTuple(ae, f.protocol, f.replySource, f.replyDest)
-	})
-	ae.Bytes(nl.CTA_ID, binary.BigEndian.AppendUint32(nil, f.id))
-	return message(msgDelete, netlink.Request|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
-}
+// Table is the connection tracking table of a network namespace. Its connections stay open from their first use on: the
+// kernel accepts no nftables batch while it ends one (nft_rcv_nl_event). The zero value is the current namespace's. Any
+// number of goroutines may use it, one after the other.
+type Table struct {
+	NetNS int                           // a file descriptor of the network namespace; 0: the current one
+	Dial  func() (*netlink.Conn, error) // opens connections to another kernel, in tests; nil: to this machine's
 
-func encodeTuple(ae *netlink.AttributeEncoder, p model.Protocol, from, to netip.AddrPort) error {
-	src, dst := uint16(nl.CTA_IP_V4_SRC), uint16(nl.CTA_IP_V4_DST)
-	if from.Addr().Is6() {
-		src, dst = nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
-	}
-	ae.Nested(nl.CTA_TUPLE_IP, func(ae *netlink.AttributeEncoder) error {
-		ae.Bytes(src, from.Addr().AsSlice())
-		ae.Bytes(dst, to.Addr().AsSlice())
-		return nil
-	})
-	ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
-		ae.Uint8(nl.CTA_PROTO_NUM, uint8(p))
-		ae.Bytes(nl.CTA_PROTO_SRC_PORT, binary.BigEndian.AppendUint16(nil, from.Port()))
-		ae.Bytes(nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, to.Port()))
-		return nil
-	})
-	return nil
-}
-
-func message(
-	kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family, ae *netlink.AttributeEncoder,
-) (netlink.Message, error) {
-	attrs, err := ae.Encode()
-	if err != nil {
-		return netlink.Message{}, err
-	}
-	genmsg := [nl.SizeofNfgenmsg]byte{unix.AF_INET, unix.NFNETLINK_V0} // then a resource id, unused
-	if f == model.IPv6 {
-		genmsg[0] = unix.AF_INET6
-	}
-	return netlink.Message{
-		Header: netlink.Header{Type: kind, Flags: flags},
-		Data:   append(genmsg[:], attrs...),
-	}, nil
-}
-
-// table is the connection tracking table of a network namespace. Its connections stay open from their first use on: the
-// kernel accepts no nftables batch while it ends one (nft_rcv_nl_event).
-type table struct {
-	dial             func() (*netlink.Conn, error)
+	mu               sync.Mutex
 	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies
 }
 
-// thisKernel returns a function that opens connections to this machine's kernel, in a network namespace.
-func thisKernel(netNS int) func() (*netlink.Conn, error) {
-	return func() (*netlink.Conn, error) {
-		c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netNS, MessageBufferSize: bufferSize})
-		if err != nil {
-			return nil, fmt.Errorf("open netfilter netlink: %w", err)
-		}
-		return c, nil
-	}
+// List calls each with the flows of a family that a filter selects, and on kernels before Linux 5.8 with all others,
+// too. When ctx ends, it fails. each must not keep the flow.
+func (t *Table) List(ctx context.Context, of model.Family, q Filter, each func(*Flow)) error {
+	_, _, _, err := t.sweep(ctx, of, q, func(f *Flow) bool {
+		each(f)
+		return false
+	})
+	return err
 }
 
-func (t *table) close() {
+func (t *Table) open(c **netlink.Conn) (err error) {
+	switch {
+	case *c != nil:
+	case t.Dial != nil:
+		*c, err = t.Dial()
+	default:
+		*c, err = netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: t.NetNS, MessageBufferSize: bufferSize})
+	}
+	if err != nil {
+		return fmt.Errorf("open netfilter netlink: %w", err)
+	}
+	return nil
+}
+
+func (t *Table) close() {
 	for _, c := range []**netlink.Conn{&t.dumps, &t.deletions} {
 		if *c != nil {
 			_ = (*c).Close()
@@ -105,98 +72,86 @@ func (t *table) close() {
 	}
 }
 
-// interrupt makes a dump fail, so that its rest is not read.
-func interrupt(dump *netlink.Conn) { _ = dump.SetReadDeadline(time.Unix(1, 0)) }
-
-// sweep deletes the stale flows of a family and, unless it is 0, of a protocol. When ctx ends, it fails. After an
-// error, the next sweep has new connections, because an answer may not have arrived yet.
-func (t *table) sweep(ctx context.Context, of model.Family, only model.Protocol, stale func(*flow) bool) (
-	seen, deleted int, err error,
+// sweep deletes the stale flows of a family that a filter selects, and reports whether the kernel has listed others,
+// too. After an error, the next sweep has new connections, because an answer may not have arrived yet.
+func (t *Table) sweep(ctx context.Context, of model.Family, q Filter, stale func(*Flow) bool) (
+	seen, deleted int, all bool, err error,
 ) {
-	if t.dumps == nil {
-		if t.dumps, err = t.dial(); err != nil {
-			return 0, 0, err
-		}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.open(&t.dumps); err != nil {
+		return 0, 0, false, err
 	}
 	dumps := t.dumps
-	stop := context.AfterFunc(ctx, func() { interrupt(dumps) })
-	seen, deleted, err = t.sweepAll(of, only, stale)
+	// A deadline in the past makes a dump fail, so that its rest is not read.
+	stop := context.AfterFunc(ctx, func() { _ = dumps.SetReadDeadline(time.Unix(1, 0)) })
+	listed := new(Flow) // one for all: stale is a function value, so that each of its arguments is on the heap
+	var refused error   // the last one; others hardly differ
+	err = t.dump(of, q, func(f Flow) error {
+		seen++
+		*listed = f
+		all = all || !q.selects(listed)
+		if !stale(listed) {
+			return nil
+		}
+		ok, err := t.delete(listed)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if ok {
+			deleted++
+		} else if err != nil { // the others may go
+			refused = err
+		}
+		return nil
+	})
 	if !stop() { // the deadline is over from now on
 		err = errors.Join(ctx.Err(), err)
 	}
-	if err != nil {
+	if err = errors.Join(err, refused); err != nil {
 		t.close()
 	}
-	return seen, deleted, err
+	return seen, deleted, all, err
 }
 
-// listing returns the request for the flows of a family and, unless it is 0, of a protocol. Kernels before Linux 5.8
-// list those of all protocols.
-func listing(of model.Family, only model.Protocol) (netlink.Message, error) {
-	ae := netlink.NewAttributeEncoder()
-	if only != 0 {
-		ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
-			ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
-				ae.Uint8(nl.CTA_PROTO_NUM, uint8(only))
-				return nil
-			})
-			return nil
-		})
-		ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
-			ae.Uint32(ctaFilterOrigFlags, filterProtocol)
-			return nil
-		})
+// dump calls each with the flows of a listing. After an error, its rest is not read.
+func (t *Table) dump(of model.Family, q Filter, each func(Flow) error) error {
+	m, err := q.listing(of)
+	if err == nil {
+		_, err = t.dumps.Send(m)
 	}
-	return message(msgGet, netlink.Request|netlink.Dump, of, ae)
-}
-
-// flows yields the flows of a listing. A caller that stops early must call interrupt first, or the rest would still be
-// read.
-func (t *table) flows(of model.Family, only model.Protocol) iter.Seq2[flow, error] {
-	return func(yield func(flow, error) bool) {
-		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v flows: %w", of, err)) }
-		m, err := listing(of, only)
-		if err == nil {
-			_, err = t.dumps.Send(m)
-		}
-		if err != nil {
-			fail(err)
-			return
-		}
-		for m, err := range t.dumps.ReceiveIter() {
-			if err != nil {
-				fail(err)
-				return
+	if err == nil {
+		for m, failed := range t.dumps.ReceiveIter() {
+			var f Flow
+			if err = failed; err == nil {
+				f, err = parseFlow(m.Data)
 			}
-			f, err := parseFlow(m.Data)
-			if err != nil {
-				interrupt(t.dumps)
-				fail(err)
-				return
+			if err == nil {
+				err = each(f)
 			}
-			if !yield(f, nil) {
-				return
+			if err != nil {
+				_ = t.dumps.SetReadDeadline(time.Unix(1, 0))
+				break
 			}
 		}
 	}
+	if err != nil {
+		return fmt.Errorf("list %v flows: %w", of, err)
+	}
+	return nil
 }
 
 // delete deletes a flow, and reports whether it still existed.
-func (t *table) delete(f *flow) (deleted bool, err error) {
-	if t.deletions == nil {
-		if t.deletions, err = t.dial(); err != nil {
-			return false, err
-		}
+func (t *Table) delete(f *Flow) (deleted bool, err error) {
+	if err := t.open(&t.deletions); err != nil {
+		return false, err
 	}
 	m, err := f.deletion()
 	if err == nil {
 		err = t.deletions.SetReadDeadline(time.Now().Add(patience))
 	}
 	if err == nil {
-		_, err = t.deletions.SendMessages([]netlink.Message{m})
-	}
-	if err == nil {
-		_, err = t.deletions.Receive()
+		_, err = t.deletions.Execute(m)
 	}
 	switch {
 	case errors.Is(err, os.ErrNotExist): // it ended by itself
@@ -205,29 +160,4 @@ func (t *table) delete(f *flow) (deleted bool, err error) {
 		return false, fmt.Errorf("delete a flow: %w", err)
 	}
 	return true, nil
-}
-
-func (t *table) sweepAll(of model.Family, only model.Protocol, stale func(*flow) bool) (seen, deleted int, err error) {
-	var refused error   // the last one; others hardly differ
-	listed := new(flow) // one for all: stale is a function value, so that each of its arguments is on the heap
-	for f, err := range t.flows(of, only) {
-		if err != nil {
-			return seen, deleted, err
-		}
-		seen++
-		*listed = f
-		if !stale(listed) {
-			continue
-		}
-		switch ok, err := t.delete(listed); {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			interrupt(t.dumps)
-			return seen, deleted, err
-		case err != nil: // the others may go
-			refused = err
-		case ok:
-			deleted++
-		}
-	}
-	return seen, deleted, refused
 }

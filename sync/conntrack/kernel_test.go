@@ -14,34 +14,28 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// servingPass is a pass with a cluster IP's port 53, which has the endpoint 10.0.0.2:8053, and its IPv6 twin.
-func servingPass(f model.Family) *pass {
-	vip, pod := "172.30.0.10", "10.0.0.2:8053"
-	if f == model.IPv6 {
-		vip, pod = "fd00:172:30::10", "[fd00:10::2]:8053"
-	}
-	return passOf(model.UDP, vip, pod)
-}
-
-// passOf is a pass over flows of UDP with a frontend, of port 53, that has one endpoint.
-func passOf(protocol model.Protocol, vip, endpoint string) *pass {
-	at := model.VIP{Addr: netip.MustParseAddr(vip), Protocol: protocol, Port: 53}
+// judge returns what is stale where a cluster IP's port 53 has one endpoint.
+func judge(vip, endpoint string) func(*Flow) bool {
+	at := model.VIP{Addr: netip.MustParseAddr(vip), Protocol: model.UDP, Port: 53}
 	sp := &model.ServicePort{
-		Name: model.ServicePortName{Protocol: protocol}, Frontends: []model.Frontend{{VIP: at}},
+		Name: model.ServicePortName{Protocol: model.UDP}, Frontends: []model.Frontend{{VIP: at}},
 		Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(endpoint)}},
 	}
-	have := owners{nothing, map[model.VIP]*model.ServicePort{at: sp}}
-	return &pass{family: &family{applied: nothing}, now: time.Now(), work: work{udp: true}, have: have}
+	f := &family{applied: nothing, owners: map[model.VIP]*model.ServicePort{at: sp}}
+	return func(flow *Flow) bool { return f.stale(&pass{now: time.Now()}, flow) }
 }
 
-// sweep does what the pass is for, as a Reconciler.
-func (t *table) sweepFor(f model.Family, p *pass) (seen, deleted int, err error) {
-	return t.sweep(context.Background(), f, p.only(), p.stale)
+// serving is judge with the endpoint 10.0.0.2:8053, and its IPv6 twin.
+func serving(f model.Family) func(*Flow) bool {
+	if f == model.IPv6 {
+		return judge("fd00:172:30::10", "[fd00:10::2]:8053")
+	}
+	return judge("172.30.0.10", "10.0.0.2:8053")
 }
 
 func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 	zone := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
-	zone.zone = true
+	zone.Zone = true
 	stay := []string{
 		"udp 172.30.0.10:53 from 10.0.0.2:8053",
 		"udp [fd00:172:30::10]:53 from [fd00:10::2]:8053",
@@ -63,12 +57,12 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 		"udp [fd00:172:30::10]:53",
 	}
 	n := newNamespace(t)
-	n.create(t, 1, func(int) flow { return zone })
-	numbered := func(texts []string, first int) func(i int) flow {
-		return func(i int) flow {
+	n.create(t, 1, func(int) Flow { return zone })
+	numbered := func(texts []string, first int) func(i int) Flow {
+		return func(i int) Flow {
 			f := parse(t, texts[i])
-			f.source = netip.AddrPortFrom(f.source.Addr(), uint16(first+i))
-			f.replyDest = f.source
+			f.Source = netip.AddrPortFrom(f.Source.Addr(), uint16(first+i))
+			f.ReplyDest = f.Source
 			return f
 		}
 	}
@@ -83,7 +77,7 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 		family        model.Family
 		seen, deleted int
 	}{{model.IPv4, 10, len(go4)}, {model.IPv6, 5, len(go6)}} {
-		seen, deleted, err := n.open(t).sweep(t.Context(), tt.family, 0, servingPass(tt.family).stale)
+		seen, deleted, _, err := n.open(t).sweep(t.Context(), tt.family, Filter{}, serving(tt.family))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,14 +94,11 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 func TestANewerFlowIsNotHit(t *testing.T) {
 	n := newNamespace(t)
 	stale := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
-	n.create(t, 1, func(int) flow { return stale })
+	n.create(t, 1, func(int) Flow { return stale })
 	table := n.open(t)
-	var found []flow
-	for f, err := range table.flows(model.IPv4, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		found = append(found, f)
+	var found []Flow
+	if err := table.List(t.Context(), model.IPv4, Filter{}, func(f *Flow) { found = append(found, *f) }); err != nil {
+		t.Fatal(err)
 	}
 	if len(found) != 1 || found[0].id == 0 {
 		t.Fatalf("found %+v, want one flow with an id", found)
@@ -118,11 +109,11 @@ func TestANewerFlowIsNotHit(t *testing.T) {
 	if deleted, err := table.delete(&found[0]); deleted || err != nil {
 		t.Errorf("deleted %v, %v, want none, and no error", deleted, err)
 	}
-	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.10:53 from 10.0.0.2:8053") })
+	n.create(t, 1, func(int) Flow { return parse(t, "udp 172.30.0.10:53 from 10.0.0.2:8053") })
 	if deleted, err := table.delete(&found[0]); deleted || err != nil {
 		t.Errorf("deleted %v, %v, want none: it has another endpoint", deleted, err)
 	}
-	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053") })
+	n.create(t, 1, func(int) Flow { return parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053") })
 	found[0].id++
 	if deleted, err := table.delete(&found[0]); deleted || err != nil {
 		t.Errorf("deleted %v, %v, want none: it has another id", deleted, err)
@@ -138,16 +129,15 @@ func TestWhatIsRefusedKeepsNobodyElse(t *testing.T) {
 	n := newNamespace(t)
 	bad := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
 	good := parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053")
-	n.create(t, 1, func(int) flow { return good })
+	n.create(t, 1, func(int) Flow { return good })
 	table := n.open(t)
-	var flows []flow
-	for f, err := range table.flows(model.IPv4, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	var flows []Flow
+	if err := table.List(t.Context(), model.IPv4, Filter{}, func(f *Flow) {
 		bad.id = f.id
-		bad.replyDest = netip.AddrPort{} // nothing the kernel could look for
-		flows = []flow{bad, f}
+		bad.ReplyDest = netip.AddrPort{} // nothing the kernel could look for
+		flows = []Flow{bad, *f}
+	}); err != nil {
+		t.Fatal(err)
 	}
 	if deleted, err := table.delete(&flows[0]); deleted || err == nil {
 		t.Errorf("deleted %v, error %v, want an error", deleted, err)
@@ -163,13 +153,13 @@ func TestWhatIsRefusedKeepsNobodyElse(t *testing.T) {
 // A connection lasts from sweep to sweep, because its end makes others' batches wait.
 func TestSweepsShareTheirConnections(t *testing.T) {
 	n := newNamespace(t)
-	k := &table{dial: thisKernel(n.fd())}
+	k := &Table{NetNS: n.fd()}
 	defer k.close()
-	p := servingPass(model.IPv4)
+	stale := serving(model.IPv4)
 	var first *netlink.Conn
 	for range 2 {
 		n.fill(t, datagrams, 100)
-		if _, deleted, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); err != nil || deleted != 100 {
+		if _, deleted, _, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); err != nil || deleted != 100 {
 			t.Fatalf("%d flows deleted, %v; want 100", deleted, err)
 		}
 		if first == nil {
@@ -183,13 +173,13 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	n.fill(t, datagrams, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := k.sweep(ctx, model.IPv4, 0, p.stale); err == nil {
+	if _, _, _, err := k.sweep(ctx, model.IPv4, Filter{}, stale); err == nil {
 		t.Error("a sweep succeeded after the end of its context")
 	}
 	if k.dumps != nil {
 		t.Error("connections of a sweep that failed are still open: the rest of a list may be in them")
 	}
-	if _, _, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); err != nil {
+	if _, _, _, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); err != nil {
 		t.Errorf("after a sweep that failed: %v", err)
 	}
 }
@@ -197,12 +187,12 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 // The context ends while the last flow of a list is judged: no later sweep has the deadline that this sets.
 func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
 	n := newNamespace(t)
-	k := &table{dial: thisKernel(n.fd())}
+	k := &Table{NetNS: n.fd()}
 	defer k.close()
-	p := servingPass(model.IPv4)
+	stale := serving(model.IPv4)
 	n.fill(t, datagrams, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, _, err := k.sweep(ctx, model.IPv4, 0, func(*flow) bool {
+	_, _, _, err := k.sweep(ctx, model.IPv4, Filter{}, func(*Flow) bool {
 		cancel()
 		time.Sleep(10 * time.Millisecond) // the deadline is set meanwhile
 		return false
@@ -210,7 +200,7 @@ func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the sweep ended with %v", err)
 	}
-	if _, deleted, err := k.sweep(t.Context(), model.IPv4, 0, p.stale); deleted != 1 || err != nil {
+	if _, deleted, _, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); deleted != 1 || err != nil {
 		t.Errorf("%d deleted by the next sweep, %v", deleted, err)
 	}
 }

@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -11,84 +10,61 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-func TestListTellsOfTranslatedFlows(t *testing.T) {
+// The kernel lists what a filter selects, and nothing else.
+func TestTheKernelFilters(t *testing.T) {
 	n := newNamespace(t)
-	zone := parse(t, "udp 172.30.0.10:53 from 10.0.0.9:8053")
-	zone.zone = true
-	flows := []flow{zone}
-	for _, text := range []string{
+	texts := []string{
 		"udp 172.30.0.10:53 from 10.0.0.2:8053",
+		"udp 172.30.0.10:53 from 10.0.0.2:8054",
 		"udp 172.30.0.10:53 from 10.0.0.3:8053",
-		"tcp 172.30.0.10:80 from 10.0.0.2:8080",
-		"tcp 172.30.0.10:81 from 10.0.0.2:8081",
+		"udp 172.30.0.11:53 from 10.0.0.2:8053",
 		"udp 172.30.0.10:54",
+		"tcp 172.30.0.10:53 from 10.0.0.2:8053",
+		"sctp 172.30.0.10:53 from 10.0.0.2:8053",
 		"udp [fd00:172:30::10]:53 from [fd00:10::2]:8053",
-	} {
-		flows = append(flows, parse(t, text))
+		"udp [fd00:172:30::10]:53 from [fd00:10::3]:8053",
 	}
-	n.create(t, len(flows), func(i int) flow {
-		flows[i].source = netip.AddrPortFrom(flows[i].source.Addr(), uint16(41000+i))
-		flows[i].replyDest = flows[i].source
-		return flows[i]
+	source := func(i int) netip.AddrPort {
+		f := parse(t, texts[i])
+		return netip.AddrPortFrom(f.Source.Addr(), uint16(41000+i))
+	}
+	n.create(t, len(texts), func(i int) Flow {
+		f := parse(t, texts[i])
+		f.Source = source(i)
+		f.ReplyDest = f.Source
+		return f
 	})
-	l := Lister{NetNS: n.fd()}
-	list := func(f model.Family, ports ...model.VIP) []string {
-		t.Helper()
-		found := []string{}
-		if err := l.List(t.Context(), f, ports, func(f Entry) {
-			found = append(found, fmt.Sprintf("%v %v %v", f.Protocol, f.Dest, f.ReplySource))
-		}); err != nil {
-			t.Fatal(err)
-		}
-		slices.Sort(found)
-		return found
-	}
-	dns, web := model.VIP{Protocol: model.UDP, Port: 53}, model.VIP{Protocol: model.TCP, Port: 80}
-	for _, tt := range []struct {
-		name  string
-		f     model.Family
-		ports []model.VIP
-		want  []string
-	}{
-		{"one port", model.IPv4, []model.VIP{dns}, []string{"udp 172.30.0.10:53 10.0.0.2:8053", "udp 172.30.0.10:53 10.0.0.3:8053"}},
-		{"IPv6", model.IPv6, []model.VIP{dns, web}, []string{"udp [fd00:172:30::10]:53 [fd00:10::2]:8053"}},
-		{"two ports", model.IPv4, []model.VIP{dns, web}, []string{
-			"tcp 172.30.0.10:80 10.0.0.2:8080", "udp 172.30.0.10:53 10.0.0.2:8053", "udp 172.30.0.10:53 10.0.0.3:8053",
-		}},
-		{"no port", model.IPv4, nil, []string{}},
+	at := netip.MustParseAddrPort
+	for name, q := range map[string]Filter{
+		"all":           {},
+		"a protocol":    {Protocol: model.UDP},
+		"an endpoint":   {Protocol: model.UDP, Endpoint: at("10.0.0.2:8053")},
+		"of SCTP":       {Protocol: model.SCTP, Endpoint: at("10.0.0.2:8053")},
+		"of IPv6":       {Protocol: model.UDP, Endpoint: at("[fd00:10::2]:8053")},
+		"a frontend":    {Protocol: model.UDP, Dest: at("172.30.0.10:53")},
+		"of IPv6, too":  {Protocol: model.UDP, Dest: at("[fd00:172:30::10]:53")},
+		"a port":        {Protocol: model.UDP, Dest: at("0.0.0.0:53")},
+		"a port of TCP": {Protocol: model.TCP, Dest: at("0.0.0.0:53")},
+		"both":          {Protocol: model.UDP, Dest: at("172.30.0.10:53"), Endpoint: at("10.0.0.3:8053")},
+		"nothing":       {Protocol: model.UDP, Endpoint: at("10.0.0.9:8053")},
 	} {
-		if diff := cmp.Diff(tt.want, list(tt.f, tt.ports...)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		var want, got []netip.AddrPort
+		family := model.IPv4
+		if q.Dest.Addr().Is6() || q.Endpoint.Addr().Is6() {
+			family = model.IPv6
 		}
-	}
-}
-
-// Where there are many connections, a pass for UDP does not list them.
-func TestAPassForDatagramsListsThemAlone(t *testing.T) {
-	n := newNamespace(t)
-	n.fill(t, "tcp 172.30.0.10:80 from 10.0.0.3:8080", 5)
-	n.fill(t, datagrams, 3)
-	p := passOf(model.UDP, "172.30.0.10", "10.0.0.3:8053")
-	if seen, _, err := n.open(t).sweepFor(model.IPv4, p); seen != 3 || err != nil {
-		t.Errorf("%d flows listed, want 3; %v", seen, err)
-	}
-	p.streams = true
-	if seen, _, err := n.open(t).sweepFor(model.IPv4, p); seen != 8 || err != nil {
-		t.Errorf("with connections, %d flows listed, want 8; %v", seen, err)
-	}
-}
-
-func TestFind(t *testing.T) {
-	n := newNamespace(t)
-	want := parse(t, "tcp 172.30.0.10:80 from 10.0.0.2:8080")
-	n.create(t, 1, func(int) flow { return want })
-	l := Lister{NetNS: n.fd()}
-	e, found, err := l.Find(t.Context(), model.TCP, want.source, want.dest)
-	if err != nil || !found || e.ReplySource != want.replySource || !e.Answered {
-		t.Errorf("found %v: %+v, %v", found, e, err)
-	}
-	other := netip.AddrPortFrom(want.dest.Addr(), 81)
-	if _, found, err = l.Find(t.Context(), model.TCP, want.source, other); found || err != nil {
-		t.Errorf("another one is found: %v, %v", found, err)
+		for i, text := range texts {
+			f := parse(t, text)
+			if q.selects(&f) && model.FamilyOf(f.Dest.Addr()) == family {
+				want = append(want, source(i))
+			}
+		}
+		if err := n.open(t).List(t.Context(), family, q, func(f *Flow) { got = append(got, f.Source) }); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		slices.SortFunc(got, netip.AddrPort.Compare)
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

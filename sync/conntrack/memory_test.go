@@ -18,10 +18,10 @@ import (
 func (n *namespace) fill(t testing.TB, like string, count int) {
 	t.Helper()
 	f := parse(t, like)
-	n.create(t, count, func(i int) flow {
+	n.create(t, count, func(i int) Flow {
 		const ports = 1 << 15
-		f.source = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / ports >> 8), byte(i / ports)}), uint16(1+i%ports))
-		f.replyDest = f.source
+		f.Source = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / ports >> 8), byte(i / ports)}), uint16(1+i%ports))
+		f.ReplyDest = f.Source
 		return f
 	})
 }
@@ -91,20 +91,19 @@ func TestMemoryDoesNotFollowTheTable(t *testing.T) {
 	n := newNamespace(t)
 	allow(t, flows+10_000)
 	n.fill(t, datagrams, flows)
-	serving := servingPass(model.IPv4)
-	others := passOf(model.UDP, "172.30.0.11", "10.0.0.2:8053")
+	others := judge("172.30.0.11", "10.0.0.2:8053")
 	for _, tt := range []struct {
 		name    string
-		pass    *pass
+		stale   func(*Flow) bool
 		deleted int
 	}{
 		{"nothing stale", others, 0},
-		{"all stale", serving, flows},
+		{"all stale", serving(model.IPv4), flows},
 	} {
 		table := n.open(t)
 		var seen, deleted int
 		var err error
-		peak := heapPeak(func() { seen, deleted, err = table.sweepFor(model.IPv4, tt.pass) })
+		peak := heapPeak(func() { seen, deleted, _, err = table.sweep(t.Context(), model.IPv4, Filter{}, tt.stale) })
 		if err != nil || seen != flows || deleted != tt.deleted {
 			t.Fatalf("%s: %d seen, %d deleted, %v, want %d and %d", tt.name, seen, deleted, err, flows, tt.deleted)
 		}

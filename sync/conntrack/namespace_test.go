@@ -35,48 +35,44 @@ const (
 
 // creation is what makes the kernel track a flow, and translate it if its replies are to
 // come from elsewhere than where it goes.
-func (f *flow) creation(t testing.TB) netlink.Message {
+func (f *Flow) creation(t testing.TB) netlink.Message {
 	t.Helper()
 	ae := netlink.NewAttributeEncoder()
-	ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
-		return encodeTuple(ae, f.protocol, f.source, f.dest)
-	})
+	encodeTuple(ae, nl.CTA_TUPLE_ORIG, f.Protocol, f.Source, f.Dest)
 	// With translation, the kernel makes the reply's tuple of this one.
-	ae.Nested(nl.CTA_TUPLE_REPLY, func(ae *netlink.AttributeEncoder) error {
-		return encodeTuple(ae, f.protocol, f.dest, f.source)
-	})
-	if f.replySource != f.dest {
+	encodeTuple(ae, nl.CTA_TUPLE_REPLY, f.Protocol, f.Dest, f.Source)
+	if f.ReplySource != f.Dest {
 		ae.Nested(ctaNATDst, func(ae *netlink.AttributeEncoder) error {
 			const minIPv4, protocol, minIPv6, minPort = 1, 3, 4, 1
 			kind := uint16(minIPv4)
-			if f.replySource.Addr().Is6() {
+			if f.ReplySource.Addr().Is6() {
 				kind = minIPv6
 			}
-			ae.Bytes(kind, f.replySource.Addr().AsSlice())
+			ae.Bytes(kind, f.ReplySource.Addr().AsSlice())
 			ae.Nested(protocol, func(ae *netlink.AttributeEncoder) error {
-				ae.Bytes(minPort, binary.BigEndian.AppendUint16(nil, f.replySource.Port()))
+				ae.Bytes(minPort, binary.BigEndian.AppendUint16(nil, f.ReplySource.Port()))
 				return nil
 			})
 			return nil
 		})
 	}
 	status := uint32(1 << 3) // IPS_CONFIRMED
-	if f.answered {
+	if f.Answered {
 		status |= ipsSeenReply
 	}
 	ae.Bytes(nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, status))
 	ae.Bytes(ctaTimeout, binary.BigEndian.AppendUint32(nil, 600))
-	if f.zone {
+	if f.Zone {
 		ae.Bytes(nl.CTA_ZONE, binary.BigEndian.AppendUint16(nil, 7))
 	}
-	m, err := message(msgMake, netlink.Request|netlink.Create|netlink.Excl|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
+	m, err := message(msgMake, netlink.Request|netlink.Create|netlink.Excl|netlink.Acknowledge, model.FamilyOf(f.Dest.Addr()), ae)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func (n *namespace) create(t testing.TB, count int, flowOf func(i int) flow) {
+func (n *namespace) create(t testing.TB, count int, flowOf func(i int) Flow) {
 	t.Helper()
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: n.fd(), MessageBufferSize: bufferSize})
 	if err != nil {
@@ -129,13 +125,9 @@ func (n *namespace) list(t testing.TB) []string {
 	return list
 }
 
-func (n *namespace) open(t testing.TB) *table {
+func (n *namespace) open(t testing.TB) *Table {
 	t.Helper()
-	table := &table{dial: thisKernel(n.fd())}
-	var err error
-	if table.dumps, err = table.dial(); err != nil {
-		t.Fatal(err)
-	}
+	table := &Table{NetNS: n.fd()}
 	t.Cleanup(table.close)
 	return table
 }

@@ -3,10 +3,9 @@ package conntrack
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
-
-	"github.com/mdlayher/netlink"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/logonce"
@@ -20,19 +19,16 @@ const (
 	shortestPause = 50 * time.Millisecond
 	// auditInterval is the time between passes over all flows, in case one was missed.
 	auditInterval = time.Hour
-	// slowestRetry bounds the time until the retry of a failed pass.
-	slowestRetry = 30 * time.Second
+	// retryAfter is the pause after a pass that failed.
+	retryAfter = 10 * time.Second
 )
 
 // Options of a Reconciler.
 type Options struct {
 	Log *slog.Logger
-	// NetNS is a file descriptor of the network namespace. 0 is the current one.
-	NetNS int
-	// Dial opens connections to another kernel; nil: to this machine's. It is for tests.
-	Dial func() (*netlink.Conn, error)
-	// Interval is the longest pause between the end of a pass and the next, if there is work, see pauseAfter. 0
-	// means DefaultInterval.
+	// Table is where flows are deleted.
+	Table *Table
+	// Interval is the longest pause between the end of a pass and the next, if there is work. 0 means DefaultInterval.
 	Interval time.Duration
 	// Report, if not nil, is called after each pass. Run waits for it.
 	Report func(Pass)
@@ -53,11 +49,9 @@ type Reconciler struct {
 	rounds  *reconcile.Follower[families]
 
 	// The rest is Run's.
-	table *table
-	sweep func(context.Context, model.Family, model.Protocol, func(*flow) bool) (seen, deleted int, err error)
+	sweep func(context.Context, model.Family, Filter, func(*Flow) bool) (seen, deleted int, all bool, err error)
 	said  [len(model.Families)]logonce.Error
-	retry time.Duration // the pause after the next failure
-	audit time.Time     // when all flows are looked at again
+	audit time.Time // when all flows are looked at again
 }
 
 type families [len(model.Families)]family
@@ -68,14 +62,7 @@ var _ reconcile.Beginner = (*Reconciler)(nil)
 // which is logged and has no other effect.
 func New(o Options) *Reconciler {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
-	if o.Dial == nil {
-		o.Dial = thisKernel(o.NetNS)
-	}
-	r := &Reconciler{
-		options: o, rounds: reconcile.NewFollower(families{}), table: &table{dial: o.Dial}, retry: o.Interval,
-	}
-	r.sweep = r.table.sweep
-	return r
+	return &Reconciler{options: o, rounds: reconcile.NewFollower(families{}), sweep: o.Table.sweep}
 }
 
 // each calls do with each family. No round changes them meanwhile.
@@ -93,24 +80,23 @@ func (r *Reconciler) Begins(s *model.Snapshot) {
 }
 
 // Done implements reconcile.Observer. A family that failed keeps its state: its old rules
-// still send packets to the old endpoints. So do service ports that the kernel refused.
+// still send packets to the old endpoints.
 func (r *Reconciler) Done(round reconcile.Round) {
 	now := time.Now()
 	r.each(func(name model.Family, f *family) {
-		s := round.Snapshot.Family(name)
-		if round.Failed[name] {
-			f.fail(s)
-			return
+		if !round.Failed[name] {
+			f.take(round.Snapshot.Family(name), now)
+			if round.Repair {
+				f.whole = max(f.whole, aRepair)
+			}
 		}
-		f.take(s, round.Refused[name], now)
-		f.todo.early = f.todo.early || round.Repair
 	})
 	r.rounds.Wake()
 }
 
 // Run does passes until ctx ends: the first at once after a round that may affect flows, and then with pauses.
 func (r *Reconciler) Run(ctx context.Context) {
-	defer r.table.close()
+	defer r.options.Table.close()
 	r.audit = time.Now().Add(auditInterval)
 	r.rounds.Run(ctx, func() time.Duration { return r.work(ctx) })
 }
@@ -122,83 +108,70 @@ func (r *Reconciler) work(ctx context.Context) time.Duration {
 		r.audit = start.Add(auditInterval)
 		r.each(func(_ model.Family, f *family) {
 			if f.applied != nil {
-				f.todo.add(work{udp: true, streams: true})
+				f.whole = max(f.whole, anAudit)
 			}
 		})
 	}
-	did, ok := r.passes(ctx)
-	pause := r.pauseAfter(time.Since(start))
-	if ok {
-		r.retry = r.options.Interval
-	} else {
-		pause, r.retry = r.retry, min(2*r.retry, max(slowestRetry, r.options.Interval))
-	}
-	if did {
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
+	pause := time.Duration(0)
+	for _, name := range model.Families {
+		switch p := r.pass(ctx, name); {
+		case p == nil:
+		case p.Err != nil:
+			pause = retryAfter
+		case pause == 0:
+			pause = shortestPause
 		}
+	}
+	if pause == shortestPause {
+		// Each flow to an endpoint that has ended loses what a client sends until its pass.
+		pause = min(max(9*time.Since(start), pause), r.options.Interval)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
 	}
 	next := time.Until(r.audit)
 	r.each(func(_ model.Family, f *family) {
 		if at := f.next(); !at.IsZero() {
 			next = min(next, time.Until(at))
 		}
-		if f.todo != (work{}) {
+		if f.whole != isNotListed {
 			next = 0
 		}
 	})
 	return max(0, next)
 }
 
-// pauseAfter returns the pause after passes that took a time: nine times as long, or the interval if that is less. Each
-// flow to an endpoint that has ended loses what a client sends until its pass.
-func (r *Reconciler) pauseAfter(took time.Duration) time.Duration {
-	return min(max(9*took, shortestPause), r.options.Interval)
-}
-
-// passes does a pass for each family with pending work.
-func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
-	ok = true
-	for _, f := range model.Families {
-		start := time.Now()
-		var work *pass
-		r.rounds.With(func(all *families) { work = all[f].begin(start) })
-		if work == nil {
-			continue
-		}
-		did = true
-		p := Pass{Family: f}
-		p.Seen, p.Deleted, p.Err = r.sweep(ctx, f, work.only(), r.judge(work))
-		p.Took = time.Since(start)
-		if ctx.Err() != nil {
-			return did, ok
-		}
-		r.rounds.With(func(all *families) { all[f].end(work, p.Err) })
-		r.report(p)
-		ok = ok && p.Err == nil
+// pass does the work of a family that is due; nil: there is none. Rounds go on meanwhile: each flow is judged by what is
+// known then.
+func (r *Reconciler) pass(ctx context.Context, name model.Family) *Pass {
+	start := time.Now()
+	var work *pass
+	r.rounds.With(func(all *families) { work = all[name].begin(start) })
+	if work == nil {
+		return nil
 	}
-	return did, ok
-}
-
-// judge returns the question whether a flow is stale by the rounds so far.
-func (r *Reconciler) judge(p *pass) func(*flow) bool {
-	var listed *flow
-	var current, stale bool
-	var applied, begun *model.FamilySnapshot
-	ask := func(*families) { // one function for all flows
-		applied, begun = p.applied, p.begun
-		if current = p.isCurrent(); current {
-			stale = p.stale(listed)
+	done := &Pass{Family: name}
+	var listed *Flow
+	var isStale bool
+	ask := func(all *families) { isStale = all[name].stale(work, listed) } // one function for all flows
+	for _, q := range work.filters() {
+		seen, deleted, all, err := r.sweep(ctx, name, q, func(f *Flow) bool {
+			listed = f
+			r.rounds.With(ask)
+			return isStale
+		})
+		done.Seen, done.Deleted, done.Err = done.Seen+seen, done.Deleted+deleted, errors.Join(done.Err, err)
+		if all {
+			break
 		}
 	}
-	return func(f *flow) bool {
-		listed = f
-		for r.rounds.With(ask); !current; r.rounds.With(ask) {
-			p.follow(applied, begun)
-		}
-		return stale
+	done.Took = time.Since(start)
+	if ctx.Err() == nil {
+		r.rounds.With(func(all *families) { all[name].end(work, done.Err) })
+		r.report(*done)
 	}
+	return done
 }
 
 func (r *Reconciler) report(p Pass) {

@@ -39,7 +39,7 @@ func (d *daemon) observe() {
 	d.observers = observers{
 		tracker: health.NewTracker(health.Options{NodeName: d.w.node.Config.NodeName}),
 		flows: conntrack.New(conntrack.Options{
-			Log: slog.New(slog.DiscardHandler), Dial: d.track,
+			Log: slog.New(slog.DiscardHandler), Table: &conntrack.Table{Dial: d.track},
 			Report: func(p conntrack.Pass) {
 				d.w.note("%d of %d %v flows ended: %v", p.Deleted, p.Seen, p.Family, p.Err)
 			},

@@ -46,9 +46,12 @@ func (d *daemon) track() (*netlink.Conn, error) {
 
 var errTracking = errors.New("connection tracking has a storm")
 
-// Send implements [netlink.Socket]: a message asks for a list.
+// Send implements [netlink.Socket]: a message asks for a list, or deletes a flow.
 func (t *tracking) Send(m netlink.Message) error {
 	const get = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1 // IPCTNL_MSG_CT_GET
+	if m.Header.Type == get+1 {
+		return t.SendMessages([]netlink.Message{m})
+	}
 	if m.Header.Type != get || m.Header.Flags&netlink.Dump != netlink.Dump {
 		return unix.EINVAL
 	}

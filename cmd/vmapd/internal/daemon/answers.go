@@ -166,8 +166,10 @@ func (d *Daemon) flows(ctx context.Context, ports []*model.ServicePort) (status.
 	defer cancel()
 	flows := status.NewFlows(ports)
 	for _, f := range model.Families {
-		err := d.tracked.List(ctx, f, flows.Ports(f), func(e conntrack.Entry) {
-			flows.Add(model.VIP{Addr: e.Dest.Addr(), Protocol: e.Protocol, Port: e.Dest.Port()}, e.ReplySource)
+		err := d.tracked.List(ctx, f, conntrack.Filter{}, func(e *conntrack.Flow) {
+			if e.ReplySource != e.Dest && !e.Zone { // it is translated; IPVS sets no status
+				flows.Add(model.VIP{Addr: e.Dest.Addr(), Protocol: e.Protocol, Port: e.Dest.Port()}, e.ReplySource)
+			}
 		})
 		if err != nil {
 			return nil, err

@@ -47,7 +47,7 @@ type Daemon struct {
 	in        inputs
 	ports     *ports
 	started   time.Time
-	tracked   conntrack.Lister
+	tracked   conntrack.Table
 
 	examining sync.Mutex // held during an examination
 	read      reading    // of the last one

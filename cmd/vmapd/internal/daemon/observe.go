@@ -73,7 +73,7 @@ func (d *base) observe(
 		o.all = append(o.all, loopback{localhost})
 	}
 	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
-		flows := conntrack.New(conntrack.Options{Log: d.log, Report: m.Conntrack})
+		flows := conntrack.New(conntrack.Options{Log: d.log, Table: new(conntrack.Table), Report: m.Conntrack})
 		o.all, o.beside = append(o.all, flows), append(o.beside, noError(flows.Run))
 	}
 	o.all = append(o.all, &nodeCheck{base: d})

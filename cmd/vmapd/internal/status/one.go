@@ -325,18 +325,6 @@ func NewFlows(ports []*model.ServicePort) Flows {
 	return t
 }
 
-// Ports returns the protocols and ports of the addresses, each once.
-func (t Flows) Ports(f model.Family) (list []model.VIP) {
-	for vip := range t {
-		other := model.FamilyOf(vip.Addr) != f
-		vip.Addr = f.Unspecified()
-		if !other && !slices.Contains(list, vip) {
-			list = append(list, vip)
-		}
-	}
-	return list
-}
-
 // Add counts an entry with a translated destination, unless it is of another Service.
 func (t Flows) Add(to model.VIP, endpoint netip.AddrPort) {
 	if t[to] == nil { // a node port has no address

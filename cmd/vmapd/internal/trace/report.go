@@ -19,7 +19,7 @@ import (
 type Input struct {
 	First, Answer path                 // of its first packet, and of the first packet of the other direction
 	Silent        []netip.AddrPort     // endpoints of earlier first packets, which did not answer
-	Entry         *conntrack.Entry     // nil if connection tracking has none
+	Entry         *conntrack.Flow      // nil if connection tracking has none
 	MayMiss       bool                 // rules before connection tracking may hide the answer
 	Route         string               // why the kernel has no route, if it was asked and has none
 	Neighbour     string               // why the next hop cannot be reached, if it is known to be so
@@ -46,6 +46,11 @@ func (in *Input) answered() bool {
 	return in.Entry != nil && in.Entry.Answered || in.Dialed == succeeded
 }
 
+// tcpStates is enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h, as nf_conntrack names them. The first is none.
+var tcpStates = [...]string{
+	"", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE", "SYN_SENT2",
+}
+
 // NewStory makes a story of what was seen.
 func NewStory(in Input) Story {
 	p := &in.First
@@ -66,7 +71,10 @@ func NewStory(in Input) Story {
 	}
 	if e := in.Entry; e != nil {
 		state := map[bool]string{true: ", answered", false: ", not answered"}[e.Answered]
-		s.Tracking = strings.TrimPrefix(e.State+state, ", ")
+		if e.State > 0 && int(e.State) < len(tcpStates) {
+			state = tcpStates[e.State] + state
+		}
+		s.Tracking = strings.TrimPrefix(state, ", ")
 	}
 	answer, lost := s.reportAnswer(&in)
 	s.Answer.Lost = lost

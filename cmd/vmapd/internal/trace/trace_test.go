@@ -149,7 +149,7 @@ func TestStories(t *testing.T) {
 		{"reset", whole(), back(answerOf(others.FlagRST | others.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
 		{"unreachable", whole(), unreachable.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end"), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2; 10.0.0.3 answered with an ICMP error: port unreachable, so nothing listens on that port there."},
 		{"silent", whole(), nil, nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
-		{"answered, says connection tracking", whole(), nil, func(in *Input) { in.Entry = &conntrack.Entry{Answered: true} }, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
+		{"answered, says connection tracking", whole(), nil, func(in *Input) { in.Entry = &conntrack.Flow{Answered: true} }, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
 		{
 			"the answer is dropped", whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, Forwarded,
 			`forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was dropped on the return path, by table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`,
@@ -165,13 +165,13 @@ func TestStories(t *testing.T) {
 		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel does not route it to 10.0.0.3: no route."},
 		{"lost by routing", toForward(), nil, nil, Lost, "lost after prerouting: no rule of nftables was seen to drop the packet."},
 		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
-			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
+			in.Entry = &conntrack.Flow{Answered: true, ReplySource: endpoint}
 		}, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
 		{"answered, although only its beginning was seen", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
-			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
+			in.Entry = &conntrack.Flow{Answered: true, ReplySource: endpoint}
 		}, Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
 		{"lost, with an entry of an older packet", toForward().pass("forward-begin"), nil, func(in *Input) {
-			in.Entry = &conntrack.Entry{ReplySource: endpoint}
+			in.Entry = &conntrack.Flow{ReplySource: endpoint}
 		}, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{"lost in a hook", toForward().pass("forward-begin"), nil, nil, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{

@@ -157,15 +157,18 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	if hook := p.hooks[0]; hook.Name == others.Prerouting {
 		arrival = hook.In
 	}
-	var tracked conntrack.Lister
-	e, found, err := tracked.Find(ctx, t.Filter.Protocol, first.Source, first.Dest)
+	family := model.FamilyOf(first.Dest.Addr())
+	var tracked conntrack.Table
+	q := conntrack.Filter{Protocol: t.Filter.Protocol, Dest: first.Dest}
+	err = tracked.List(ctx, family, q, func(f *conntrack.Flow) {
+		if f.Protocol == q.Protocol && f.Source == first.Source && f.Dest == first.Dest && !f.Zone {
+			e := *f
+			in.Entry = &e
+		}
+	})
 	if err != nil {
 		return in, err
 	}
-	if found {
-		in.Entry = &e
-	}
-	family := model.FamilyOf(first.Dest.Addr())
 	in.Waited, in.Expected = t.Wait, t.Expect(ctx, first.Source.Addr(), arrival, first.Dest)
 	legacy, _ := host.LegacyTables(family)
 	isEarly := slices.Contains(legacy, "raw") || rules.FiltersEarly(family)
