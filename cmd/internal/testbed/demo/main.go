@@ -3,8 +3,8 @@
 // port, an external IP and a load balancer's address, over IPv4 and IPv6, TCP and UDP. Then it replaces a pod under
 // load.
 //
-// It prints which pods answered. The exit code is 1 if a result was wrong. It removes everything at the end, also if it is
-// interrupted. It needs root or user namespaces.
+// It prints which pods answered. The exit code is 1 if a result was wrong. It removes everything at the end, also if it
+// is interrupted. It needs root or user namespaces.
 package main
 
 import (
