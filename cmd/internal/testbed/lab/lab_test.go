@@ -83,35 +83,6 @@ func TestPodsAnswerEveryone(t *testing.T) {
 	}
 }
 
-// An alias of the node receives, but is not what the node connects from.
-func TestAddAlias(t *testing.T) {
-	w := newWorld(t, 1)
-	for _, alias := range []string{"192.168.98.77", "fd00:192:168:98::4d"} {
-		if err := w.Node.AddAlias(UplinkName, netip.MustParseAddr(alias)); err != nil {
-			t.Fatal(err)
-		}
-		s, err := w.Node.Serve("alias", 81)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, network := range []string{"tcp", "udp"} {
-			if _, err := w.Client.Ask(t.Context(), network, netip.AddrPortFrom(netip.MustParseAddr(alias), 81)); err != nil {
-				t.Error(err)
-			}
-		}
-		s.Close()
-	}
-	for _, n := range networks(w.Pods()[0]) {
-		a, err := w.Node.Ask(t.Context(), n.name, n.pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := a.Source.Addr().String(); got != n.node {
-			t.Errorf("%s: want source %s, got %s", n.name, n.node, got)
-		}
-	}
-}
-
 func TestFailuresAreDistinguished(t *testing.T) {
 	w := newWorld(t, 1)
 	p := w.Pods()[0]
@@ -194,38 +165,6 @@ func TestServerClosed(t *testing.T) {
 		if _, err := w.Client.Ask(t.Context(), network, addr); err == nil || FailureOf(err) != Refused {
 			t.Errorf("new %s connection: want %s, got %v", network, Refused, err)
 		}
-	}
-}
-
-func TestPodsComeAndGo(t *testing.T) {
-	w := newWorld(t, 2)
-	first := w.Pods()[0]
-	addr := netip.AddrPortFrom(first.IP4, port)
-
-	if _, err := w.AddPod(t.Context(), "pod-2"); err == nil {
-		t.Error("two pods of one name")
-	}
-	if err := w.RemovePod("pod-1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.RemovePod("pod-1"); err == nil {
-		t.Error("removed twice")
-	}
-	if _, err := w.Client.Ask(t.Context(), "tcp", addr); err == nil || FailureOf(err) != Unreachable {
-		t.Errorf("removed pod: want %s, got %v", Unreachable, err)
-	}
-	p, err := w.AddPod(t.Context(), "pod-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := p.IP4.String(), "10.0.0.4"; got != want {
-		t.Errorf("addresses are not used again: want %s, got %s", want, got)
-	}
-	if _, err := w.Client.Ask(t.Context(), "udp", netip.AddrPortFrom(p.IP6, port)); err != nil {
-		t.Error(err)
-	}
-	if found, err := w.Pod("pod-1"); found != p {
-		t.Errorf("want the new pod, got %v, %v", found, err)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 // replica holds the slices as an API server does.
@@ -141,53 +139,5 @@ func TestChurnIsThatOfRollingUpdates(t *testing.T) {
 	want := newReplica(t, c)
 	if diff := cmp.Diff(want.slices, r.slices); diff != "" {
 		t.Errorf("slices (-objects +writes):\n%s", diff)
-	}
-}
-
-func TestReplace(t *testing.T) {
-	c := New(Shape{Services: 300, Endpoints: 3})
-	r := newReplica(t, c)
-	ever := map[string]bool{}
-	probed := map[string]bool{}
-	current := map[string]string{} // by Service, the last that came
-	for i := range 2_000 {
-		at := time.Unix(int64(i), 0)
-		e, addr := c.Replace(at)
-		slice := e.Slice
-		before := r.service(slice)
-		after := r.service(r.take(e, at))
-		if conditions, ok := after[addr.String()]; !ok || phase(conditions) != "ready" || ever[addr.String()] {
-			t.Fatalf("replacement %d: the new endpoint %v is not new and ready in %v", i, addr, after)
-		}
-		ever[addr.String()] = true
-		delete(after, addr.String())
-		if len(after) != len(before)-1 {
-			t.Fatalf("replacement %d: of %d endpoints, %d are left", i, len(before), len(after))
-		}
-		for addr := range after {
-			if _, ok := before[addr]; !ok {
-				t.Fatalf("replacement %d: %s is new as well", i, addr)
-			}
-		}
-		probed[slice.Labels[discoveryv1.LabelServiceName]] = true
-		current[slice.Labels[discoveryv1.LabelServiceName]] = addr.String()
-		if s := r.take(c.Churn(at), at); probed[s.Labels[discoveryv1.LabelServiceName]] {
-			t.Fatalf("%s is changed by both", key(s))
-		}
-	}
-	if len(probed) < 20 {
-		t.Errorf("only %d Services took turns", len(probed))
-	}
-	// Whoever waits for an endpoint in the kernel waits for one that is in use.
-	used := map[string]bool{}
-	for sp := range build(c).Family(model.IPv4).ServicePorts() {
-		for _, e := range sp.Endpoints {
-			used[e.Addr.Addr().String()] = true
-		}
-	}
-	for name, addr := range current {
-		if !used[addr] {
-			t.Errorf("%s: %s is not used by our node", name, addr)
-		}
 	}
 }

@@ -12,17 +12,6 @@ import (
 	"github.com/vmapd/vmapd/sync/kube"
 )
 
-func TestParseShape(t *testing.T) {
-	if got, err := ParseShape("5000x50"); err != nil || got != (Shape{5000, 50}) {
-		t.Errorf("got %v, %v", got, err)
-	}
-	for _, text := range []string{"5000", "0x1", "1x", "x1", "1x1x1", "1x1000001", "-1x1"} {
-		if got, err := ParseShape(text); err == nil {
-			t.Errorf("%q: got %v, want an error", text, got)
-		}
-	}
-}
-
 // build is the snapshot that a node's proxy makes of all objects.
 func build(c *Cluster) *model.Snapshot {
 	b := model.NewBuilder(model.Config{NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true}})
