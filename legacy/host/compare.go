@@ -29,8 +29,8 @@ func (b *IPTables) Compare(ctx context.Context, family model.Family, s *model.Sn
 // missingJumps returns the rules of a text for iptables-restore, as differences.
 func missingJumps(text string) (list []string) {
 	for line := range strings.Lines(text) {
-		if rule, ok := strings.CutPrefix(strings.TrimSpace(line), "-I "); ok {
-			list = append(list, "a jump is missing or in another place: "+rule)
+		if strings.HasPrefix(line, "-") {
+			list = append(list, "a jump is missing or in another place: "+strings.TrimSpace(line))
 		}
 	}
 	return list

@@ -67,10 +67,10 @@ func TestCompareRules(t *testing.T) {
 	eachVariant(t, func(t *testing.T, variant string) {
 		b := openIPTables(t, variant)
 		compares(t, b, map[string]string{
-			"iptables" + variant + " -t nat -F VMAPD-POSTROUTING":                  "chain VMAPD-POSTROUTING of table nat is missing or different",
-			"iptables" + variant + " -t nat -N VMAPD-OLD":                          "chain VMAPD-OLD of table nat is too many",
-			"iptables" + variant + " -t filter -I FORWARD -s 198.51.100.7 -j DROP": "a jump is missing or in another place: FORWARD",
-			"ip6tables" + variant + " -t nat -I OUTPUT -s 2001:db8::7 -j ACCEPT":   "a jump is missing or in another place: OUTPUT",
+			"iptables" + variant + " -t nat -F VMAPD-POSTROUTING":                "chain VMAPD-POSTROUTING of table nat is missing or different",
+			"iptables" + variant + " -t nat -N VMAPD-OLD":                        "chain VMAPD-OLD of table nat is too many",
+			"iptables" + variant + " -t filter -D FORWARD 1":                     "a jump is missing or in another place: -I FORWARD 1",
+			"ip6tables" + variant + " -t nat -I OUTPUT -s 2001:db8::7 -j ACCEPT": "a jump is missing or in another place: -D OUTPUT",
 		})
 	})
 }

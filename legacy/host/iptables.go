@@ -81,7 +81,7 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	b.inForce.Store(nil)
 	for _, f := range b.families {
 		if f.left != nil {
-			b.hookFirst(f)
+			b.hookFirst(ctx, f)
 		}
 	}
 	var errs []error
@@ -197,18 +197,43 @@ func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Save
 }
 
 // hookFirst puts back the jumps that others have deleted, ahead of the comparison of all rules, which takes seconds
-// with 10,000 Services; it makes up for any failure here. iptables-legacy reads a whole table to look for one rule, so
-// its jumps wait.
-func (b *IPTables) hookFirst(f *ruleFamily) {
+// with 10,000 Services; it makes up for any failure here. iptables-legacy reads a whole table to list one chain, so its
+// jumps wait.
+func (b *IPTables) hookFirst(ctx context.Context, f *ruleFamily) {
 	if f.variant() != variantNFT {
 		return
 	}
-	var err error
-	for _, j := range iptables.Jumps() {
-		err = errors.Join(err, f.tables.InsertUnique(j.Table, j.Chain, 1, j.Args()...))
+	saved, err := f.saveBuiltin()
+	if err == nil {
+		if jumps := saved.HookText(); jumps != "" {
+			_, err = f.restore(ctx, text(jumps))
+		}
 	}
 	if err != nil {
 		b.log.Debug("jumps are looked at with all other rules",
 			slog.String("family", f.family.String()), slog.Any("err", err))
 	}
+}
+
+// saveBuiltin lists the chains that have our jumps.
+func (f *ruleFamily) saveBuiltin() (*iptables.Saved, error) {
+	var listing strings.Builder
+	listed := map[string]bool{}
+	for _, j := range iptables.Jumps() {
+		if listed[j.Table+j.Chain] {
+			continue
+		}
+		listed[j.Table+j.Chain] = true
+		rules, err := f.tables.List(j.Table, j.Chain)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&listing, "*%s\n:%s - [0:0]\n", j.Table, j.Chain)
+		for _, rule := range rules {
+			if strings.HasPrefix(rule, "-A ") {
+				fmt.Fprintln(&listing, rule)
+			}
+		}
+	}
+	return iptables.ParseSaved(strings.NewReader(listing.String()))
 }

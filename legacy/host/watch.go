@@ -110,11 +110,12 @@ func (w *Watch) Look() {
 	if s == nil {
 		return // the next Apply compares everything
 	}
-	chains := map[string][]string{} // by table
+	chains, jumps := map[string][]string{}, map[string]int{} // by table; by table and chain
 	for _, j := range w.jumps {
 		if !slices.Contains(chains[j.Table], j.Chain) {
 			chains[j.Table] = append(chains[j.Table], j.Chain)
 		}
+		jumps[j.Table+j.Chain]++
 	}
 	table := slices.Sorted(maps.Keys(chains))[w.turn%len(chains)]
 	chain := chains[table][w.turn/len(chains)%len(chains[table])]
@@ -122,8 +123,9 @@ func (w *Watch) Look() {
 	for _, p := range w.programs {
 		rules, err := p.tables.List(table, chain)
 		w.logFailure(err)
-		leads := func(rule string) bool { return iptables.LeadsTo(rule, w.ours) }
-		if err == nil && !slices.ContainsFunc(rules, leads) && w.inForce.Load() == s {
+		others := func(rule string) bool { return !iptables.LeadsTo(rule, w.ours) }
+		there := len(slices.DeleteFunc(rules, others))
+		if err == nil && there < jumps[table+chain] && w.inForce.Load() == s {
 			w.notice("family", p.family.String(), "table", table, "chain", chain)
 			return
 		}

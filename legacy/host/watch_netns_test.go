@@ -114,6 +114,7 @@ func TestFlushedTablesAreNoticedAndRepaired(t *testing.T) {
 		for _, command := range []string{
 			"iptables -t nat -F", "iptables -F", "ip6tables -t nat -F", "ip6tables -F",
 			"iptables -t nat -F PREROUTING", "ip6tables -D OUTPUT 1", "iptables -t nat -D POSTROUTING 1",
+			"iptables -D FORWARD 2",
 		} {
 			t.Run(command, func(t *testing.T) {
 				w := watchRules(t, variant)

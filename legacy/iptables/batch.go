@@ -132,7 +132,7 @@ func (b *Batch) writeTable(w *bufio.Writer, t table) {
 	}
 	for _, j := range Jumps() {
 		if b.jumps && j.Table == t.String() {
-			fmt.Fprintln(w, j)
+			fmt.Fprint(w, j)
 		}
 	}
 	for _, c := range has.set {

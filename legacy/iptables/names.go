@@ -24,8 +24,9 @@ const (
 	postroutingChain = Prefix + "POSTROUTING"
 	masqueradeChain  = Prefix + "MASQUERADE"
 	hairpinChain     = Prefix + "HAIRPIN"
-	filterChain      = Prefix + "FILTER" // new connections
-	forwardChain     = Prefix + "FORWARD"
+	filterChain      = Prefix + "FILTER"  // new connections
+	forwardChain     = Prefix + "FORWARD" // refuses, and accepts nothing
+	acceptChain      = Prefix + "ACCEPT"  // accepts forwarded packets of Services
 	rejectChain      = Prefix + "REJECT"
 	dropChain        = Prefix + "DROP-OUTSIDE" // drop connections that are neither from a pod nor from this node
 )

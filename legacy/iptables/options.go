@@ -1,7 +1,7 @@
 package iptables
 
 import (
-	"strings"
+	"fmt"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -40,11 +40,14 @@ func (o Options) clearMark() string { return SetMark(o.mark(), 0) }
 func (o Options) isMarked() string { return Marked(o.mark(), o.mark()) }
 
 // A Jump is a rule in a built-in chain that leads to one of our chains. Built-in chains belong to everybody, so no
-// batch contains jumps: [Saved.HookText] puts each of them, once, before other programs' rules.
+// batch contains jumps: [Saved.HookText] has those that are missing.
 type Jump struct {
 	Table string
 	Chain string // built in
 	Rule  string
+	// Last: it goes behind other programs' rules, because our chain accepts packets that they may drop. All others go
+	// before them.
+	Last bool
 }
 
 // Jumps returns the jumps in the order in which they should come into force: source NAT before DNAT. Refusing comes
@@ -52,29 +55,20 @@ type Jump struct {
 func Jumps() []Jump {
 	const comment = `-m comment --comment "Kubernetes Services, by vmapd" `
 	return []Jump{
-		{"nat", "POSTROUTING", comment + "-j " + postroutingChain},
-		{"nat", "PREROUTING", comment + "-j " + servicesChain},
-		{"nat", "OUTPUT", comment + "-j " + servicesChain},
-		{"filter", "FORWARD", comment + "-j " + forwardChain},
-		{"filter", "INPUT", IsNew + " " + comment + "-j " + filterChain},
-		{"filter", "OUTPUT", IsNew + " " + comment + "-j " + filterChain},
+		{Table: "nat", Chain: "POSTROUTING", Rule: comment + "-j " + postroutingChain},
+		{Table: "nat", Chain: "PREROUTING", Rule: comment + "-j " + servicesChain},
+		{Table: "nat", Chain: "OUTPUT", Rule: comment + "-j " + servicesChain},
+		{Table: "filter", Chain: "FORWARD", Rule: comment + "-j " + acceptChain, Last: true},
+		{Table: "filter", Chain: "FORWARD", Rule: comment + "-j " + forwardChain},
+		{Table: "filter", Chain: "INPUT", Rule: IsNew + " " + comment + "-j " + filterChain},
+		{Table: "filter", Chain: "OUTPUT", Rule: IsNew + " " + comment + "-j " + filterChain},
 	}
 }
 
-// String returns the jump's line for iptables-restore.
-func (j Jump) String() string { return "-I " + j.Chain + " 1 " + j.Rule }
+// String returns the jump's line for iptables-restore, for a chain without rules of other programs.
+func (j Jump) String() string { return j.at(1) }
 
-// Args returns the jump's rule as arguments of the program.
-func (j Jump) Args() (args []string) {
-	for i, part := range strings.Split(j.Rule, `"`) {
-		if quoted := i%2 == 1; quoted {
-			args = append(args, part)
-		} else {
-			args = append(args, strings.Fields(part)...)
-		}
-	}
-	return args
-}
+func (j Jump) at(place int) string { return fmt.Sprintf("-I %s %d %s\n", j.Chain, place, j.Rule) }
 
 // The optional matches, see [Options.NoAffinity] and [Options.NoSCTP].
 const (

@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"iter"
@@ -75,11 +74,11 @@ var recentMask = regexp.MustCompile(` --mask [0-9a-f.:]+ --rsource`)
 
 // normal gives rules a form that does not depend on whether we wrote them or a program listed
 // them: the programs print quotes only where they are needed.
-func normal(rule []byte) []byte {
-	if bytes.Contains(rule, []byte("--mask")) {
-		rule = recentMask.ReplaceAll(rule, []byte(" --rsource"))
+func normal(rule string) string {
+	if strings.Contains(rule, "--mask") {
+		rule = recentMask.ReplaceAllString(rule, " --rsource")
 	}
-	return bytes.ReplaceAll(rule, []byte{'"'}, nil)
+	return strings.ReplaceAll(rule, `"`, "")
 }
 
 // Repair returns the batch from the listed rules to r: it writes our chains that differ, and
@@ -91,7 +90,7 @@ func (r *Ruleset) Repair(s *Saved) *Batch {
 		at := tableChain{c.table.String(), c.name}
 		wanted[at] = true
 		have, ok := s.rules[at]
-		if !ok || !bytes.Equal(normal(have), normal(c.text)) {
+		if !ok || normal(string(have)) != normal(string(c.text)) {
 			b.set(c)
 		} else {
 			b.tables[c.table].growth += c.rules()
@@ -130,18 +129,24 @@ func (s *Saved) All() (chains []string) {
 // Rules returns the rules of a chain, without "-A" and its name.
 func (s *Saved) Rules(table, chain string) []string {
 	var rules []string
-	for line := range bytes.Lines(normal(s.rules[tableChain{table, chain}])) {
-		_, rule, _ := strings.Cut(string(line[len("-A "):len(line)-1]), " ")
-		rules = append(rules, rule)
+	for line := range strings.Lines(string(s.rules[tableChain{table, chain}])) {
+		rules = append(rules, ruleOf(line))
 	}
 	return rules
 }
 
-// HookText returns the input of iptables-restore --noflush that puts our jumps before the rules
-// of other programs; "" if they are there.
+// ruleOf returns the rule of a line without "-A" and the chain's name.
+func ruleOf(line string) string {
+	_, rule, _ := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "-A "), " ")
+	return normal(rule)
+}
+
+func deletion(line string) string { return "-D" + strings.TrimPrefix(line, "-A") }
+
+// HookText returns the input of iptables-restore --noflush that puts our jumps in their places; "" if they are there.
 func (s *Saved) HookText() string {
 	var b strings.Builder
-	for _, t := range [...]table{nat, filter} { // the order of Jumps
+	for _, t := range [...]table{nat, filter} { // source NAT comes into force before what refuses
 		if del, insert := s.Hook(t.String(), Jumps(), IsOurs); del+insert != "" {
 			fmt.Fprintf(&b, "*%v\n%s%sCOMMIT\n", t, del, insert)
 		}
@@ -149,29 +154,71 @@ func (s *Saved) HookText() string {
 	return b.String()
 }
 
-// Hook compares the jumps of one table with the listing. If the jumps to the given owner's chains
-// are not just the first rules of a chain, del deletes them all there, and insert puts them back.
-// Both are lines for iptables-restore, with which a table changes at once.
+// Hook compares the jumps of one table with the listing: del deletes what else leads to the given owner's chains, and
+// insert adds what is missing. Both are lines for iptables-restore, with which a table changes at once.
 func (s *Saved) Hook(table string, jumps []Jump, ours func(chain string) bool) (del, insert string) {
-	wanted := map[string][]string{} // by chain, in the order that they are to have
+	chains := slices.Collect(s.Chains(table))
 	for _, j := range jumps {
-		if j.Table == table {
-			wanted[j.Chain] = slices.Insert(wanted[j.Chain], 0, string(normal([]byte(j.Rule))))
+		if j.Table == table && !slices.Contains(chains, j.Chain) {
+			chains = append(chains, j.Chain)
 		}
 	}
-	good := map[string]bool{}
-	for chain := range s.Chains(table) {
+	for _, chain := range chains {
 		if ours(chain) {
 			continue
 		}
-		want, all := wanted[chain], s.unhook(tableChain{table, chain}, ours)
-		if good[chain] = len(all) == len(want) && slices.Equal(s.Rules(table, chain)[:len(want)], want); !good[chain] {
-			del += strings.Join(all, "")
+		want := slices.DeleteFunc(slices.Clone(jumps), func(j Jump) bool { return j.Table != table || j.Chain != chain })
+		hook := s.hookFirst
+		if table == filter.String() {
+			hook = s.hookAnywhere
+		}
+		d, i := hook(tableChain{table, chain}, want, ours)
+		del, insert = del+d, insert+i
+	}
+	return del, insert
+}
+
+// hookFirst is Hook for a chain in which jumps are the first rules.
+func (s *Saved) hookFirst(at tableChain, want []Jump, ours func(chain string) bool) (del, insert string) {
+	all, rules := s.unhook(at, ours), s.Rules(at.table, at.chain)
+	good := len(all) == len(want)
+	for i, j := range want {
+		good = good && rules[len(want)-1-i] == normal(j.Rule)
+		insert += j.String()
+	}
+	if good {
+		return "", ""
+	}
+	return strings.Join(all, ""), insert
+}
+
+// unconditional finds a rule that has the last word, as the policy has without it.
+var unconditional = regexp.MustCompile(`^-j (DROP|REJECT)`)
+
+// hookAnywhere is Hook for a chain in which jumps stay where they are: moved before another program's rule, a jump would
+// accept what that one drops.
+func (s *Saved) hookAnywhere(at tableChain, want []Jump, ours func(chain string) bool) (del, insert string) {
+	place, end := 1, false
+	for line := range strings.Lines(string(s.rules[at])) {
+		rule := ruleOf(line)
+		end = end || unconditional.MatchString(rule)
+		i := slices.IndexFunc(want, func(j Jump) bool { return normal(j.Rule) == rule })
+		switch {
+		case i >= 0:
+			want = slices.Delete(want, i, i+1)
+		case LeadsTo(line, ours):
+			del += deletion(line)
+			continue
+		}
+		if !end {
+			place++
 		}
 	}
-	for _, j := range jumps {
-		if j.Table == table && !good[j.Chain] {
-			insert += j.String() + "\n"
+	for _, j := range want { // the last ones come first, and move behind those that go to the first place
+		if j.Last {
+			insert += j.at(place)
+		} else {
+			insert += j.String()
 		}
 	}
 	return del, insert
@@ -182,7 +229,7 @@ func (s *Saved) unhook(at tableChain, theirs func(chain string) bool) []string {
 	var lines []string
 	for line := range strings.Lines(string(s.rules[at])) {
 		if LeadsTo(line, theirs) {
-			lines = append(lines, "-D"+strings.TrimPrefix(line, "-A"))
+			lines = append(lines, deletion(line))
 		}
 	}
 	return lines

@@ -7,7 +7,7 @@ func (r *Ruleset) sharedChains() []chain {
 	s := r.snapshot.Settings
 	return []chain{
 		r.markOutside(s), r.postrouting(), r.masquerade(),
-		r.filter(s), r.forward(s), r.reject(), r.dropOutside(s),
+		r.filter(s), r.forward(s), r.accept(), r.reject(), r.dropOutside(s),
 	}
 }
 
@@ -57,17 +57,24 @@ func (r *Ruleset) filter(s *model.Settings) chain {
 	return c
 }
 
-// forward accepts packets of Services even if the policy is DROP, as kube-proxy does.
-// Established connections come first: nearly all packets belong to one.
+// forward refuses, and accepts nothing: other programs' rules decide about what passes. Established connections come
+// first: nearly all packets belong to one.
 func (r *Ruleset) forward(s *model.Settings) chain {
 	c := chain{table: filter, name: forwardChain}
-	c.add(IsEstablished, Accept)
+	c.add(IsEstablished, Return)
 	if s.DropInvalid {
 		// A segment outside the window, say, would reach the client with the pod's own
 		// address, and the client would reset the connection.
 		c.add(IsInvalid, Drop)
 	}
 	c.add(IsNew, "-j "+filterChain)
+	return c
+}
+
+// accept accepts packets of Services even if the policy is DROP, as kube-proxy does.
+func (r *Ruleset) accept() chain {
+	c := chain{table: filter, name: acceptChain}
+	c.add(IsEstablished, Accept)
 	c.add(r.options.isMarked(), Accept)
 	return c
 }

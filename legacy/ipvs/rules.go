@@ -34,6 +34,7 @@ const (
 	filterChain      = iptables.IPVSPrefix + "FILTER"
 	rejectChain      = iptables.IPVSPrefix + "REJECT"
 	forwardChain     = iptables.IPVSPrefix + "FORWARD"
+	acceptChain      = iptables.IPVSPrefix + "ACCEPT"
 	servedChain      = iptables.IPVSPrefix + "SERVED"
 	postroutingChain = iptables.IPVSPrefix + "POSTROUTING"
 	masqueradeChain  = iptables.IPVSPrefix + "MASQ"
@@ -73,6 +74,7 @@ func compileRules(f model.Family, s *model.Settings, o Options) *Rules {
 			{"filter", unallocatedChain, r.unallocated("")},
 			{"filter", rejectChain, iptables.RejectRules(f)},
 			{"filter", forwardChain, r.forward()},
+			{"filter", acceptChain, []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}},
 			{"nat", servedChain, r.served()},
 			{"nat", postroutingChain, r.postrouting()},
 			{"nat", masqueradeChain, r.masquerade()},
@@ -80,8 +82,7 @@ func compileRules(f model.Family, s *model.Settings, o Options) *Rules {
 	}
 }
 
-// Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. Each stands there once,
-// before other programs' rules. A packet that IPVS has sent to a real server passes the output hook (again), and the
+// Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. A packet that IPVS has sent to a real server passes the output hook (again), and the
 // input hook if the real server is on this node. The last jump of a chain is its first rule: connections to an address
 // that is about to go are dropped, and not refused.
 func Jumps() []iptables.Jump {
@@ -90,6 +91,7 @@ func Jumps() []iptables.Jump {
 	}
 	return []iptables.Jump{
 		jump("filter", "INPUT", filterChain, notByLo, iptables.IsNew),
+		{Table: "filter", Chain: "FORWARD", Rule: "-j " + acceptChain, Last: true},
 		jump("filter", "FORWARD", forwardChain),
 		jump("filter", "FORWARD", unallocatedChain, iptables.IsNew),
 		jump("filter", "OUTPUT", filterChain, notSent, iptables.IsNew),
@@ -172,15 +174,13 @@ func (r compiler) filter() []string {
 	}
 }
 
-// forward accepts established connections, as kube-proxy does, and drops INVALID packets (a segment outside the
-// window, say): they would reach the client with the endpoint's own address, and the client would reset the connection.
-// What arrives for the node itself may be another program's.
+// forward drops INVALID packets (a segment outside the window, say): they would reach the client with the endpoint's own
+// address, and the client would reset the connection. What arrives for the node itself may be another program's.
 func (r compiler) forward() []string {
-	rules := []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}
-	if r.DropInvalid {
-		rules = append(rules, iptables.Join(iptables.IsInvalid, iptables.Drop))
+	if !r.DropInvalid {
+		return nil
 	}
-	return rules
+	return []string{iptables.Join(iptables.IsInvalid, iptables.Drop)}
 }
 
 // served keeps the rules of other programs in the table nat from connections to Services, as kube-proxy does: none
