@@ -44,26 +44,17 @@ func (b *IPVS) Compare(ctx context.Context, family model.Family, s *model.Snapsh
 		return nil, err
 	}
 	defer own.servers.Close()
-	for _, p := range b.programs {
-		if p.family != family {
+	for _, f := range b.families {
+		if f.family != family {
 			continue
 		}
-		have, want, err := own.compile(ctx, p, s.Family(family))
+		have, want, err := own.compile(ctx, f.programs, s.Family(family))
 		if err != nil {
 			return nil, err
 		}
 		for _, op := range ipvs.DiffContent(have, want) {
-			if !drainsAlready(have, op) {
-				list = append(list, op.String())
-			}
+			list = append(list, op.String())
 		}
 	}
 	return list, nil
-}
-
-// drainsAlready reports whether an operation is for a real server that gets no new connections already.
-func drainsAlready(have *ipvs.KernelState, op ipvs.Op) bool {
-	drain, ok := op.(ipvs.DrainReal)
-	weight, there := have.Servers[drain.Key].Real[drain.Addr]
-	return ok && there && weight == 0
 }

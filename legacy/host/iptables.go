@@ -18,10 +18,10 @@ import (
 // IPTables is the iptables backend. Of its methods, those that say so may be called during Apply.
 type IPTables struct {
 	counters
-	watchable
-	log      *slog.Logger
-	options  iptables.Options
-	families []*ruleFamily
+	log        *slog.Logger
+	options    iptables.Options
+	families   []*ruleFamily
+	programmed atomic.Bool // by the last Apply
 }
 
 // ruleFamily is the backend's knowledge about one family's rules.
@@ -30,7 +30,6 @@ type ruleFamily struct {
 	have    *iptables.Ruleset // the node's; nil: unknown, read before the next batch
 	left    *iptables.Ruleset // as it was left, if only a Resync made it unknown
 	invalid uint64            // iptables.Saved.Invalid of the last listing
-	applied atomic.Pointer[iptables.Ruleset]
 
 	noAffinity bool  // the kernel lacks xt_recent
 	noSCTP     error // the kernel lacks xt_sctp
@@ -43,9 +42,8 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 	if len(variants) == 0 {
 		variants = []string{"", "-legacy", "-nft"}
 	}
-	b := &IPTables{watchable: watchable{ours: iptables.IsOurs}, log: log, options: o}
+	b := &IPTables{log: log, options: o}
 	err := openFamilies(log, variants, func(p *programs) error {
-		b.programs = append(b.programs, p)
 		f := &ruleFamily{programs: p, noSCTP: p.lacks(iptables.MatchSCTP)}
 		if err := p.lacks(iptables.MatchRecent); err != nil {
 			f.noAffinity = true
@@ -78,7 +76,6 @@ func (b *IPTables) Resync() {
 // Each table is written as a whole or not at all, filter before nat: if nat fails, connections still go where they did,
 // but for addresses that the new filter refuses. The other family is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
-	b.inForce.Store(nil)
 	for _, f := range b.families {
 		if f.left != nil {
 			b.hookFirst(ctx, f)
@@ -95,9 +92,7 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 		}
 	}
 	err := errors.Join(errs...)
-	if model.IsProgrammed(err) {
-		b.inForce.Store(s)
-	}
+	b.programmed.Store(model.IsProgrammed(err))
 	return err
 }
 
@@ -131,7 +126,6 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 		return err
 	}
 	f.have, f.left = want, nil
-	f.applied.Store(want)
 	if size := batch.Size(); !batch.Empty() {
 		b.log.Debug("applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
@@ -157,16 +151,6 @@ func (b *IPTables) optionsOf(f *ruleFamily) iptables.Options {
 	o := b.options
 	o.RandomFully, o.NoAffinity, o.NoSCTP = f.tables.HasRandomFully(), f.noAffinity, f.noSCTP != nil
 	return o
-}
-
-// Ruleset returns the rules of the last Apply that worked, or nil. It may be called during Apply.
-func (b *IPTables) Ruleset(family model.Family) *iptables.Ruleset {
-	for _, f := range b.families {
-		if f.family == family {
-			return f.applied.Load()
-		}
-	}
-	return nil
 }
 
 // read updates the Stats that depend on a listing.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -36,19 +37,20 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // in the network namespace of Apply's caller.
 type IPVS struct {
 	counters
-	watchable
-	log      *slog.Logger
-	options  ipvs.Options
-	servers  *serverTable
-	families []*serverFamily
-	now      func() time.Time
+	log        *slog.Logger
+	options    ipvs.Options
+	servers    *serverTable
+	sets       *netlink.Handle
+	families   []*serverFamily
+	programmed atomic.Bool // by the last Apply
 }
 
 // serverFamily is the backend's knowledge about one family.
 type serverFamily struct {
 	*programs
-	have     *ipvs.State         // the node's; nil: unknown, read before the next plan
-	draining map[drain]time.Time // when to look at it again
+	have     *ipvs.State                // the node's; nil: unknown, read before the next plan
+	applied  atomic.Pointer[ipvs.State] // nil during Apply, and after one that failed
+	draining map[drain]time.Time        // when to look at it again
 }
 
 // drain is a real server that finishes its connections.
@@ -67,7 +69,7 @@ func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
 	if err := findIPVS(); err != nil {
 		return nil, &UnsupportedError{"IPVS in the kernel (module ip_vs)", err}
 	}
-	b := &IPVS{watchable: watchable{ours: iptables.IsIPVS}, log: log, options: o.WithDefaults(), now: time.Now}
+	b := &IPVS{log: log, options: o.WithDefaults()}
 	if err := b.open(); err != nil {
 		return nil, err
 	}
@@ -78,7 +80,10 @@ func (b *IPVS) open() (err error) {
 	if err := findDummy(); err != nil {
 		return &UnsupportedError{"dummy devices in the kernel (module dummy)", err}
 	}
-	removeProbes, err := probeSets()
+	if b.sets, err = netlink.NewHandle(unix.NETLINK_NETFILTER); err != nil {
+		return fmt.Errorf("open a socket to ipset: %w", err)
+	}
+	removeProbes, err := probeSets(b.sets)
 	if err != nil {
 		return &UnsupportedError{"ipset", err}
 	}
@@ -87,7 +92,6 @@ func (b *IPVS) open() (err error) {
 		if _, err := p.restore(context.Background(), text(rulesProbe(p.family)), "--test"); err != nil {
 			return err
 		}
-		b.programs = append(b.programs, p)
 		b.families = append(b.families, &serverFamily{programs: p, draining: map[drain]time.Time{}})
 		return nil
 	})
@@ -144,6 +148,7 @@ func (b *IPVS) Variant() string { return b.families[0].version }
 // Close closes the socket. Everything in the kernel stays.
 func (b *IPVS) Close() error {
 	b.servers.Close()
+	b.sets.Close()
 	return nil
 }
 
@@ -158,9 +163,9 @@ func (b *IPVS) Resync() {
 // concern the others. The error has all failures, and the next Apply first reads the node's
 // state. A failure of a few virtual servers is a [model.RefusedError], any other one a [model.FamilyError].
 func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
-	b.inForce.Store(nil)
 	var errs []error
 	for _, f := range b.families {
+		f.applied.Store(nil)
 		err := b.applyFamily(ctx, f, s.Family(f.family))
 		if !model.IsProgrammed(err) {
 			err = &model.FamilyError{Family: f.family, Err: err}
@@ -168,31 +173,30 @@ func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 		if err != nil {
 			f.have = nil
 		}
+		f.applied.Store(f.have)
 		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)
-	if err == nil {
-		b.inForce.Store(s)
-	}
+	b.programmed.Store(model.IsProgrammed(err))
 	return err
 }
 
 func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.FamilySnapshot) error {
-	start := b.now()
-	r := &run{IPVS: b, f: f, failed: map[ipvs.Key]bool{}}
+	start := time.Now()
+	r := &run{IPVS: b, ctx: ctx, f: f, failed: map[ipvs.Key]bool{}}
 	var plan ipvs.Plan
 	if f.have != nil {
 		r.want = ipvs.Compile(f.have, s, f.have.Options)
 		plan = ipvs.Diff(f.have, r.want)
 	} else {
-		var err error
-		if r.have, r.want, err = b.compile(ctx, f.programs, s); err != nil {
+		have, want, err := b.compile(ctx, f.programs, s)
+		if err != nil {
 			return err
 		}
-		plan = ipvs.DiffContent(r.have, r.want)
-		clear(f.draining) // the plan names all of them again
+		r.want, plan = want, ipvs.DiffContent(have, want)
+		f.findDraining(have, want)
 	}
-	err := r.carryOut(ctx, plan)
+	err := r.carryOut(plan)
 	b.update(f.family, r.count)
 	if !model.IsProgrammed(err) {
 		return err
@@ -202,15 +206,28 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	if r.done > 0 || deleted > 0 {
 		b.log.Debug("applied", slog.String("family", f.family.String()),
 			slog.Int("operations", r.done), slog.Int("drained", deleted), slog.Int("draining", len(f.draining)),
-			slog.Duration("took", b.now().Sub(start)))
+			slog.Duration("took", time.Since(start)))
 	}
 	return errors.Join(err, undrained)
+}
+
+// findDraining finds the real servers that drain, when another process may have begun that.
+func (f *serverFamily) findDraining(have *ipvs.Content, want *ipvs.State) {
+	clear(f.draining)
+	for k, s := range have.Servers {
+		_, ours := want.Owner(k)
+		for a, weight := range s.Real {
+			if ours && weight == 0 {
+				f.draining[drain{k, a}] = time.Time{}
+			}
+		}
+	}
 }
 
 // compile reads what the kernel has of a family, and compiles what it should have.
 func (b *IPVS) compile(
 	ctx context.Context, p *programs, s *model.FamilySnapshot,
-) (*ipvs.KernelState, *ipvs.State, error) {
+) (*ipvs.Content, *ipvs.State, error) {
 	o := b.options
 	o.RandomFully = p.tables.HasRandomFully()
 	have, saved, err := b.read(ctx, p, o)
@@ -226,7 +243,7 @@ func (b *IPVS) compile(
 
 // read returns a family's objects in the kernel, and the listed rules: they can be compared with
 // the rules only after Compile.
-func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.KernelState, *iptables.Saved, error) {
+func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Content, *iptables.Saved, error) {
 	c := ipvs.NewContent(p.family)
 	for _, s := range o.Sysctls(p.family) {
 		if !meant(s) {
@@ -246,7 +263,7 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Ker
 	if err := readDevice(o.Device, c); err != nil {
 		return nil, nil, err
 	}
-	if c.Sets, err = readSets(ctx, p.family); err != nil {
+	if c.Sets, err = readSets(p.family); err != nil {
 		return nil, nil, err
 	}
 	saved, err := save(ctx, p.name)
@@ -260,7 +277,7 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Ker
 }
 
 // readDevice finds the dummy device and its addresses.
-func readDevice(name string, c *ipvs.KernelState) error {
+func readDevice(name string, c *ipvs.Content) error {
 	link, err := findDevice(name)
 	if link == nil || err != nil {
 		return err

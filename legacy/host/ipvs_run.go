@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -20,14 +19,14 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// run carries out a plan.
+// run carries out a plan. It is the [ipvs.Kernel] of its operations.
 type run struct {
 	*IPVS
+	ctx    context.Context
 	f      *serverFamily
-	have   *ipvs.KernelState // read before; nil if it was known
 	want   *ipvs.State
 	failed map[ipvs.Key]bool // virtual servers that could not be added
-	done   int               // operations that wrote something
+	done   int               // operations
 
 	restoreFailures int // runs of iptables-restore for the rules that failed
 }
@@ -42,37 +41,23 @@ func (r *run) count(s *Stats) {
 }
 
 // carryOut carries out one operation after the other. It continues after a failure of one virtual server, address or
-// sysctl, and stops after one of ipsets, rules or the device, without which the rest of the plan would not be safe. If
-// a few service ports alone are concerned, the error is a [model.RefusedError].
-func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
+// sysctl, and stops after one without which the rest would not be safe. If a few service ports alone are concerned, the
+// error is a [model.RefusedError].
+func (r *run) carryOut(plan ipvs.Plan) error {
 	var errs []error
 	refused := map[model.ServicePortName]bool{}
 	whole := false
-	for len(ops) > 0 {
-		if text, n, wrote := r.setText(ops); n > 0 {
-			if err := restoreSets(ctx, text); err != nil {
-				return errors.Join(append(errs, err)...)
-			}
-			r.done += wrote
-			ops = ops[n:]
-			continue
-		}
-		op := ops[0]
-		ops = ops[1:]
-		if r.skips(op) {
-			continue
-		}
+	for _, op := range plan {
 		r.done++
-		err := r.one(ctx, op)
+		err := op.Do(r)
 		if err == nil {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("%v: %w", op, err))
-		switch op.(type) {
-		case ipvs.CreateDevice, ipvs.SetRules:
+		if op.Needed {
 			return errors.Join(errs...)
 		}
-		port, ok := r.portOf(op)
+		port, ok := r.want.Owner(op.Key)
 		refused[port], whole = true, whole || !ok
 	}
 	err := errors.Join(errs...)
@@ -85,129 +70,114 @@ func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 // maxRefused bounds the service ports with failures of their own: with more, something else is wrong.
 const maxRefused = 10
 
-// portOf returns the service port that an operation is for, if it is on a virtual server of one.
-func (r *run) portOf(op ipvs.Op) (model.ServicePortName, bool) {
-	var k ipvs.Key
-	switch op := op.(type) {
-	case ipvs.AddServer:
-		k = op.Key
-	case ipvs.UpdateServer:
-		k = op.Key
-	case ipvs.AddReal:
-		k = op.Key
-	case ipvs.DrainReal:
-		k = op.Key
-	case ipvs.DeleteReal:
-		k = op.Key
-	default:
-		return model.ServicePortName{}, false
-	}
-	return r.want.Owner(k)
+// SetSysctl implements [ipvs.Kernel].
+func (r *run) SetSysctl(s ipvs.Sysctl) error {
+	r.logSetting(s.Name+"="+s.Value, s.Why)
+	return os.WriteFile(sysctlPath(s.Name), []byte(s.Value), 0)
 }
 
-// setText returns the operations on ipsets at the beginning of ops as text for ipset restore,
-// their number, and how many of them are in the text.
-func (r *run) setText(ops []ipvs.Op) (text string, n, wrote int) {
-	var b strings.Builder
-	for _, op := range ops {
-		line, ok := ipvs.Line(op, "ipset")
-		if !ok {
-			break
-		}
-		n++
-		if e, adds := op.(ipvs.AddEntry); adds && r.leadsNowhere(e) {
-			continue
-		}
-		wrote++
-		b.WriteString(line + "\n")
-	}
-	return b.String(), n, wrote
-}
-
-// leadsNowhere reports whether an entry would let connections through to a virtual server
-// that could not be added: the node itself would answer.
-func (r *run) leadsNowhere(op ipvs.AddEntry) bool {
-	e := op.Entry
-	return op.Set == ipvs.Services && r.failed[ipvs.Key{Addr: e.Addr, Protocol: e.Protocol, Port: e.Port}]
-}
-
-// skips reports whether there is nothing to do for an operation, or nothing that could work.
-func (r *run) skips(op ipvs.Op) bool {
-	switch op := op.(type) {
-	case ipvs.SetSysctl:
-		return !meant(op.Sysctl)
-	case ipvs.AddReal:
-		return r.failed[op.Key]
-	case ipvs.DrainReal:
-		// The zero time is long ago: without connections, the real server goes at once.
-		r.f.draining[drain{op.Key, op.Addr}] = time.Time{}
-		return r.have != nil && drainsAlready(r.have, op)
-	}
-	return false
-}
-
-// one carries out one operation, unless it is one on ipsets.
-func (r *run) one(ctx context.Context, op ipvs.Op) error {
-	switch op := op.(type) {
-	case ipvs.SetSysctl:
-		r.logSetting(op, op.Why)
-		return os.WriteFile(sysctlPath(op.Name), []byte(op.Value), 0)
-	case ipvs.SetTimeouts:
-		r.logSetting(op, "the configured timeouts of IPVS")
-		return r.servers.setTimeouts(op.Timeouts)
-	case ipvs.CreateDevice:
-		return createDevice(op.Name)
-	case ipvs.SetRules:
-		err := r.f.setRules(ctx, op.Rules)
-		if err != nil {
-			r.restoreFailures++
-		}
-		return err
-	case ipvs.AddAddress:
-		return changeAddress(op.Device, op.Addr, netlink.AddrAdd)
-	case ipvs.DeleteAddress:
-		return changeAddress(op.Device, op.Addr, netlink.AddrDel)
-	}
-	return r.server(op)
+// SetTimeouts implements [ipvs.Kernel].
+func (r *run) SetTimeouts(t ipvs.Timeouts) error {
+	r.logSetting("timeouts of IPVS", "they are configured")
+	return r.servers.setTimeouts(t)
 }
 
 // logSetting logs what concerns the whole network namespace, also the virtual servers of other programs.
-func (r *run) logSetting(op fmt.Stringer, why string) {
-	r.log.Info("changing node setting", slog.String("setting", op.String()), slog.String("reason", why))
+func (r *run) logSetting(setting, why string) {
+	r.log.Info("changing node setting", slog.String("setting", setting), slog.String("reason", why))
 }
 
-// setRules replaces our rules and jumps by these.
-func (f *serverFamily) setRules(ctx context.Context, c *ipvs.Rules) error {
-	saved, err := save(ctx, f.name)
+// CreateDevice implements [ipvs.Kernel]. The device stays down: its addresses are local all the same, and no packet is
+// ever sent by it.
+func (r *run) CreateDevice(name string) error {
+	a := netlink.NewLinkAttrs()
+	a.Name = name
+	if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: a}); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
-	_, err = f.restore(ctx, text(c.Over(saved)))
+	return netlink.LinkSetARPOff(link)
+}
+
+// AddAddress implements [ipvs.Kernel].
+func (r *run) AddAddress(device string, a netip.Addr) error {
+	return changeAddress(device, a, netlink.AddrAdd)
+}
+
+// DeleteAddress implements [ipvs.Kernel].
+func (r *run) DeleteAddress(device string, a netip.Addr) error {
+	return changeAddress(device, a, netlink.AddrDel)
+}
+
+// SetRules implements [ipvs.Kernel].
+func (r *run) SetRules(rules *ipvs.Rules) error {
+	saved, err := save(r.ctx, r.f.name)
+	if err != nil {
+		return err
+	}
+	if _, err = r.f.restore(r.ctx, text(rules.Over(saved))); err != nil {
+		r.restoreFailures++
+	}
 	return err
 }
 
-// server carries out an operation on virtual and real servers.
-func (r *run) server(op ipvs.Op) error {
-	switch op := op.(type) {
-	case ipvs.AddServer:
-		err := r.servers.add(op.Key, op.Server)
-		r.failed[op.Key] = err != nil
-		return err
-	case ipvs.UpdateServer:
-		return r.servers.update(op.Key, op.Server)
-	case ipvs.DeleteServer:
-		maps.DeleteFunc(r.f.draining, func(d drain, _ time.Time) bool { return d.key == op.Key })
-		return r.servers.remove(op.Key)
-	case ipvs.AddReal:
-		delete(r.f.draining, drain{op.Key, op.Addr})
-		return r.servers.addReal(op.Key, op.Addr, op.Weight)
-	case ipvs.DrainReal:
-		return r.servers.drainReal(op.Key, op.Addr)
-	case ipvs.DeleteReal:
-		delete(r.f.draining, drain{op.Key, op.Addr})
-		return r.servers.removeReal(op.Key, op.Addr)
+// CreateSet implements [ipvs.Kernel].
+func (r *run) CreateSet(f model.Family, name ipvs.SetName) error {
+	return createSet(r.sets, name.In(f), f, name)
+}
+
+// AddEntry implements [ipvs.Kernel], but for an entry that would let connections through to a virtual server that could
+// not be added: the node itself would answer.
+func (r *run) AddEntry(name ipvs.SetName, e ipvs.Entry) error {
+	if name == ipvs.Services && r.failed[ipvs.Key{Addr: e.Addr, Protocol: e.Protocol, Port: e.Port}] {
+		return nil
 	}
-	return fmt.Errorf("unknown operation %T", op)
+	return r.sets.IpsetAdd(name.In(r.f.family), setEntry(e))
+}
+
+// DeleteEntry implements [ipvs.Kernel].
+func (r *run) DeleteEntry(name ipvs.SetName, e ipvs.Entry) error {
+	return r.sets.IpsetDel(name.In(r.f.family), setEntry(e))
+}
+
+// AddServer implements [ipvs.Kernel].
+func (r *run) AddServer(k ipvs.Key, s ipvs.Server) error {
+	err := r.servers.add(k, s)
+	r.failed[k] = err != nil
+	return err
+}
+
+// UpdateServer implements [ipvs.Kernel].
+func (r *run) UpdateServer(k ipvs.Key, s ipvs.Server) error { return r.servers.update(k, s) }
+
+// DeleteServer implements [ipvs.Kernel].
+func (r *run) DeleteServer(k ipvs.Key) error {
+	maps.DeleteFunc(r.f.draining, func(d drain, _ time.Time) bool { return d.key == k })
+	return r.servers.remove(k)
+}
+
+// AddReal implements [ipvs.Kernel].
+func (r *run) AddReal(k ipvs.Key, a netip.AddrPort, weight int) error {
+	if r.failed[k] {
+		return nil // the error of the virtual server says it all
+	}
+	delete(r.f.draining, drain{k, a})
+	return r.servers.addReal(k, a, weight)
+}
+
+// DrainReal implements [ipvs.Kernel].
+func (r *run) DrainReal(k ipvs.Key, a netip.AddrPort) error {
+	r.f.draining[drain{k, a}] = time.Time{} // long ago: without connections, the real server goes at once
+	return r.servers.drainReal(k, a)
+}
+
+// DeleteReal implements [ipvs.Kernel].
+func (r *run) DeleteReal(k ipvs.Key, a netip.AddrPort) error {
+	delete(r.f.draining, drain{k, a})
+	return r.servers.removeReal(k, a)
 }
 
 // drainInterval is the time between two looks at a real server that drains.
@@ -215,7 +185,7 @@ const drainInterval = time.Minute
 
 // endDrained deletes real servers that have drained, and have no connection left.
 func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
-	now := b.now()
+	now := time.Now()
 	due := map[ipvs.Key][]netip.AddrPort{}
 	for d, next := range f.draining {
 		if !now.Before(next) {
@@ -248,21 +218,6 @@ func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
 		}
 	}
 	return deleted, errors.Join(errs...)
-}
-
-// createDevice creates the dummy device. It stays down: its addresses are local all the same, and
-// no packet is ever sent by it.
-func createDevice(name string) error {
-	a := netlink.NewLinkAttrs()
-	a.Name = name
-	if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: a}); err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return netlink.LinkSetARPOff(link)
 }
 
 // RemoveDevice removes a device with its addresses. It is no error if there is none.

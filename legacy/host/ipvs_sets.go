@@ -1,18 +1,13 @@
 package host
 
 import (
-	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,28 +20,64 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// The program ipset changes and reads the backend's ipsets: vishvananda/netlink does not support the
-// prefix of the second network of hash:net,net, and one run of the program takes any number of
-// changes. Sets are listed and destroyed without it, since leftovers are removed where it is missing.
-
-// ipset runs the program with a text on its standard input.
-func ipset(ctx context.Context, text string, args ...string) (string, error) {
-	var stdout, stderr strings.Builder
-	cmd := exec.CommandContext(ctx, "ipset", args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("ipset %s: %w: %s", strings.Join(args, " "), err, firstLines(stderr.String()))
-	}
-	return stdout.String(), nil
+// createSet creates an empty set of the type of one of ours. It is no error if it exists.
+func createSet(h *netlink.Handle, name string, f model.Family, like ipvs.SetName) error {
+	return h.IpsetCreate(name, like.Type(), netlink.IpsetCreateOptions{
+		Replace: true, Family: uint8(addressFamilies[f]), MaxElements: ipvs.MaxEntries,
+	})
 }
 
-// restoreSets runs ipset restore. Existing or missing objects are no error.
-func restoreSets(ctx context.Context, text string) error {
-	if text == "" {
-		return nil
+// setEntry returns an entry for the library. It is no error to add one that exists, or to delete one that does not.
+func setEntry(e ipvs.Entry) *netlink.IPSetEntry {
+	entry := &netlink.IPSetEntry{IP: e.Addr.AsSlice(), Replace: true}
+	if e.Protocol != 0 {
+		protocol := uint8(e.Protocol)
+		entry.Protocol, entry.Port = &protocol, &e.Port
 	}
-	_, err := ipset(ctx, text, "restore", "-exist")
-	return err
+	if e.Net.IsValid() {
+		entry.IP2, entry.CIDR2 = e.Net.Addr().AsSlice(), uint8(e.Net.Bits()) //nolint:gosec // at most 128
+	}
+	return entry
+}
+
+// readSets returns our sets of a family.
+func readSets(f model.Family) (map[ipvs.SetName]map[ipvs.Entry]bool, error) {
+	sets := map[ipvs.SetName]map[ipvs.Entry]bool{}
+	for _, name := range ipvs.SetNames {
+		list, err := netlink.IpsetList(name.In(f))
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list ipset %s: %w", name.In(f), err)
+		}
+		sets[name] = map[ipvs.Entry]bool{}
+		for _, entry := range list.Entries {
+			e, err := entryOf(&entry)
+			if err != nil {
+				return nil, fmt.Errorf("list ipset %s: %w", name.In(f), err)
+			}
+			sets[name][e] = true
+		}
+	}
+	return sets, nil
+}
+
+func entryOf(n *netlink.IPSetEntry) (e ipvs.Entry, err error) {
+	var ok bool
+	if e.Addr, ok = netip.AddrFromSlice(n.IP); !ok {
+		return e, fmt.Errorf("%v is no address", n.IP)
+	}
+	if n.Protocol != nil && n.Port != nil {
+		e.Protocol, e.Port = model.Protocol(*n.Protocol), *n.Port
+	}
+	if n.IP2 != nil {
+		a, ok := netip.AddrFromSlice(n.IP2)
+		if e.Net = netip.PrefixFrom(a, int(n.CIDR2)); !ok || !e.Net.IsValid() {
+			return e, fmt.Errorf("%v/%d is no prefix", n.IP2, n.CIDR2)
+		}
+	}
+	return e, nil
 }
 
 // probePrefix is the beginning of the names of sets that exist for a moment only.
@@ -54,119 +85,25 @@ const probePrefix = "VMAPD-PROBE"
 
 // probeSets creates an empty set of each type that the backend uses, to find out whether the
 // kernel has the type. Other probes can use the sets until they are removed.
-func probeSets() (remove func() error, err error) {
-	ctx := context.Background()
-	if _, err := exec.LookPath("ipset"); err != nil {
-		return nil, err
+func probeSets(h *netlink.Handle) (remove func() error, err error) {
+	var names []string
+	remove = func() error {
+		var errs []error
+		for _, name := range names {
+			errs = append(errs, destroySet(name))
+		}
+		return errors.Join(errs...)
 	}
-	var create, destroy strings.Builder
 	for _, f := range model.Families {
 		for _, name := range ipvs.SetNames {
 			probe := probePrefix + strings.TrimPrefix(name.In(f), "VMAPD")
-			_, declaration, _ := strings.Cut(name.Declaration(f), " ")
-			fmt.Fprintf(&create, "create %s %s\n", probe, declaration)
-			fmt.Fprintf(&destroy, "destroy %s\n", probe)
-		}
-	}
-	if err := restoreSets(ctx, create.String()); err != nil {
-		_ = removeSets(func(name string) bool { return strings.HasPrefix(name, probePrefix) }) // those that could be created
-		return nil, err
-	}
-	return func() error { return restoreSets(ctx, destroy.String()) }, nil
-}
-
-// readSets returns our sets of a family.
-func readSets(ctx context.Context, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]bool, error) {
-	text, err := ipset(ctx, "", "save")
-	if err != nil {
-		return nil, err
-	}
-	return parseSets(strings.NewReader(text), f)
-}
-
-// parseSets reads the output of ipset save. It skips other programs' sets. If one of ours has another type,
-// the program says so when it adds an entry.
-func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]bool, error) {
-	names := map[string]ipvs.SetName{}
-	for _, name := range ipvs.SetNames {
-		names[name.In(f)] = name
-	}
-	sets := map[ipvs.SetName]map[ipvs.Entry]bool{}
-	in := bufio.NewScanner(r)
-	for in.Scan() {
-		words := strings.Fields(in.Text())
-		if len(words) < 3 {
-			return nil, fmt.Errorf("ipset save: unknown line %q", in.Text())
-		}
-		name, ours := names[words[1]]
-		if !ours {
-			continue
-		}
-		var err error
-		switch words[0] {
-		case "create":
-			sets[name] = map[ipvs.Entry]bool{}
-		case "add":
-			var e ipvs.Entry
-			switch e, err = parseEntry(name, words[2:]); {
-			case err != nil:
-			case sets[name] == nil:
-				err = errors.New("the set was not created")
-			default:
-				sets[name][e] = true
+			if err := createSet(h, probe, f, name); err != nil {
+				return nil, errors.Join(fmt.Errorf("create a set of type %s: %w", name.Type(), err), remove())
 			}
-		default:
-			err = errors.New("neither create nor add")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("ipset save: line %q: %w", in.Text(), err)
+			names = append(names, probe)
 		}
 	}
-	return sets, in.Err()
-}
-
-func parseEntry(name ipvs.SetName, words []string) (e ipvs.Entry, err error) {
-	parts := strings.Split(words[0], ",")
-	if n := 1 + strings.Count(name.Type(), ","); len(parts) != n {
-		return e, fmt.Errorf("%d parts, and not %d", len(parts), n)
-	}
-	if e.Addr, err = netip.ParseAddr(parts[0]); err != nil {
-		return e, err
-	}
-	for i, kind := range strings.Split(strings.TrimPrefix(name.Type(), "hash:"), ",")[1:] {
-		part := parts[1+i]
-		switch kind {
-		case "port":
-			e.Protocol, e.Port, err = parsePort(part)
-		case "net":
-			e.Net, err = parseNet(part)
-		}
-		if err != nil {
-			return e, err
-		}
-	}
-	if len(words) > 1 {
-		return e, fmt.Errorf("unknown option %q", words[1])
-	}
-	return e, nil
-}
-
-func parsePort(s string) (model.Protocol, uint16, error) {
-	name, number, _ := strings.Cut(s, ":")
-	port, err := strconv.ParseUint(number, 10, 16)
-	if err != nil {
-		return 0, 0, err
-	}
-	p, err := model.ParseProtocol(strings.ToUpper(name))
-	return p, uint16(port), err
-}
-
-func parseNet(s string) (netip.Prefix, error) {
-	if strings.Contains(s, "/") {
-		return netip.ParsePrefix(s)
-	}
-	a, err := netip.ParseAddr(s)
-	return netip.PrefixFrom(a, a.BitLen()), err
+	return remove, nil
 }
 
 // kubeProxySets are the beginnings of the names of kube-proxy's sets, behind KUBE- or KUBE-6-. Others

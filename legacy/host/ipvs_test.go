@@ -1,14 +1,18 @@
 package host
 
 import (
+	"errors"
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 var compareAddrs = []cmp.Option{
@@ -16,45 +20,58 @@ var compareAddrs = []cmp.Option{
 	cmp.Comparer(func(a, b ipvs.Entry) bool { return a == b }),
 }
 
-func TestParseSets(t *testing.T) {
-	const text = `create VMAPD-SOURCES hash:ip,port,net family inet hashsize 1024 maxelem 2097152 bucketsize 12 initval 0x6f9a
-add VMAPD-SOURCES 192.168.98.12,tcp:80,203.0.113.0/25
-add VMAPD-SOURCES 192.168.98.12,sctp:99,203.0.113.7
-create VMAPD-DROP hash:ip,port family inet hashsize 1024 maxelem 65536
-add VMAPD-DROP 192.168.98.12,udp:53
-create VMAPD-HAIRPIN hash:net,net family inet hashsize 1024 maxelem 2097152
-add VMAPD-HAIRPIN 10.0.0.2,10.0.0.2
-create VMAPD6-ADDRS hash:ip family inet6 hashsize 1024 maxelem 2097152
-add VMAPD6-ADDRS fd00::1
-create KUBE-NODE-PORT-TCP bitmap:port range 0-65535
-add KUBE-NODE-PORT-TCP 30001
-`
-	addr := netip.MustParseAddr
-	want := map[ipvs.SetName]map[ipvs.Entry]bool{
-		ipvs.Sources: {
-			{Addr: addr("192.168.98.12"), Protocol: model.TCP, Port: 80, Net: netip.MustParsePrefix("203.0.113.0/25")}:  true,
-			{Addr: addr("192.168.98.12"), Protocol: model.SCTP, Port: 99, Net: netip.MustParsePrefix("203.0.113.7/32")}: true,
-		},
-		ipvs.Discard: {{Addr: addr("192.168.98.12"), Protocol: model.UDP, Port: 53}: true},
-		ipvs.Hairpin: {{Addr: addr("10.0.0.2"), Net: netip.MustParsePrefix("10.0.0.2/32")}: true},
-	}
-	got, err := parseSets(strings.NewReader(text), model.IPv4)
+// What is added to a set is listed, once, and what is deleted is gone: a restart has nothing to write.
+func TestSetsHoldEntries(t *testing.T) {
+	nettest.Enter(t)
+	h, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, compareAddrs...); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	for name, text := range map[string]string{
-		"no address": "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS x\n",
-		"no port":    "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1\n",
-		"a protocol": "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1,icmp:1\n",
-		"an option":  "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS 10.0.0.1 timeout 3\n",
-		"a command":  "flush VMAPD-ADDRS now\n",
-		"not a line": "?\n",
-	} {
-		if got, err := parseSets(strings.NewReader(text), model.IPv4); err == nil {
-			t.Errorf("%s: got %v, and no error", name, got)
+	defer h.Close()
+	for _, f := range model.Families {
+		a, b := modeltest.Pod(f, 1), modeltest.Pod(f, 2)
+		entries := map[ipvs.SetName][]ipvs.Entry{
+			ipvs.Addrs:    {{Addr: a}, {Addr: b}},
+			ipvs.Services: {{Addr: a, Protocol: model.TCP, Port: 80}, {Addr: a, Protocol: model.UDP, Port: 80}, {Addr: b, Protocol: model.SCTP, Port: 65535}},
+			ipvs.Sources: {
+				{Addr: a, Protocol: model.TCP, Port: 80, Net: netip.PrefixFrom(b, b.BitLen())},
+				{Addr: a, Protocol: model.TCP, Port: 80, Net: netip.PrefixFrom(b, 8).Masked()},
+				{Addr: a, Protocol: model.TCP, Port: 80, Net: netip.PrefixFrom(f.Unspecified(), 1)},
+			},
+			ipvs.Hairpin: {{Addr: a, Net: netip.PrefixFrom(a, a.BitLen())}, {Addr: b, Net: netip.PrefixFrom(b, b.BitLen())}},
+		}
+		want := map[ipvs.SetName]map[ipvs.Entry]bool{}
+		for name, list := range entries {
+			if err := createSet(h, name.In(f), f, name); err != nil {
+				t.Logf("without sets of type %s: %v", name.Type(), err)
+				continue
+			}
+			want[name] = map[ipvs.Entry]bool{}
+			for _, e := range append(list, list[0]) {
+				want[name][e] = true
+				if err := h.IpsetAdd(name.In(f), setEntry(e)); err != nil {
+					t.Errorf("add %v to %s: %v", e, name.In(f), err)
+				}
+			}
+			for range 2 {
+				if err := h.IpsetDel(name.In(f), setEntry(list[1])); err != nil {
+					t.Errorf("delete %v from %s: %v", list[1], name.In(f), err)
+				}
+			}
+			delete(want[name], list[1])
+			if err := createSet(h, name.In(f), f, name); err != nil {
+				t.Errorf("create %s again: %v", name.In(f), err)
+			}
+		}
+		if len(want) == 0 {
+			nettest.Missing(t, errors.New("this kernel has no ipset"))
+		}
+		got, err := readSets(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, compareAddrs...); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
 }

@@ -45,8 +45,8 @@ type Jump struct {
 	Table string
 	Chain string // built in
 	Rule  string
-	// Last: it goes behind other programs' rules, because our chain accepts packets that they may drop. All others go
-	// before them.
+	// Last: it goes behind other programs' rules, because our chain accepts packets that they may drop. Without it, the
+	// jump is the first rule.
 	Last bool
 }
 

@@ -84,7 +84,7 @@ func newTally() *tally { return &tally{map[int]int{}, map[model.Reason]int{}} }
 // agree makes random connections, one after the other, and compares decisions with simulated
 // outcomes. Each connection gets one of its targets, and IPVS and the model remember it: by the
 // address, protocol and port of the destination, as each frontend has session affinity of its own.
-func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(model.Families)]*ipvs.KernelState, connections int, n *tally) {
+func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(model.Families)]*ipvs.Content, connections int, n *tally) {
 	t.Helper()
 	var sims [len(model.Families)]*ipvssim.Simulator
 	for _, f := range model.Families {
@@ -137,9 +137,9 @@ func TestIPVSDoesWhatIsDecided(t *testing.T) {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
 				have = compile(&have, s, ipvs.Options{})
-				var contents [len(model.Families)]*ipvs.KernelState
+				var contents [len(model.Families)]*ipvs.Content
 				for _, f := range model.Families {
-					contents[f] = have[f].KernelState()
+					contents[f] = have[f].Content()
 				}
 				agree(t, r, s, contents, connections, total)
 			}
@@ -166,9 +166,9 @@ func FuzzDecide(f *testing.F) {
 		b := model.NewBuilder(configs[r.IntN(len(configs))])
 		r.Steps(b, 1+min(len(data), 4096)/24)
 		s := b.Snapshot()
-		var contents [len(model.Families)]*ipvs.KernelState
+		var contents [len(model.Families)]*ipvs.Content
 		for family, state := range compile(nil, s, ipvs.Options{}) {
-			contents[family] = state.KernelState()
+			contents[family] = state.Content()
 		}
 		agree(t, r, s, contents, 16, newTally())
 	})

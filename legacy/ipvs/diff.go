@@ -37,9 +37,9 @@ func phasesOf(name SetName) (comes, goes phase) {
 	}
 }
 
-// differ collects the operations from one KernelState to another, or between parts of them.
+// differ collects the operations from one Content to another, or between parts of them.
 type differ struct {
-	have, want *KernelState
+	have, want *Content
 	ops        [phases][]Op
 }
 
@@ -105,15 +105,15 @@ func (d *differ) changedAddrs(before, after *State) {
 
 // DiffContent returns the plan from a kernel's content to a State. Virtual servers that may
 // belong to somebody else stay.
-func DiffContent(have *KernelState, want *State) Plan {
-	c := want.KernelState()
+func DiffContent(have *Content, want *State) Plan {
+	c := want.Content()
 	d := &differ{have: have.without(want.Options, c), want: c}
 	d.prepare(want.Options.Sysctls(want.Family))
 	return d.plan()
 }
 
 // without leaves out unwanted virtual servers that may belong to somebody else.
-func (c *KernelState) without(o Options, want *KernelState) *KernelState {
+func (c *Content) without(o Options, want *Content) *Content {
 	d := *c
 	d.Servers = maps.Clone(c.Servers)
 	maps.DeleteFunc(d.Servers, func(k Key, _ Server) bool {
@@ -123,25 +123,35 @@ func (c *KernelState) without(o Options, want *KernelState) *KernelState {
 	return &d
 }
 
-func (d *differ) add(p phase, op Op) { d.ops[p] = append(d.ops[p], op) }
+func (d *differ) add(p phase, do func(Kernel) error) { d.ops[p] = append(d.ops[p], Op{Do: do}) }
+
+// need adds an operation without which the rest of the plan would not be safe.
+func (d *differ) need(p phase, do func(Kernel) error) {
+	d.ops[p] = append(d.ops[p], Op{Needed: true, Do: do})
+}
+
+// server adds an operation on a virtual server.
+func (d *differ) server(p phase, k Key, do func(Kernel) error) {
+	d.ops[p] = append(d.ops[p], Op{Key: k, Do: do})
+}
 
 // prepare adds the operations that everything else depends on.
 func (d *differ) prepare(sysctls []Sysctl) {
 	for _, s := range sysctls {
 		if d.have.Sysctls[s.Name] != s.Value {
-			d.add(prepare, SetSysctl{s})
+			d.add(prepare, func(n Kernel) error { return n.SetSysctl(s) })
 		}
 	}
 	if d.want.Timeouts.Over(d.have.Timeouts) != d.have.Timeouts {
-		d.add(prepare, SetTimeouts{d.want.Timeouts})
+		d.add(prepare, func(n Kernel) error { return n.SetTimeouts(d.want.Timeouts) })
 	}
 	for _, name := range SetNames {
 		if d.have.Sets[name] == nil {
-			d.add(prepare, CreateSet{d.want.Family, name})
+			d.need(prepare, func(n Kernel) error { return n.CreateSet(d.want.Family, name) })
 		}
 	}
 	if d.have.Device == "" {
-		d.add(prepare, CreateDevice{d.want.Device})
+		d.need(prepare, func(n Kernel) error { return n.CreateDevice(d.want.Device) })
 	}
 }
 
@@ -154,7 +164,7 @@ func (d *differ) plan() Plan {
 		if d.have.Rules == nil {
 			first = rules.beginning()
 		}
-		d.add(prepare, SetRules{first})
+		d.need(prepare, func(n Kernel) error { return n.SetRules(first) })
 		changes = !first.equal(rules)
 	}
 	d.diffSources()
@@ -165,7 +175,7 @@ func (d *differ) plan() Plan {
 	}
 	d.diffAddrs()
 	if changes {
-		d.add(open, SetRules{rules})
+		d.need(open, func(n Kernel) error { return n.SetRules(rules) })
 	}
 	d.diffServers()
 	return slices.Concat(d.ops[:]...)
@@ -185,10 +195,10 @@ func missing[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
 
 func (d *differ) diffAddrs() {
 	for _, a := range missing(d.have.Addrs, d.want.Addrs, netip.Addr.Compare) {
-		d.add(prepare, DeleteAddress{d.have.Device, a})
+		d.add(prepare, func(n Kernel) error { return n.DeleteAddress(d.have.Device, a) })
 	}
 	for _, a := range missing(d.want.Addrs, d.have.Addrs, netip.Addr.Compare) {
-		d.add(open, AddAddress{d.want.Device, a})
+		d.add(open, func(n Kernel) error { return n.AddAddress(d.want.Device, a) })
 	}
 }
 
@@ -196,10 +206,10 @@ func (d *differ) diffSet(name SetName) {
 	comes, goes := phasesOf(name)
 	have, want := d.have.Sets[name], d.want.Sets[name]
 	for _, e := range missing(have, want, compareEntries) {
-		d.add(goes, DeleteEntry{d.want.Family, name, e})
+		d.need(goes, func(n Kernel) error { return n.DeleteEntry(name, e) })
 	}
 	for _, e := range missing(want, have, compareEntries) {
-		d.add(comes, AddEntry{d.want.Family, name, e})
+		d.need(comes, func(n Kernel) error { return n.AddEntry(name, e) })
 	}
 }
 
@@ -212,19 +222,19 @@ func (d *differ) diffSources() {
 		if !d.have.has(Restricted, e) || covers(have, e) {
 			p = restrict
 		}
-		d.add(p, AddEntry{d.want.Family, Sources, e})
+		d.need(p, func(n Kernel) error { return n.AddEntry(Sources, e) })
 	}
 	for _, e := range missing(have, want, compareEntries) {
 		p := restrict
 		if !d.want.has(Restricted, e) || covers(want, e) {
 			p = tidy
 		}
-		d.add(p, DeleteEntry{d.want.Family, Sources, e})
+		d.need(p, func(n Kernel) error { return n.DeleteEntry(Sources, e) })
 	}
 }
 
 // has reports whether a set has the address and port of an entry.
-func (c *KernelState) has(set SetName, e Entry) bool {
+func (c *Content) has(set SetName, e Entry) bool {
 	e.Net = netip.Prefix{}
 	return c.Sets[set][e]
 }
@@ -242,7 +252,7 @@ func covers(sources map[Entry]bool, e Entry) bool {
 
 func (d *differ) diffServers() {
 	for _, k := range missing(d.have.Servers, d.want.Servers, compareKeys) {
-		d.add(leave, DeleteServer{k})
+		d.server(leave, k, func(n Kernel) error { return n.DeleteServer(k) })
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(d.want.Servers), compareKeys) {
 		d.diffServer(k)
@@ -254,9 +264,9 @@ func (d *differ) diffServer(k Key) {
 	want := d.want.Servers[k]
 	switch {
 	case !ok:
-		d.add(serve, AddServer{k, want.config()})
+		d.server(serve, k, func(n Kernel) error { return n.AddServer(k, want) })
 	case !have.sameAs(want):
-		d.add(serve, UpdateServer{k, want.config()})
+		d.server(serve, k, func(n Kernel) error { return n.UpdateServer(k, want) })
 	}
 	var addrs []netip.AddrPort
 	for a, w := range want.Real {
@@ -266,20 +276,14 @@ func (d *differ) diffServer(k Key) {
 	}
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	for _, a := range addrs {
-		d.add(serve, AddReal{k, a, want.Real[a]})
+		d.server(serve, k, func(n Kernel) error { return n.AddReal(k, a, want.Real[a]) })
 	}
 	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
-		// A real server that drains already gets the operation again: after a start, the process has no list of those.
-		if want.drains() {
-			d.add(leave, DrainReal{k, a})
-		} else {
-			d.add(leave, DeleteReal{k, a})
+		switch {
+		case !want.drains():
+			d.server(leave, k, func(n Kernel) error { return n.DeleteReal(k, a) })
+		case have.Real[a] != 0: // otherwise, it drains already
+			d.server(leave, k, func(n Kernel) error { return n.DrainReal(k, a) })
 		}
 	}
-}
-
-// config returns a server without its real servers.
-func (s Server) config() Server {
-	s.Real = nil
-	return s
 }

@@ -41,7 +41,7 @@ func compile(before *states, s *model.Snapshot, o ipvs.Options) states {
 }
 
 // apply carries out a plan, as strictly as a kernel.
-func apply(t *testing.T, c *ipvs.KernelState, ops []ipvs.Op) {
+func apply(t *testing.T, c *ipvs.Content, ops []ipvs.Op) {
 	t.Helper()
 	for _, op := range ops {
 		if err := ipvssim.Apply(c, op); err != nil {
@@ -50,7 +50,7 @@ func apply(t *testing.T, c *ipvs.KernelState, ops []ipvs.Op) {
 	}
 }
 
-func simulate(t *testing.T, c *ipvs.KernelState, s *model.FamilySnapshot) *ipvssim.Simulator {
+func simulate(t *testing.T, c *ipvs.Content, s *model.FamilySnapshot) *ipvssim.Simulator {
 	t.Helper()
 	sim, err := ipvssim.New(c, s.NodeAddrs...)
 	if err != nil {
@@ -68,8 +68,8 @@ func run(t *testing.T, sim *ipvssim.Simulator, c model.Connection) ipvssim.Outco
 	return o
 }
 
-// settled returns the part of a KernelState that does not depend on history: without draining real servers.
-func settled(c *ipvs.KernelState) *ipvs.KernelState {
+// settled returns the part of a Content that does not depend on history: without draining real servers.
+func settled(c *ipvs.Content) *ipvs.Content {
 	c = ipvssim.Clone(c)
 	for _, s := range c.Servers {
 		maps.DeleteFunc(s.Real, func(_ netip.AddrPort, weight int) bool { return weight == 0 })

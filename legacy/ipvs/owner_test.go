@@ -19,7 +19,7 @@ func TestEachServerHasAnOwner(t *testing.T) {
 		r.Steps(b, steps)
 		s := b.Snapshot()
 		for f, state := range compile(nil, s, ipvs.Options{}) {
-			for k := range state.KernelState().Servers {
+			for k := range state.Content().Servers {
 				name, ok := state.Owner(k)
 				sp, there := s.Family(model.Families[f]).ServicePort(name)
 				owns := func(fe model.Frontend) bool { return fe.VIP.Protocol == k.Protocol && fe.VIP.Port == k.Port }

@@ -26,99 +26,112 @@ import (
 // DiffContent.
 type Plan []Op
 
-// Op is an operation of a Plan: one of the types below. Its text is a command.
-type Op interface{ String() string }
-
-// Line returns an operation as a line for "ipset restore", or for "ipvsadm -R", if the program carries it out.
-func Line(op Op, program string) (line string, ok bool) {
-	return strings.CutPrefix(op.String(), program+" ")
+// An Op is one operation of a Plan.
+type Op struct {
+	Key    Key  // the virtual server that it changes, if it changes one
+	Needed bool // without it, the rest of the plan would not be safe
+	Do     func(Kernel) error
 }
 
-// The operations.
-type (
-	// SetSysctl sets a kernel parameter, if it is meant for the kernel's version.
-	SetSysctl struct{ Sysctl }
+// String returns the operation as the command that does the same.
+func (o Op) String() string {
+	var c commands
+	_ = o.Do(&c) // text always works
+	return string(c)
+}
+
+// A Kernel carries out operations.
+type Kernel interface {
+	SetSysctl(Sysctl) error
 	// SetTimeouts sets IPVS's timeouts; 0 leaves one as it is.
-	SetTimeouts struct{ Timeouts }
+	SetTimeouts(Timeouts) error
 	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may exist by then.
-	CreateDevice struct{ Name string }
-	// CreateSet creates an empty ipset.
-	CreateSet struct {
-		Family model.Family
-		Set    SetName
-	}
+	CreateDevice(name string) error
+	CreateSet(model.Family, SetName) error
 	// SetRules replaces our chains by these, and puts back missing jumps.
-	SetRules struct{ Rules *Rules }
-	// AddAddress adds an address to the dummy device, as a /32 or /128.
-	AddAddress struct {
-		Device string
-		Addr   netip.Addr
-	}
-	// DeleteAddress deletes an address from the dummy device.
-	DeleteAddress struct {
-		Device string
-		Addr   netip.Addr
-	}
-	// AddEntry adds an entry to an ipset.
-	AddEntry struct {
-		Family model.Family
-		Set    SetName
-		Entry  Entry
-	}
-	// DeleteEntry deletes an entry from an ipset.
-	DeleteEntry struct {
-		Family model.Family
-		Set    SetName
-		Entry  Entry
-	}
-	// AddServer adds a virtual server without real servers.
-	AddServer struct {
-		Key    Key
-		Server Server // Real is ignored
-	}
-	// UpdateServer changes a virtual server, but not its real servers.
-	UpdateServer struct {
-		Key    Key
-		Server Server // Real is ignored
-	}
+	SetRules(*Rules) error
+	// AddAddress adds an address to the device, as a /32 or /128.
+	AddAddress(device string, a netip.Addr) error
+	DeleteAddress(device string, a netip.Addr) error
+	AddEntry(SetName, Entry) error
+	DeleteEntry(SetName, Entry) error
+	// AddServer adds a virtual server without real servers, and UpdateServer changes it, but not its real servers.
+	AddServer(Key, Server) error
+	UpdateServer(Key, Server) error
 	// DeleteServer deletes a virtual server with its real servers.
-	DeleteServer struct{ Key Key }
-	// AddReal adds a real server with NAT (ipvsadm -m). One that is still there, draining, gets
-	// its weight back and is not deleted later.
-	AddReal struct {
-		Key    Key
-		Addr   netip.AddrPort
-		Weight int
-	}
-	// DrainReal gives a real server weight 0, so that it gets no new connections. It is deleted
-	// later, when it has no connection left.
-	DrainReal struct {
-		Key  Key
-		Addr netip.AddrPort
-	}
+	DeleteServer(Key) error
+	// AddReal adds a real server with NAT. One that is still there, draining, gets its weight back and is not deleted
+	// later.
+	AddReal(k Key, a netip.AddrPort, weight int) error
+	// DrainReal gives a real server weight 0, so that it gets no new connections. It is deleted later, when it has no
+	// connection left.
+	DrainReal(Key, netip.AddrPort) error
 	// DeleteReal deletes a real server, and ends its connections.
-	DeleteReal struct {
-		Key  Key
-		Addr netip.AddrPort
-	}
-)
+	DeleteReal(Key, netip.AddrPort) error
+}
 
-func (o SetSysctl) String() string { return fmt.Sprintf("sysctl -w %s=%s", o.Name, o.Value) }
+// commands is a Kernel that notes the command for an operation.
+type commands string
 
-func (o SetTimeouts) String() string {
-	return fmt.Sprintf("ipvsadm --set %.0f %.0f %.0f", o.TCP.Seconds(), o.TCPFin.Seconds(), o.UDP.Seconds())
+func (c *commands) note(format string, args ...any) error {
+	*c = commands(fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (c *commands) SetSysctl(s Sysctl) error { return c.note("sysctl -w %s=%s", s.Name, s.Value) }
+
+func (c *commands) SetTimeouts(t Timeouts) error {
+	return c.note("ipvsadm --set %.0f %.0f %.0f", t.TCP.Seconds(), t.TCPFin.Seconds(), t.UDP.Seconds())
+}
+
+func (c *commands) CreateDevice(name string) error { return c.note("ip link add %s type dummy", name) }
+
+func (c *commands) CreateSet(f model.Family, set SetName) error {
+	return c.note("ipset create %s", set.Declaration(f))
+}
+
+func (c *commands) SetRules(r *Rules) error { return c.note("%s --noflush", restoreCommand(r.Family)) }
+
+func (c *commands) AddAddress(device string, a netip.Addr) error {
+	return c.note("ip address add %v/%d dev %s", a, a.BitLen(), device)
+}
+
+func (c *commands) DeleteAddress(device string, a netip.Addr) error {
+	return c.note("ip address delete %v/%d dev %s", a, a.BitLen(), device)
+}
+
+func (c *commands) AddEntry(set SetName, e Entry) error {
+	return c.note("ipset add %s", entryText(set, e))
+}
+
+func (c *commands) DeleteEntry(set SetName, e Entry) error {
+	return c.note("ipset del %s", entryText(set, e))
+}
+
+func (c *commands) AddServer(k Key, s Server) error { return c.note("ipvsadm -A %s", serverText(k, s)) }
+
+func (c *commands) UpdateServer(k Key, s Server) error {
+	return c.note("ipvsadm -E %s", serverText(k, s))
+}
+
+func (c *commands) DeleteServer(k Key) error { return c.note("ipvsadm -D %s", keyText(k)) }
+
+func (c *commands) AddReal(k Key, a netip.AddrPort, weight int) error {
+	return c.note("ipvsadm -a %s", realText(k, a, weight))
+}
+
+func (c *commands) DrainReal(k Key, a netip.AddrPort) error {
+	return c.note("ipvsadm -e %s, and when idle -d", realText(k, a, 0))
+}
+
+func (c *commands) DeleteReal(k Key, a netip.AddrPort) error {
+	return c.note("ipvsadm -d %s -r %v", keyText(k), a)
 }
 
 // Over returns the timeouts, with those of below in place of 0.
 func (t Timeouts) Over(below Timeouts) Timeouts {
 	return Timeouts{cmp.Or(t.TCP, below.TCP), cmp.Or(t.TCPFin, below.TCPFin), cmp.Or(t.UDP, below.UDP)}
 }
-
-func (o CreateDevice) String() string { return "ip link add " + o.Name + " type dummy" }
-
-func (o CreateSet) String() string { return "ipset create " + o.Set.Declaration(o.Family) }
-
-func (o SetRules) String() string { return restoreCommand(o.Rules.Family) + " --noflush" }
 
 func restoreCommand(f model.Family) string {
 	if f == model.IPv6 {
@@ -127,36 +140,12 @@ func restoreCommand(f model.Family) string {
 	return "iptables-restore"
 }
 
-func (o AddAddress) String() string {
-	return fmt.Sprintf("ip address add %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
+func entryText(set SetName, e Entry) string {
+	return fmt.Sprintf("%s %v", set.In(model.FamilyOf(e.Addr)), e)
 }
 
-func (o DeleteAddress) String() string {
-	return fmt.Sprintf("ip address delete %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
-}
-
-func (o AddEntry) String() string { return fmt.Sprintf("ipset add %s %v", o.Set.In(o.Family), o.Entry) }
-
-func (o DeleteEntry) String() string {
-	return fmt.Sprintf("ipset del %s %v", o.Set.In(o.Family), o.Entry)
-}
-
-func (o AddServer) String() string { return "ipvsadm -A " + serverText(o.Key, o.Server) }
-
-func (o UpdateServer) String() string { return "ipvsadm -E " + serverText(o.Key, o.Server) }
-
-func (o DeleteServer) String() string { return "ipvsadm -D " + keyText(o.Key) }
-
-func (o AddReal) String() string {
-	return fmt.Sprintf("ipvsadm -a %s -r %v -m -w %d", keyText(o.Key), o.Addr, o.Weight)
-}
-
-func (o DrainReal) String() string {
-	return fmt.Sprintf("ipvsadm -e %s -r %v -m -w 0, and when idle -d", keyText(o.Key), o.Addr)
-}
-
-func (o DeleteReal) String() string {
-	return fmt.Sprintf("ipvsadm -d %s -r %v", keyText(o.Key), o.Addr)
+func realText(k Key, a netip.AddrPort, weight int) string {
+	return fmt.Sprintf("%s -r %v -m -w %d", keyText(k), a, weight)
 }
 
 func keyText(k Key) string {
@@ -199,16 +188,12 @@ type Text struct {
 }
 
 // Text returns the state as text, for kernels without any object of ours.
-func (s *State) Text() Text { return s.KernelState().text(s.Options) }
+func (s *State) Text() Text { return s.Content().text(s.Options) }
 
-func (c *KernelState) text(o Options) Text {
+func (c *Content) text(o Options) Text {
 	var t Text
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	operation := func(op Op, program string) {
-		text, _ := Line(op, program)
-		line("%s", text)
-	}
 	flush := func() string {
 		defer b.Reset()
 		return b.String()
@@ -227,16 +212,16 @@ func (c *KernelState) text(o Options) Text {
 	for _, name := range SetNames {
 		line("create %s", name.Declaration(c.Family))
 		for _, e := range slices.SortedFunc(maps.Keys(c.Sets[name]), compareEntries) {
-			operation(AddEntry{c.Family, name, e}, "ipset")
+			line("add %s", entryText(name, e))
 		}
 	}
 	t.Sets = flush()
 	t.Rules = c.Rules.String()
 	for _, k := range slices.SortedFunc(maps.Keys(c.Servers), compareKeys) {
 		server := c.Servers[k]
-		operation(AddServer{k, server}, "ipvsadm")
+		line("-A %s", serverText(k, server))
 		for _, a := range slices.SortedFunc(maps.Keys(server.Real), netip.AddrPort.Compare) {
-			operation(AddReal{k, a, server.Real[a]}, "ipvsadm")
+			line("-a %s", realText(k, a, server.Real[a]))
 		}
 	}
 	t.Servers = flush()

@@ -50,7 +50,7 @@ func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) i
 	plan := ipvs.Diff(s.before, s.after)
 	f := s.after.Family
 	old, now := s.old.Family(f), s.now.Family(f)
-	before, after := s.before.KernelState(), s.after.KernelState()
+	before, after := s.before.Content(), s.after.Content()
 	simBefore, simAfter := simulate(t, before, old), simulate(t, after, now)
 	var all []watched
 	for i := range connections {
@@ -86,7 +86,7 @@ func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) i
 }
 
 // sendAlong sends packets after each operation of a plan.
-func sendAlong(t *testing.T, content *ipvs.KernelState, _, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
+func sendAlong(t *testing.T, content *ipvs.Content, _, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
 	t.Helper()
 	sim := simulate(t, content, now)
 	for i, op := range plan {
@@ -120,7 +120,7 @@ func goesOn(o ipvssim.Outcome) bool {
 func canBeRefused(o ipvssim.Outcome) bool { return o.Verdict == model.Rejected || goesOn(o) }
 
 // check returns an error for an unsafe outcome.
-func (w watched) check(got ipvssim.Outcome, content *ipvs.KernelState, nodeAddrs []netip.Addr) error {
+func (w watched) check(got ipvssim.Outcome, content *ipvs.Content, nodeAddrs []netip.Addr) error {
 	if w.endpoints != nil {
 		return w.checkLoosely(got, content)
 	}
@@ -155,7 +155,7 @@ func (w watched) check(got ipvssim.Outcome, content *ipvs.KernelState, nodeAddrs
 
 // checkLoosely is for plans with other settings: the rules that distinguish inside from outside change
 // at once, but endpoints change one by one.
-func (w watched) checkLoosely(got ipvssim.Outcome, content *ipvs.KernelState) error {
+func (w watched) checkLoosely(got ipvssim.Outcome, content *ipvs.Content) error {
 	if got.Node && content.Addrs[w.Dest.Addr()] && !w.before.Node && !w.after.Node {
 		return fmt.Errorf("is answered by the node")
 	}

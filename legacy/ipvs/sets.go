@@ -64,9 +64,9 @@ func (n SetName) Type() string {
 	}
 }
 
-// maxEntries is the capacity of a set. ipset's own default of 65536 is less than the endpoints of
+// MaxEntries is the capacity of a set. ipset's own default of 65536 is less than the endpoints of
 // a large cluster. Unused capacity costs nothing.
-const maxEntries = 1 << 21
+const MaxEntries = 1 << 21
 
 // Declaration returns the arguments of ipset create.
 func (n SetName) Declaration(f model.Family) string {
@@ -74,7 +74,7 @@ func (n SetName) Declaration(f model.Family) string {
 	if f == model.IPv6 {
 		family = "inet6"
 	}
-	return fmt.Sprintf("%s %s family %s maxelem %d", n.In(f), n.Type(), family, maxEntries)
+	return fmt.Sprintf("%s %s family %s maxelem %d", n.In(f), n.Type(), family, MaxEntries)
 }
 
 // An Entry of an ipset has zero values for parts that the set's type does not have.

@@ -135,8 +135,8 @@ func (s *State) keysOf(v model.VIP) []Key {
 	return keys
 }
 
-// addKey adds everything about one address, protocol and port to a KernelState.
-func (s *State) addKey(c *KernelState, k Key) {
+// addKey adds everything about one address, protocol and port to a Content.
+func (s *State) addKey(c *Content, k Key) {
 	f, ok := s.at(k)
 	if !ok {
 		return
@@ -174,7 +174,7 @@ func (s *State) addKey(c *KernelState, k Key) {
 
 // addAddr adds an address of a Service to the device, unless another device of the node has it: then its
 // other ports belong to the node's processes.
-func (s *State) addAddr(c *KernelState, a netip.Addr) {
+func (s *State) addAddr(c *Content, a netip.Addr) {
 	if _, ok := s.addrs.Get(model.AddrKeys, a); !ok || slices.Contains(s.snapshot.NodeAddrs, a) {
 		return
 	}
@@ -182,8 +182,8 @@ func (s *State) addAddr(c *KernelState, a netip.Addr) {
 	c.Addrs[a] = true
 }
 
-// KernelState returns all of the state.
-func (s *State) KernelState() *KernelState {
+// Content returns all of the state.
+func (s *State) Content() *Content {
 	c := NewContent(s.Family)
 	c.Device, c.Rules, c.Timeouts = s.Options.Device, s.Rules, s.Options.Timeouts
 	for _, sysctl := range s.Options.Sysctls(s.Family) {
@@ -206,9 +206,9 @@ func (s *State) KernelState() *KernelState {
 	return c
 }
 
-// A KernelState has a kernel's objects of one family, or a part of them: the desired ones of a State,
+// A Content has a kernel's objects of one family, or a part of them: the desired ones of a State,
 // those that were read back, or those after half a plan.
-type KernelState struct {
+type Content struct {
 	Family   model.Family
 	Device   string                     // the dummy device; "" if there is none
 	Rules    *Rules                     // nil if its chains are missing or different
@@ -219,15 +219,15 @@ type KernelState struct {
 	Servers  map[Key]Server
 }
 
-// NewContent returns an empty KernelState.
-func NewContent(f model.Family) *KernelState {
-	return &KernelState{
+// NewContent returns an empty Content.
+func NewContent(f model.Family) *Content {
+	return &Content{
 		Family: f, Sysctls: map[string]string{}, Addrs: map[netip.Addr]bool{},
 		Sets: map[SetName]map[Entry]bool{}, Servers: map[Key]Server{},
 	}
 }
 
-func (c *KernelState) add(set SetName, e Entry) {
+func (c *Content) add(set SetName, e Entry) {
 	if c.Sets[set] == nil {
 		c.Sets[set] = map[Entry]bool{}
 	}

@@ -73,18 +73,18 @@ func TestTransitionsAreSafe(t *testing.T) {
 				one := ipvs.Compile(nil, first, ipvs.Options{})
 				two := ipvs.Compile(one, second, ipvs.Options{})
 				three := ipvs.Compile(two, third, ipvs.Options{})
-				watchPlan(t, one.KernelState(), two.KernelState(), first, second, ipvs.Diff(one, two))
-				watchPlan(t, two.KernelState(), three.KernelState(), second, third, ipvs.Diff(two, three))
+				watchPlan(t, one.Content(), two.Content(), first, second, ipvs.Diff(one, two))
+				watchPlan(t, two.Content(), three.Content(), second, third, ipvs.Diff(two, three))
 				// The plan of a start includes the settings.
 				empty := ipvs.NewContent(model.IPv4)
-				watchPlan(t, ipvssim.Clone(empty), two.KernelState(), &model.FamilySnapshot{Family: model.IPv4}, second, ipvs.DiffContent(empty, two))
+				watchPlan(t, ipvssim.Clone(empty), two.Content(), &model.FamilySnapshot{Family: model.IPv4}, second, ipvs.DiffContent(empty, two))
 			}
 		})
 	}
 }
 
 // watchPlan sends packets from everywhere to everywhere after each operation.
-func watchPlan(t *testing.T, before, after *ipvs.KernelState, old, s *model.FamilySnapshot, plan ipvs.Plan) {
+func watchPlan(t *testing.T, before, after *ipvs.Content, old, s *model.FamilySnapshot, plan ipvs.Plan) {
 	t.Helper()
 	simBefore, simAfter := simulate(t, ipvssim.Clone(before), s), simulate(t, ipvssim.Clone(after), s)
 	var all []watched

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
 )
 
 var (
@@ -15,8 +16,8 @@ var (
 	errMissing = errors.New("there is none")
 )
 
-// Clone returns an independent copy of a KernelState.
-func Clone(c *ipvs.KernelState) *ipvs.KernelState {
+// Clone returns an independent copy of a Content.
+func Clone(c *ipvs.Content) *ipvs.Content {
 	d := *c
 	d.Sysctls, d.Addrs = maps.Clone(c.Sysctls), maps.Clone(c.Addrs)
 	d.Sets, d.Servers = map[ipvs.SetName]map[ipvs.Entry]bool{}, map[ipvs.Key]ipvs.Server{}
@@ -30,141 +31,128 @@ func Clone(c *ipvs.KernelState) *ipvs.KernelState {
 	return &d
 }
 
-// Apply applies an operation to a KernelState, and fails if a kernel would.
-func Apply(c *ipvs.KernelState, op ipvs.Op) error {
-	if err := apply(c, op); err != nil {
+// Apply applies an operation to a Content, and fails if a kernel would.
+func Apply(c *ipvs.Content, op ipvs.Op) error {
+	if err := op.Do(kernel{c}); err != nil {
 		return fmt.Errorf("%v: %w", op, err)
 	}
 	return nil
 }
 
-func apply(c *ipvs.KernelState, op ipvs.Op) error {
-	switch o := op.(type) {
-	case ipvs.SetSysctl:
-		c.Sysctls[o.Name] = o.Value
-		return nil
-	case ipvs.SetTimeouts:
-		c.Timeouts = o.Over(c.Timeouts)
-		return nil
-	case ipvs.CreateDevice, ipvs.AddAddress, ipvs.DeleteAddress:
-		return applyDevice(c, op)
-	case ipvs.SetRules:
-		return applyRules(c, o)
-	case ipvs.CreateSet, ipvs.AddEntry, ipvs.DeleteEntry:
-		return applySet(c, op)
-	case ipvs.AddServer, ipvs.UpdateServer, ipvs.DeleteServer:
-		return applyServer(c, op)
-	case ipvs.AddReal, ipvs.DrainReal, ipvs.DeleteReal:
-		return applyReal(c, op)
-	}
-	return fmt.Errorf("unknown operation %T", op)
-}
+// kernel is a kernel in memory.
+type kernel struct{ *ipvs.Content }
 
-func applyDevice(c *ipvs.KernelState, op ipvs.Op) error {
-	switch o := op.(type) {
-	case ipvs.CreateDevice:
-		if c.Device != "" {
-			return errThere
-		}
-		c.Device = o.Name
-	case ipvs.AddAddress:
-		switch {
-		case c.Device != o.Device:
-			return errMissing
-		case c.Addrs[o.Addr]:
-			return errThere
-		}
-		c.Addrs[o.Addr] = true
-	case ipvs.DeleteAddress:
-		if !c.Addrs[o.Addr] {
-			return errMissing
-		}
-		delete(c.Addrs, o.Addr)
-	}
+func (c kernel) SetSysctl(s ipvs.Sysctl) error {
+	c.Sysctls[s.Name] = s.Value
 	return nil
 }
 
-func applyRules(c *ipvs.KernelState, o ipvs.SetRules) error {
+func (c kernel) SetTimeouts(t ipvs.Timeouts) error {
+	c.Timeouts = t.Over(c.Timeouts)
+	return nil
+}
+
+func (c kernel) CreateDevice(name string) error {
+	if c.Device != "" {
+		return errThere
+	}
+	c.Device = name
+	return nil
+}
+
+func (c kernel) AddAddress(device string, a netip.Addr) error {
+	switch {
+	case c.Device != device:
+		return errMissing
+	case c.Addrs[a]:
+		return errThere
+	}
+	c.Addrs[a] = true
+	return nil
+}
+
+func (c kernel) DeleteAddress(_ string, a netip.Addr) error { return remove(c.Addrs, a) }
+
+func (c kernel) SetRules(r *ipvs.Rules) error {
 	for _, name := range ipvs.SetNames {
 		if c.Sets[name] == nil {
 			return fmt.Errorf("no set %s", name.In(c.Family))
 		}
 	}
-	c.Rules = o.Rules
+	c.Rules = r
 	return nil
 }
 
-func applySet(c *ipvs.KernelState, op ipvs.Op) error {
-	switch o := op.(type) {
-	case ipvs.CreateSet:
-		if c.Sets[o.Set] != nil {
-			return errThere
-		}
-		c.Sets[o.Set] = map[ipvs.Entry]bool{}
-	case ipvs.AddEntry:
-		set := c.Sets[o.Set]
-		if set == nil {
-			return errors.New("no set")
-		}
-		if set[o.Entry] {
-			return errThere // a kernel accepts it, but no plan should do it
-		}
-		set[o.Entry] = true
-	case ipvs.DeleteEntry:
-		if !c.Sets[o.Set][o.Entry] {
-			return errMissing
-		}
-		delete(c.Sets[o.Set], o.Entry)
+func (c kernel) CreateSet(_ model.Family, name ipvs.SetName) error {
+	if c.Sets[name] != nil {
+		return errThere
 	}
+	c.Sets[name] = map[ipvs.Entry]bool{}
 	return nil
 }
 
-func applyServer(c *ipvs.KernelState, op ipvs.Op) error {
-	switch o := op.(type) {
-	case ipvs.AddServer:
-		if _, ok := c.Servers[o.Key]; ok {
-			return errThere
-		}
-		o.Server.Real = map[netip.AddrPort]int{}
-		c.Servers[o.Key] = o.Server
-	case ipvs.UpdateServer:
-		have, ok := c.Servers[o.Key]
-		if !ok {
-			return errMissing
-		}
-		o.Server.Real = have.Real
-		c.Servers[o.Key] = o.Server
-	case ipvs.DeleteServer:
-		if _, ok := c.Servers[o.Key]; !ok {
-			return errMissing
-		}
-		delete(c.Servers, o.Key)
+func (c kernel) AddEntry(name ipvs.SetName, e ipvs.Entry) error {
+	set := c.Sets[name]
+	if set == nil {
+		return errors.New("no set")
 	}
+	if set[e] {
+		return errThere // a kernel accepts it, but no plan should do it
+	}
+	set[e] = true
 	return nil
 }
 
-func applyReal(c *ipvs.KernelState, op ipvs.Op) error {
-	switch o := op.(type) {
-	case ipvs.AddReal:
-		s, ok := c.Servers[o.Key]
-		if !ok {
-			return errMissing
-		}
-		if w, ok := s.Real[o.Addr]; ok && w == o.Weight {
-			return errThere
-		}
-		s.Real[o.Addr] = o.Weight
-	case ipvs.DrainReal:
-		if _, ok := c.Servers[o.Key].Real[o.Addr]; !ok {
-			return errMissing
-		}
-		c.Servers[o.Key].Real[o.Addr] = 0
-	case ipvs.DeleteReal:
-		if _, ok := c.Servers[o.Key].Real[o.Addr]; !ok {
-			return errMissing
-		}
-		delete(c.Servers[o.Key].Real, o.Addr)
+func (c kernel) DeleteEntry(name ipvs.SetName, e ipvs.Entry) error { return remove(c.Sets[name], e) }
+
+func (c kernel) AddServer(k ipvs.Key, s ipvs.Server) error {
+	if _, ok := c.Servers[k]; ok {
+		return errThere
 	}
+	s.Real = map[netip.AddrPort]int{}
+	c.Servers[k] = s
+	return nil
+}
+
+func (c kernel) UpdateServer(k ipvs.Key, s ipvs.Server) error {
+	have, ok := c.Servers[k]
+	if !ok {
+		return errMissing
+	}
+	s.Real = have.Real
+	c.Servers[k] = s
+	return nil
+}
+
+func (c kernel) DeleteServer(k ipvs.Key) error { return remove(c.Servers, k) }
+
+func (c kernel) AddReal(k ipvs.Key, a netip.AddrPort, weight int) error {
+	s, ok := c.Servers[k]
+	if !ok {
+		return errMissing
+	}
+	if w, ok := s.Real[a]; ok && w == weight {
+		return errThere
+	}
+	s.Real[a] = weight
+	return nil
+}
+
+func (c kernel) DrainReal(k ipvs.Key, a netip.AddrPort) error {
+	if _, ok := c.Servers[k].Real[a]; !ok {
+		return errMissing
+	}
+	c.Servers[k].Real[a] = 0
+	return nil
+}
+
+func (c kernel) DeleteReal(k ipvs.Key, a netip.AddrPort) error { return remove(c.Servers[k].Real, a) }
+
+func remove[K comparable, V any](from map[K]V, k K) error {
+	if _, ok := from[k]; !ok {
+		return errMissing
+	}
+	delete(from, k)
 	return nil
 }
 

@@ -13,5 +13,5 @@
 // iptsim runs its iptables rules, as iptables-restore would load them. All choices of a
 // scheduler are explored: each real server gets a share by its weight.
 //
-// [Apply] carries out the operations of a plan on a KernelState, as strictly as a kernel.
+// [Apply] carries out the operations of a plan on a Content, as strictly as a kernel.
 package ipvssim

@@ -19,9 +19,9 @@ type Outcome struct {
 	Server ipvs.Key
 }
 
-// Simulator runs packets through the current state of one KernelState.
+// Simulator runs packets through the current state of one Content.
 type Simulator struct {
-	content   *ipvs.KernelState
+	content   *ipvs.Content
 	nodeAddrs map[netip.Addr]bool
 	loaded    *ipvs.Rules       // the loaded one
 	rules     *iptsim.Simulator // of these; nil without them
@@ -35,9 +35,9 @@ type template struct {
 	client netip.Addr
 }
 
-// New checks a KernelState. The addresses are those of the node's interfaces other than the
+// New checks a Content. The addresses are those of the node's interfaces other than the
 // dummy device.
-func New(c *ipvs.KernelState, nodeAddrs ...netip.Addr) (*Simulator, error) {
+func New(c *ipvs.Content, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	s := &Simulator{content: c, nodeAddrs: map[netip.Addr]bool{}, templates: map[template]netip.AddrPort{}}
 	for _, a := range nodeAddrs {
 		s.nodeAddrs[a] = true
@@ -75,13 +75,13 @@ func (s *Simulator) load() (err error) {
 // isLocal reports whether an address is the node's.
 func (s *Simulator) isLocal(a netip.Addr) bool { return s.nodeAddrs[a] || s.content.Addrs[a] }
 
-// sets are a KernelState's ipsets, by their names in the kernel.
+// sets are a Content's ipsets, by their names in the kernel.
 type sets struct {
-	content *ipvs.KernelState
+	content *ipvs.Content
 	names   map[string]ipvs.SetName
 }
 
-func newSets(c *ipvs.KernelState) sets {
+func newSets(c *ipvs.Content) sets {
 	s := sets{c, map[string]ipvs.SetName{}}
 	for name := range c.Sets {
 		s.names[name.In(c.Family)] = name

@@ -137,12 +137,9 @@ func examineNode(ctx context.Context, f *doctor.Facts, c *config.Config) {
 	if mode := leftovers.ProxyMode(ctx, c.MetricsBindAddress); mode != "" {
 		f.OtherProxies = []string{fmt.Sprintf("a proxy with mode %s answers at %s", mode, c.MetricsBindAddress)}
 	}
-	programs := map[config.Backend][]string{
-		config.IPTables: {"iptables"}, config.IPVS: {"iptables", "ipset"},
-	}[c.Backend]
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			f.NoPrograms = append(f.NoPrograms, p)
+	if c.Backend == config.IPTables || c.Backend == config.IPVS {
+		if _, err := exec.LookPath("iptables"); err != nil {
+			f.NoPrograms = []string{"iptables"}
 		}
 	}
 	if c.Backend != config.Auto {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -130,8 +129,8 @@ func withImage(err error) error {
 	if !host.LacksProgram(err) {
 		return err
 	}
-	return fmt.Errorf("%w (the backends iptables and ipvs run iptables and ipset: vmapd's image has them; "+
-		"on a host, install them)", err)
+	return fmt.Errorf("%w (the backends iptables and ipvs run iptables: vmapd's image has it; on a host, "+
+		"install it)", err)
 }
 
 // sweeps returns what removes the rules of kube-proxy and of other backends than the one that runs, and what notes
@@ -166,17 +165,12 @@ func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *lef
 	}), evidence
 }
 
-// resyncInterval is the time between two comparisons of everything by the loop. Those of the backends iptables and
-// IPVS take seconds: there, a watch compares beside it.
+// resyncInterval is the time between two comparisons of everything. With userspace, they cost little.
 func resyncInterval(c *config.Config, running config.Backend) time.Duration {
-	switch running {
-	case config.NFTables:
-		return reconcile.DefaultResyncInterval
-	case config.IPTables, config.IPVS:
-		return math.MaxInt64
-	case config.Auto, config.Userspace:
+	if running == config.Userspace {
+		return c.SyncPeriod(running)
 	}
-	return c.SyncPeriod(running)
+	return reconcile.DefaultResyncInterval
 }
 
 // Apply applies s, and then removes leftovers.

@@ -104,9 +104,9 @@ func TestAnotherOwnerOfTheTable(t *testing.T) {
 
 // An error about a program that is not there names what has it; other errors do not.
 func TestAMissingProgramNamesTheImage(t *testing.T) {
-	missing := &host.UnsupportedError{Feature: "ipset", Err: fmt.Errorf("ipset list: %w", &exec.Error{Name: "ipset", Err: exec.ErrNotFound})}
+	missing := &host.UnsupportedError{Feature: "iptables", Err: fmt.Errorf("iptables: %w", &exec.Error{Name: "iptables", Err: exec.ErrNotFound})}
 	err := withImage(missing)
-	if !strings.Contains(err.Error(), "image has them") || !errors.As(err, new(*host.UnsupportedError)) {
+	if !strings.Contains(err.Error(), "image has it") || !errors.As(err, new(*host.UnsupportedError)) {
 		t.Errorf("got %v, want the same error with the image", err)
 	}
 	broken := errors.New("exit status 1")

@@ -1,0 +1,86 @@
+package host
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/model"
+)
+
+// Stats counts the work of a backend for one IP family. All fields but Rules and RulesWritten only ever grow.
+type Stats struct {
+	Batches    uint64 // rounds that wrote something
+	Operations uint64 // chains and rules written and chains deleted, or operations of IPVS plans
+	Bytes      uint64 // input of iptables-restore; 0 for IPVS
+
+	RestoreFailures        uint64 // runs of iptables-restore that failed
+	PartialRestoreFailures uint64 // those of them that were to write only changes
+
+	// For the iptables backend alone: by table, the number of our rules, and of those that the last round wrote.
+	Rules, RulesWritten map[string]int
+	// Repairs counts the comparisons with the node that found foreign changes of our rules.
+	Repairs uint64
+	// InvalidDropped counts dropped packets that are INVALID for connection tracking, as of the
+	// last comparison with the node.
+	InvalidDropped uint64
+}
+
+// counters are Stats that one goroutine writes and any number read.
+type counters struct {
+	mu    sync.Mutex
+	stats [len(model.Families)]Stats
+}
+
+func (c *counters) update(f model.Family, change func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.stats[f])
+}
+
+// Stats returns the counters of each family. Any goroutine may call it.
+func (c *counters) Stats() [len(model.Families)]Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.stats
+	for i := range all {
+		all[i].Rules, all[i].RulesWritten = maps.Clone(all[i].Rules), maps.Clone(all[i].RulesWritten)
+	}
+	return all
+}
+
+// applied counts a batch that is in force. A full one was compared with a listing, others with the ruleset before.
+func (s *Stats) applied(b *iptables.Batch, bytes int64, full bool) {
+	if full {
+		s.Rules = map[string]int{}
+	}
+	s.RulesWritten = map[string]int{}
+	for table, r := range b.Rules() {
+		s.Rules[table] += r.Growth
+		s.RulesWritten[table] = r.Written
+	}
+	if b.Empty() {
+		return
+	}
+	size := b.Size()
+	s.Batches++
+	s.Operations += uint64(size.Chains) + uint64(size.Rules) + uint64(size.Deleted)
+	s.Bytes += uint64(bytes)
+}
+
+// failed counts a run of iptables-restore that failed.
+func (s *Stats) failed(partial bool) {
+	s.RestoreFailures++
+	if partial {
+		s.PartialRestoreFailures++
+	}
+}
+
+// dropped adds the growth of the counter of the rule for invalid packets. The counter begins anew
+// whenever the rule is written again.
+func (s *Stats) dropped(before, now uint64) {
+	if now < before {
+		before = 0
+	}
+	s.InvalidDropped += now - before
+}

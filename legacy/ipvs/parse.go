@@ -1,0 +1,96 @@
+package ipvs
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// ParseServers reads the kernel's file of virtual servers, /proc/net/ip_vs: those of a family, without other programs'
+// by packet marks. The file lacks the flags of schedulers; like has them.
+//
+//	TCP  AC1E0029:0050 rr persistent 10800 FFFFFFFF
+//	  -> 0A000002:1F90      Masq    1      0          0
+//	UDP  [fd00:0172:0030:0000:0000:0000:0000:0029]:0035 mh
+func ParseServers(r io.Reader, f model.Family, like map[Key]Server) (map[Key]Server, error) {
+	servers := map[Key]Server{}
+	now := Server{} // another program's
+	in := bufio.NewScanner(r)
+	for in.Scan() {
+		words := strings.Fields(in.Text())
+		if len(words) < 3 || words[0] == "IP" || words[0] == "Prot" || words[1] == "RemoteAddress:Port" {
+			continue
+		}
+		if words[0] == "FWM" {
+			now = Server{}
+			continue
+		}
+		at, err := parseAddrPort(words[1])
+		if err != nil || words[0] == "->" && len(words) < 4 {
+			return nil, fmt.Errorf("line %q of the virtual servers is unknown", in.Text())
+		}
+		if words[0] == "->" {
+			if now.Real != nil {
+				now.Real[at] = weightOf(words)
+			}
+			continue
+		}
+		protocol, err := model.ParseProtocol(words[0])
+		if err != nil {
+			return nil, fmt.Errorf("line %q of the virtual servers: %w", in.Text(), err)
+		}
+		if now = (Server{}); model.FamilyOf(at.Addr()) != f {
+			continue
+		}
+		k := Key{Addr: at.Addr(), Protocol: protocol, Port: at.Port()}
+		now = Server{
+			Scheduler: words[2], Flags: like[k].Flags &^ Persistent, Protocol: protocol, Real: map[netip.AddrPort]int{},
+		}
+		if len(words) > 4 && words[3] == "persistent" {
+			seconds, err := strconv.Atoi(words[4])
+			if err != nil {
+				return nil, fmt.Errorf("line %q of the virtual servers: %w", in.Text(), err)
+			}
+			now.Flags, now.Timeout = now.Flags|Persistent, time.Duration(seconds)*time.Second
+		}
+		servers[k] = now
+	}
+	return servers, in.Err()
+}
+
+// weightOf returns the weight of a real server, or -1 if it does not use NAT.
+func weightOf(words []string) int {
+	w, err := strconv.Atoi(words[3])
+	if err != nil || words[2] != "Masq" {
+		return -1
+	}
+	return w
+}
+
+// parseAddrPort reads an address and a port, IPv4's as hexadecimal digits.
+func parseAddrPort(s string) (a netip.AddrPort, err error) {
+	host, digits := s, ""
+	if i := strings.LastIndexByte(s, ':'); i >= 0 {
+		host, digits = s[:i], s[i+1:]
+	}
+	port, err := strconv.ParseUint(digits, 16, 16)
+	if err != nil {
+		return a, err
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		addr, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return netip.AddrPortFrom(addr, uint16(port)), err
+	}
+	b, err := hex.DecodeString(host)
+	if err != nil || len(b) != 4 {
+		return a, fmt.Errorf("%q is no address", host)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b)), uint16(port)), nil
+}
