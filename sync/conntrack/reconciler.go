@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/logonce"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -46,11 +45,11 @@ type Pass struct {
 // Reconciler deletes flows without a serving endpoint. It is a reconcile.Observer, and does its work in Run.
 type Reconciler struct {
 	options Options
-	rounds  *reconcile.Follower[families]
+	rounds  *reconcile.Worker[families]
 
 	// The rest is Run's.
 	sweep func(context.Context, model.Family, Filter, func(*Flow) bool) (seen, deleted int, all bool, err error)
-	said  [len(model.Families)]logonce.Error
+	said  [len(model.Families)]reconcile.LastError
 	audit time.Time // when all flows are looked at again
 }
 
@@ -62,7 +61,7 @@ var _ reconcile.Beginner = (*Reconciler)(nil)
 // which is logged and has no other effect.
 func New(o Options) *Reconciler {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
-	return &Reconciler{options: o, rounds: reconcile.NewFollower(families{}), sweep: o.Table.sweep}
+	return &Reconciler{options: o, rounds: reconcile.NewWorker(families{}), sweep: o.Table.sweep}
 }
 
 // each calls do with each family. No round changes them meanwhile.

@@ -19,7 +19,7 @@ func server(t *testing.T, limits limits) (*listener, string) {
 		t.Fatal(err)
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	l := serve(socket, h, limits)
+	l := serve(socket, h, limits, (*http.Server).Serve)
 	t.Cleanup(l.close)
 	return l, socket.Addr().String()
 }
@@ -30,11 +30,11 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		limits limits
 		say    string
 	}{
-		"who says nothing":                    {limits{short, time.Hour, 10}, ""},
-		"who does not finish":                 {limits{short, time.Hour, 10}, "GET / HTTP/1.1\r\nHost: node\r\nX-Slow"},
-		"who does not send what it announced": {limits{short, time.Hour, 10}, "POST / HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\nx"},
-		"who does not ask again":              {limits{time.Hour, short, 10}, "GET / HTTP/1.1\r\nHost: node\r\n\r\n"},
-		"who sends too much":                  {limits{time.Hour, time.Hour, 10}, "GET / HTTP/1.1\r\nHost: node\r\nX: " + strings.Repeat("x", 3*maxHeader)},
+		"who says nothing":                    {limits{short, time.Hour}, ""},
+		"who does not finish":                 {limits{short, time.Hour}, "GET / HTTP/1.1\r\nHost: node\r\nX-Slow"},
+		"who does not send what it announced": {limits{short, time.Hour}, "POST / HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\nx"},
+		"who does not ask again":              {limits{time.Hour, short}, "GET / HTTP/1.1\r\nHost: node\r\n\r\n"},
+		"who sends too much":                  {limits{time.Hour, time.Hour}, "GET / HTTP/1.1\r\nHost: node\r\nX: " + strings.Repeat("x", 3*maxHeader)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, at := server(t, tt.limits)
@@ -49,7 +49,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 
 // net/http would answer this one by itself.
 func TestAQuestionAboutNoPath(t *testing.T) {
-	_, at := server(t, defaultLimits())
+	_, at := server(t, limits{time.Hour, time.Hour})
 	c := connect(t, at)
 	if _, err := io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -60,25 +60,8 @@ func TestAQuestionAboutNoPath(t *testing.T) {
 	}
 }
 
-func TestWhoAsksIsNotShutOut(t *testing.T) {
-	_, at := server(t, limits{time.Hour, time.Hour, 3})
-	var silent []net.Conn
-	for range 10 {
-		silent = append(silent, connect(t, at))
-	}
-	asks := connect(t, at)
-	for range 3 {
-		if got := request(t, asks); got != "HTTP/1.1 204 No Content" {
-			t.Errorf("with many connections: %q", got)
-		}
-	}
-	for _, c := range silent[:8] {
-		mustClose(t, c)
-	}
-}
-
 func TestCloseEndsConnections(t *testing.T) {
-	l, at := server(t, defaultLimits())
+	l, at := server(t, limits{time.Hour, time.Hour})
 	silent, asked := connect(t, at), connect(t, at)
 	request(t, asked)
 	l.close()

@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/connlimit"
-	"github.com/vmapd/vmapd/sync/logonce"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -36,6 +34,8 @@ type ServicesOptions struct {
 	// Restricted: --nodeport-addresses excludes addresses of the node. Then each node-port address but loopback gets a
 	// listener. Otherwise one listener of each family serves all addresses, as in kube-proxy.
 	Restricted bool
+	// Serve serves connections of a listener, and bounds their number; nil: http.Server's own, without a bound.
+	Serve func(*http.Server, net.Listener) error
 	// Failed is called, by the goroutine of Run, when a Service's port can't be opened, and
 	// again when the reason changes. The error names the address. It may be nil.
 	Failed func(service model.NamespacedName, port uint16, err error)
@@ -55,8 +55,9 @@ type Services struct {
 	failed  func(model.NamespacedName, uint16, error)
 	log     *slog.Logger
 	listen  func(context.Context, netip.AddrPort) (net.Listener, error)
+	serve   func(*http.Server, net.Listener) error
 	limits  limits
-	last    *reconcile.Follower[programmed]
+	last    *reconcile.Worker[programmed]
 
 	restricted bool // see ServicesOptions
 
@@ -80,10 +81,13 @@ func NewServices(o ServicesOptions) *Services {
 	if o.Failed == nil {
 		o.Failed = func(model.NamespacedName, uint16, error) {}
 	}
+	if o.Serve == nil {
+		o.Serve = (*http.Server).Serve
+	}
 	s := &Services{
 		healthy: o.Healthy, failed: o.Failed, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
-		listen: listenTCP, limits: defaultLimits(),
-		last: reconcile.NewFollower(programmed{}), restricted: o.Restricted,
+		listen: listenTCP, serve: o.Serve, limits: limits{request: 5 * time.Second, idle: time.Minute},
+		last: reconcile.NewWorker(programmed{}), restricted: o.Restricted,
 		missing: map[*check]struct{}{},
 	}
 	for f := range s.families {
@@ -221,7 +225,7 @@ func (s *Services) open(ctx context.Context, c *check) error {
 		}
 		socket, err := s.listen(ctx, netip.AddrPortFrom(a, c.port))
 		if err == nil {
-			c.listeners[a] = serve(socket, c, s.limits)
+			c.listeners[a] = serve(socket, c, s.limits, s.serve)
 			continue
 		}
 		if a.IsUnspecified() && errors.Is(err, syscall.EAFNOSUPPORT) {
@@ -263,7 +267,7 @@ type check struct {
 	// The rest is Services.Run's alone.
 	port      uint16
 	listeners map[netip.Addr]*listener // the unspecified address stands for all of its family
-	said      logonce.Error
+	said      reconcile.LastError
 }
 
 // closeBut closes the listeners on all but some addresses.
@@ -302,11 +306,6 @@ func (c *check) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 type limits struct {
 	request time.Duration // for a whole request, and for its answer
 	idle    time.Duration // between requests of one connection
-	conns   int           // of one listener at a time
-}
-
-func defaultLimits() limits {
-	return limits{request: 5 * time.Second, idle: time.Minute, conns: 128}
 }
 
 // maxHeader is in bytes; net/http adds 4096.
@@ -319,7 +318,9 @@ type listener struct {
 }
 
 // serve answers connections to socket until close.
-func serve(socket net.Listener, h http.Handler, limits limits) *listener {
+func serve(
+	socket net.Listener, h http.Handler, limits limits, serve func(*http.Server, net.Listener) error,
+) *listener {
 	l := &listener{socket: socket, server: &http.Server{
 		Handler:     h,
 		ReadTimeout: limits.request, WriteTimeout: limits.request, IdleTimeout: limits.idle,
@@ -327,7 +328,7 @@ func serve(socket net.Listener, h http.Handler, limits limits) *listener {
 		DisableGeneralOptionsHandler: true,                       // h answers "OPTIONS *", too
 		ErrorLog:                     log.New(io.Discard, "", 0), // of malformed requests
 	}}
-	go func() { _ = connlimit.Serve(l.server, connlimit.New(socket, limits.conns)) }() // it ends with close only
+	go func() { _ = serve(l.server, socket) }() // it ends with close only
 	return l
 }
 

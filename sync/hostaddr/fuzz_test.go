@@ -17,7 +17,7 @@ func FuzzNotification(f *testing.F) {
 	f.Add(uint16(unix.RTM_DELROUTE), []byte{2, 0})
 	f.Add(uint16(unix.RTM_NEWADDR), []byte{10, 0, 0, 1, 0, 0, 0, 0, 255, 255, 255, 255, 127, 255, 255, 255})
 	f.Fuzz(func(t *testing.T, kind uint16, data []byte) {
-		matters(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: kind}, Data: data})
+		new(Source).matters(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: kind}, Data: data})
 		var addrs []address
 		for part := range slices.Chunk(data, 16) {
 			ip, ok := netip.AddrFromSlice(part)

@@ -5,13 +5,16 @@ package hostaddr
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -38,7 +41,12 @@ type Source struct {
 	// Ignore names interfaces with addresses that are not the node's own, like the dummy
 	// device with the virtual addresses of an IPVS proxy. Default: none.
 	Ignore []string
+
+	ignored sync.Map // the indexes of these interfaces, as of the last read
 }
+
+// pause is the least time between two reads: a device comes with several addresses and routes.
+const pause = 100 * time.Millisecond
 
 // Run writes the addresses into the state, calls Complete, and writes them again when they change, until ctx ends. Then
 // it returns nil. After an error of the kernel it keeps the known addresses, logs the error and retries.
@@ -60,9 +68,9 @@ func (s *Source) follow(ctx context.Context, netNS int, update func([]netip.Addr
 			unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, // the default route determines the order
 		},
-		Matters: matters,
+		Matters: s.matters, Pause: pause,
 		Read: func(h *netlink.Handle) error {
-			addrs, err := list(h, s.Ignore)
+			addrs, err := s.list(h)
 			if err != nil || !first && slices.Equal(known, addrs) {
 				return err
 			}
@@ -83,12 +91,16 @@ func (s *Source) follow(ctx context.Context, netNS int, update func([]netip.Addr
 // They stand for any destination behind the default route, in lookups of routes.
 var outside = []net.IP{net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")}
 
-// matters reports whether a notification is about an address or a default route. A node has many other routes, one
-// for each pod, which change often.
-func matters(m syscall.NetlinkMessage) bool {
+// matters reports whether a notification is about an address of the node or a default route. A node has many other
+// routes, one for each pod, which change often, and with IPVS an address for each frontend.
+func (s *Source) matters(m syscall.NetlinkMessage) bool {
 	switch m.Header.Type {
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		return true
+		if len(m.Data) < unix.SizeofIfAddrmsg {
+			return true
+		}
+		_, isIgnored := s.ignored.Load(int(binary.NativeEndian.Uint32(m.Data[4:]))) // the interface's index
+		return !isIgnored
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		// struct rtmsg: family, length of the destination's prefix, ...
 		return len(m.Data) > 1 && m.Data[1] == 0
@@ -96,14 +108,14 @@ func matters(m syscall.NetlinkMessage) bool {
 	return false
 }
 
-func list(h *netlink.Handle, ignore []string) ([]netip.Addr, error) {
+func (s *Source) list(h *netlink.Handle) ([]netip.Addr, error) {
 	// It is also an error if addresses changed during the dump (NLM_F_DUMP_INTR): some may be missing.
 	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}
-	ignored := make(map[int]bool)
-	for _, name := range ignore {
+	s.ignored.Clear()
+	for _, name := range s.Ignore {
 		link, err := h.LinkByName(name)
 		if errors.As(err, new(netlink.LinkNotFoundError)) {
 			continue
@@ -111,12 +123,13 @@ func list(h *netlink.Handle, ignore []string) ([]netip.Addr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("interface %s: %w", name, err)
 		}
-		ignored[link.Attrs().Index] = true
+		s.ignored.Store(link.Attrs().Index, true)
 	}
 	addrs := make([]address, 0, len(all))
 	for _, a := range all {
 		ip, ok := netip.AddrFromSlice(a.IP)
-		if ip = ip.Unmap(); ok && !ignored[a.LinkIndex] && usable(ip, a.Flags) {
+		_, isIgnored := s.ignored.Load(a.LinkIndex)
+		if ip = ip.Unmap(); ok && !isIgnored && usable(ip, a.Flags) {
 			addrs = append(addrs, address{Addr: ip, link: a.LinkIndex, flags: a.Flags})
 		}
 	}

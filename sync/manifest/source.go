@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/logonce"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -34,7 +33,7 @@ type Source struct {
 	seen    []place // at the last look
 	files   []*file
 	current atomic.Pointer[Objects] // in the state
-	said    logonce.Error
+	said    reconcile.LastError
 }
 
 // Open reads files and folders as [Load] does, the standard input once, and returns an error if one can't be read: so a

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 // Backend programs one node's dataplane.
@@ -67,8 +66,6 @@ type Loop struct {
 	// Before, unless it is nil, is called before a round takes its snapshot, and may wait. A simulation
 	// waits until everything else is at rest: what a round has does not depend on chance then.
 	Before func()
-	// Exact: the pause after a failure is not longer by chance. A simulation takes the same time each time then.
-	Exact bool
 
 	full    bool // the next round compares with the real dataplane
 	repair  bool // it puts back what another program changed
@@ -77,7 +74,7 @@ type Loop struct {
 	seen    *model.Snapshot // the last with logged problems
 	backoff wait.Backoff
 
-	failed logonce.Error
+	failed LastError
 }
 
 // Run applies snapshots until ctx ends. The dataplane stays as it is then.
@@ -218,11 +215,8 @@ func (l *Loop) logFailure(err error, again time.Duration) {
 }
 
 func (l *Loop) resetBackoff() {
-	const doublings, jitter = 16, 0.1
+	const doublings = 16
 	l.backoff = wait.Backoff{Duration: firstRetry, Factor: 2, Steps: doublings, Cap: slowestRetry}
-	if !l.Exact {
-		l.backoff.Jitter = jitter
-	}
 }
 
 // logProblems logs problems of objects that are new, and those that are gone.

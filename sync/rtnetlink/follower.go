@@ -20,7 +20,6 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/sync/logonce"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -46,7 +45,7 @@ type Follower struct {
 	Read func(*netlink.Handle) error
 
 	dial func() (kernel, error) // in tests; nil: connect
-	said logonce.Error
+	said reconcile.LastError
 }
 
 // kernel is a subscription to changes.

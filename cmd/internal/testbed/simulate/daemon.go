@@ -76,7 +76,7 @@ func (w *world) start() {
 	loop := &reconcile.Loop{
 		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign,
 		Observers: []reconcile.Observer{d.tracker, d.flows, d.failing},
-		Exact:     true, Before: func() { time.Sleep(atRest) },
+		Before:    func() { time.Sleep(atRest) },
 	}
 	d.running.Go(func() { loop.Run(ctx) })
 	d.running.Go(func() { d.flows.Run(ctx) })

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmapd/vmapd/sync/logonce"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // lookPeriod is the time between two looks at the files.
@@ -36,7 +36,7 @@ type follower struct {
 	flags *Flags
 	files []file // that were loaded
 	seen  []file // as they were at the last look
-	last  logonce.Error
+	last  reconcile.LastError
 }
 
 // look loads the files again if they have changed, but not since the last look: they may be half written.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"time"
 
 	"k8s.io/component-base/metrics/prometheus/feature"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -59,6 +62,10 @@ func (d *base) observe(
 	healthOf.Count = m.HTTP
 	tracker, view, problems := health.NewTracker(healthOf), new(status.Recorder), &events.Problems{Recorder: d.events}
 	services := health.NewServices(health.ServicesOptions{
+		Serve: func(s *http.Server, l net.Listener) error {
+			const most = 128
+			return connlimit.Serve(s, connlimit.New(l, most))
+		},
 		Healthy: tracker.Healthy, Restricted: !d.config.Model().NodePortAddresses.All, Log: d.log,
 		Failed: func(service model.NamespacedName, _ uint16, err error) {
 			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, err.Error())

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmapd/vmapd/sync/connlimit"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
 )
 
 // Limits of clients; see the package's comment.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/sync/logonce"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 const (
@@ -45,7 +45,7 @@ type Sweeper struct {
 	tried time.Time     // the last removal
 	since time.Time     // since when something is back; zero: nothing is
 	pause time.Duration // until that is removed
-	said  logonce.Error
+	said  reconcile.LastError
 
 	left atomic.Pointer[Found] // as of the last look
 }

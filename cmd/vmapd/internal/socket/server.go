@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
-	"github.com/vmapd/vmapd/sync/logonce"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // Limits of clients. A client that hangs keeps a connection until a time limit ends it.
@@ -49,7 +49,7 @@ func (s *Server) Run(ctx context.Context) {
 	if s.Path == "" {
 		return
 	}
-	said := logonce.Error{}
+	said := reconcile.LastError{}
 	for ctx.Err() == nil {
 		l, err := listen(s.Path)
 		isNew := said.Differs(err)

@@ -14,7 +14,7 @@ func TestAFollowerThatHasEndedDoesNoWork(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 {
-		f := NewFollower(0)
+		f := NewWorker(0)
 		f.Wake()
 		f.Run(ctx, func() time.Duration { t.Error("it works"); return -1 })
 	}
@@ -22,7 +22,7 @@ func TestAFollowerThatHasEndedDoesNoWork(t *testing.T) {
 
 func TestAFollowerWorksOnTheLatestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewFollower(0)
+		f := NewWorker(0)
 		start := time.Now()
 		type call struct {
 			at    time.Duration

@@ -1,4 +1,4 @@
-package logonce
+package reconcile
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestAnErrorDiffersOnce(t *testing.T) {
-	var last Error
+	var last LastError
 	for i, tt := range []struct {
 		err  error
 		want bool

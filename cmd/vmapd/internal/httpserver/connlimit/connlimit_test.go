@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/sync/connlimit"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
 )
 
 // server serves HTTP on loopback until the test ends. It answers with the path, "/wait" when
