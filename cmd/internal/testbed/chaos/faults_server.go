@@ -43,7 +43,7 @@ func serverFaults() []fault {
 				return err
 			}
 			time.Sleep(w.o.lasts)
-			return w.listenAgain()
+			return w.Node.Do(func() error { return w.API.Outage(apitest.Up) }) // it listens again
 		}})
 	}
 	for _, status := range []struct {
@@ -81,9 +81,4 @@ func serverFaults() []fault {
 func (w *world) spoil(f apitest.Fault) {
 	w.API.Fault(apitest.Services, f)
 	w.API.Fault(apitest.EndpointSlices, f)
-}
-
-// listenAgain ends an outage.
-func (w *world) listenAgain() error {
-	return w.Node.Do(func() error { return w.API.Outage(apitest.Up) })
 }

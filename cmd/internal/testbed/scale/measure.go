@@ -62,16 +62,13 @@ func (r *record) life(ctx context.Context, o *options, w *world, log io.Writer) 
 		return err
 	}
 	defer p.kill()
-	u, err := p.usage()
-	if err != nil {
-		return err
-	}
-	r.Ready, r.Processor = rounded(p.ready), rounded(u.processor)
+	r.Ready, r.Processor = rounded(p.ready), rounded(p.used.processor)
 	fmt.Fprintf(log, "%s: %s is ready after %v\n", r.Cluster, r.Proxy, p.ready.Round(time.Millisecond))
 	if err := lab.Pause(ctx, o.settle); err != nil {
 		return err
 	}
-	if u, err = p.usage(); err != nil {
+	u, err := p.usage()
+	if err != nil {
 		return err
 	}
 	r.Peak, r.Settled = u.peak, u.settled
@@ -193,11 +190,7 @@ func (r *record) again(ctx context.Context, o *options, w *world) error {
 		return err
 	}
 	defer p.kill()
-	u, err := p.usage()
-	if err != nil {
-		return err
-	}
-	r.Restart, r.RestartPeak = rounded(p.ready), u.peak
+	r.Restart, r.RestartPeak = rounded(p.ready), p.used.peak
 	operations, err := p.operations(ctx)
 	if operations > 0 {
 		r.wrong = errors.Join(r.wrong, fmt.Errorf("%s: the restart wrote %d operations", r.Cluster, operations))

@@ -24,6 +24,7 @@ type proxy struct {
 	*lab.Daemon
 	world *world
 	ready time.Duration // since its start
+	used  usage         // when it was ready
 }
 
 // start starts the proxy, and waits until it has programmed everything.
@@ -49,7 +50,11 @@ func (w *world) start(ctx context.Context, o *options) (*proxy, error) {
 		}
 	}
 	p.ready = time.Since(began)
-	return p, nil
+	var err error
+	if p.used, err = p.usage(); err != nil {
+		p.kill()
+	}
+	return p, err
 }
 
 // synced reports whether the proxy has programmed IPv4. Until it has all objects, it programs nothing.
