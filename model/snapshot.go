@@ -93,6 +93,23 @@ func (s *FamilySnapshot) ServicePort(n ServicePortName) (*ServicePort, bool) {
 	return s.ports.Find(hashServicePortName(n), func(o *ServicePortName) int { return compareServicePortNames(*o, n) })
 }
 
+// With returns the snapshot with other versions of some of its service ports, or without those that are nil.
+func (s *FamilySnapshot) With(others map[ServicePortName]*ServicePort) *FamilySnapshot {
+	if len(others) == 0 {
+		return s
+	}
+	changed, edit := *s, s.ports.Edit(portKeys)
+	for name, sp := range others {
+		if sp == nil {
+			edit.Delete(&name)
+		} else {
+			edit.Set(&sp.Name, sp)
+		}
+	}
+	changed.ports = edit.Done()
+	return &changed
+}
+
 // NumServicePorts returns the number of service ports.
 func (s *FamilySnapshot) NumServicePorts() int { return s.ports.Len() }
 

@@ -3,7 +3,7 @@
 //
 //	nft           values and text: Set, Chain, Rule, Element, Table
 //	nft/compile   model.FamilySnapshot ──Compile──> Ruleset, for one IP family
-//	nft/batch     two Rulesets ──Diff──> Batch; a Table and a Ruleset ──DiffTable──> Batch
+//	nft/batch     two Rulesets ──Diff──> Batch; a Table and a Ruleset ──Pieces──> Batches
 //	nft/kernel    Batch ──> messages ──> kernel; what is in the kernel ──> Table
 //
 // nft/nftsim runs packets through a Table, and nft/nftfake is a kernel in memory: both are for tests.
@@ -14,11 +14,11 @@
 //
 //	compile.Options.Compile   the slots that endpoints keep or get (slots.go); the chains and rules that are needed
 //	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after
-//	kernel.Backend.send       Batch.Pieces: new chains ahead of the elements that lead to them; a message for each
+//	kernel.Backend.send       Batch.Transactions: new chains ahead of the elements that lead to them; a message for each
 //	                          operation (objects.go, encode.go, elements.go); the socket: all of it or nothing
 //
 // Behind an unknown state, and at the start, readTable (read.go) reads the table, in which each rule is the hash of its
-// text ([Rule.Hash]); [compile.Options.Repair] keeps its slots and chains, and batch.DiffTable or batch.NewTable makes the batch.
+// text ([Rule.Hash]); [compile.Options.Repair] keeps its slots and chains, and batch.Pieces makes batches of bounded size.
 //
 // # Packet flow
 //
@@ -52,7 +52,7 @@
 //	                                           ▼
 //	     postrouting (srcnat): hairpin; map source-nat: masquerade or not
 //
-// Rules for features that nothing in the cluster uses are left out, see compile/features.go.
+// Chains that packets of established connections meet are left out while no Service needs them, see compile/features.go.
 //
 // # Other programs on the node
 //

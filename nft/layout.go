@@ -30,7 +30,7 @@ var (
 	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
 	endpoints        = Set{Key: []Type{Addr, Service}}
 	tried            = Set{Key: []Type{Addr, Service, Addr, Service}, Dynamic: true, Timeout: TriedFor}
-	removed          = Set{Key: []Type{Addr, Proto, Service}, Dynamic: true, Timeout: removedFor}
+	gone             = Set{Key: []Type{Addr, Service}, Dynamic: true, Timeout: goneFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}
 	nodePorts        = Set{Key: []Type{Proto, Service}}
 	vipVerdicts      = Set{Key: []Type{Addr, Proto, Service}, Verdicts: true}
@@ -57,6 +57,7 @@ var layout = []layoutSet{
 	{FastPathIPs, vips, false, "with established connections on the fast path"},
 	{FastPathNodePorts, nodePorts, false, "with established connections on the fast path"},
 	{FirewallIPs, vips, false, "for some sources only, see source-ranges"},
+	{GoneEndpoints, gone, false, "removed from a Service with affinity: not chosen again, see remember-..."},
 	{Hairpin, addrPairs, false, "endpoints on this node that connect to themselves"},
 	{affinityOf[model.Local], clients, true, ""},
 	{LocalEndpoints, vipSlots, false, "endpoints on this node: slots 0 to n-1 of each service address"},
@@ -69,7 +70,6 @@ var layout = []layoutSet{
 	{ownEndpointsOf[model.Cluster], endpoints, true, ""},
 	{RememberIPs, vipVerdicts, false, "remember the endpoint of each client"},
 	{RememberNodePorts, nodePortVerdicts, false, "remember the endpoint of each client"},
-	{RemovedEndpoints, removed, false, "removed from a Service with affinity: not chosen again, see remember-..."},
 	{ServiceCIDRs, cidrs, false, "drop connections to addresses that no Service has"},
 	{ServiceCounters, vipCounters, false, "new connections to service addresses"},
 	{ServiceEndpoints, vips, false, "with INVALID packets dropped"},

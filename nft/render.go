@@ -125,8 +125,8 @@ func (t *Table) Write(w io.Writer) error {
 			if i == 0 {
 				fmt.Fprintf(out, "\t\telements = {\n")
 			}
-			op, _ := t.Get(s.Name, key)
-			fmt.Fprintf(out, "\t\t\t%s,\n", s.Text(t.Family, op.Element))
+			e, _ := t.Get(s.Name, key)
+			fmt.Fprintf(out, "\t\t\t%s,\n", s.Text(t.Family, e))
 		}
 		if len(keys) > 0 {
 			fmt.Fprintf(out, "\t\t}\n")

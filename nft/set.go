@@ -34,7 +34,7 @@ const (
 	AffinityNodePorts      = "affinity-nodeports"
 	RememberIPs            = "remember-ips"
 	RememberNodePorts      = "remember-nodeports"
-	RemovedEndpoints       = "removed-endpoints"
+	GoneEndpoints          = "gone-endpoints"
 	ServiceEndpoints       = "service-endpoints"
 
 	FastPathIPs       = "fast-path-ips"
@@ -88,6 +88,7 @@ type Chain struct {
 	Hook    Hook  // NoHook for regular chains
 	Prio    int32 // base chains only
 	Filter  bool  // base chains only: of type filter, not nat
+	Drop    bool  // base chains only: the policy, never one of ours, is to drop
 	Ahead   bool  // base chains only: it decides nothing without elements, and may come ahead of them
 	Rules   []Rule
 	Comment string // shown by render; the kernel does not keep it
@@ -137,9 +138,9 @@ var (
 	ownEndpointsOf = [...]string{model.Cluster: "own-endpoints-", model.Local: "local-own-endpoints-"}
 )
 
-// removedFor is how long no client is sent to an endpoint that was taken away: as long as the longest timeout
+// goneFor is how long no client is sent to an endpoint that was taken away: as long as the longest timeout
 // that the API server admits (sessionAffinityConfig.clientIP.timeoutSeconds).
-const removedFor = 24 * time.Hour
+const goneFor = 24 * time.Hour
 
 // AffinityMap is the name of the map that has the clients of a service port with session affinity, for one of
 // its lists of endpoints.
@@ -150,6 +151,23 @@ func AffinityMap(port model.ServicePortName, list model.TrafficPolicy) string {
 // OwnEndpoints is the name of the set that has the endpoints that a client in such a map may have.
 func OwnEndpoints(port model.ServicePortName, list model.TrafficPolicy) string {
 	return ownEndpointsOf[list] + OwnName(port)
+}
+
+// IsOwnEndpoints reports whether a set is one of OwnEndpoints. The element of GoneEndpoints for an endpoint that leaves it
+// has the same key.
+func IsOwnEndpoints(set string) bool {
+	return strings.HasPrefix(set, ownEndpointsOf[model.Cluster]) || strings.HasPrefix(set, ownEndpointsOf[model.Local])
+}
+
+// Leads reports whether elements of a set send packets somewhere, or refuse them: they are written behind what they lead
+// to, and those of a Service at once.
+func Leads(set string) bool {
+	switch set {
+	case ServiceIPs, ServiceNodePorts, SourceNAT, NodePortSourceNAT, AffinityIPs, AffinityNodePorts, RememberIPs,
+		RememberNodePorts, FirewallIPs, ClusterIPs, ServiceCIDRs:
+		return true
+	}
+	return false
 }
 
 // Endpoint returns the endpoint in an element of such a map.
@@ -169,23 +187,3 @@ func OwnName(n model.ServicePortName) string {
 
 // isOwn reports whether a set or chain of this name belongs to one service port.
 func isOwn(name string) bool { return strings.Contains(name, "/") }
-
-// Removed returns the element of RemovedEndpoints for an element that is deleted from a set, if it was one of
-// OwnEndpoints.
-func Removed(set string, e Element) (Element, bool) {
-	if !strings.HasPrefix(set, ownEndpointsOf[model.Cluster]) && !strings.HasPrefix(set, ownEndpointsOf[model.Local]) {
-		return Element{}, false
-	}
-	addr, port := e.Key[:len(e.Key)-RegisterSize], e.Key[len(e.Key)-RegisterSize:]
-	return Element{Key: string(AppendProto([]byte(addr), ownProtocol(set))) + port}, true
-}
-
-// ownProtocol returns the protocol of the service port in the name of such an object.
-func ownProtocol(name string) model.Protocol {
-	const at = 2 // of the parts of OwnName
-	if parts := strings.Split(name, "/"); len(parts) > at {
-		p, _ := model.ParseProtocol(strings.ToUpper(parts[at]))
-		return p
-	}
-	return 0
-}

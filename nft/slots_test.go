@@ -38,7 +38,7 @@ func TestATableHasWhatIsAddedToSlots(t *testing.T) {
 	got := map[string]nft.Element{}
 	for key := range table.Keys(nft.Endpoints) {
 		op, _ := table.Get(nft.Endpoints, key)
-		got[key] = op.Element
+		got[key] = op
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("elements (-want +got):\n%s", diff)

@@ -13,6 +13,7 @@ import (
 // Table is the content of our table, as read from the kernel.
 type Table struct {
 	Family     model.Family
+	Dormant    bool // its base chains are switched off
 	Sets       []Set
 	Timeouts   []Timeout
 	Flowtables []Flowtable         // names alone
@@ -23,8 +24,14 @@ type Table struct {
 
 // Add adds an element, unless its set has one with its key.
 func (t *Table) Add(set string, e Element) {
-	if !t.Slots[set].add(e) {
-		t.Elements[set].Add(e)
+	if t.Slots[set].add(e) {
+		return
+	}
+	if t.Elements[set] == nil {
+		t.Elements[set] = Elements{}
+	}
+	if _, ok := t.Elements[set][e.Key]; !ok {
+		t.Elements[set][e.Key] = e
 	}
 }
 
@@ -38,12 +45,23 @@ func (t *Table) Len(set string) int {
 }
 
 // Get returns the element of a set with a key.
-func (t *Table) Get(set, key string) (ElementOp, bool) {
-	if op, ok := t.Elements[set][key]; ok {
-		return op, true
+func (t *Table) Get(set, key string) (Element, bool) {
+	if e, ok := t.Elements[set][key]; ok {
+		return e, true
 	}
-	data, ok := t.Slots[set].get(key)
-	return ElementOp{Element: Element{Key: key, Data: data}}, ok
+	endpoint := t.Slots[set].at(key)
+	return Element{Key: key, Data: string(endpoint)}, endpoint != nil
+}
+
+// Take removes the element of a set with a key, and returns it.
+func (t *Table) Take(set, key string) (Element, bool) {
+	e, ok := t.Get(set, key)
+	if endpoint := t.Slots[set].at(key); endpoint != nil {
+		clear(endpoint)
+		t.Slots[set].n--
+	}
+	delete(t.Elements[set], key)
+	return e, ok
 }
 
 // Keys yields the keys of a set's elements, in any order.
@@ -84,21 +102,8 @@ func (t *Table) EndpointsOf(set, frontend string, n int) []netip.AddrPort {
 	}
 }
 
-// ElementOp is an element to add or delete.
-type ElementOp struct {
-	Element
-	Port *model.ServicePort // the owner; nil for an element that no single Service determines
-}
-
-// Elements are the elements of one set that a table has, by key. Those that were read from the kernel have no owner.
-type Elements map[string]ElementOp
-
-// Add adds an element, unless there is one with its key.
-func (l Elements) Add(e Element) {
-	if _, ok := l[e.Key]; !ok {
-		l[e.Key] = ElementOp{Element: e}
-	}
-}
+// Elements are the elements of one set that a table has, by key.
+type Elements map[string]Element
 
 // Slots are the endpoints in the slots of frontends, as read from the kernel. They are elements of one map, but those
 // of a frontend are kept together: a large cluster has a million, and as single elements these would take 200 MB.
@@ -138,17 +143,17 @@ func (s *Slots) add(e Element) bool {
 	return true
 }
 
-// get returns the endpoint in a slot.
-func (s *Slots) get(key string) (data string, ok bool) {
+// at returns the endpoint in a slot, nil if there is none.
+func (s *Slots) at(key string) []byte {
 	at := len(key) - RegisterSize
 	if s == nil || at < 0 {
-		return "", false
+		return nil
 	}
 	list, first := s.data[key[:at]], int(decodeSlot(key[at:]))*s.size
 	if first+s.size > len(list) || isEmpty(list[first:][:s.size]) {
-		return "", false
+		return nil
 	}
-	return string(list[first:][:s.size]), true
+	return list[first:][:s.size]
 }
 
 // keys yields the keys of all elements, in any order.

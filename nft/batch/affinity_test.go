@@ -52,9 +52,9 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 	added := func(changes *batch.Batch, r *compile.Ruleset) []string {
 		got := map[string]bool{}
 		for _, s := range changes.Add {
-			if s.Set == nft.RemovedEndpoints {
+			if s.Set == nft.GoneEndpoints {
 				for _, op := range s.Ops {
-					got[text(r, s.Set, op.Element)] = true
+					got[text(r, s.Set, op)] = true
 				}
 			}
 		}
@@ -64,7 +64,7 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 8053).Local("10.0.0.2").Set(b)
 	s := b.Snapshot().Family(model.IPv4)
 	now := compile.Options{}.Compile(have, s)
-	want := []string{"10.0.0.3 . tcp . 8080", "10.0.0.3 . udp . 8053"}
+	want := []string{"10.0.0.3 . 8053", "10.0.0.3 . 8080"}
 	equal(t, "watched", want, added(batch.Diff(have, now), now))
 	equal(t, "watched by another process", want, added(batch.DiffTable(tableOf(t, have), now), now))
 	equal(t, "watched when it comes", []string(nil), added(batch.Diff(now, have), have))
@@ -74,7 +74,7 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 			continue
 		}
 		last := chain.Rules[len(chain.Rules)-1]
-		equal(t, "the rule", "meta l4proto tcp ip daddr . meta l4proto . th dport @removed-endpoints ip daddr . th dport != @own-endpoints-ns1/web/tcp/http "+
+		equal(t, "the rule", "meta l4proto tcp ip daddr . th dport @gone-endpoints ip daddr . th dport != @own-endpoints-ns1/web/tcp/http "+
 			"ip daddr . th dport != @local-own-endpoints-ns1/web/tcp/http "+
 			"delete @affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } delete @local-affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } drop", last.Text(model.IPv4))
 		return

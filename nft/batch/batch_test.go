@@ -18,26 +18,22 @@ func TestOnlyWhatDecidesNothingGoesAhead(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			history(t, r, modeltest.Config(), 20, func(have, want *compile.Ruleset, _ *model.FamilySnapshot) {
-				whole, rest := batch.Diff(have, want), batch.Diff(have, want)
-				pieces := slices.Collect(rest.Pieces(1))
-				if len(pieces) > 2 || pieces[len(pieces)-1] != rest {
-					t.Fatalf("%d pieces", len(pieces))
-				}
-				chains := 0
-				for _, ahead := range pieces[:len(pieces)-1] {
-					if len(ahead.Add)+len(ahead.Delete) > 0 {
-						t.Errorf("elements go ahead:\n%s", ahead)
-					}
-					for _, c := range ahead.SetChains {
-						if !ahead.NewChain(c.Name) || c.Hook != nft.NoHook && !strings.HasPrefix(c.Name, "remember-") {
-							t.Errorf("chain %s goes ahead", c.Name)
+				whole := batch.Diff(have, want)
+				var all batch.Batch
+				for part := range whole.Transactions() {
+					if isAhead := len(all.Add)+len(all.Delete)+len(part.Add)+len(part.Delete) == 0; isAhead {
+						for _, c := range part.SetChains {
+							if len(whole.Add) > 0 && (!part.NewChain(c.Name) || c.Hook != nft.NoHook && !strings.HasPrefix(c.Name, "remember-")) {
+								t.Errorf("chain %s goes ahead", c.Name)
+							}
 						}
 					}
-					chains += len(ahead.SetChains)
+					all.Add, all.Delete = append(all.Add, part.Add...), append(all.Delete, part.Delete...)
+					all.SetChains = append(all.SetChains, part.SetChains...)
 				}
-				equal(t, "additions", opTexts(want, whole.Add), opTexts(want, rest.Add))
-				equal(t, "chains, ahead and rest", len(whole.SetChains), chains+len(rest.SetChains))
-				equal(t, "deletions", opTexts(want, whole.Delete), opTexts(want, rest.Delete))
+				equal(t, "additions", opTexts(want, whole.Add), opTexts(want, all.Add))
+				equal(t, "chains", len(whole.SetChains), len(all.SetChains))
+				equal(t, "deletions", opTexts(want, whole.Delete), opTexts(want, all.Delete))
 			})
 		})
 	}
@@ -50,33 +46,4 @@ func opTexts(r *compile.Ruleset, ops []batch.SetOps) []string {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// What is left out of a batch for one service port must leave the others complete.
-func TestABatchCanDoWithoutAServicePort(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			r := modeltest.NewRandom(modeltest.Seed(seed))
-			history(t, r, modeltest.Config(), 20, func(have, want *compile.Ruleset, _ *model.FamilySnapshot) {
-				changes := batch.Diff(have, want)
-				names := map[model.ServicePortName]bool{}
-				for _, op := range flat(append(slices.Clone(changes.Add), changes.Delete...)) {
-					owned := op.Set != nft.ClusterIPs && op.Set != nft.Hairpin && op.Set != nft.NodePortIPs && op.Set != nft.ServiceCIDRs
-					if owned != (op.Port != nil) {
-						t.Errorf("%s: belongs to %v", op.Set, op.Port)
-					}
-					if op.Port != nil && r.IntN(2) == 0 {
-						names[op.Port.Name] = true
-					}
-				}
-				changes.Without(names)
-				for _, op := range flat(append(slices.Clone(changes.Add), changes.Delete...)) {
-					if op.Port != nil && names[op.Port.Name] {
-						t.Errorf("%s: still there for %v", op.Set, op.Port.Name)
-					}
-				}
-				elementsOf(t, have).apply(t, changes)
-			})
-		})
-	}
 }

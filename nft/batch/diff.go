@@ -11,82 +11,85 @@ import (
 
 // Diff returns the batch that turns one ruleset into another that was compiled after it.
 func Diff(have, want *compile.Ruleset) *Batch {
-	b := newBatch(want.Family)
-	removed, added := elements{}, elements{}
+	b := newBuilder(want.Family)
+	added := elements{}
 	for c := range want.Changes(have) {
-		c.Old.Elements(removed.of(c.Old.Port))
-		c.New.Elements(added.of(c.New.Port))
+		c.Old.Elements(b.del.add)
+		c.New.Elements(added.add)
 		b.diffSets(c.Old.Sets, c.New.Sets)
 		b.diffChains(c.Old.Chains, c.New.Chains)
 		b.Purge = append(b.Purge, c.Purge...)
 	}
-	if len(removed)+len(added) > 0 { // else it is the other family that changed
-		b.diffElements(&nft.Table{Elements: removed.shared(added)}, removed, added.each)
-		b.addRemoved()
-	}
-	return b
-}
-
-func newBatch(f model.Family) *Batch { return &Batch{Family: f, newChains: map[string]bool{}} }
-
-// DiffTable returns the batch that turns a table, as read from the kernel, into the wanted
-// one. table is nil if there is none.
-func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
-	b := newBatch(want.Family)
-	if table != nil && !compatible(table.Sets, want.AllSets()) {
-		b.DeleteTable = true
-		table = nil
-	}
-	b.CreateTable = table == nil
-	if table == nil {
-		table = &nft.Table{Family: want.Family}
-	}
-	b.diffObjects(table, want)
-	if b.CreateTable {
-		all := elements{}
-		for set, op := range want.Elements() {
-			all.add(set, op)
-		}
-		b.Add = all.list()
-		return b
-	}
-	b.diffElements(table, elements{}, want.Elements())
-	b.addRemoved()
-	exists := setsByName(table.Sets)
-	for _, p := range want.Purges() {
-		if exists[p.Map()] {
-			b.Purge = append(b.Purge, p)
+	b.have.Elements = b.del.shared(added)
+	for set, list := range added {
+		for _, e := range list {
+			b.element(set, e)
 		}
 	}
-	return b
+	for set := range b.have.Elements {
+		b.leftovers(set, func() {})
+	}
+	return b.done()
 }
 
-// diffObjects adds the operations on all but elements.
-func (b *Batch) diffObjects(table *nft.Table, want *compile.Ruleset) {
-	b.diffSets(table.Sets, want.AllSets())
-	b.diffFlowtables(table.Flowtables, want.Flowtables())
-	b.diffTimeouts(table.Timeouts, want.Options.Timeouts)
-	b.diffChains(table.Chains, want.AllChains())
+// builder collects operations for a batch.
+type builder struct {
+	*Batch
+	have     *nft.Table // takes what is wanted out, so that what nobody wants remains
+	del, add elements
+	count    int // operations so far, about
 }
 
-// compatible reports whether the sets that stay have the wanted types. A set that is not wanted
-// any more is deleted, whatever its type.
-func compatible(sets, wanted []nft.Set) bool {
-	stay := setsByName(wanted)
-	for _, have := range sets {
-		if !stay[have.Name] {
-			continue
-		}
-		want := nft.DeclarationOf(have.Name)
-		if !slices.Equal(have.Key, want.Key) || !slices.Equal(have.Data, want.Data) ||
-			have.Verdicts != want.Verdicts || have.Interval != want.Interval || have.Dynamic != want.Dynamic {
-			return false
+func newBuilder(f model.Family) *builder {
+	return &builder{
+		Batch: &Batch{Family: f, newChains: map[string]bool{}}, have: &nft.Table{Family: f}, del: elements{}, add: elements{},
+	}
+}
+
+// element adds the operations that lead to a wanted element. An equal one stays, and one with other data is deleted and
+// added again.
+func (b *builder) element(set string, e nft.Element) {
+	was, ok := b.have.Take(set, e.Key)
+	if ok && was == e {
+		return
+	}
+	if ok {
+		b.del.add(set, was)
+	}
+	b.add.add(set, e)
+	b.count++
+}
+
+// leftovers deletes the elements of a set that remain, and calls a function behind each of them.
+func (b *builder) leftovers(set string, deleted func()) {
+	for _, key := range slices.Sorted(b.have.Keys(set)) {
+		e, _ := b.have.Take(set, key)
+		b.del.add(set, e)
+		b.count++
+		deleted()
+	}
+}
+
+// done returns the batch. Elements of sets that are deleted go with these. An endpoint that a service port with affinity
+// loses is noted as gone, once if several lose it.
+func (b *builder) done() *Batch {
+	for _, set := range b.DeleteSets {
+		delete(b.del, set)
+	}
+	gone := map[string]bool{}
+	for set, list := range b.del {
+		for _, e := range list {
+			if nft.IsOwnEndpoints(set) && !gone[e.Key] {
+				gone[e.Key] = true
+				b.add.add(nft.GoneEndpoints, nft.Element{Key: e.Key})
+			}
 		}
 	}
-	return true
+	b.Delete, b.Add = b.del.list(), b.add.list()
+	return b.Batch
 }
 
-func (b *Batch) diffSets(have, want []nft.Set) {
+func (b *builder) diffSets(have, want []nft.Set) {
 	if len(have)+len(want) == 0 {
 		return // as of most service ports
 	}
@@ -111,11 +114,10 @@ func setsByName(sets []nft.Set) map[string]bool {
 	return names
 }
 
-func (b *Batch) diffChains(have, want []nft.Chain) {
+func (b *builder) diffChains(have, want []nft.Chain) {
 	if len(have)+len(want) == 0 {
 		return
 	}
-	same := func(x, y nft.Rule) bool { return x.Hash(b.Family) == y.Hash(b.Family) }
 	byName := make(map[string]nft.Chain, len(have))
 	for _, c := range have {
 		byName[c.Name] = c
@@ -123,56 +125,31 @@ func (b *Batch) diffChains(have, want []nft.Chain) {
 	for _, c := range want {
 		h, ok := byName[c.Name]
 		delete(byName, c.Name)
-		switch {
-		case !ok:
-			b.newChains[c.Name] = true
-		case h.Hook != c.Hook || h.Prio != c.Prio || h.Filter != c.Filter:
-			b.RemakeBase = append(b.RemakeBase, c.Name)
-		case slices.EqualFunc(h.Rules, c.Rules, same) && !b.drops(c.Rules):
-			continue
-		}
-		b.SetChains = append(b.SetChains, c)
+		b.chain(h, ok, c)
 	}
 	b.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)
 }
 
-// diffTimeouts adds the operations that lead from some timeout policies to others. The kernel can't change one.
-func (b *Batch) diffTimeouts(have, want []nft.Timeout) {
-	for _, t := range want {
-		i := slices.IndexFunc(have, func(h nft.Timeout) bool { return h.Name == t.Name })
-		if i >= 0 && have[i].Has(t) {
-			continue
-		}
-		if i >= 0 {
-			b.DropTimeouts = append(b.DropTimeouts, t.Name)
-		}
-		b.AddTimeouts = append(b.AddTimeouts, t)
+// chain adds the operations that lead from a chain, if there is one, to another with its name.
+func (b *builder) chain(have nft.Chain, exists bool, want nft.Chain) {
+	same := func(x, y nft.Rule) bool { return x.Hash(b.Family) == y.Hash(b.Family) }
+	switch {
+	case !exists:
+		b.newChains[want.Name] = true
+	case have.Hook != want.Hook || have.Prio != want.Prio || have.Filter != want.Filter || have.Drop != want.Drop:
+		b.RemakeBase = append(b.RemakeBase, want.Name)
+	case slices.EqualFunc(have.Rules, want.Rules, same) && !b.drops(want.Rules):
+		return
 	}
+	b.SetChains = append(b.SetChains, want)
 }
 
 // drops reports whether one of some rules uses a timeout policy that is made anew.
-func (b *Batch) drops(rules []nft.Rule) bool {
+func (b *builder) drops(rules []nft.Rule) bool {
 	return len(b.DropTimeouts) > 0 && slices.ContainsFunc(rules, func(r nft.Rule) bool {
 		return slices.ContainsFunc(r, func(s nft.Statement) bool {
 			t, ok := s.(nft.SetTimeout)
 			return ok && slices.Contains(b.DropTimeouts, t.Timeout)
 		})
 	})
-}
-
-// diffFlowtables adds the operations that lead from some flowtables to others.
-func (b *Batch) diffFlowtables(have, want []nft.Flowtable) {
-	lacks := func(list []nft.Flowtable, name string) bool {
-		return !slices.ContainsFunc(list, func(t nft.Flowtable) bool { return t.Name == name })
-	}
-	for _, t := range want {
-		if lacks(have, t.Name) {
-			b.AddFlowtables = append(b.AddFlowtables, t)
-		}
-	}
-	for _, t := range have {
-		if lacks(want, t.Name) {
-			b.DeleteFlowtables = append(b.DeleteFlowtables, t.Name)
-		}
-	}
 }

@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println("map", name)
 		for set, e := range ruleset.Elements() {
 			if set == name {
-				fmt.Println("  ", nft.DeclarationOf(set).Text(model.IPv4, e.Element))
+				fmt.Println("  ", nft.DeclarationOf(set).Text(model.IPv4, e))
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func ExampleDiff() {
 	// delete element ip vmapd endpoints { 172.30.0.41 . tcp . 80 . 1 : 10.0.0.3 . 8080 }
 	// delete element ip vmapd own-endpoints-ns1/web/tcp/http { 10.0.0.3 . 8080 }
 	// add element ip vmapd endpoints { 172.30.0.41 . tcp . 80 . 1 : 10.0.0.5 . 8080 }
+	// add element ip vmapd gone-endpoints { 10.0.0.3 . 8080 }
 	// add element ip vmapd own-endpoints-ns1/web/tcp/http { 10.0.0.5 . 8080 }
-	// add element ip vmapd removed-endpoints { 10.0.0.3 . tcp . 8080 }
 	// # purge map ip vmapd affinity-ns1/web/tcp/http
 }

@@ -39,20 +39,20 @@ func elementsOf(t *testing.T, r *compile.Ruleset) elements {
 	all := elements{}
 	for set, e := range r.Elements() {
 		if _, ok := all[set][e.Key]; ok {
-			t.Fatalf("%s has an element twice: %s", set, text(r, set, e.Element))
+			t.Fatalf("%s has an element twice: %s", set, text(r, set, e))
 		}
 		if all[set] == nil {
 			all[set] = map[string]nft.Element{}
 		}
-		all[set][e.Key] = e.Element
+		all[set][e.Key] = e
 	}
 	return all
 }
 
 // setOp is an element to add to or delete from a set.
 type setOp struct {
-	Set string
-	nft.ElementOp
+	Set     string
+	Element nft.Element
 }
 
 func flat(lists []batch.SetOps) []setOp {
@@ -84,7 +84,7 @@ func (all elements) apply(t *testing.T, b *batch.Batch) elements {
 		}
 	}
 	for _, op := range flat(b.Add) {
-		if op.Set == nft.RemovedEndpoints {
+		if op.Set == nft.GoneEndpoints {
 			continue
 		}
 		if _, ok := next[op.Set][op.Element.Key]; ok {
@@ -216,7 +216,7 @@ func (all elements) pack(t *testing.T) map[string]nft.Elements {
 	for set, list := range all {
 		packed[set] = nft.Elements{}
 		for _, e := range list {
-			packed[set].Add(e)
+			packed[set][e.Key] = e
 		}
 	}
 	return packed
@@ -228,7 +228,7 @@ func unpack(table *nft.Table) elements {
 	for set, list := range table.Elements {
 		all[set] = map[string]nft.Element{}
 		for _, e := range list {
-			all[set][e.Key] = e.Element
+			all[set][e.Key] = e
 		}
 	}
 	return all

@@ -2,7 +2,6 @@ package batch_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -32,11 +31,10 @@ func TestALargeChange(t *testing.T) {
 		t.Fatalf("%d elements are deleted and %d added, want 20,000 each", deleted, added)
 	}
 	got := elementsOf(t, have)
-	pieces := slices.Collect(changes.Pieces(5_000))
-	for _, p := range pieces {
+	for p := range changes.Transactions() {
 		got = got.apply(t, p)
 	}
-	equal(t, "elements after all pieces", elementsOf(t, want), got)
+	equal(t, "elements after all transactions", elementsOf(t, want), got)
 }
 
 // setHostile sets a Service that multiplies 60 ports and a number of endpoints, in slices of 1,000.

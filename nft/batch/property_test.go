@@ -60,29 +60,27 @@ func checkStep(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsho
 // checkTable checks what a restart finds: the table of have, with what want says then.
 func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapshot) {
 	t.Helper()
-	table := tableOf(t, want)
-	equal(t, "operations from a table to the ruleset it was made of", 0, batch.DiffTable(table, want).Len())
+	equal(t, "operations from a table to the ruleset it was made of", 0, batch.DiffTable(tableOf(t, want), want).Len())
 
 	// Another process knows nothing of history: it adopts the slots that it finds.
-	again := want.Options.Repair(table, nil, s)
-	changes := batch.DiffTable(table, again)
+	again := want.Options.Repair(tableOf(t, want), nil, s)
+	changes := batch.DiffTable(tableOf(t, want), again)
 	if changes.Len() != len(changes.DeleteChains) {
 		t.Errorf("a restart with the same objects writes:\n%s", changes)
 	}
 	checkApplied(t, want, changes, again)
 
 	// From the table of before to what is wanted now.
-	table = tableOf(t, have)
-	again = want.Options.Repair(table, nil, s)
-	checkApplied(t, have, batch.DiffTable(table, again), again)
+	again = want.Options.Repair(tableOf(t, have), nil, s)
+	checkApplied(t, have, batch.DiffTable(tableOf(t, have), again), again)
 
 	// A restart with other options keeps the table.
 	other := compile.Options{Counters: !want.Options.Counters, FastPath: !want.Options.FastPath}
 	if want.Options.Timeouts == nil {
 		other.Timeouts = nft.RetryTimeouts(nft.NoSettings)
 	}
-	again = other.Repair(table, nil, s)
-	changes = batch.DiffTable(table, again)
+	again = other.Repair(tableOf(t, have), nil, s)
+	changes = batch.DiffTable(tableOf(t, have), again)
 	equal(t, "the table is deleted for other options", false, changes.DeleteTable)
 	checkApplied(t, have, changes, again)
 

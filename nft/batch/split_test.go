@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"net/netip"
@@ -19,8 +20,7 @@ import (
 	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
-// applyTable does with a table what the kernel does with a batch; its sets are made before,
-// and what goes behind it is left.
+// applyTable does with a table what the kernel does with a transaction. Sets that are deleted stay.
 func applyTable(t *testing.T, table *nft.Table, b *batch.Batch) *nft.Table {
 	t.Helper()
 	chains := map[string]nft.Chain{}
@@ -33,8 +33,13 @@ func applyTable(t *testing.T, table *nft.Table, b *batch.Batch) *nft.Table {
 		}
 		chains[c.Name] = c
 	}
+	for _, name := range b.DeleteChains {
+		delete(chains, name)
+	}
 	return &nft.Table{
-		Family: table.Family, Sets: table.Sets, Flowtables: table.Flowtables, Timeouts: table.Timeouts, Chains: slices.Collect(maps.Values(chains)),
+		Family: table.Family, Sets: append(slices.Clip(table.Sets), b.AddSets...),
+		Flowtables: append(slices.Clip(table.Flowtables), b.AddFlowtables...),
+		Timeouts:   append(slices.Clip(table.Timeouts), b.AddTimeouts...), Chains: slices.Collect(maps.Values(chains)),
 		Elements: unpack(table).apply(t, &batch.Batch{Delete: b.Delete, Add: b.Add}).pack(t),
 	}
 }
@@ -69,45 +74,42 @@ var sameOutcome = cmp.Options{
 	cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }),
 }
 
-// checkPieces sends a batch in pieces. After each of them, each connection goes where it went
-// before all or where it goes after all, see withSources.
-func checkPieces(t *testing.T, table *nft.Table, changes, whole *batch.Batch, size int, node []netip.Addr, connections []model.Connection) (split bool) {
+// checkPieces carries out batches, which turn a table into that of a ruleset. After each transaction, each connection goes
+// where it went before all or where it goes after all, see withSources. It reports whether frontends were in several.
+func checkPieces(
+	t *testing.T, table *nft.Table, batches iter.Seq[*batch.Batch], want *compile.Ruleset, node []netip.Addr, connections []model.Connection,
+) (split bool) {
 	t.Helper()
-	table = &nft.Table{
-		Family: table.Family, Sets: append(slices.Clone(table.Sets), changes.AddSets...),
-		Flowtables: append(slices.Clone(table.Flowtables), changes.AddFlowtables...),
-		Timeouts:   append(slices.Clone(table.Timeouts), changes.AddTimeouts...),
-		Chains:     table.Chains, Elements: table.Elements,
-	}
-	wantTable := applyTable(t, table, whole)
-	before, after := sentTo(t, table, node, connections), sentTo(t, wantTable, node, connections)
-	pieces := slices.Collect(changes.Pieces(size))
-	services := 0
-	for i, piece := range pieces {
-		next := applyTable(t, table, piece)
-		got := sentTo(t, next, node, connections)
-		for k, c := range connections {
-			if !cmp.Equal(got[k], before[k], sameOutcome) && !cmp.Equal(withSources(before[k], got[k], after[k]), after[k], sameOutcome) {
-				t.Fatalf("%+v, after piece %d of %d\nbefore: %+v\nnow: %+v\nafter: %+v\nthe piece:\n%s", c, i+1, len(pieces),
-					before[k], got[k], after[k], piece)
+	before, after := sentTo(t, table, node, connections), sentTo(t, want.Table(), node, connections)
+	services, n := 0, 0
+	for b := range batches {
+		for part := range b.Transactions() {
+			n++
+			next := applyTable(t, table, part)
+			got := sentTo(t, next, node, connections)
+			for k, c := range connections {
+				if !cmp.Equal(got[k], before[k], sameOutcome) && !cmp.Equal(withSources(before[k], got[k], after[k]), after[k], sameOutcome) {
+					t.Fatalf("%+v, after transaction %d\nbefore: %+v\nnow: %+v\nafter: %+v\nthe transaction:\n%s", c, n,
+						before[k], got[k], after[k], part)
+				}
+			}
+			if table = next; len(elementsIn(part, nft.ServiceIPs)) > 0 {
+				services++
 			}
 		}
-		if table = next; len(elementsIn(piece, nft.ServiceIPs)) > 0 {
-			services++
-		}
 	}
-	wanted, got := unpack(wantTable), unpack(table)
-	for _, set := range wantTable.Sets {
+	wanted, got := unpack(want.Table()), unpack(table)
+	for _, set := range want.AllSets() {
 		if !maps.Equal(wanted[set.Name], got[set.Name]) {
-			t.Errorf("%s, after all pieces:\n%s", set.Name, cmp.Diff(wanted[set.Name], got[set.Name]))
+			t.Errorf("%s, after all:\n%s", set.Name, cmp.Diff(wanted[set.Name], got[set.Name]))
 		}
 	}
-	equal(t, "number of chains", len(wantTable.Chains), len(table.Chains))
+	checkChains(t, table.Chains, &batch.Batch{}, want)
 	return services > 1
 }
 
-func elementsIn(b *batch.Batch, set string) []nft.ElementOp {
-	var ops []nft.ElementOp
+func elementsIn(b *batch.Batch, set string) []nft.Element {
+	var ops []nft.Element
 	for _, list := range slices.Concat(b.Delete, b.Add) {
 		if list.Set == set {
 			ops = append(ops, list.Ops...)
@@ -121,10 +123,10 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 		t.Skip("-short: takes a minute")
 	}
 	const seeds, steps, perStep = 60, 12, 60
-	var split [3]atomic.Int64
+	var split [4]atomic.Int64
 	t.Cleanup(func() {
 		for i := range split {
-			if n := split[i].Load(); (n < seeds) == (i == len(split)-1) {
+			if n := split[i].Load(); (n < seeds) == (i == 2) {
 				t.Errorf("kind %d: frontends were in several pieces %d times", i, n)
 			}
 		}
@@ -150,13 +152,23 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 				}
 				for _, f := range model.Families {
 					size, node := 1+r.IntN(6), s.Family(f).NodeAddrs
-					table := tableOf(t, have[f])
-					again := counting(step).Repair(table, nil, s.Family(f)) // perhaps with other options
+					again := counting(step).Repair(tableOf(t, have[f]), nil, s.Family(f)) // perhaps with other options
 					nothing := &nft.Table{Family: f}
+					killed := func() *nft.Table { // as a process leaves it that is ended while it fills a table
+						all := slices.Collect(batch.Pieces(nil, want[f], size))
+						table := nothing
+						for _, b := range all[:len(all)/2] {
+							for part := range b.Transactions() {
+								table = applyTable(t, table, part)
+							}
+						}
+						return table
+					}
 					for i, ok := range [...]bool{
-						checkPieces(t, table, batch.Diff(have[f], want[f]), batch.Diff(have[f], want[f]), size, node, connections[f]),
-						checkPieces(t, table, batch.DiffTable(table, again), batch.DiffTable(table, again), size, node, connections[f]),
-						checkPieces(t, nothing, batch.NewTable(want[f], 0), batch.DiffTable(nil, want[f]), size, node, connections[f]),
+						checkPieces(t, tableOf(t, have[f]), slices.Values([]*batch.Batch{batch.Diff(have[f], want[f])}), want[f], node, connections[f]),
+						checkPieces(t, tableOf(t, have[f]), batch.Pieces(tableOf(t, have[f]), again, size), again, node, connections[f]),
+						checkPieces(t, nothing, batch.Pieces(nil, want[f], size), want[f], node, connections[f]),
+						checkPieces(t, killed(), batch.Pieces(killed(), want[f], size), want[f], node, connections[f]),
 					} {
 						if ok {
 							split[i].Add(1)
@@ -173,7 +185,7 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 func namesIn(b *batch.Batch) []string {
 	var names []string
 	for _, op := range elementsIn(b, nft.ServiceIPs) {
-		names = append(names, op.Port.Name.String())
+		names = append(names, op.Comment)
 	}
 	slices.Sort(names)
 	return names
@@ -192,7 +204,7 @@ func TestWhatAClusterNeedsFirstComesFirst(t *testing.T) {
 	add("172.30.0.6", modeltest.NewService("openshift-dns/dns-default").UDP("dns", 53).TCP("dns-tcp", 53))
 	add("172.30.0.5", modeltest.NewService("ns1/dns").UDP("dns", 53))
 	want := compile.Options{}.Compile(nil, modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4))
-	whatComesFirst(t, slices.Collect(batch.NewTable(want, 0).Pieces(1)))
+	whatComesFirst(t, slices.Collect(batch.Pieces(nil, want, 1)))
 }
 
 func whatComesFirst(t *testing.T, pieces []*batch.Batch) {
@@ -201,38 +213,51 @@ func whatComesFirst(t *testing.T, pieces []*batch.Batch) {
 		"default/kubernetes:https", "kube-system/z:dns", "kube-system/z:dns-tcp", "kube-system/z:https",
 		"openshift-dns/dns-default:dns", "openshift-dns/dns-default:dns-tcp",
 	}
-	equal(t, "frontends with the base chains", urgent, namesIn(pieces[1]))
-	if !slices.ContainsFunc(pieces[1].SetChains, func(c nft.Chain) bool { return c.Hook == nft.Prerouting }) {
-		t.Error("the base chains do not come with the first frontends")
-	}
-	equal(t, "endpoints with them", 6, len(elementsIn(pieces[1], nft.Endpoints)))
-	var others [][]string
-	for _, p := range pieces[2:] {
-		if names := namesIn(p); names != nil {
-			others = append(others, names)
+	var names []string
+	cidrs := 0
+	for _, p := range pieces {
+		if cidrs += len(elementsIn(p, nft.ServiceCIDRs)); cidrs > 0 && namesIn(p) != nil {
+			t.Error("what drops does not come last")
 		}
+		names = append(names, namesIn(p)...)
 	}
-	slices.SortFunc(others, slices.Compare)
-	equal(t, "the other frontends", [][]string{{"default/a:https"}, {"kube-system/a:https"}, {"ns1/dns:dns"}}, others)
-	equal(t, "what drops, last", 1, len(elementsIn(pieces[len(pieces)-1], nft.ServiceCIDRs)))
+	if !slices.ContainsFunc(pieces[0].SetChains, func(c nft.Chain) bool { return c.Hook == nft.Prerouting }) {
+		t.Error("the base chains do not come first")
+	}
+	equal(t, "the first frontends", urgent, slices.Sorted(slices.Values(names[:len(urgent)])))
+	equal(t, "number of the others", 3, len(names)-len(urgent))
+	equal(t, "ranges of addresses that are dropped", 1, cidrs)
 }
 
-// A large table has no large piece, and not too many of them.
+// No piece is large, and there are not too many of them: from nothing, and from a table of which most is missing, as one
+// that a process left which was ended in the middle.
 func TestPiecesAreBounded(t *testing.T) {
-	const services, size = 3000, 100
+	const services, size, ofExisting = 20_000, 100, 32_000
 	builder := model.NewBuilder(modeltest.Config())
 	modeltest.Feed(builder, modeltest.Cluster(services, 2))
 	want := compile.Options{}.Compile(nil, builder.Snapshot().Family(model.IPv4))
-	total, pieces := 0, 0
-	for p := range batch.NewTable(want, size).Pieces(size) {
-		n := p.Len()
-		if total += n; n > 2*size {
-			t.Errorf("a piece of %d operations", n)
+	left := want.Table()
+	for set := range left.Elements {
+		for i, key := range slices.Sorted(left.Keys(set)) {
+			if i%100 > 0 {
+				left.Take(set, key)
+			}
 		}
-		pieces++
 	}
-	equal(t, "operations of all pieces", batch.DiffTable(nil, want).Len(), total)
-	if most := total/size + 3; pieces > most {
-		t.Errorf("%d pieces of %d operations, want at most %d", pieces, total, most)
+	for _, tt := range []struct {
+		table *nft.Table
+		size  int
+	}{{nil, size}, {left, ofExisting}} {
+		total, pieces := 0, 0
+		for p := range batch.Pieces(tt.table, want, size) {
+			n := p.Len()
+			if total += n; n > 2*tt.size {
+				t.Errorf("a piece of %d operations, want about %d", n, tt.size)
+			}
+			pieces++
+		}
+		if most := total/tt.size + 3; pieces > most || total < services*3 {
+			t.Errorf("%d pieces of %d operations, want at most %d", pieces, total, most)
+		}
 	}
 }

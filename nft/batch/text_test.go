@@ -71,7 +71,7 @@ func TestRanges(t *testing.T) {
 			r := compile.Options{}.Compile(nil, s)
 			got := []string{}
 			for set, e := range r.Elements() {
-				got = append(got, text(r, set, e.Element))
+				got = append(got, text(r, set, e))
 				last := p.Addr()
 				for i := p.Bits(); i < last.BitLen(); i++ {
 					b := last.AsSlice()

@@ -230,7 +230,7 @@ func (r *worldRun) step(from, to modeltest.World, table *smallTable, changes *ba
 	made.sets = slices.Concat(table.sets, changes.AddSets)
 	table = &made
 	changes.AddSets = nil
-	for piece := range changes.Pieces(1) {
+	for piece := range changes.Transactions() {
 		n++
 		r.prefixes++
 		next, err := table.apply(piece, r.known)

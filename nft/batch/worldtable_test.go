@@ -85,8 +85,8 @@ func smallTableOf(r *compile.Ruleset, known chainTexts) *smallTable {
 		if t.elements[set] == nil {
 			t.elements[set] = map[string]nft.Element{}
 		}
-		t.elements[set][e.Key] = e.Element
-		t.count(set, e.Element, 1)
+		t.elements[set][e.Key] = e
+		t.count(set, e, 1)
 	}
 	return t
 }
@@ -94,7 +94,7 @@ func smallTableOf(r *compile.Ruleset, known chainTexts) *smallTable {
 // count adds an element to the sums by 1, or takes it away by -1 as an unsigned number.
 func (t *smallTable) count(set string, e nft.Element, by uint64) {
 	t.sum += by * sumOf(set, e.Key, e.End, e.Data, e.Verdict.String(), e.Comment)
-	if set == nft.RemovedEndpoints {
+	if set == nft.GoneEndpoints {
 		return
 	}
 	if key := nft.DeclarationOf(set).Key; len(key) > 0 && key[len(key)-1] == nft.Slot {
@@ -129,24 +129,24 @@ func (t *smallTable) apply(b *batch.Batch, known chainTexts) (*smallTable, error
 	for _, list := range b.Delete {
 		for _, op := range list.Ops {
 			set := change(list.Set)
-			if have, ok := set[op.Key]; !ok || have != op.Element {
+			if have, ok := set[op.Key]; !ok || have != op {
 				return nil, fmt.Errorf("%s: deletes %q, which is not there like that", list.Set, op.Key)
 			}
 			delete(set, op.Key)
-			next.count(list.Set, op.Element, minusOne)
+			next.count(list.Set, op, minusOne)
 		}
 	}
 	for _, list := range b.Add {
 		for _, op := range list.Ops {
 			set := change(list.Set)
 			if _, ok := set[op.Key]; ok {
-				if list.Set == nft.RemovedEndpoints {
+				if list.Set == nft.GoneEndpoints {
 					continue
 				}
 				return nil, fmt.Errorf("%s: adds %q, which is there", list.Set, op.Key)
 			}
-			set[op.Key] = op.Element
-			next.count(list.Set, op.Element, 1)
+			set[op.Key] = op
+			next.count(list.Set, op, 1)
 		}
 	}
 	return next, nil
@@ -234,9 +234,8 @@ func (t *smallTable) table() *nft.Table {
 		table.Chains = append(table.Chains, c.Chain)
 	}
 	for set, list := range t.elements {
-		table.Elements[set] = nft.Elements{}
 		for _, e := range list {
-			table.Elements[set].Add(e)
+			table.Add(set, e)
 		}
 	}
 	return table

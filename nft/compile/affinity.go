@@ -86,7 +86,7 @@ func (o Options) affinityChains(a *affinity, s *model.Settings) []nft.Chain {
 	port := a.sp.Name.String()
 	var chains []nft.Chain
 	remember := nft.Chain{Name: rememberOwn + a.name, Comment: "a client of " + port + " got an endpoint"}
-	removed := nft.Rule{proto, inSet(vipKey, nft.RemovedEndpoints)}
+	gone := nft.Rule{proto, inSet(endpointKey, nft.GoneEndpoints)}
 	var forget nft.Rule
 	for _, l := range model.TrafficPolicies {
 		if !a.has[l] {
@@ -101,9 +101,9 @@ func (o Options) affinityChains(a *affinity, s *model.Settings) []nft.Chain {
 		own := inSet(endpointKey, nft.OwnEndpoints(a.sp.Name, l))
 		remember.Rules = append(remember.Rules, nft.Rule{proto, own, nft.Remember{Map: clients, Timeout: a.sp.Affinity}})
 		own.Not = true
-		removed, forget = append(removed, own), append(forget, nft.Forget{Map: clients})
+		gone, forget = append(gone, own), append(forget, nft.Forget{Map: clients})
 	}
-	remember.Rules = append(remember.Rules, slices.Concat(removed, forget, nft.Rule{nft.Verdict{Kind: nft.DropPacket}}))
+	remember.Rules = append(remember.Rules, slices.Concat(gone, forget, nft.Rule{nft.Verdict{Kind: nft.DropPacket}}))
 	if a.external {
 		chains = append(chains, nft.Chain{
 			Name: externalAffinity + a.name,
@@ -136,7 +136,7 @@ func (a *affinity) verdict(fe model.Frontend) nft.Verdict {
 }
 
 // elements adds its endpoints.
-func (a *affinity) elements(add func(set string, e nft.Element)) {
+func (a *affinity) elements(add AddFunc) {
 	if a == nil {
 		return
 	}

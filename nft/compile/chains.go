@@ -96,7 +96,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		},
 		{
 			Name: postroutingChain, Hook: nft.Postrouting, Prio: nft.PrioritySNAT,
-			Rules: postroutingRules(s, c.features), Comment: "after an endpoint was chosen: is the source address replaced?",
+			Rules: postroutingRules(s), Comment: "after an endpoint was chosen: is the source address replaced?",
 		},
 		{Name: servicesChain, Rules: o.servicesRules(c.features), Comment: "find the Service"},
 		{Name: clusterIPsChain, Rules: restRules(s), Comment: "refuse what no Service has"},
@@ -113,7 +113,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		},
 	}
 	var invalid []nft.Rule
-	if c.features.has(withRetry) && o.retries(retryTCP) {
+	if c.features.retry && o.retries(retryTCP) {
 		invalid = append(invalid, lateAnswer)
 	}
 	if s.DropInvalid {
@@ -125,7 +125,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 			Comment: "packets of Services that connection tracking classifies as INVALID",
 		})
 	}
-	if c.features.has(withTried) && o.retries(retryTCP) {
+	if c.features.tried && o.retries(retryTCP) {
 		for name, hook := range map[string]nft.Hook{answerInput: nft.Input, answerPostrouting: nft.Postrouting} {
 			chains = append(chains, nft.Chain{
 				Name: name, Hook: hook, Prio: priorityAnswer, Filter: true, Rules: []nft.Rule{answered},
@@ -134,7 +134,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		}
 	}
 	chains = append(chains, o.FastPathChains()...)
-	if c.features.has(withAffinity) {
+	if c.features.affinity {
 		first := []nft.Rule{{nft.MatchFirst{}, jumpTo(rememberChain)}}
 		chains = append(chains,
 			nft.Chain{
@@ -146,7 +146,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 				Comment: "first packets of connections, behind all DNAT",
 			},
 			nft.Chain{
-				Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts, protocols[:], protocols[:]),
+				Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts),
 				Comment: "session affinity: remember the client's endpoint",
 			})
 	}
@@ -169,7 +169,7 @@ var rejectRules = []nft.Rule{{protocolIs(model.TCP), nft.Reject{TCPReset: true}}
 // reaches the rules for node ports is for no address of a Service, so it is counted once.
 func (o Options) servicesRules(has features) []nft.Rule {
 	var rules []nft.Rule
-	for _, p := range has.protocols(withSourceRanges) {
+	for _, p := range protocols {
 		rules = append(rules, nft.Rule{
 			protocolIs(p),
 			inSet(vipKey, nft.FirewallIPs),
@@ -180,20 +180,18 @@ func (o Options) servicesRules(has features) []nft.Rule {
 	if o.Counters {
 		rules = append(rules, nft.Rule{inSet(vipKey, nft.ServiceCounters)})
 	}
-	if has.has(withAffinity) {
+	if has.affinity {
 		rules = append(rules, nft.Rule{verdictIn(vipKey, nft.AffinityIPs)})
 	}
 	rules = append(rules, nft.Rule{verdictIn(vipKey, nft.ServiceIPs)})
-	if has.has(withNodePorts) {
-		toNode := inSet(destKey, nft.NodePortIPs)
-		if o.Counters {
-			rules = append(rules, nft.Rule{toNode, inSet(nodePortKey, nft.NodePortCounters)})
-		}
-		if has.has(withAffinity) {
-			rules = append(rules, nft.Rule{toNode, verdictIn(nodePortKey, nft.AffinityNodePorts)})
-		}
-		rules = append(rules, nft.Rule{toNode, verdictIn(nodePortKey, nft.ServiceNodePorts)})
+	toNode := inSet(destKey, nft.NodePortIPs)
+	if o.Counters {
+		rules = append(rules, nft.Rule{toNode, inSet(nodePortKey, nft.NodePortCounters)})
 	}
+	if has.affinity {
+		rules = append(rules, nft.Rule{toNode, verdictIn(nodePortKey, nft.AffinityNodePorts)})
+	}
+	rules = append(rules, nft.Rule{toNode, verdictIn(nodePortKey, nft.ServiceNodePorts)})
 	return rules
 }
 
@@ -213,13 +211,9 @@ var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 
 // postroutingRules look up the destination that the client asked for, whether it was translated or not: it may already
 // be the endpoint's. Then the kernel leaves it alone, and does not set the state DNAT (nf_nat_setup_info).
-func postroutingRules(s *model.Settings, has features) []nft.Rule {
-	var rules []nft.Rule
-	if has.has(withHairpins) {
-		rules = append(rules, nft.Rule{nft.MatchDNAT{}, inSet(hairpinKey, nft.Hairpin), nft.Masquerade{}})
-	}
-	addrs, nodePorts := has.protocols(withSourceNAT), has.protocols(withNodePortSourceNAT)
-	rules = append(rules, byOrigin(nft.SourceNAT, nft.NodePortSourceNAT, addrs, nodePorts)...)
+func postroutingRules(s *model.Settings) []nft.Rule {
+	rules := append([]nft.Rule{{nft.MatchDNAT{}, inSet(hairpinKey, nft.Hairpin), nft.Masquerade{}}},
+		byOrigin(nft.SourceNAT, nft.NodePortSourceNAT)...)
 	toClusterIP, masquerade := inSet(origDestKey, nft.ClusterIPs), goTo(masqueradeOutside)
 	switch {
 	case s.MasqueradeAll:
@@ -241,12 +235,12 @@ func postroutingRules(s *model.Settings, has features) []nft.Rule {
 
 // byOrigin looks up the address that the client connected to. The kernel must know the protocol before it takes "ct
 // original proto-dst" into a concatenation, hence a rule per protocol.
-func byOrigin(addrs, nodePorts string, ofAddrs, ofNodePorts []model.Protocol) []nft.Rule {
+func byOrigin(addrs, nodePorts string) []nft.Rule {
 	var rules []nft.Rule
-	for _, p := range ofAddrs {
+	for _, p := range protocols {
 		rules = append(rules, nft.Rule{protocolIs(p), verdictIn(origVIPKey, addrs)})
 	}
-	for _, p := range ofNodePorts {
+	for _, p := range protocols {
 		rules = append(rules, nft.Rule{protocolIs(p), inSet(origDestKey, nft.NodePortIPs), verdictIn(origPortKey, nodePorts)})
 	}
 	return rules

@@ -50,7 +50,7 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 		grown = r.needed.add(c.New) || grown
 	}
 	r.orders = edit.Done()
-	if now := r.usage.features(s); now != r.needed.features {
+	if now := r.usage.features(); now != r.needed.features {
 		r.needed.features, grown = now, true
 	}
 	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings {
@@ -72,7 +72,7 @@ func (o Options) Repair(table *nft.Table, left *Ruleset, s *model.FamilySnapshot
 		r.needed.add(sp)
 		r.usage.count(sp, 1)
 	}
-	r.needed.features = r.usage.features(s)
+	r.needed.features = r.usage.features()
 	r.orders = edit.Done()
 	r.Chains = o.layoutChains(s.Settings, r.needed)
 	return r
@@ -104,11 +104,8 @@ func (r *Ruleset) Table() *nft.Table {
 		Family: r.Family, Timeouts: r.Options.Timeouts, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(),
 		Elements: map[string]nft.Elements{},
 	}
-	for set, op := range r.Elements() {
-		if t.Elements[set] == nil {
-			t.Elements[set] = nft.Elements{}
-		}
-		t.Elements[set].Add(op.Element)
+	for set, e := range r.Elements() {
+		t.Add(set, e)
 	}
 	return t
 }
@@ -123,10 +120,7 @@ func (r *Ruleset) OfPort(name model.ServicePortName) *nft.Table {
 	}
 	unit, leads := r.unit(version{ServicePort: sp}), map[string]bool{}
 	unit.Elements(func(set string, e nft.Element) {
-		if t.Elements[set] == nil {
-			t.Elements[set] = nft.Elements{}
-		}
-		t.Elements[set].Add(e)
+		t.Add(set, e)
 		leads[e.Verdict.Chain] = true
 	})
 	for _, s := range slices.Concat(r.Sets, unit.Sets) {
@@ -173,17 +167,6 @@ func (o Options) LayoutSets() []nft.Set {
 		return !o.Counters && s.Counter || !o.FastPath && (s.Name == nft.FastPathIPs || s.Name == nft.FastPathNodePorts)
 	})
 }
-
-// Unit is a part of a ruleset that is compiled on its own: a service port, or what all service ports share.
-type Unit struct {
-	Port     *model.ServicePort // nil: what all share
-	Sets     []nft.Set
-	Chains   []nft.Chain
-	Elements ElementsOf
-}
-
-// ElementsOf calls add for each element, with the name of its set.
-type ElementsOf func(add func(set string, e nft.Element))
 
 // Change is a unit in two rulesets. What stays in it may be left out of both.
 type Change struct {
@@ -234,13 +217,13 @@ func (r *Ruleset) sharedChange(have *Ruleset) Change {
 	if len(have.Chains) != len(r.Chains) || &have.Chains[0] != &r.Chains[0] {
 		c.Old.Chains, c.New.Chains = have.Chains, r.Chains
 	}
-	c.Old.Elements = func(add func(set string, e nft.Element)) { have.sharedSince(r, add) }
-	c.New.Elements = func(add func(set string, e nft.Element)) { r.sharedSince(have, add) }
+	c.Old.Elements = func(add AddFunc) { have.sharedSince(r, add) }
+	c.New.Elements = func(add AddFunc) { r.sharedSince(have, add) }
 	return c
 }
 
 // sharedSince adds the elements that no single service port determines, and that another ruleset lacks.
-func (r *Ruleset) sharedSince(other *Ruleset, add func(set string, e nft.Element)) {
+func (r *Ruleset) sharedSince(other *Ruleset, add AddFunc) {
 	if r.snapshot.Settings != other.snapshot.Settings {
 		settingsElements(r.snapshot.Settings, add)
 	}
@@ -257,6 +240,35 @@ func (r *Ruleset) sharedSince(other *Ruleset, add func(set string, e nft.Element
 	for c := range r.snapshot.ServiceEndpointChanges(other.snapshot) {
 		if c.New.Addr.IsValid() {
 			add(nft.ServiceEndpoints, endpointElement(c.New))
+		}
+	}
+}
+
+// Former returns a service port as the ruleset has it, if it has the same frontends' addresses; nil: none. The ruleset may
+// be nil.
+func (r *Ruleset) Former(sp *model.ServicePort) *model.ServicePort {
+	if r == nil {
+		return nil
+	}
+	old, ok := r.snapshot.ServicePort(sp.Name)
+	same := func(a, b model.Frontend) bool { return a.Kind == b.Kind && a.VIP == b.VIP }
+	if !ok || !slices.EqualFunc(old.Frontends, sp.Frontends, same) {
+		return nil
+	}
+	return old
+}
+
+// Counters yields the service ports with counted connections, and the keys of their counters.
+func (r *Ruleset) Counters() iter.Seq2[*model.ServicePort, []string] {
+	return func(yield func(*model.ServicePort, []string) bool) {
+		for sp := range r.snapshot.ServicePorts() {
+			keys := make([]string, len(sp.Frontends))
+			for i, fe := range sp.Frontends {
+				keys[i] = nft.FrontendsOf(fe.Kind).Key(fe.VIP)
+			}
+			if r.Options.Counters && !sp.Uncounted && !yield(sp, keys) {
+				return
+			}
 		}
 	}
 }

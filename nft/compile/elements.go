@@ -8,7 +8,7 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-func settingsElements(s *model.Settings, add func(set string, e nft.Element)) {
+func settingsElements(s *model.Settings, add AddFunc) {
 	if s == nil {
 		return
 	}
@@ -34,15 +34,15 @@ func endpointElement(v model.VIP) nft.Element {
 // other version has in the same slots. Without a service port it is empty.
 func (r *Ruleset) unit(v version) Unit {
 	if v.ServicePort == nil {
-		return Unit{Elements: func(func(set string, e nft.Element)) {}}
+		return Unit{Elements: func(AddFunc) {}}
 	}
 	a := affinityFor(v.ServicePort)
 	chains := r.Options.affinityChains(a, r.snapshot.Settings)
-	return Unit{v.ServicePort, a.sets(), chains, func(add func(set string, e nft.Element)) { r.portElements(v, a, add) }}
+	return Unit{a.sets(), chains, func(add AddFunc) { r.portElements(v, a, add) }}
 }
 
 // portElements adds the elements of one service port.
-func (r *Ruleset) portElements(v version, affinity *affinity, add func(set string, e nft.Element)) {
+func (r *Ruleset) portElements(v version, affinity *affinity, add AddFunc) {
 	sp := v.ServicePort
 	comment := elementComment(sp.Name)
 	for _, fe := range sp.Frontends {
@@ -58,9 +58,6 @@ func (r *Ruleset) portElements(v version, affinity *affinity, add func(set strin
 		}
 		if fe.Restricted {
 			add(nft.FirewallIPs, nft.Element{Key: key})
-			for _, p := range sp.Allowed(fe) {
-				add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(fe.VIP, p))
-			}
 		}
 		if !hasSlots(fe) {
 			continue
@@ -86,7 +83,20 @@ func (r *Ruleset) portElements(v version, affinity *affinity, add func(set strin
 			add(of.Remember, nft.Element{Key: key, Verdict: goTo(rememberOwn + affinity.name)})
 		}
 	}
+	sourceRanges(sp, add)
 	affinity.elements(add)
+}
+
+// sourceRanges adds the sources that may connect to frontends of a service port.
+func sourceRanges(sp *model.ServicePort, add AddFunc) {
+	for _, fe := range sp.Frontends {
+		if !fe.Restricted {
+			continue
+		}
+		for _, p := range sp.Allowed(fe) {
+			add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(fe.VIP, p))
+		}
+	}
 }
 
 // isOnNode reports whether the address of a frontend is one of the node, where node ports are, too.

@@ -1,95 +1,39 @@
 package compile
 
 import (
-	"slices"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
 
-// A feature is something for which the chains services and postrouting have rules only while something in the cluster
-// uses it: even in an empty set, a rule looks up a key. The rules depend on the snapshot alone, not on earlier ones, so
-// that a restart writes none.
-type feature uint8
-
-const (
-	withAffinity  feature = iota // service ports with session affinity
-	withTried                    // of withRetry, those that send a client to the same endpoint again
-	withRetry                    // TCP service ports with connections that are retried
-	withNodePorts                // frontends that are node ports
-	withHairpins                 // endpoints on this node
-
-	// For each protocol, in the order of protocols:
-	withSourceRanges                                        // frontends for some sources only
-	withSourceNAT         = withSourceRanges + numProtocols // frontends with an address that masquerade
-	withNodePortSourceNAT = withSourceNAT + numProtocols    // node ports that do
-	numFeatures           = withNodePortSourceNAT + numProtocols
-
-	numProtocols = feature(len(protocols))
-)
-
-// features is a set of them.
-type features uint16
-
-func (f features) has(one feature) bool { return f&(1<<one) != 0 }
-
-// protocols returns the protocols that have a feature.
-func (f features) protocols(one feature) []model.Protocol {
-	var list []model.Protocol
-	for i, p := range protocols {
-		if f.has(one + feature(i)) {
-			list = append(list, p)
-		}
-	}
-	return list
+// features are those for which there are chains that packets of established connections meet, too: only while some
+// service port uses them. They depend on the snapshot alone, not on earlier ones, so that a restart writes none.
+type features struct {
+	affinity bool // session affinity
+	retry    bool // connections of TCP are retried
+	tried    bool // of these, a client would get the same endpoint again
 }
 
-// usage counts the frontends that use a feature.
-type usage [numFeatures]int
+// usage counts the service ports that use each.
+type usage struct{ affinity, retry, tried int }
 
 // count adds a service port by times 1, or removes it by -1.
 func (u *usage) count(sp *model.ServicePort, by int) {
-	if sp == nil {
+	if sp == nil || len(sp.Frontends) == 0 {
 		return
 	}
-	if sp.Affinity > 0 && len(sp.Frontends) > 0 {
-		u[withAffinity] += by
+	isSticky := sp.Affinity > 0
+	if isSticky {
+		u.affinity += by
 	}
-	if sp.RetryAfter > 0 && sp.Name.Protocol == model.TCP && len(sp.Frontends) > 0 {
-		u[withRetry] += by
-		if sp.Affinity > 0 || sp.Algorithm.HasTable() {
-			u[withTried] += by
-		}
-	}
-	for _, fe := range sp.Frontends {
-		protocol := feature(slices.Index(protocols[:], fe.VIP.Protocol))
-		if fe.Restricted {
-			u[withSourceRanges+protocol] += by
-		}
-		sourceNAT := withSourceNAT
-		if fe.Kind == model.NodePort {
-			u[withNodePorts] += by
-			sourceNAT = withNodePortSourceNAT
-		}
-		if fe.SourceNAT != model.MasqueradeOutside {
-			u[sourceNAT+protocol] += by
+	if sp.RetryAfter > 0 && sp.Name.Protocol == model.TCP {
+		u.retry += by
+		if isSticky || sp.Algorithm.HasTable() {
+			u.tried += by
 		}
 	}
 }
 
-// features returns those that are used with a snapshot's service ports, which were counted.
-func (u *usage) features(s *model.FamilySnapshot) features {
-	var f features
-	for one, n := range u {
-		if n > 0 {
-			f |= 1 << one
-		}
-	}
-	for range s.Hairpins() {
-		return f | 1<<withHairpins
-	}
-	return f
-}
+func (u usage) features() features { return features{u.affinity > 0, u.retry > 0, u.tried > 0} }
 
 const (
 	fastPathChain    = "fast-path"

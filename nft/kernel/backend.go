@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,8 +39,8 @@ type Options struct {
 
 	// Dial opens connections to another kernel, which has no packets in flight; nil: to this machine's. It is for tests.
 	Dial func() (Socket, error)
-	// PieceSize is about how many operations of a new table are in one transaction, see
-	// [batch.Batch.Pieces]. 0 means 8,000; other sizes are for tests.
+	// PieceSize is about how many operations on a table that was read are in one transaction, see [batch.Pieces]. 0 means
+	// 8,000; other sizes are for tests.
 	PieceSize int
 }
 
@@ -74,13 +76,11 @@ type familyState struct {
 	// What the kernel lacks to count, for the fast path, and to choose an endpoint again; nil: nothing.
 	uncountable, slow, final error
 
-	have        *compile.Ruleset        // in the kernel; nil: unknown, read before the next batch
-	left        *compile.Ruleset        // behind the last Apply that worked, but for refused service ports; nil: none did
-	refusal     *refusal                // of service ports by the kernel, at the last Apply; nil: there was none
-	owned       bool                    // the table is claimed
-	purges      map[string]pendingPurge // by map
-	devices     *[]string               // of the flowtable; nil: unknown
-	devicesSaid string                  // the error about them that was logged last
+	known   bool                    // the kernel has shared.ruleset; else the table is read before the next batch
+	refused refused                 // at the last Apply
+	owned   bool                    // the table is claimed
+	purges  map[string]pendingPurge // by map
+	devices *[]string               // of the flowtable; nil: unknown
 
 	mu     sync.Mutex
 	shared shared
@@ -89,8 +89,7 @@ type familyState struct {
 // shared is the part of the state that other goroutines read.
 type shared struct {
 	stats    Stats
-	counted  *model.FamilySnapshot // its connections are counted; nil: none are
-	applied  *compile.Ruleset      // behind the last Apply that worked; nil: none did
+	ruleset  *compile.Ruleset // that the last Apply left in the kernel; nil: none did, or it failed
 	fastPath FastPath
 }
 
@@ -144,8 +143,8 @@ func Open(o Options) (*Backend, error) {
 			b.log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
 			continue
 		}
-		if o.Unowned {
-			flags = 0
+		if have, _, err := c.table(f); o.Unowned || err == nil && have&tableFlagPersist == 0 {
+			flags = 0 // see claim
 		}
 		st := &familyState{family: f, flags: flags}
 		if err := b.probeOptions(st); err != nil {
@@ -169,19 +168,21 @@ func (b *Backend) Close() error {
 	return b.conn.close()
 }
 
-// Owned reports whether this kernel protects our tables from others.
-func (b *Backend) Owned() bool { return len(b.families) > 0 && b.families[0].flags&tableFlagOwner != 0 }
+// Owned reports whether the kernel protects our tables from others. It may be called before the first Apply.
+func (b *Backend) Owned() bool {
+	return !slices.ContainsFunc(b.families, func(st *familyState) bool { return st.flags == 0 })
+}
 
 // Resync makes the next Apply read the kernel's tables first, and repair what differs.
 func (b *Backend) Resync() {
 	for _, st := range b.families {
-		st.have = nil
+		st.known = false
 	}
 }
 
 // Apply makes the kernel's tables match s. A failure in one family, a [model.FamilyError], leaves its rules as they
-// were and does not affect the other; the next Apply reads the table and repairs it. Of a large new table, the pieces
-// before the failed one stay. A service port that the kernel refuses is left out, and a [model.RefusedError] names it.
+// were and does not affect the other; the next Apply reads the table and repairs it. Of a large batch, the pieces before
+// the failed one stay. A service port that the kernel refuses stays as it was, and a [model.RefusedError] names it.
 //
 // Clients of removed endpoints are left to RunPurges.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
@@ -192,11 +193,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := b.applyFamily(st, s.Family(st.family))
-		if !model.IsProgrammed(err) {
-			err = st.failed(err)
-		}
-		errs = append(errs, err)
+		errs = append(errs, b.applyFamily(st, s.Family(st.family)))
 	}
 	err := errors.Join(errs...)
 	if err != nil && !isReply(err) && !errors.Is(err, ErrOwned) {
@@ -207,12 +204,6 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 	return err
 }
 
-// failed forgets the state of a family's table, which is unknown now, and returns an error of this family.
-func (st *familyState) failed(err error) error {
-	st.have, st.left, st.refusal, st.purges = nil, nil, nil, nil
-	return &model.FamilyError{Family: st.family, Err: err}
-}
-
 func (b *Backend) redial() error {
 	_ = b.conn.close()
 	c, err := b.dialer.dial()
@@ -221,68 +212,89 @@ func (b *Backend) redial() error {
 	}
 	b.conn = c
 	for _, st := range b.families {
-		st.owned = false
-		st.have = nil
+		st.owned, st.known = false, false
 	}
 	return nil
 }
 
+// applyFamily tries until only service ports that the kernel refuses are missing. A batch that the kernel refused may be
+// for another table than it has: the next try reads that.
 func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
-	start := time.Now()
-	before := st.refusal
-	if st.have != nil && before.mustBeTried(s) {
-		st.have = nil
-	}
-	full := st.have == nil
-	if full {
-		st.refusal = nil
-	}
-	var options compile.Options
-	var want *compile.Ruleset
-	var changes *batch.Batch
-	var err error
-	if full {
-		options = b.options(st)
-		st.purges, st.devices = nil, nil // the batch has all maps
-		if want, changes, err = b.compareWithKernel(st, s, options); err != nil {
-			return err
+	st.refused.forget(s)
+	for {
+		known, before := st.known, st.read().ruleset
+		want, err := b.reach(st, s.With(st.refused.was))
+		st.known = err == nil
+		if err == nil {
+			break
 		}
+		isRefused := isReply(err) && !isTransient(err) && !errors.Is(err, ErrOwned)
+		if !isRefused || !known && !st.refused.add(err, want, before) {
+			st.purges, st.refused = nil, refused{}
+			st.update(func(to *shared) { to.ruleset = nil })
+			return &model.FamilyError{Family: st.family, Err: err}
+		}
+	}
+	st.refused.s = s
+	st.update(func(to *shared) { to.stats.Rejected = len(st.refused.ports) })
+	return st.refused.err(st.family)
+}
+
+// reach makes the kernel's table that of s, and returns the ruleset to reach.
+func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile.Ruleset, err error) {
+	start, before := time.Now(), st.read().ruleset
+	var changes iter.Seq[*batch.Batch]
+	isOurs := true // what changes is
+	if st.known {
+		want = before.Options.Compile(before, s)
+		changes = slices.Values([]*batch.Batch{batch.Diff(before, want)})
 	} else {
-		options = st.have.Options
-		want = options.Compile(st.have, s)
-		changes = batch.Diff(st.have, want)
-	}
-	repair := full && st.left != nil && before == nil && !changes.Empty() &&
-		batch.Diff(st.left, options.Compile(st.left, s)).Empty()
-	if !changes.Empty() {
-		if err = b.sendAndReport(st, changes, start); !model.IsProgrammed(err) {
-			return err
+		st.purges, st.devices = nil, nil // the batch has all maps
+		if want, changes, err = b.compareWithKernel(st, s); err != nil {
+			return want, err
 		}
+		isOurs = before == nil || !batch.Diff(before, before.Options.Compile(before, s)).Empty()
 	}
-	st.have, st.left = want, want
-	if st.refusal != nil {
-		err, st.refusal.s = st.refusal.err(st.family), s
+	operations := 0
+	for piece := range changes {
+		sent := b.conn.sent
+		n, err := b.send(st, piece)
+		operations += n
+		st.update(func(to *shared) { to.stats.Bytes += uint64(b.conn.sent - sent) })
+		if piece.CreateTable && errors.Is(err, unix.EOPNOTSUPP) {
+			err = &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
+		}
+		if err != nil {
+			return want, err
+		}
+		b.note(st, piece, start)
 	}
+	b.conn.buffer = nil // the memory that pieces share
 	st.update(func(to *shared) {
-		to.stats.Rejected, to.applied = st.refusal.number(), want
-		if repair {
+		to.ruleset = want
+		if operations > 0 {
+			to.stats.Batches++
+			to.stats.Operations += uint64(operations)
+		}
+		if operations > 0 && !isOurs {
 			to.stats.Repairs++
 		}
-		if options.Counters {
-			to.counted = s
-		}
 	})
-	b.note(st, changes, start)
+	if operations > 0 {
+		b.log.Debug("applied", slog.String("family", st.family.String()),
+			slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
+	}
 	for _, t := range want.Flowtables() {
 		b.applyDevices(st, t)
 	}
-	return err
+	return want, nil
 }
 
-// Ruleset returns the ruleset that the last successful Apply left in the kernel, or nil. It may be called at any time.
+// Ruleset returns the ruleset that the last Apply left in the kernel; nil: there was none, or it failed. It may be called
+// at any time.
 func (b *Backend) Ruleset(f model.Family) *compile.Ruleset {
 	if st := b.of(f); st != nil {
-		return st.read().applied
+		return st.read().ruleset
 	}
 	return nil
 }
@@ -307,45 +319,25 @@ func (b *Backend) of(f model.Family) *familyState {
 	return nil
 }
 
-// sendAndReport sends a batch that is not empty, and reports it.
-func (b *Backend) sendAndReport(st *familyState, changes *batch.Batch, start time.Time) error {
-	cold, sent := changes.CreateTable, b.conn.sent
-	operations, err := b.send(st, changes)
-	st.update(func(to *shared) {
-		to.stats.Bytes += uint64(b.conn.sent - sent)
-		if model.IsProgrammed(err) {
-			to.stats.Batches++
-			to.stats.Operations += uint64(operations)
-		}
-	})
-	if cold && errors.Is(err, unix.EOPNOTSUPP) {
-		return &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
-	}
-	if model.IsProgrammed(err) {
-		b.log.Debug("applied", slog.String("family", st.family.String()),
-			slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
-	}
-	return err
-}
-
-// claim takes over a table that an earlier process left. It changes nothing in it. It returns false for a table without
-// the flags, as nft makes of a listing that somebody saved: it can have no owner, and is to be replaced.
-func (b *Backend) claim(st *familyState) (bool, error) {
+// claim takes over a table that an earlier process left, and changes nothing in it. A table without the flags, as nft
+// makes of a listing that somebody saved, can have no owner until it is made anew: it is kept without.
+func (b *Backend) claim(st *familyState) error {
 	if st.owned || st.flags == 0 {
-		return true, nil
+		return nil
 	}
 	m := b.conn.newBatch(st.family, nft.TableName)
 	m.addTable(st.flags)
 	switch err := b.conn.commit(&m); {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP) && b.ownedByOther(st):
-		return false, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
+		return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return false, nil
+		st.flags = 0
+		return nil
 	case err != nil:
-		return false, fmt.Errorf("claim table %s: %w", nft.TableName, err)
+		return fmt.Errorf("claim table %s: %w", nft.TableName, err)
 	}
 	st.owned = true
-	return true, nil
+	return nil
 }
 
 func (b *Backend) ownedByOther(st *familyState) bool {
@@ -359,8 +351,8 @@ func (b *Backend) Remove(context.Context) error {
 	defer b.mu.Unlock()
 	var errs []error
 	for _, st := range b.families {
-		st.have, st.left, st.owned, st.purges = nil, nil, false, nil
-		st.update(func(to *shared) { to.counted = nil })
+		st.known, st.owned, st.purges = false, false, nil
+		st.update(func(to *shared) { to.ruleset = nil })
 		errs = append(errs, b.conn.removeTable(st.family, nft.TableName))
 	}
 	return errors.Join(errs...)

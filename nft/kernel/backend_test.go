@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,12 +100,17 @@ func TestListingEqualsThatOfTheRenderedText(t *testing.T) {
 		for _, f := range model.Families {
 			byText.nft(t, o.Compile(nil, s.Family(f)).Table().String(), "-f", "-")
 		}
-		want := byText.nft(t, "", "list", "ruleset")
-		got := withoutOwner(byNetlink.nft(t, "", "list", "ruleset"))
+		want := objectsIn(byText.nft(t, "", "list", "ruleset"))
+		got := objectsIn(withoutOwner(byNetlink.nft(t, "", "list", "ruleset")))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("counters %v: listing after nft -f (-), after netlink (+):\n%s", o.Counters, diff)
 		}
 	}
+}
+
+// objectsIn returns the objects of a listing, which has them in the order in which they were made.
+func objectsIn(listing string) []string {
+	return slices.Sorted(slices.Values(strings.Split(strings.ReplaceAll(listing, "\n}\n", "\n\n}\n\n"), "\n\n")))
 }
 
 func TestRestartWritesNothing(t *testing.T) {

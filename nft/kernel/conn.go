@@ -40,6 +40,8 @@ type conn struct {
 	answer []byte
 	// interrupted: the rules changed while a list was read.
 	interrupted bool
+	// refused are the numbers of the messages that the kernel refused in the last exchange.
+	refused []uint32
 }
 
 // answerSize makes the kernel answer with up to 32 KiB at a time, its most (netlink_recvmsg: max_recvmsg_len): for each
@@ -181,6 +183,7 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 	if err := c.socket.Send(m.b); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
+	c.refused = nil
 	var first error
 	for {
 		n, err := c.socket.Receive(c.answer)
@@ -214,7 +217,9 @@ func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
 		c.interrupted = c.interrupted || flags&unix.NLM_F_DUMP_INTR != 0
 		switch {
 		case kind == unix.NLMSG_ERROR || kind == unix.NLMSG_DONE:
-			if err := replyError(kind, flags, binary.NativeEndian.Uint32(message[8:]), body); err != nil {
+			sequence := binary.NativeEndian.Uint32(message[8:])
+			if err := replyError(kind, flags, sequence, body); err != nil {
+				c.refused = append(c.refused, sequence)
 				return err
 			}
 		case kind>>8 != unix.NFNL_SUBSYS_NFTABLES:

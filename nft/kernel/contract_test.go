@@ -106,7 +106,7 @@ func inSet(name string) nft.InSet {
 func contractElement(m *messages, msgType uint16, set string, e nft.Element) {
 	s := nft.DeclarationOf(set)
 	s.Name = set
-	m.elements(msgType, &s, []nft.ElementOp{{Element: e}})
+	m.elements(msgType, &s, []nft.Element{e})
 }
 
 func contractVerdict(m *messages, chain string) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +40,7 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	var errs []error
 	for _, st := range b.families {
 		err := st.uncountable
-		if counted := st.read().counted; counted != nil {
+		if counted := st.read().ruleset; counted != nil && counted.Options.Counters {
 			counts, err = b.appendCounts(ctx, counts, counted)
 		}
 		if err != nil {
@@ -54,27 +53,27 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 // appendCounts reads the counters of a snapshot's service ports, by a lasting connection of its own. The kernel lists a
 // set in pieces, and may miss elements while others come and go. Then a service port is missing in this reading: a sum
 // without one would look as if counting had begun anew.
-func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.FamilySnapshot) ([]Count, error) {
+func (b *Backend) appendCounts(ctx context.Context, counts []Count, r *compile.Ruleset) ([]Count, error) {
 	b.countsBusy.Lock()
 	defer b.countsBusy.Unlock()
 	c, err := b.counts.open(b.dialer)
 	if err != nil {
 		return counts, err
 	}
-	packets := make(packetCounts, s.NumServicePorts())
-	for _, set := range [...]string{nft.ServiceCounters, nft.NodePortCounters} {
-		if err := c.readCounters(ctx, s.Family, set, packets); err != nil {
-			b.counts.close() // it may have the rest of a list
-			return counts, fmt.Errorf("read set %s: %w", set, err)
-		}
-	}
-	counts = slices.Grow(counts, s.NumServicePorts())
-	for sp := range s.ServicePorts() {
-		all, complete := packets.sum(sp)
-		if sp.Uncounted || !complete {
+	packets := packetCounts{}
+	for _, set := range r.Sets {
+		if !set.Counter {
 			continue
 		}
-		counts = append(counts, Count{Name: sp.Name, Family: s.Family, Connections: all})
+		if err := c.readCounters(ctx, r.Family, set.Name, packets); err != nil {
+			b.counts.close() // it may have the rest of a list
+			return counts, fmt.Errorf("read set %s: %w", set.Name, err)
+		}
+	}
+	for sp, keys := range r.Counters() {
+		if all, complete := packets.sum(keys); complete {
+			counts = append(counts, Count{Name: sp.Name, Family: r.Family, Connections: all})
+		}
 	}
 	return counts, nil
 }
@@ -82,17 +81,16 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 // packetCounts are packets by an element's key. Keys of different sets differ in length.
 type packetCounts map[string]uint64
 
-// counterKey returns the key of the element that counts connections to a frontend.
-func counterKey(fe model.Frontend) string { return nft.FrontendsOf(fe.Kind).Key(fe.VIP) }
-
-// sum returns the packets to all frontends of a service port, and whether each has a counter.
-func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, complete bool) {
-	complete = true
-	for _, fe := range sp.Frontends {
-		n, ok := p[counterKey(fe)]
-		sum, complete = sum+n, complete && ok
+// sum returns the packets of some counters, and whether all are there.
+func (p packetCounts) sum(keys []string) (sum uint64, complete bool) {
+	for _, key := range keys {
+		n, ok := p[key]
+		if !ok {
+			return 0, false
+		}
+		sum += n
 	}
-	return sum, complete
+	return sum, true
 }
 
 // readCounters reads the counters of one set. Unlike google/nftables it keeps nothing else of the elements.

@@ -16,13 +16,13 @@ const setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
 // google/nftables would encode them, which allocates memory for each attribute.
 
 // elements appends a message that adds or deletes elements of one set.
-func (m *messages) elements(msgType uint16, set *nft.Set, ops []nft.ElementOp) {
+func (m *messages) elements(msgType uint16, set *nft.Set, ops []nft.Element) {
 	message, list := m.beginElements(msgType, unix.NLM_F_CREATE, set.Name)
 	isRange := set.Interval && len(set.Key) == 1
 	number := uint16(0)
 	for i := range ops {
 		number++
-		m.close(m.element(number, set, &ops[i].Element))
+		m.close(m.element(number, set, &ops[i]))
 		if isRange && ops[i].End != "" {
 			number++
 			m.rangeEnd(number, ops[i].End)

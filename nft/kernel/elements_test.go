@@ -15,7 +15,7 @@ import (
 )
 
 // longestElements are elements of one set, each as long as there can be.
-func longestElements(s nft.Set, n int) []nft.ElementOp {
+func longestElements(s nft.Set, n int) []nft.Element {
 	const longestComment = 127
 	longest := strings.Repeat("x", len("external-affinity-")+len("///sctp")+2*63+15)
 	zeros := func(types []nft.Type) string { return string(make([]byte, nft.Width(model.IPv6, types))) }
@@ -26,7 +26,7 @@ func longestElements(s nft.Set, n int) []nft.ElementOp {
 	if s.Interval {
 		e.End = e.Key
 	}
-	return slices.Repeat([]nft.ElementOp{{Element: e}}, n)
+	return slices.Repeat([]nft.Element{e}, n)
 }
 
 // testTransaction is one that is not sent.
@@ -64,7 +64,7 @@ func TestTheStepThatFailedIsNamed(t *testing.T) {
 	s := exampleBuilder().Snapshot()
 	apply(t, b, s)
 	element := func(set, key string) []batch.SetOps {
-		return []batch.SetOps{{Set: set, Ops: []nft.ElementOp{{Element: nft.Element{Key: key}}}}}
+		return []batch.SetOps{{Set: set, Ops: []nft.Element{{Key: key}}}}
 	}
 	const there, new1, absent, tooLong = "\xac\x1e\x00\x29", "\x01\x02\x03\x04", "\x05\x06\x07\x08", "\x01\x02\x03\x04zzzz"
 	services := nft.Chain{Name: "services", Rules: []nft.Rule{{nft.Verdict{Kind: nft.DropPacket}}}}
@@ -92,7 +92,7 @@ func TestTheStepThatFailedIsNamed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.changes.Family = model.IPv4
-			err := b.conn.commitPiece(&tt.changes, 0, elementsPerMessage)
+			err := b.conn.carryOut(&tt.changes, 0, elementsPerMessage)
 			refused, ok := errors.AsType[*BatchError](err)
 			if !ok || !isReply(err) {
 				t.Fatalf("got %v, want a BatchError", err)

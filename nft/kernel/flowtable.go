@@ -156,8 +156,8 @@ func (b *Backend) FastPaths() (list []FastPath) {
 // any time. A device that was removed and made again under its name needs another call.
 func (b *Backend) SetDevices(names []string) { b.devices.Store(&names) }
 
-// applyDevices makes the devices of a family's flowtable those that SetDevices set. A failure is logged:
-// the packets of the other devices take the usual path.
+// applyDevices makes the devices of a family's flowtable those that SetDevices set. A failure is logged: the packets of
+// these devices take the usual path, until another call of SetDevices.
 func (b *Backend) applyDevices(st *familyState, t nft.Flowtable) {
 	want := b.devices.Load()
 	if want == nil || want == st.devices {
@@ -171,10 +171,7 @@ func (b *Backend) applyDevices(st *familyState, t nft.Flowtable) {
 		}
 	}
 	st.update(func(to *shared) { to.fastPath.Devices, to.fastPath.Refused = have, err })
-	if err == nil {
-		st.devices, st.devicesSaid = want, ""
-	} else if err.Error() != st.devicesSaid {
-		st.devicesSaid = err.Error()
+	if st.devices = want; err != nil {
 		b.log.Warn("packets of some devices do not take the fast path",
 			slog.String("family", st.family.String()), slog.Any("err", err))
 	}

@@ -64,8 +64,7 @@ func (m *messages) addChain(c nft.Chain) {
 		m.uint32(unix.NFTA_HOOK_HOOKNUM, hookNumbers[c.Hook])
 		m.uint32(unix.NFTA_HOOK_PRIORITY, uint32(c.Prio))
 		m.close(hook)
-		const accept = 1 // NF_ACCEPT
-		m.uint32(unix.NFTA_CHAIN_POLICY, accept)
+		m.uint32(unix.NFTA_CHAIN_POLICY, policyAccept)
 		kind := chainTypeNAT
 		if c.Filter {
 			kind = chainTypeFilter
@@ -75,7 +74,10 @@ func (m *messages) addChain(c nft.Chain) {
 	m.end(at)
 }
 
-const chainTypeNAT, chainTypeFilter = "nat", "filter"
+const (
+	chainTypeNAT, chainTypeFilter = "nat", "filter"
+	policyAccept                  = 1 // NF_ACCEPT
+)
 
 // hookNumbers are the kernel's numbers of hooks.
 var hookNumbers = [...]uint32{

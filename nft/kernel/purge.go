@@ -19,7 +19,7 @@ import (
 
 // Clients of endpoints that a batch has taken away are deleted behind it, and beside Apply: the kernel needs 0.3 s to
 // list 60,000 clients. A client that this misses, since the map changes while it is read, is deleted by its own next
-// packet, see nft.RemovedEndpoints.
+// packet, see nft.GoneEndpoints.
 
 const (
 	// purgeReadings is how often a map is read at most. While other batches are committed, one reading missed 2 % of
@@ -158,12 +158,12 @@ func (b *Backend) misfits(ctx context.Context, st *familyState, p pendingPurge) 
 	return list, err
 }
 
-// clients returns which clients stay by the present rules, or false if the map is gone.
+// clients returns which clients stay by the present rules, or false if the map is gone, or what the kernel has is unknown.
 func (st *familyState) clients(p pendingPurge) (compile.Clients, bool) {
-	if st.left == nil {
+	if !st.known {
 		return compile.Clients{}, false
 	}
-	return st.left.Clients(p.Purge)
+	return st.read().ruleset.Clients(p.Purge)
 }
 
 // fitClients changes those of some clients that do not fit the rules by now.

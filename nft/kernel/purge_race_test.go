@@ -112,8 +112,9 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			}
 			s.lasts(tt.now)
 			st := b.families[0]
-			want := retrying.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
-			changes := batch.Diff(st.have, want)
+			have := b.Ruleset(model.IPv4)
+			want := retrying.Compile(have, s.builder.Snapshot().Family(model.IPv4))
+			changes := batch.Diff(have, want)
 			start := time.Now()
 			if _, err := b.send(st, changes); err != nil {
 				t.Fatal(err)
@@ -121,7 +122,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			n.connect(t, "172.30.0.41:80")
 			since := time.Now()
 			b.mu.Lock()
-			st.have, st.left = want, want
+			st.update(func(to *shared) { to.ruleset = want })
 			b.note(st, changes, start)
 			b.mu.Unlock()
 			purge(t, b)

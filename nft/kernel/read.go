@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -33,14 +34,17 @@ func (c *conn) readTable(f model.Family) (t *nft.Table, err error) {
 }
 
 func (c *conn) readTableOnce(f model.Family) (*nft.Table, error) {
-	_, _, err := c.table(f)
+	flags, _, err := c.table(f)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", nft.TableName, err)
 	}
-	t := &nft.Table{Family: f, Elements: map[string]nft.Elements{}, Slots: map[string]*nft.Slots{}}
+	const dormant = 1 // NFT_TABLE_F_DORMANT
+	t := &nft.Table{
+		Family: f, Dormant: flags&dormant != 0, Elements: map[string]nft.Elements{}, Slots: map[string]*nft.Slots{},
+	}
 	if err := c.readSets(t); err != nil {
 		return nil, err
 	}
@@ -140,6 +144,7 @@ func (c *conn) readChains(t *nft.Table) error {
 		if hook := nfnl.First(chain, unix.NFTA_CHAIN_HOOK); hook != nil {
 			made.Hook = readHook(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM)))
 			made.Prio = int32(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_PRIORITY)))
+			made.Drop = nfnl.Uint32(nfnl.First(chain, unix.NFTA_CHAIN_POLICY)) != policyAccept
 		}
 		t.Chains = append(t.Chains, made)
 		return nil
@@ -174,38 +179,26 @@ func (c *conn) readRules(t *nft.Table) error {
 	return nil
 }
 
-// compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to send.
+// compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batches to send.
 func (b *Backend) compareWithKernel(
-	st *familyState, s *model.FamilySnapshot, options compile.Options,
-) (*compile.Ruleset, *batch.Batch, error) {
+	st *familyState, s *model.FamilySnapshot,
+) (*compile.Ruleset, iter.Seq[*batch.Batch], error) {
 	// To read the table may take a second, and to look at its owner takes no time.
 	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
 		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	}
-	left := st.read().applied
 	table, err := b.conn.readTable(st.family)
 	if err != nil {
 		return nil, nil, err
 	}
-	want := options.Repair(table, left, s)
-	if table == nil {
-		return want, batch.NewTable(want, b.piece), nil
+	if table != nil {
+		if err := b.claim(st); err != nil {
+			return nil, nil, err
+		}
 	}
-	claimed, err := b.claim(st)
-	if err != nil {
-		return nil, nil, err
-	}
-	if claimed {
-		return want, batch.DiffTable(table, want), nil
-	}
-	changes := batch.NewTable(want, replacedWhole*b.piece)
-	changes.DeleteTable = true
-	return want, changes, nil
+	want := b.options(st).Repair(table, st.read().ruleset, s)
+	return want, batch.Pieces(table, want, b.piece), nil
 }
-
-// replacedWhole is how many pieces a table is replaced in one transaction of. A list of the elements of more would take
-// more memory than all else: they come in pieces.
-const replacedWhole = 32
 
 // Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of s: nil if the
 // kernel lacks the family. A change that Apply makes meanwhile may be in it.
@@ -224,7 +217,6 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile
 	if st == nil {
 		return nil, nil, nil
 	}
-	options, left := b.options(st), st.read().applied
 	c, err := b.dialer.dial()
 	if err != nil {
 		return nil, nil, err
@@ -234,5 +226,5 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile
 	if err != nil {
 		return nil, nil, err
 	}
-	return table, options.Repair(table, left, s.Family(f)), nil
+	return table, b.options(st).Repair(table, st.read().ruleset, s.Family(f)), nil
 }

@@ -47,8 +47,7 @@ func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot) (*nft.Table, con
 func elementsIn(t *nft.Table, set string) map[string]nft.Element {
 	all := map[string]nft.Element{}
 	for key := range t.Keys(set) {
-		op, _ := t.Get(set, key)
-		all[key] = op.Element
+		all[key], _ = t.Get(set, key)
 	}
 	return all
 }
@@ -108,11 +107,7 @@ func (o *ofFamily) slot(set string, addr netip.Addr, slot uint32) nft.Element {
 }
 
 func ops(set string, list ...nft.Element) []batch.SetOps {
-	made := batch.SetOps{Set: set}
-	for _, e := range list {
-		made.Ops = append(made.Ops, nft.ElementOp{Element: e})
-	}
-	return []batch.SetOps{made}
+	return []batch.SetOps{{Set: set, Ops: list}}
 }
 
 // replace makes a batch that exchanges an element for another with its key.
@@ -187,7 +182,7 @@ func TestWhatDiffersIsRepaired(t *testing.T) {
 				o.all = before.Elements
 				changes := tt.change(o)
 				changes.Family = f
-				if err := b.conn.commitPiece(changes, 0, elementsPerMessage); err != nil {
+				if err := b.conn.carryOut(changes, 0, elementsPerMessage); err != nil {
 					t.Fatal(err)
 				}
 				table, wanted := contentsOf(t, b.conn, s)
@@ -261,7 +256,7 @@ func TestSlotsAreAskedFor(t *testing.T) {
 		}
 	}
 	gap := ops(nft.Endpoints, want.Elements[nft.Endpoints][firstKey(want.Elements[nft.Endpoints])])
-	if err := b.conn.commitPiece(&batch.Batch{Family: s.Family, Delete: gap}, 0, elementsPerMessage); err != nil {
+	if err := b.conn.carryOut(&batch.Batch{Family: s.Family, Delete: gap}, 0, elementsPerMessage); err != nil {
 		t.Fatal(err)
 	}
 	if b.conn.askSlots(table, nft.DeclarationOf(nft.Endpoints), right-1) {

@@ -16,50 +16,8 @@ import (
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
-// A chain that a refused service port still uses is not deleted. When another one needs it again, it has its rules once.
-func TestAChainThatARefusedServiceKept(t *testing.T) {
-	k := &nftfake.Kernel{}
-	b := openFake(t, k)
-	builder := model.NewBuilder(model.Config{})
-	modeltest.NewService("ns1/bad").On("172.30.0.99").TCP("http", 80).Set(builder)
-	slice := modeltest.NewSlice("ns1/bad-1", "bad").TCP("http", 8080)
-	slice.Ready("10.0.0.1", "10.0.0.2").Set(builder)
-	apply(t, b, builder.Snapshot())
-	bad, _ := builder.Snapshot().Family(model.IPv4).ServicePort(modeltest.PortName("ns1/bad", "http", model.TCP))
-	refuseElements(k, frontendKey(bad))
-	refused := func() {
-		t.Helper()
-		if _, ports := model.Failures(b.Apply(t.Context(), builder.Snapshot())); !ports[model.IPv4][bad.Name] {
-			t.Fatalf("refused: %v", ports)
-		}
-	}
-	slice.Ready("10.0.0.1", "10.0.0.2", "10.0.0.3").Set(builder) // another chain
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b = openFake(t, k) // a start leaves out what no service port needs
-	refused()
-	modeltest.NewService("ns1/new").On("172.30.0.42").TCP("http", 80).Set(builder)
-	modeltest.NewSlice("ns1/new-1", "new").TCP("http", 8080).Ready("10.0.0.4", "10.0.0.5").Set(builder)
-	refused()
-	s := builder.Snapshot().Family(model.IPv4)
-	table, _ := contentsOf(t, b.conn, s)
-	rules := map[string]int{}
-	for _, c := range table.Chains {
-		rules[c.Name] = len(c.Rules)
-	}
-	for _, c := range retrying.Compile(nil, s).AllChains() {
-		if rules[c.Name] != len(c.Rules) {
-			t.Errorf("chain %s has %d rules, want %d", c.Name, rules[c.Name], len(c.Rules))
-		}
-	}
-	k.Fail(nil)
-	apply(t, b, builder.Snapshot())
-	mustMatchIn(t, fakeDialer(k), builder.Snapshot())
-}
-
-// While the kernel refuses a service port, other changes cost as much as always: no table is read, and what is not
-// needed any more is deleted.
+// The table is read when the kernel refuses a service port. From then on, other changes cost as much as always, and what
+// is not needed any more is deleted.
 func TestChangesBesideARefusedService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &nftfake.Kernel{}
@@ -101,7 +59,7 @@ func TestChangesBesideARefusedService(t *testing.T) {
 				}
 			}
 		}
-		applied("refused", first, false)
+		applied("refused", first, true)
 		modeltest.ClusterService(2).Delete(builder)
 		sticky.Delete(builder)
 		applied("others are deleted", builder.Snapshot(), false)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -25,7 +24,7 @@ type step struct {
 	verb string
 	name string
 	set  *nft.Set
-	ops  []nft.ElementOp
+	ops  []nft.Element
 }
 
 func (s step) text(f model.Family) string {
@@ -33,17 +32,9 @@ func (s step) text(f model.Family) string {
 	case s.set == nil:
 		return s.verb + " " + s.name
 	case len(s.ops) == 1:
-		return fmt.Sprintf("%s element %s { %s }", s.verb, s.set.Name, s.set.Text(f, s.ops[0].Element))
+		return fmt.Sprintf("%s element %s { %s }", s.verb, s.set.Name, s.set.Text(f, s.ops[0]))
 	}
-	first := s.set.Text(f, s.ops[0].Element)
-	return fmt.Sprintf("%s %d elements of %s, from { %s } on", s.verb, len(s.ops), s.set.Name, first)
-}
-
-func (s step) port() *model.ServicePort {
-	if len(s.ops) == 0 {
-		return nil
-	}
-	return s.ops[0].Port
+	return fmt.Sprintf("%s %d elements of %s, from { %s } on", s.verb, len(s.ops), s.set.Name, s.set.Text(f, s.ops[0]))
 }
 
 // transaction collects the messages of one batch, and describes each of them.
@@ -51,10 +42,6 @@ type transaction struct {
 	conn  *conn
 	msgs  messages
 	steps []step
-}
-
-func (c *conn) begin(f model.Family) *transaction {
-	return &transaction{conn: c, msgs: c.newBatch(f, nft.TableName)}
 }
 
 // step describes the next message.
@@ -77,8 +64,8 @@ func (t *transaction) elements(lists []batch.SetOps, perMessage int, add bool) {
 	}
 }
 
-// table makes or replaces the table, and makes sets and flowtables.
-func (t *transaction) table(b *batch.Batch, flags uint32) {
+// objects makes or replaces the table, and makes sets and flowtables.
+func (t *transaction) objects(b *batch.Batch, flags uint32) {
 	if b.DeleteTable {
 		t.step("delete table", nft.TableName)
 		t.msgs.deleteTable()
@@ -97,22 +84,23 @@ func (t *transaction) table(b *batch.Batch, flags uint32) {
 	}
 }
 
+// chains makes chains, and timeout policies before the rules: one that is made anew must have none.
 func (t *transaction) chains(b *batch.Batch) {
-	for _, name := range b.RemakeBase {
-		t.step("delete chain", name)
-		t.msgs.deleteChain(name)
-	}
+	t.each("delete chain", b.RemakeBase, t.msgs.deleteChain)
 	for _, c := range b.SetChains {
 		if b.NewChain(c.Name) {
 			t.step("add chain", c.Name)
 			t.msgs.addChain(c)
-		}
-		if !b.CreateTable { // a new chain may be one that a refused service port has kept: see send
+		} else {
 			t.step("flush chain", c.Name)
 			t.msgs.flushChain(c.Name)
 		}
 	}
-	t.timeouts(b)
+	t.each("delete ct timeout", b.DropTimeouts, t.msgs.deleteTimeout)
+	for _, timeout := range b.AddTimeouts {
+		t.step("add ct timeout", timeout.Name)
+		t.msgs.addTimeout(timeout)
+	}
 	for _, c := range b.SetChains {
 		for _, r := range c.Rules {
 			t.step("add rule", c.Name+" "+r.Text(b.Family))
@@ -121,66 +109,41 @@ func (t *transaction) chains(b *batch.Batch) {
 	}
 }
 
-// timeouts makes timeout policies. One that is made anew must have no rules, also in chains that are deleted later.
-func (t *transaction) timeouts(b *batch.Batch) {
-	if len(b.DropTimeouts) > 0 {
-		t.flush(b.DeleteChains)
-	}
-	for _, name := range b.DropTimeouts {
-		t.step("delete ct timeout", name)
-		t.msgs.deleteTimeout(name)
-	}
-	for _, timeout := range b.AddTimeouts {
-		t.step("add ct timeout", timeout.Name)
-		t.msgs.addTimeout(timeout)
-	}
-}
-
-func (t *transaction) flush(chains []string) {
-	for _, name := range chains {
-		t.step("flush chain", name)
-		t.msgs.flushChain(name)
-	}
-}
-
 func (t *transaction) deletions(b *batch.Batch) {
-	t.flush(b.DeleteChains)
-	for _, name := range b.DeleteChains {
-		t.step("delete chain", name)
-		t.msgs.deleteChain(name)
-	}
-	for _, name := range b.DeleteSets {
-		t.step("delete set", name)
-		t.msgs.deleteSet(name)
-	}
-	for _, name := range b.DeleteFlowtables {
-		t.step("delete flowtable", name)
-		t.msgs.deleteFlowtable(name)
+	t.each("flush chain", b.DeleteChains, t.msgs.flushChain)
+	t.each("delete chain", b.DeleteChains, t.msgs.deleteChain)
+	t.each("delete set", b.DeleteSets, t.msgs.deleteSet)
+	t.each("delete flowtable", b.DeleteFlowtables, t.msgs.deleteFlowtable)
+}
+
+// each adds a message about each of some objects.
+func (t *transaction) each(verb string, names []string, message func(name string)) {
+	for _, name := range names {
+		t.step(verb, name)
+		message(name)
 	}
 }
 
-// commit sends the batch. The kernel carries out all of it or nothing.
+// commit sends the messages. The kernel carries out all of them or none, and answers to each that it refuses.
 func (t *transaction) commit() error {
-	if len(t.steps) == 0 {
-		return nil
-	}
-	if err := t.conn.commit(&t.msgs); err != nil {
-		return t.explain(err)
-	}
-	return nil
-}
-
-// explain finds out which step failed, if the kernel has answered.
-func (t *transaction) explain(err error) error {
-	op, ok := errors.AsType[*netlink.OpError](err)
-	if !ok || !isReply(err) {
+	err := t.conn.commit(&t.msgs)
+	if err == nil || !isReply(err) {
 		return err
 	}
+	op, _ := errors.AsType[*netlink.OpError](err)
 	failed := &BatchError{Message: op.Message, Err: err}
 	const first = batchBegin + 1
-	if i := op.Sequence - first; i < uint32(len(t.steps)) {
-		failed.Step = t.steps[i].text(t.msgs.family)
-		failed.port = t.steps[i].port()
+	for _, sequence := range t.conn.refused {
+		i := int(sequence) - first
+		if i < 0 || i >= len(t.steps) {
+			continue
+		}
+		if failed.Step == "" {
+			failed.Step = t.steps[i].text(t.msgs.family)
+		}
+		if t.steps[i].set != nil {
+			failed.steps = append(failed.steps, t.steps[i])
+		}
 	}
 	return failed
 }
@@ -188,125 +151,43 @@ func (t *transaction) explain(err error) error {
 // pieceSize is the default of Options.PieceSize. It bounds the time that the kernel holds its lock, and our memory.
 const pieceSize = 8_000
 
-// send carries out a batch. It returns the number of operations.
+// send carries out a batch, and returns the number of operations that were.
 func (b *Backend) send(st *familyState, changes *batch.Batch) (operations int, err error) {
-	defer func() { b.conn.buffer = nil }() // the memory that pieces of a large batch share
-	for piece := range changes.Pieces(b.piece) {
-		operations += piece.Len()
-		err := b.sendOthers(st, piece)
+	for t := range changes.Transactions() {
+		err := b.conn.carryOut(t, st.flags, elementsPerMessage)
+		if isRefusal(err) { // a message holds many elements: one element each names them
+			err = b.conn.carryOut(t, st.flags, 1)
+		}
 		if errors.Is(err, unix.EPERM) {
 			return operations, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 		}
 		if err != nil {
 			return operations, err
 		}
-		if piece.CreateTable {
+		operations += t.Len()
+		if t.CreateTable {
 			st.owned = st.flags != 0
 		}
 	}
-	t := b.conn.begin(changes.Family)
-	t.deletions(changes)
-	err = t.commit()
-	if st.refusal != nil && (err == nil || errors.Is(err, unix.EBUSY)) {
-		// A refused service port may still use what is to be deleted: the next reading deletes it.
-		return operations, st.refusal.err(changes.Family)
-	}
-	return operations, err
+	return operations, nil
 }
 
-// sendOthers commits a batch without the service ports that were refused. If another one makes
-// it fail, it notes that one and commits the rest.
-func (b *Backend) sendOthers(st *familyState, changes *batch.Batch) error {
-	if st.refusal != nil {
-		changes.Without(st.refusal.ports)
-	}
-	for {
-		err := b.conn.commitPiece(changes, st.flags, elementsPerMessage)
-		var failed *BatchError
-		if err == nil || !isRefusal(err, &failed) || st.refusal.number() == maxRefused {
-			return err
-		}
-		// A message holds many elements. One element each names the object.
-		if err = b.conn.commitPiece(changes, st.flags, 1); err == nil {
-			return nil
-		}
-		if !isRefusal(err, &failed) {
-			return err
-		}
-		st.refusal = st.refusal.with(failed.port.Name, err)
-		changes.Without(st.refusal.ports)
-	}
-}
-
-// isRefusal reports whether a batch failed because of an element of one service port. An error that passes has nothing
-// to do with that: the whole batch is tried again. EBUSY is one of these.
-func isRefusal(err error, failed **BatchError) bool {
-	return !isTransient(err) && !errors.Is(err, unix.EBUSY) && errors.As(err, failed) && (*failed).port != nil
-}
-
-func (c *conn) commitPiece(b *batch.Batch, flags uint32, perMessage int) error {
-	t := c.begin(b.Family)
-	t.table(b, flags)
+// carryOut commits a batch as one transaction.
+func (c *conn) carryOut(b *batch.Batch, flags uint32, perMessage int) error {
+	t := &transaction{conn: c, msgs: c.newBatch(b.Family, nft.TableName)}
+	t.objects(b, flags)
 	t.chains(b)
 	t.elements(b.Delete, perMessage, false)
 	t.elements(b.Add, perMessage, true)
+	t.deletions(b)
 	return t.commit()
 }
 
-const (
-	// maxRefused bounds the service ports that are left out of one batch, one by one.
-	maxRefused = 10
-	// tryAgainAfter is when refused service ports are tried again although other Services change all the time.
-	tryAgainAfter = 30 * time.Second
-)
-
-// refusal is that of single service ports by the kernel. What it has of them is not known: before they are tried again,
-// the table is read. Other changes do without.
-type refusal struct {
-	ports map[model.ServicePortName]bool
-	errs  []error
-	since time.Time
-	s     *model.FamilySnapshot // of the last Apply
-}
-
-// with returns a refusal with another service port. It may be called on nil.
-func (r *refusal) with(name model.ServicePortName, err error) *refusal {
-	if r == nil {
-		r = &refusal{ports: map[model.ServicePortName]bool{}, since: time.Now()}
-	}
-	r.ports[name] = true
-	r.errs = append(r.errs, err)
-	return r
-}
-
-// number returns the number of service ports. It may be called on nil.
-func (r *refusal) number() int {
-	if r == nil {
-		return 0
-	}
-	return len(r.ports)
-}
-
-func (r *refusal) err(f model.Family) error {
-	return &model.RefusedError{Family: f, Ports: r.ports, Err: errors.Join(r.errs...)}
-}
-
-// mustBeTried reports whether the refused service ports are to be tried again: they have changed, nothing else has, as
-// when the loop tries again, or a time has passed. It may be called on nil.
-func (r *refusal) mustBeTried(s *model.FamilySnapshot) bool {
-	if r == nil {
-		return false
-	}
-	if s == r.s || time.Since(r.since) >= tryAgainAfter {
-		return true
-	}
-	for name := range r.ports {
-		before, _ := r.s.ServicePort(name)
-		if now, _ := s.ServicePort(name); now != before {
-			return true
-		}
-	}
-	return false
+// isRefusal reports whether a batch failed because of elements, not of an error that passes, or because something is
+// missing in a table that others changed.
+func isRefusal(err error) bool {
+	failed, ok := errors.AsType[*BatchError](err)
+	return ok && len(failed.steps) > 0 && !isTransient(err) && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT)
 }
 
 // ErrOwned indicates that another process of ours still owns the tables, as happens
@@ -329,16 +210,13 @@ type BatchError struct {
 	Message string // the kernel's own words, often empty
 	Err     error
 
-	port *model.ServicePort
+	steps []step // about elements, that failed
 }
 
 func (e *BatchError) Error() string {
 	s := "batch refused"
 	if e.Step != "" {
 		s += ": " + e.Step
-	}
-	if e.port != nil {
-		s += fmt.Sprintf(" (Service %v)", e.port.Name)
 	}
 	reason := e.Err
 	if op, ok := errors.AsType[*netlink.OpError](e.Err); ok {

@@ -77,7 +77,7 @@ func New(of *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	for name := range of.Elements {
 		for key := range of.Keys(name) {
 			op, _ := of.Get(name, key)
-			if err := s.addElement(name, op.Element); err != nil {
+			if err := s.addElement(name, op); err != nil {
 				return nil, fmt.Errorf("%s: element %q: %w", name, key, err)
 			}
 		}

@@ -124,7 +124,12 @@ var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
 // difference returns the batch that would make a table that of a snapshot, except for some service ports; nil: it is.
 // Objects that nothing uses are no difference.
 func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.ServicePortName]bool) *batch.Batch {
-	b := batch.DiffTable(table, retrying.Repair(table, nil, s))
+	without := map[model.ServicePortName]*model.ServicePort{}
+	for p := range but {
+		without[p] = nil
+	}
+	s = s.With(without)
+	b := batch.DiffTable(copied(table), retrying.Repair(table, nil, s))
 	leaveOut(b, but)
 	if b.Len() == len(b.DeleteChains)+len(b.DeleteSets)+len(b.DeleteFlowtables) {
 		return nil
@@ -132,21 +137,37 @@ func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.Service
 	return b
 }
 
-// leaveOut takes service ports out of a batch that changes a table as it was read. An element to be deleted names its
-// service port in its comment at most. Endpoints that would be removed do not: each batch that removes them has them
-// again.
+// copied returns a table with the same elements, for batch.DiffTable.
+func copied(table *nft.Table) *nft.Table {
+	if table == nil {
+		return nil
+	}
+	c := *table
+	c.Elements, c.Slots = map[string]nft.Elements{}, nil
+	for set := range table.Elements {
+		for key := range table.Keys(set) {
+			e, _ := table.Get(set, key)
+			c.Add(set, e)
+		}
+	}
+	return &c
+}
+
+// leaveOut takes out of a batch what may be there of former versions of some service ports. An element to be deleted names
+// its service port in its comment at most, and rules may be there for their sake. Endpoints that would be removed do not
+// matter: each batch that removes them has them again.
 func leaveOut(b *batch.Batch, ports map[model.ServicePortName]bool) {
 	if len(ports) == 0 {
 		return
 	}
-	b.Without(ports)
 	names := map[string]bool{"": true}
 	for p := range ports {
 		names[p.String()] = true
 	}
 	for i := range b.Delete {
 		l := &b.Delete[i]
-		l.Ops = slices.DeleteFunc(l.Ops, func(op nft.ElementOp) bool { return names[op.Comment] })
+		l.Ops = slices.DeleteFunc(l.Ops, func(e nft.Element) bool { return names[e.Comment] })
 	}
-	b.Add = slices.DeleteFunc(b.Add, func(l batch.SetOps) bool { return l.Set == nft.RemovedEndpoints })
+	b.Add = slices.DeleteFunc(b.Add, func(l batch.SetOps) bool { return l.Set == nft.GoneEndpoints })
+	b.SetChains = slices.DeleteFunc(b.SetChains, func(c nft.Chain) bool { return !b.NewChain(c.Name) })
 }

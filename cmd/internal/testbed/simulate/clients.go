@@ -73,9 +73,8 @@ func (t *traffic) mayComeBack(d *model.Decision, to netip.AddrPort, got modeltes
 		return false
 	}
 	if got.Verdict == model.Dropped {
-		key := nft.AppendProto(nft.AppendAddr(nil, to.Addr()), d.Protocol)
-		_, removed := t.table.Elements[nft.RemovedEndpoints][string(nft.AppendPort(key, to.Port()))]
-		return removed
+		_, gone := t.table.Elements[nft.GoneEndpoints][string(nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port()))]
+		return gone
 	}
 	_, reached := got.To[to]
 	return reached && slices.ContainsFunc(d.Port.Endpoints, func(e model.Endpoint) bool { return e.Addr == to })

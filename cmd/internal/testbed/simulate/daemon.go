@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/nft/nftfake"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -57,7 +58,12 @@ func (w *world) start() {
 		w.startFailed(err)
 		return
 	}
-	if b.Owned() == w.node.Before69 {
+	unowned := w.node.Before69 // or a table is
+	for _, f := range model.Families {
+		_, persists := w.kernel.Owner(protocolOf[f], nft.TableName)
+		unowned = unowned || !persists && w.kernel.TableGeneration(protocolOf[f], nft.TableName) > 0
+	}
+	if b.Owned() == unowned {
 		w.fail("the daemon takes a fault for a kernel without owners")
 	}
 	const sources = 2

@@ -96,7 +96,7 @@ func (w *world) traffic(f model.Family, table *nft.Table) (*traffic, error) {
 		}
 		list := nft.Elements{}
 		for key, data := range w.kernel.Elements(protocolOf[f], nft.TableName, set.Name) {
-			list.Add(nft.Element{Key: key, Data: data})
+			list[key] = nft.Element{Key: key, Data: data}
 		}
 		whole.Elements[set.Name] = list
 	}
@@ -201,7 +201,7 @@ func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.
 			}
 		}
 		// Elements keep what they have, as the kernel does.
-		t.table.Elements[name].Add(nft.Element{Key: string(client), Data: string(data)})
+		t.table.Add(name, nft.Element{Key: string(client), Data: string(data)})
 	}
 }
 

@@ -190,7 +190,7 @@ func (p *dataplane) differences(
 func keepOf(diff *batch.Batch, part *nft.Table) {
 	for _, list := range [][]batch.SetOps{diff.Delete, diff.Add} {
 		for i := range list {
-			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op nft.ElementOp) bool {
+			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op nft.Element) bool {
 				_, is := part.Elements[list[i].Set][op.Key]
 				return !is
 			})

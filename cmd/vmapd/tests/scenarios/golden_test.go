@@ -212,8 +212,8 @@ func elementsGolden(b *batch.Batch) (sets, frontends []string) {
 func setGolden(f model.Family, ops batch.SetOps) string {
 	set := nft.DeclarationOf(ops.Set)
 	var texts []string
-	for _, op := range sortedBy(ops.Ops, func(op nft.ElementOp) string { return op.Key }) {
-		texts = append(texts, set.Text(f, op.Element))
+	for _, op := range sortedBy(ops.Ops, func(op nft.Element) string { return op.Key }) {
+		texts = append(texts, set.Text(f, op))
 	}
 	return fmt.Sprintf("add element %s { %s }", ops.Set, strings.Join(texts, ", "))
 }
@@ -222,8 +222,8 @@ func setGolden(f model.Family, ops batch.SetOps) string {
 func addValues(list []*frontend, family model.Family, ops batch.SetOps) []*frontend {
 	set := nft.DeclarationOf(ops.Set)
 	values := map[*frontend][]string{}
-	for _, op := range sortedBy(ops.Ops, func(op nft.ElementOp) string { return op.Key }) {
-		key, value, _ := strings.Cut(set.Text(family, op.Element), " : ")
+	for _, op := range sortedBy(ops.Ops, func(op nft.Element) string { return op.Key }) {
+		key, value, _ := strings.Cut(set.Text(family, op), " : ")
 		key, _, _ = strings.Cut(key, " comment ")
 		slot := ""
 		if slices.Contains(set.Key, nft.Slot) {

@@ -1,0 +1,172 @@
+package compile
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Unit is a part of a ruleset that is compiled on its own: a service port, a Service, or elements that all share.
+type Unit struct {
+	Sets     []nft.Set
+	Chains   []nft.Chain
+	Elements func(add AddFunc)
+}
+
+// AddFunc takes an element, and the name of its set.
+type AddFunc func(set string, e nft.Element)
+
+// Elements yields every element with the name of its set.
+func (r *Ruleset) Elements() iter.Seq2[string, nft.Element] {
+	return func(yield func(string, nft.Element) bool) {
+		more := true
+		for unit := range r.Units() {
+			if unit.Elements(func(set string, e nft.Element) { more = more && yield(set, e) }); !more {
+				return
+			}
+		}
+	}
+}
+
+// Units yields the parts of the ruleset in the order in which a table is filled, without the sets and chains that all
+// share: what all Services need; the Services, the cluster's API server and DNS first; and at last what is refused or
+// dropped because no Service has it.
+func (r *Ruleset) Units() iter.Seq[Unit] {
+	return func(yield func(Unit) bool) {
+		if !yield(Unit{Elements: func(add AddFunc) {
+			r.ofSettings(nft.NodePortIPs, add)
+			for a := range r.snapshot.Hairpins() { // an endpoint could not connect to itself without
+				add(nft.Hairpin, hairpinElement(a))
+			}
+		}}) {
+			return
+		}
+		urgent, services := r.urgent(), r.services()
+		for _, now := range [...]bool{true, false} {
+			for _, ports := range services {
+				if urgent[clusterIPOf(ports[0])] == now && !yield(r.service(ports)) {
+					return
+				}
+			}
+		}
+		yield(Unit{Elements: func(add AddFunc) {
+			for v := range r.snapshot.ServiceEndpoints() {
+				add(nft.ServiceEndpoints, endpointElement(v))
+			}
+			for a := range r.snapshot.ClusterIPs() {
+				if _, served := urgent[a]; !served {
+					add(nft.ClusterIPs, addrElement(a))
+				}
+			}
+			r.ofSettings(nft.ServiceCIDRs, add)
+		}})
+	}
+}
+
+// Ranges yields the elements of sets of ranges, with the names of these.
+func (r *Ruleset) Ranges() iter.Seq2[string, nft.Element] {
+	return func(yield func(string, nft.Element) bool) {
+		more := true
+		add := func(set string, e nft.Element) { more = more && yield(set, e) }
+		r.ofSettings(nft.ServiceCIDRs, add)
+		for sp := range r.snapshot.ServicePorts() {
+			if sourceRanges(sp, add); !more {
+				return
+			}
+		}
+	}
+}
+
+// service compiles the service ports of a Service, and its cluster IP.
+func (r *Ruleset) service(ports []*model.ServicePort) Unit {
+	var all Unit
+	units := make([]Unit, len(ports))
+	for i, sp := range ports {
+		units[i] = r.unit(version{ServicePort: sp})
+		all.Sets, all.Chains = append(all.Sets, units[i].Sets...), append(all.Chains, units[i].Chains...)
+	}
+	all.Elements = func(add AddFunc) {
+		for _, u := range units {
+			u.Elements(add)
+		}
+		if ip := clusterIPOf(ports[0]); ip.IsValid() {
+			add(nft.ClusterIPs, addrElement(ip))
+		}
+	}
+	return all
+}
+
+// ofSettings adds the elements of one set that depend on the settings.
+func (r *Ruleset) ofSettings(name string, add AddFunc) {
+	settingsElements(r.snapshot.Settings, func(set string, e nft.Element) {
+		if set == name {
+			add(set, e)
+		}
+	})
+}
+
+// services returns the service ports of each Service, by its cluster IP.
+func (r *Ruleset) services() (all [][]*model.ServicePort) {
+	ports := slices.SortedStableFunc(r.snapshot.ServicePorts(), func(a, b *model.ServicePort) int {
+		return clusterIPOf(a).Compare(clusterIPOf(b))
+	})
+	all = make([][]*model.ServicePort, 0, len(ports))
+	for from, to := 0, 1; from < len(ports); to++ {
+		if to == len(ports) || clusterIPOf(ports[to]) != clusterIPOf(ports[from]) {
+			all, from = append(all, ports[from:to]), to
+		}
+	}
+	return all
+}
+
+// urgent says of each Service, by its cluster IP, whether it must be among the first. An address of the node that is a
+// Service's has priority over other Services' node ports; and one may be the cluster IP of another Service.
+func (r *Ruleset) urgent() map[netip.Addr]bool {
+	shared := func(fe model.Frontend) bool {
+		return r.isOnNode(fe) || fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)
+	}
+	urgent := map[netip.Addr]bool{}
+	for sp := range r.snapshot.ServicePorts() {
+		ip := clusterIPOf(sp)
+		urgent[ip] = urgent[ip] || isUrgent(sp) || slices.ContainsFunc(sp.Frontends, shared)
+	}
+	return urgent
+}
+
+// clusterIPOf returns the cluster IP of a service port.
+func clusterIPOf(sp *model.ServicePort) netip.Addr {
+	for _, fe := range sp.Frontends {
+		if fe.Kind == model.ClusterIP {
+			return fe.VIP.Addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// isUrgent reports whether a service port is one of the API server or of the cluster's DNS.
+// The name of that is not fixed. OpenShift's DNS has a namespace of its own.
+func isUrgent(sp *model.ServicePort) bool {
+	if sp.Name.NamespacedName == (model.NamespacedName{Namespace: "default", Name: "kubernetes"}) {
+		return true
+	}
+	const dns = 53
+	mayBe := sp.Name.Namespace == "kube-system" || sp.Name.Namespace == "openshift-dns"
+	return mayBe && sp.Name.Protocol != model.SCTP &&
+		slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Port == dns })
+}
+
+// PortsWith returns the service ports with an element for which is reports true.
+func (r *Ruleset) PortsWith(is func(set, key string) bool) []*model.ServicePort {
+	return slices.Collect(func(yield func(*model.ServicePort) bool) {
+		for sp := range r.snapshot.ServicePorts() {
+			found := false
+			r.unit(version{ServicePort: sp}).Elements(func(set string, e nft.Element) { found = found || is(set, e.Key) })
+			if found && !yield(sp) {
+				return
+			}
+		}
+	})
+}
