@@ -12,6 +12,15 @@ type elements map[string][]nft.Element
 
 func (l elements) add(set string, e nft.Element) { l[set] = append(l[set], e) }
 
+// emptied returns empty lists with room for as many operations.
+func (l elements) emptied() elements {
+	lists := make(elements, len(l))
+	for set, ops := range l {
+		lists[set] = make([]nft.Element, 0, len(ops))
+	}
+	return lists
+}
+
 // shared takes the lists of sets that others have, too, to find their elements. Where all are the same, it takes both:
 // another endpoint leaves most sets of a service port as they are.
 func (l elements) shared(others elements) map[string]nft.Elements {
@@ -37,7 +46,9 @@ func (l elements) shared(others elements) map[string]nft.Elements {
 func (l elements) list() []SetOps {
 	list := make([]SetOps, 0, len(l))
 	for set, ops := range l {
-		list = append(list, SetOps{set, ops})
+		if len(ops) > 0 {
+			list = append(list, SetOps{set, ops})
+		}
 	}
 	slices.SortFunc(list, func(a, b SetOps) int { return strings.Compare(a.Set, b.Set) })
 	return list

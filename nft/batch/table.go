@@ -34,7 +34,8 @@ func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
 func Pieces(table *nft.Table, want *compile.Ruleset, size int) iter.Seq[*Batch] {
 	return func(yield func(*Batch) bool) {
 		w := &writer{
-			builder: newBuilder(want.Family), final: newBuilder(want.Family), yield: yield, more: true, size: size, late: elements{},
+			builder: newBuilder(want.Family), final: newBuilder(want.Family), yield: yield, more: true, size: size,
+			late: elements{}, leads: elements{},
 		}
 		w.begin(table, want)
 		for unit := range want.Units() {
@@ -58,6 +59,7 @@ type writer struct {
 	chains map[string]nft.Chain // of the table, but not met yet
 	ranges map[string]bool      // sets of ranges with some in the table that nobody wants
 	late   elements             // of these
+	leads  elements             // of the present unit
 }
 
 // begin takes a table, and adds the operations on what all service ports share.
@@ -114,19 +116,21 @@ func (w *writer) objects(sets []nft.Set, chains []nft.Chain) {
 // unit adds the operations on a unit.
 func (w *writer) unit(u compile.Unit) {
 	w.objects(u.Sets, u.Chains)
-	leads := elements{}
 	u.Elements(func(set string, e nft.Element) {
 		switch {
 		case w.ranges[set]:
 			w.late.add(set, e)
 		case nft.Leads(set):
-			leads.add(set, e)
+			w.leads.add(set, e)
 		default:
 			w.element(set, e)
 			w.flush()
 		}
 	})
-	w.elements(leads)
+	w.elements(w.leads)
+	for set, list := range w.leads {
+		w.leads[set] = list[:0]
+	}
 	w.flush()
 }
 
@@ -161,10 +165,10 @@ func (w *writer) end() {
 // flush yields a batch if there are enough operations.
 func (w *writer) flush() {
 	if w.count >= w.size && w.more {
+		have, add := w.have, w.add.emptied()
 		w.more = w.yield(w.done())
-		have := w.have
 		*w.builder = *newBuilder(have.Family)
-		w.have = have
+		w.have, w.add = have, add
 	}
 }
 
