@@ -89,8 +89,8 @@ func (f *family) move(before, after []netip.Addr, now time.Time) {
 	}
 }
 
-// leave notes what a service port has no more, with the endpoints that have ceased to serve. A sender of UDP may have
-// begun before there were endpoints, whose packets are rejected without them.
+// leave notes what a service port has no more, with the endpoints that have ceased to serve. Without endpoints, packets
+// are rejected; but a sender of UDP may have begun before there were rules.
 func (f *family) leave(before, after *model.ServicePort, now time.Time) {
 	sp := cmp.Or(after, before)
 	grace, _ := sp.EndsStale()

@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,10 +11,9 @@ import (
 )
 
 const (
-	// DefaultInterval is the longest pause between two passes.
-	DefaultInterval = time.Second
-	// shortestPause bounds the number of passes where one takes next to no time.
-	shortestPause = 50 * time.Millisecond
+	// shortestPause bounds the number of passes where one takes next to no time, and longestPause the time for which what
+	// clients send to an endpoint that has ended is lost.
+	shortestPause, longestPause = 50 * time.Millisecond, time.Second
 	// auditInterval is the time between passes over all flows, in case one was missed.
 	auditInterval = time.Hour
 	// retryAfter is the pause after a pass that failed.
@@ -27,8 +25,6 @@ type Options struct {
 	Log *slog.Logger
 	// Table is where flows are deleted.
 	Table *Table
-	// Interval is the longest pause between the end of a pass and the next, if there is work. 0 means DefaultInterval.
-	Interval time.Duration
 	// Report, if not nil, is called after each pass. Run waits for it.
 	Report func(Pass)
 }
@@ -60,7 +56,6 @@ var _ reconcile.Beginner = (*Reconciler)(nil)
 // New returns a Reconciler. It opens no socket: if the kernel lacks a feature, passes fail,
 // which is logged and has no other effect.
 func New(o Options) *Reconciler {
-	o.Interval = cmp.Or(o.Interval, DefaultInterval)
 	return &Reconciler{options: o, rounds: reconcile.NewWorker(families{}), sweep: o.Table.sweep}
 }
 
@@ -122,8 +117,7 @@ func (r *Reconciler) work(ctx context.Context) time.Duration {
 		}
 	}
 	if pause == shortestPause {
-		// Each flow to an endpoint that has ended loses what a client sends until its pass.
-		pause = min(max(9*time.Since(start), pause), r.options.Interval)
+		pause = min(max(9*time.Since(start), pause), longestPause)
 	}
 	select {
 	case <-ctx.Done():

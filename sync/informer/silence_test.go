@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vmapd/vmapd/model"
@@ -148,4 +152,53 @@ func complete(w *watch.RaceFreeFakeWatcher) {
 	w.Action(watch.Bookmark, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 	}})
+}
+
+// Before the first list, requests repeat soon: rules wait for it. Afterwards, a change waits for 20 s at most.
+func TestAServerThatComesLate(t *testing.T) {
+	refused := &url.Error{Op: "Get", URL: "https://192.0.2.1", Err: syscall.ECONNREFUSED}
+	for _, away := range []time.Duration{20 * time.Second, 130 * time.Second} {
+		for _, start := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				f := quietFollower(&testlog.Log{})
+				since := time.Now()
+				isAway := func() bool { return time.Since(since) < away && (start || time.Since(since) > time.Second/2) }
+				var answered time.Time
+				f.resource.list = func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					if isAway() {
+						return nil, refused
+					}
+					answered = time.Now()
+					return &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+				}
+				f.resource.watch = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					if isAway() {
+						return nil, refused
+					}
+					if o.SendInitialEvents != nil {
+						return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil) // it has plain lists alone
+					}
+					answered = time.Now()
+					w := watch.NewRaceFreeFake()
+					context.AfterFunc(ctx, w.Stop)
+					if !start && time.Since(since) < away {
+						time.AfterFunc(time.Second, w.Stop)
+					}
+					return w, nil
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				go f.run(ctx)
+				time.Sleep(away + 30*time.Second)
+				cancel()
+				synctest.Wait()
+				most := 2 * laterPause
+				if start {
+					most = 5 * time.Second
+				}
+				if late := answered.Sub(since) - away; late < 0 || late > most {
+					t.Errorf("away for %v, at the start %v: asked again %v later, want at most %v", away, start, late, most)
+				}
+			})
+		}
+	}
 }

@@ -66,7 +66,7 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 	log := slog.New(slog.DiscardHandler)
 	backend := open(t, tr.Node)
 	r := conntrack.New(conntrack.Options{
-		Log: log, Table: &conntrack.Table{NetNS: vmapdtest.NetNS(t, tr.Node)}, Interval: 20 * time.Millisecond,
+		Log: log, Table: &conntrack.Table{NetNS: vmapdtest.NetNS(t, tr.Node)},
 		Report: func(p conntrack.Pass) {
 			if p.Err != nil {
 				t.Errorf("clean-up of %v flows: %v", p.Family, p.Err)
