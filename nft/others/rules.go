@@ -2,6 +2,7 @@ package others
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type Line struct {
 	DNAT     bool // it replaces the destination
 	Marks    bool // it sets the packet's mark, or the connection's
 	Untracks bool // it keeps the packet from connection tracking
+	// To is the address to which it translates the destination; invalid: there is none, or several.
+	To netip.Addr
 
 	target string // the chain to which it leads
 }
@@ -146,9 +149,23 @@ func (r *Ruleset) read(p Place) (lines map[uint64]Line, err error) {
 // line returns the rule for people. elements returns the elements of an anonymous set.
 func (r rule) line(elements func(set string) [][]byte) Line {
 	l := Line{Handle: r.handle, Comment: r.comment, Text: ruleText(r.exprs, elements)}
+	constants := map[uint32][]byte{}
 	for _, e := range r.exprs {
 		l.note(e)
+		switch e := e.(type) {
+		case *expr.Immediate:
+			constants[e.Register] = e.Data
+		case *expr.NAT:
+			if e.Type == expr.NATTypeDestNAT {
+				l.To, _ = netip.AddrFromSlice(constants[e.RegAddrMin])
+			}
+		case *expr.Target:
+			if to, ok := e.Info.(*xt.NatRange2); ok && e.Name == "DNAT" {
+				l.To, _ = netip.AddrFromSlice(to.MinIP)
+			}
+		}
 	}
+	l.To = l.To.Unmap()
 	return l
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -91,6 +92,7 @@ func (d *Daemon) facts() doctor.Facts {
 	}
 	if snapshot != nil {
 		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
+		self.IsClusterIP = func(a netip.Addr) bool { return snapshot.Family(model.FamilyOf(a)).IsClusterIP(a) }
 	}
 	self.Ports = slices.DeleteFunc([]error{d.ports.healthz.Err(), d.ports.metrics.Err()},
 		func(err error) bool { return err == nil })

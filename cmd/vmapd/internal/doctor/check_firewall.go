@@ -26,6 +26,7 @@ func (f *Facts) firewall(l *found) {
 	}
 	for _, c := range f.Host.Chains {
 		f.untracks(l, c)
+		f.translates(l, c)
 	}
 	for _, family := range model.Families {
 		f.untraceable(l, family)
@@ -89,6 +90,20 @@ func (f *Facts) untracks(l *found, c Chain) {
 			"a connection to a Service that meets it reaches no endpoint, unless a process of this node has the "+
 			"address; "+
 			"an answer that meets it keeps the endpoint's address", chainText(first.Place), first.Position, also)
+}
+
+// translates is about rules that replace a destination by a Service's address.
+func (f *Facts) translates(l *found, c Chain) {
+	if f.Daemon == nil || f.Daemon.IsClusterIP == nil {
+		return
+	}
+	for _, rule := range c.Translates {
+		if f.Daemon.IsClusterIP(rule.To) {
+			l.warn("let the rule translate to an endpoint, or clients connect to the Service's address",
+				"%s, rule %d, which is not vmapd's, translates connections to %v, the address of a Service: "+
+					"the kernel translates once, so they leave the node to that address", chainText(rule.Place), rule.Position, rule.To)
+		}
+	}
 }
 
 // untraceable is about tables of iptables-legacy, which are not read. With the backends iptables and ipvs, they may be

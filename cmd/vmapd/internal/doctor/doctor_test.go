@@ -178,6 +178,13 @@ func TestEachCheck(t *testing.T) {
 			"one of 2 such rules at the hook prerouting: a connection", func(w *world) {
 			w.Host.Chains = []doctor.Chain{untracking(-300)}
 		}},
+		{"firewall", report.Warn, "table inet theirs, chain early, rule 3, which is not vmapd's, translates connections to 172.30.0.10, the address of a Service", func(w *world) {
+			c, ip := untracking(0), netip.MustParseAddr("172.30.0.10")
+			c.Untracks[0].To = ip
+			w.Daemon.IsClusterIP = func(a netip.Addr) bool { return a == ip }
+			c.Untracks, c.Translates = nil, c.Untracks
+			w.Host.Chains = []doctor.Chain{c}
+		}},
 		{"firewall", report.Warn, "ip6tables-legacy has the tables raw, filter: their rules may drop connections to Services", func(w *world) {
 			w.Host.LegacyTables[model.IPv6] = []string{"raw", "filter"}
 		}},

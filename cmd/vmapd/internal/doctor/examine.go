@@ -151,6 +151,9 @@ func addRules(c *Chain, lines []others.Line) {
 		if l.Untracks {
 			c.Untracks = append(c.Untracks, l)
 		}
+		if l.To.IsValid() {
+			c.Translates = append(c.Translates, l)
+		}
 	}
 	slices.SortFunc(c.Untracks, func(a, b others.Line) int {
 		return cmp.Or(cmp.Compare(a.Place.Chain, b.Place.Chain), cmp.Compare(a.Position, b.Position))

@@ -61,8 +61,10 @@ type Daemon struct {
 	Node       model.NodeState
 	NodeObject model.NodeObject
 	Pods       model.LocalPods
-	Ports      []error  // of the daemon's own ports
-	Listeners  []string // what the listeners of the backend userspace do not serve
+	// IsClusterIP reports whether an address is a Service's; nil: none is known.
+	IsClusterIP func(netip.Addr) bool
+	Ports       []error  // of the daemon's own ports
+	Listeners   []string // what the listeners of the backend userspace do not serve
 	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
 	FastPath   string
 	NoFastPath bool
@@ -109,8 +111,9 @@ type Chain struct {
 	others.Base
 	// Rules is the number of rules that may drop or reject packets, in the chain or in those to which it leads.
 	Rules int
-	// Untracks are the rules there that keep packets from connection tracking, if the chain is before that.
-	Untracks []others.Line
+	// Untracks are the rules there that keep packets from connection tracking, if the chain is before that, and
+	// Translates those that replace the destination by an address.
+	Untracks, Translates []others.Line
 }
 
 // Bridge is a bridge with its addresses.

@@ -66,6 +66,15 @@ func nodeBreakages() []breakage {
 			},
 		},
 		{
+			name: "another program's DNAT to a cluster IP", command: doctor,
+			spoil: func(t *testing.T, p *patient) {
+				vmapdtest.Feed(t, p.Node, "", "iptables-nft", strings.Fields("-t nat -A PREROUTING -d 203.0.113.99 -p tcp -j DNAT --to-destination 172.30.0.10:80")...)
+				nft("table ip guard { chain pre { type nat hook prerouting priority -110; ip daddr 203.0.113.98 dnat to 172.30.0.10;\n}\n}")(t, p)
+			},
+			want: "warn firewall table ip guard, chain pre, rule 1, which is not vmapd's, translates connections to 172.30.0.10, the address of a Service: the kernel translates once",
+			more: []string{"warn firewall table ip nat, chain PREROUTING, rule 1, which is not vmapd's, translates connections to 172.30.0.10"},
+		},
+		{
 			name: "NOTRACK for answers", command: doctor, symptom: fromClient, broken: true,
 			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip saddr 10.0.0.0/24 tcp sport 8080 notrack;\n}\n}"),
 			want:  "warn firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps packets from being tracked (NOTRACK)",
