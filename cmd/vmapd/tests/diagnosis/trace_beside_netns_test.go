@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -117,5 +119,74 @@ func TestTraceConnects(t *testing.T) {
 
 	if s := story("172.30.0.60:80"); s.Tracking != "SYN_SENT, not answered" {
 		t.Errorf("connection tracking: %s", s.Tracking)
+	}
+}
+
+// The endpoints of a Service are tried until each was chosen, and the silent one is named first.
+func TestTraceOfEachEndpoint(t *testing.T) {
+	t.Parallel()
+	w, known := traceWorld(t)
+	vmapdtest.Feed(t, w.Node, "table inet theirs { chain out { type filter hook output priority 0; ip daddr 10.0.0.3 drop; }; }\n", "nft", "-f", "-")
+	p := startTrace(t, w.Node, append(known, "--from", "node", "--each", "172.30.0.10:80")...)
+	text := p.told(t)
+	if !strings.HasPrefix(text, "=> 1 of 3 endpoints faulty: 10.0.0.3:8080") || !strings.Contains(text, "dropped by table inet theirs, chain out, rule 1") ||
+		strings.Count(text, "which accepted it") != 2 {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+// vmapd's own listeners are endpoints of a connection: on loopback, and with userspace.
+func TestTraceOfListeners(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		dest string
+		args []string
+	}{
+		{"127.0.0.1:30080", []string{"--nodeport-addresses=primary,localhost"}},
+		{"172.30.0.10:80", []string{"--backend=userspace"}},
+	} {
+		socket := filepath.Join(t.TempDir(), "vmapd.sock")
+		w, _ := traceWorld(t, append(tt.args, "--socket", socket)...)
+		p := startTrace(t, w.Node, "--socket", socket, "--from", "node", "--expect", "forwarded", tt.dest)
+		if text := p.told(t); !strings.HasPrefix(text, "=> delivered to "+tt.dest+" by vmapd's listener") || !strings.Contains(text, "\nThis is what vmapd expects.\n") {
+			t.Errorf("%s: got\n%s", tt.dest, text)
+		}
+	}
+}
+
+// A pod's interface with a smaller MTU than the node's swallows full packets alone.
+func TestTraceOfASmallMTU(t *testing.T) {
+	t.Parallel()
+	w, known := traceWorld(t)
+	for _, pod := range w.Pods() {
+		vmapdtest.Feed(t, pod.Namespace, "table inet small { chain in { type filter hook input priority 0; meta length > 1000 drop; }; }\n", "nft", "-f", "-")
+	}
+	p := startTrace(t, w.Node, append(known, "--from", "node", "172.30.0.10:80")...)
+	if text := p.told(t); !strings.Contains(text, "which accepted it. But a packet with ") || !strings.Contains(text, "though small ones pass: an MTU on the path is smaller") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+// Another program's DNAT to a cluster IP is the only translation of a connection: it is named, and where the packet went.
+func TestTraceOfASecondTranslation(t *testing.T) {
+	t.Parallel()
+	w, known := traceWorld(t)
+	vmapdtest.Feed(t, w.Node, "table ip theirs { chain pre { type nat hook prerouting priority -110; ip daddr 203.0.113.99 dnat to 172.30.0.10; }; }\n", "nft", "-f", "-")
+	vmapdtest.Feed(t, w.Client, "", "ip", "route", "replace", "203.0.113.99", "via", lab.NodeIP4)
+	tellsOf(t, w, known, "tcp", "203.0.113.99:80", "=> translated to 172.30.0.10:80 by table ip theirs, chain pre, rule 1 (ip daddr 203.0.113.99 dnat to 172.30.0.10), which is not vmapd's. "+
+		"That is an address of Service default/web, and the kernel translates once: the packet left by eth0")
+}
+
+// An interrupted trace has expected nothing.
+func TestAnInterruptedTrace(t *testing.T) {
+	t.Parallel()
+	w, known := traceWorld(t)
+	p := startTrace(t, w.Node, append(known, "--expect", "forwarded", "172.30.0.10:80")...)
+	if err := p.Cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Cmd.Wait()
+	if code := p.Cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
 	}
 }
