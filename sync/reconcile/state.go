@@ -73,6 +73,13 @@ func (s *State) take() (*model.Snapshot, pending, bool) {
 	return s.builder.Snapshot(), p, true
 }
 
+// Selection returns the candidates for a service port, see [model.Builder.Selection].
+func (s *State) Selection(name model.ServicePortName, f model.Family) model.Selection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.builder.Selection(name, f)
+}
+
 // ServiceUID returns the UID of a Service, or "" if it is not known.
 func (s *State) ServiceUID(name model.NamespacedName) string {
 	s.mu.Lock()

@@ -130,7 +130,8 @@ func (p *kubectlPlugin) status() *cobra.Command {
 
 // ui serves the page of a node's daemon on this machine.
 func (p *kubectlPlugin) ui() *cobra.Command {
-	return &cobra.Command{
+	var port uint16
+	c := &cobra.Command{
 		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k := p.begin(cmd)
@@ -139,19 +140,14 @@ func (p *kubectlPlugin) ui() *cobra.Command {
 				return err
 			}
 			const connections = 2
-			tunnel := func(context.Context, string, string) (net.Conn, error) {
-				return k.Dial(target.Exec("tunnel")),
-					nil
-			}
-			daemon := socket.Client{
-				Path: "node " + target.Node, Transport: &http.Transport{
-					MaxConnsPerHost: connections,
-					DialContext:     tunnel,
-				},
-			}
-			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), daemon)
+			tunnel := func(context.Context, string, string) (net.Conn, error) { return k.Dial(target.Exec("tunnel")), nil }
+			transport := &http.Transport{MaxConnsPerHost: connections, DialContext: tunnel}
+			daemon := socket.Client{Path: "node " + target.Node, Transport: transport}
+			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), daemon, port)
 		},
 	}
+	addPort(c, &port)
+	return c
 }
 
 // bundle writes an archive for a bug report.

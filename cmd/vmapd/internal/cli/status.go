@@ -82,7 +82,7 @@ func newStatusCommand() *cobra.Command {
 			return fmt.Errorf("--namespace: %s is not in namespace %q", args[0], q.namespace)
 		}
 		query := url.Values{
-			"namespace": {cmp.Or(ref.Namespace, q.namespace, "default")}, "name": {ref.Name}, "tracked": {""},
+			"namespace": {cmp.Or(ref.Namespace, q.namespace)}, "name": {ref.Name}, "tracked": {""},
 		}
 		if q.rules {
 			query.Set("rules", "")

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -83,15 +85,21 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := model.NamespacedName{Namespace: query.Get("namespace"), Name: query.Get("name")}
+	name, err := names.Only(names.Service, query.Get("name"), query.Get("namespace"), view.Names(query.Get("name")))
+	if err != nil {
+		return nil, socket.NotFound(err.Error() + " among those that the daemon serves: a headless Service, one of type " +
+			"ExternalName, and one of another proxy are not; vmapd explain has the reason")
+	}
 	ports := view.Ports(status.Filter{Namespace: name.Namespace, Name: name.Name})
-	found := status.Found{Most: limit}
+	found := status.Found{Most: limit, Candidates: func(sp *model.ServicePort) []model.Candidate {
+		return d.in.state.Selection(sp.Name, sp.Family).Candidates
+	}}
 	note := func(what string, err error) {
 		if err != nil {
 			found.Notes = append(found.Notes, what+": "+err.Error())
 		}
 	}
-	found.Slices, err = d.slices(ctx, name)
+	found.Pods, err = d.places.of(name, ports, func() (names.Directory, error) { return d.slices(ctx, name) })
 	note("the pods of endpoints are not known", err)
 	found.Counts, err = d.countsTo(ctx, ports)
 	note("new connections are not counted", err)
@@ -102,29 +110,54 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 	if query.Has("rules") {
 		found.Rules = d.rules
 	}
-	one, ok := view.One(name, found)
-	if !ok {
-		return nil, socket.NotFound(fmt.Sprintf("the daemon serves no Service %s: there is none, or it is headless, "+
-			"or of type ExternalName, or its cluster IP is missing, or it belongs to another proxy; "+
-			"vmapd explain has the reason", name))
-	}
-	return one, nil
+	return view.One(name, found), nil
 }
 
-// slices reads the EndpointSlices of a Service in a cluster: their pods and zones are not in a snapshot.
-func (d *Daemon) slices(ctx context.Context, name model.NamespacedName) (out []names.SliceObject, err error) {
+// places remembers the slices of the last Services that were asked about until their ports change: pods and zones are
+// not in a snapshot, and who watches a Service must not cost the API server a list each second.
+type places struct {
+	mu    sync.Mutex
+	known map[model.NamespacedName]place
+}
+
+type place struct {
+	ports []*model.ServicePort
+	found names.Directory
+}
+
+func (p *places) of(
+	name model.NamespacedName, ports []*model.ServicePort, read func() (names.Directory, error),
+) (names.Directory, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one, ok := p.known[name]; ok && slices.Equal(one.ports, ports) {
+		return one.found, nil
+	}
+	found, err := read()
+	const most = 8
+	if len(p.known) >= most || p.known == nil {
+		p.known = map[model.NamespacedName]place{}
+	}
+	if err == nil {
+		p.known[name] = place{ports, found}
+	}
+	return found, err
+}
+
+// slices reads the EndpointSlices of a Service in a cluster.
+func (d *Daemon) slices(ctx context.Context, name model.NamespacedName) (out names.Directory, err error) {
 	if d.in.cluster == nil {
-		return nil, nil
+		return out, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	of := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name.Name}
 	list, err := d.in.cluster.Client.EndpointSlices().In(name.Namespace).List(ctx, of)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	for i := range list.Items {
-		out = append(out, names.NewSlice(&list.Items[i]))
+		out.Slices = append(out.Slices, names.NewSlice(&list.Items[i]))
 	}
 	return out, nil
 }

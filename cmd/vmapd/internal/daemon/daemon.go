@@ -48,6 +48,7 @@ type Daemon struct {
 	ports     *ports
 	started   time.Time
 	tracked   conntrack.Table
+	places    places
 
 	examining sync.Mutex // held during an examination
 	read      reading    // of the last one

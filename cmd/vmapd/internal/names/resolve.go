@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -156,15 +157,15 @@ func (r *resolver) end(ref Ref) (e end, err error) {
 	return e, err
 }
 
-// find returns the name of an object, with its namespace: the given one, or the only one that has it.
-func (r *resolver) find(kind Kind, ref Ref, among []model.NamespacedName) (one model.NamespacedName, err error) {
-	namespace, where := r.NamespaceOf(ref), ""
+// Only returns the name of an object, with its namespace: the given one or, with "", the only one that has it.
+func Only(kind Kind, name, namespace string, among []model.NamespacedName) (one model.NamespacedName, err error) {
+	where := ""
 	if namespace != "" {
 		where = " in namespace " + namespace
 	}
 	var found []string
 	for _, n := range among {
-		if n.Name == ref.Name && (namespace == "" || n.Namespace == namespace) {
+		if n.Name == name && (namespace == "" || n.Namespace == namespace) {
 			found, one = append(found, n.String()), n
 		}
 	}
@@ -173,10 +174,10 @@ func (r *resolver) find(kind Kind, ref Ref, among []model.NamespacedName) (one m
 	case 1:
 		return one, nil
 	case 0:
-		return one, fmt.Errorf("%s %q not found%s", kind, ref.Name, where)
+		return one, fmt.Errorf("%s %q not found%s", kind, name, where)
 	}
 	return one, fmt.Errorf("several namespaces have a %s %s: %s; give the namespace (-n), or %s/NAMESPACE/NAME",
-		kind, ref.Name, strings.Join(found, ", "), kind)
+		kind, name, report.List(found, 10), kind)
 }
 
 // findPod finds a pod, among pods or else among the endpoints of slices.
@@ -189,7 +190,7 @@ func (r *resolver) findPod(ref Ref, e *end) error {
 	for _, p := range endpoints {
 		among = append(among, p.Pod)
 	}
-	name, err := r.find(Pod, ref, among)
+	name, err := Only(Pod, ref.Name, r.NamespaceOf(ref), among)
 	if err != nil && r.NoPods != nil {
 		return fmt.Errorf("%w (only pods that are endpoints of Services are known: %w)", err, r.NoPods)
 	}
@@ -221,7 +222,7 @@ func (r *resolver) findService(ref Ref, e *end) error {
 	for _, s := range r.Services {
 		all = append(all, s.NamespacedName)
 	}
-	name, err := r.find(Service, ref, all)
+	name, err := Only(Service, ref.Name, r.NamespaceOf(ref), all)
 	if err != nil {
 		return err
 	}

@@ -92,14 +92,10 @@ func (p *Plugin) in(ctx context.Context, t Target, args ...string) ([]byte, erro
 func (n *NodeStatus) Ready() bool { return n.Status != nil && n.Status.Ready }
 
 func (n *NodeStatus) level() report.Level {
-	isFailure := func(l report.Line) bool { return l.Level == report.Fail }
-	switch {
-	case !n.Ready() || slices.ContainsFunc(n.Status.Findings, isFailure):
+	if n.Status == nil {
 		return report.Fail
-	case len(n.Status.Problems)+len(n.Status.Findings) > 0:
-		return report.Warn
 	}
-	return report.OK
+	return n.Status.Level
 }
 
 // NodesTable has a row for each node, those that fail first.

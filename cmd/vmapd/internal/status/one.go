@@ -1,15 +1,12 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -66,48 +63,21 @@ type Endpoint struct {
 	State      string  `json:"state"`
 }
 
-// placesOf returns the endpoints that slices have for a service port.
-func placesOf(list []names.SliceObject, sp *model.ServicePort) map[netip.AddrPort]names.Endpoint {
-	places := map[netip.AddrPort]names.Endpoint{}
-	for _, s := range list {
-		for _, p := range s.Ports {
-			protocol, err := model.ParseProtocol(ptr.Deref(p.Protocol, ""))
-			if err != nil || protocol != sp.Name.Protocol || ptr.Deref(p.Name, "") != sp.Name.Port || p.Port == nil {
-				continue
-			}
-			for _, e := range s.List() {
-				if a, err := model.ParseAddr(e.Addresses[0]); err == nil && model.FamilyOf(a) == sp.Family {
-					places[netip.AddrPortFrom(a, uint16(*p.Port))] = e
-				}
-			}
-		}
-	}
-	return places
-}
-
-func conditionOf(e names.Endpoint) string {
-	switch {
-	case e.IsTerminating():
-		return "terminating"
-	case !ptr.Deref(e.Ready, true):
-		return "not ready"
-	}
-	return ""
-}
-
 // Found is what the daemon finds out about a Service beside a View.
 type Found struct {
-	Slices []names.SliceObject
+	Pods   names.Directory // the slices of the Service, and Nodes: who has an address
 	Counts Counts
-	Flows  Flows // nil: connection tracking was not read
-	Rules  func(*model.ServicePort) []string
-	Notes  []string
-	Most   int // endpoints of a port; 0: all
+	// Candidates are the endpoints of a service port, also those that are not used.
+	Candidates func(*model.ServicePort) []model.Candidate
+	Flows      Flows // nil: connection tracking was not read
+	Rules      func(*model.ServicePort) []string
+	Notes      []string
+	Most       int // endpoints of a port; 0: all
 }
 
-// One returns all about a Service. It is not ok if the daemon serves none of that name.
-func (v *View) One(name model.NamespacedName, found Found) (one One, ok bool) {
-	one = One{Namespace: name.Namespace, Name: name.Name, Ports: []Port{}, Notes: found.Notes}
+// One returns all about a Service, one of Names.
+func (v *View) One(name model.NamespacedName, found Found) One {
+	one := One{Namespace: name.Namespace, Name: name.Name, Ports: []Port{}, Notes: found.Notes}
 	filter := Filter{Namespace: name.Namespace, Name: name.Name}
 	for _, p := range v.problems(filter)[name] {
 		one.Problems = append(one.Problems, reasonOf(p))
@@ -115,12 +85,12 @@ func (v *View) One(name model.NamespacedName, found Found) (one One, ok bool) {
 	for _, sp := range v.Ports(filter) {
 		one.Ports = append(one.Ports, v.port(sp, found))
 	}
-	return one, len(one.Ports)+len(one.Problems) > 0
+	return one
 }
 
 func (v *View) port(sp *model.ServicePort, found Found) Port {
 	tracked := found.Flows.of(sp)
-	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: endpoints(sp, found.Slices, tracked)}
+	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: found.endpoints(sp, tracked)}
 	for _, fe := range sp.Frontends {
 		a := Address{
 			Kind: fe.Kind.String(), Port: fe.VIP.Port, State: report.OfAction(fe.Action), Restricted: fe.Restricted,
@@ -166,16 +136,17 @@ func settings(sp *model.ServicePort) (list []string) {
 }
 
 // endpoints returns the endpoints of a service port: those that serve, those that drain, and others of the Service.
-func endpoints(sp *model.ServicePort, of []names.SliceObject, tracked map[netip.AddrPort]int) (list []Endpoint) {
-	places := placesOf(of, sp)
+func (found *Found) endpoints(sp *model.ServicePort, tracked map[netip.AddrPort]int) (list []Endpoint) {
 	has := map[netip.AddrPort]bool{}
 	add := func(e Endpoint) {
 		if has[e.Address] {
 			return
 		}
-		place := places[e.Address]
-		e.Pod, e.Node, e.Zone = place.Pod.Name, place.NodeName, place.Zone
 		has[e.Address] = true
+		for _, at := range found.Pods.At(e.Address.Addr()) {
+			e.Pod, e.Node, e.Zone = at.Pod.Name, at.NodeName, at.Zone
+			break
+		}
 		if n := tracked[e.Address]; tracked != nil {
 			e.Tracked = &n
 		}
@@ -196,14 +167,28 @@ func endpoints(sp *model.ServicePort, of []names.SliceObject, tracked map[netip.
 		add(Endpoint{Address: a, State: "draining"})
 	}
 	serving := len(list)
-	for a, place := range places {
-		add(Endpoint{Address: a, State: cmp.Or(conditionOf(place), "not used")})
+	for _, c := range found.candidates(sp) {
+		state := "not used"
+		switch {
+		case c.Terminating:
+			state = "terminating"
+		case !c.Ready:
+			state = "not ready"
+		}
+		add(Endpoint{Address: c.Addr, State: state})
 	}
 	for a := range tracked {
 		add(Endpoint{Address: a, State: "gone"})
 	}
 	slices.SortFunc(list[serving:], func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
 	return list
+}
+
+func (found *Found) candidates(sp *model.ServicePort) []model.Candidate {
+	if found.Candidates == nil {
+		return nil
+	}
+	return found.Candidates(sp)
 }
 
 // Tables describes the Service, as kubectl describe does.

@@ -21,6 +21,9 @@ type Overview struct {
 	With    string    `json:"with,omitempty"` // the variant of the programs that the backend runs
 	Why     string    `json:"why"`            // the reason for choosing the backend
 	Ready   bool      `json:"ready"`
+	// Level is whether this node is well: a failure where connections fail, or rules are out of date. That a Service has
+	// no endpoint, or none on this node with the policy Local, is a state.
+	Level report.Level `json:"level"`
 	// Problems are whole sentences about listeners and objects, Findings doctor's lines that are not ok, and Doctor
 	// the total of its lines.
 	Problems []string      `json:"problems,omitempty"`
@@ -55,7 +58,21 @@ func (s States) String() string {
 	return cmp.Or(strings.Join(words, ", "), "none")
 }
 
-// AddTo adds what a view has, and the times of syncs.
+func (o *Overview) level() report.Level {
+	level := report.OK
+	if len(o.Problems) > 0 || o.States[LeftOut] > 0 {
+		level = report.Warn
+	}
+	if !o.Ready || o.States[Waiting] > 0 {
+		level = report.Fail
+	}
+	for _, l := range o.Findings {
+		level = report.Worse(level, l.Level)
+	}
+	return level
+}
+
+// AddTo adds what a view has, the times of syncs, and the level.
 func (v *View) AddTo(o *Overview, h health.Status) {
 	o.Ready, o.States = h.Ready, States{}
 	for _, f := range model.Families {
@@ -75,17 +92,17 @@ func (v *View) AddTo(o *Overview, h health.Status) {
 			o.States[state]++
 		}
 	}
-	if v.Snapshot == nil {
-		return
+	if v.Snapshot != nil {
+		const most = 20
+		problems := v.Snapshot.Problems()
+		for _, p := range problems[:min(most, len(problems))] {
+			o.Problems = append(o.Problems, p.Error())
+		}
+		if more := len(problems) - most; more > 0 {
+			o.Problems = append(o.Problems, fmt.Sprintf("and %d more problems of objects; the log has them", more))
+		}
 	}
-	const most = 20
-	problems := v.Snapshot.Problems()
-	for _, p := range problems[:min(most, len(problems))] {
-		o.Problems = append(o.Problems, p.Error())
-	}
-	if more := len(problems) - most; more > 0 {
-		o.Problems = append(o.Problems, fmt.Sprintf("and %d more problems of objects; the log has them", more))
-	}
+	o.Level = o.level()
 }
 
 // Tables returns the state with a title and a text in each row, problems above what is fine.

@@ -56,10 +56,10 @@ func (s *Service) level() report.Level {
 	switch {
 	case s.State == report.Forwarded && s.Problems == 0:
 		return report.OK
-	case s.State == report.Forwarded, s.State == Partly:
-		return report.Warn
+	case s.State == Waiting, s.State == LeftOut:
+		return report.Fail
 	}
-	return report.Fail
+	return report.Warn
 }
 
 // Services returns the service ports that a filter chooses, at most limit, or all with 0.
@@ -94,6 +94,14 @@ func (v *View) Services(filter Filter, limit int) Services {
 
 func (s *Service) name() model.NamespacedName {
 	return model.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+// Names returns the Services of a name that are served, or of which a problem keeps something from being served.
+func (v *View) Names(name string) (list []model.NamespacedName) {
+	for _, sp := range v.Ports(Filter{Name: name}) {
+		list = append(list, sp.Name.NamespacedName)
+	}
+	return slices.AppendSeq(list, maps.Keys(v.problems(Filter{Name: name})))
 }
 
 func (v *View) problems(filter Filter) map[model.NamespacedName][]model.Problem {

@@ -203,10 +203,7 @@ func TestNothingIsProgrammedYet(t *testing.T) {
 // one returns the description of a Service at moment 100.
 func one(t *testing.T, v *status.View, name string, found status.Found) string {
 	t.Helper()
-	of, ok := v.One(model.NamespacedName{Namespace: "ns1", Name: name}, found)
-	if !ok {
-		t.Fatalf("no Service %s", name)
-	}
+	of := v.One(model.NamespacedName{Namespace: "ns1", Name: name}, found)
 	return printed(t, of.Tables(modeltest.Moment(100)))
 }
 
@@ -227,14 +224,19 @@ func TestOneService(t *testing.T) {
 		return e
 	}
 	is := func(*discoveryv1.Endpoint) {}
-	isNotReady := func(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) }
-	ends := func(e *discoveryv1.Endpoint) { e.Conditions.Ready, e.Conditions.Terminating = new(false), new(true) }
+	candidates := func(sp *model.ServicePort) []model.Candidate {
+		if sp.Name.Port != "http" {
+			return nil
+		}
+		at := netip.MustParseAddrPort
+		return []model.Candidate{{Addr: at("10.0.0.2:8080")}, {Addr: at("10.0.0.7:8080")}, {Addr: at("10.0.0.8:8080"), Terminating: true}, {Addr: at("10.0.0.9:8080"), Ready: true}}
+	}
 	places := []names.SliceObject{
 		names.NewSlice(&discoveryv1.EndpointSlice{
 			Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}, {}},
 			Endpoints: []discoveryv1.Endpoint{
 				at("web-1", "10.0.0.2", "node-2", func(e *discoveryv1.Endpoint) { e.Zone = new("a") }),
-				at("web-2", "10.0.0.3", "node-1", is), at("web-7", "10.0.0.7", "node-1", isNotReady), at("web-8", "10.0.0.8", "node-1", ends),
+				at("web-2", "10.0.0.3", "node-1", is), at("web-7", "10.0.0.7", "node-1", is), at("web-8", "10.0.0.8", "node-1", is),
 				at("ConfigMap", "10.0.0.9", "node-3", func(e *discoveryv1.Endpoint) { e.TargetRef.Kind = e.TargetRef.Name }),
 				at("six", "fd00:10::7", "node-1", is), at("nonsense", "nonsense", "node-1", is),
 				{},
@@ -242,7 +244,7 @@ func TestOneService(t *testing.T) {
 		}),
 		names.NewSlice(&discoveryv1.EndpointSlice{
 			Ports:     []discoveryv1.EndpointPort{{Name: new("dns"), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)}},
-			Endpoints: []discoveryv1.Endpoint{at("web-5", "10.0.0.5", "node-2", ends)},
+			Endpoints: []discoveryv1.Endpoint{at("web-5", "10.0.0.5", "node-2", is)},
 		}),
 	}
 	checkText(t, `
@@ -261,8 +263,8 @@ external IP  192.168.99.11:80/tcp  Local    forwarded
 
 Endpoints:
 ENDPOINT           POD     NODE                ZONE    SHARE   LOCAL-SHARE  TRACKED  STATE
-10.0.0.2:53/udp    <none>  <none>              <none>  33.3%   <none>       <none>   serving
-10.0.0.3:53/udp    <none>  (this node)         <none>  33.3%   100.0%       <none>   serving
+10.0.0.2:53/udp    web-1   node-2              a       33.3%   <none>       <none>   serving
+10.0.0.3:53/udp    web-2   node-1 (this node)  <none>  33.3%   100.0%       <none>   serving
 10.0.0.4:53/udp    <none>  <none>              <none>  33.3%   <none>       <none>   serving
 10.0.0.5:53/udp    web-5   node-2              <none>  <none>  <none>       <none>   draining
 10.0.0.2:8080/tcp  web-1   node-2              a       33.3%   <none>       <none>   serving
@@ -271,7 +273,7 @@ ENDPOINT           POD     NODE                ZONE    SHARE   LOCAL-SHARE  TRAC
 10.0.0.7:8080/tcp  web-7   node-1              <none>  <none>  <none>       <none>   not ready
 10.0.0.8:8080/tcp  web-8   node-1              <none>  <none>  <none>       <none>   terminating
 10.0.0.9:8080/tcp  <none>  node-3              <none>  <none>  <none>       <none>   not used
-`, one(t, v, "web", status.Found{Counts: counts, Slices: places, Notes: []string{"it rains"}}))
+`, one(t, v, "web", status.Found{Counts: counts, Pods: names.Directory{Slices: places}, Candidates: candidates, Notes: []string{"it rains"}}))
 	checkText(t, `
 Service      ns1/empty
 IPv4 80/tcp  rejected: no endpoint is ready (since 99s)
@@ -290,11 +292,8 @@ Rules of IPv4 80/tcp:
 `, one(t, v, "empty", status.Found{Rules: func(*model.ServicePort) []string {
 		return []string{"  map no-endpoints", "    172.30.0.42 . tcp . 80", "    and 2 more"}
 	}}))
-	if got, _ := v.One(model.NamespacedName{Namespace: "ns1", Name: "web"}, status.Found{Most: 2}); len(got.Ports[1].Backends) != 2 || got.Ports[1].More != 1 {
+	if got := v.One(model.NamespacedName{Namespace: "ns1", Name: "web"}, status.Found{Most: 2}); len(got.Ports[1].Backends) != 2 || got.Ports[1].More != 1 {
 		t.Errorf("2 endpoints at most: %+v", got.Ports[1])
-	}
-	if _, ok := v.One(model.NamespacedName{Namespace: "ns1", Name: "none"}, status.Found{}); ok {
-		t.Error("a Service that nobody made is found")
 	}
 }
 
@@ -313,7 +312,7 @@ func TestFlowsAreCountedByEndpoint(t *testing.T) {
 		to := netip.MustParseAddrPort(flow[0])
 		flows.Add(model.VIP{Addr: to.Addr(), Protocol: model.TCP, Port: to.Port()}, netip.MustParseAddrPort(flow[1]))
 	}
-	got, _ := v.One(name, status.Found{Flows: flows})
+	got := v.One(name, status.Found{Flows: flows})
 	if n := got.Ports[0].Tracked; n == nil || *n != 4 {
 		t.Errorf("tracked: %v, want 4", n)
 	}

@@ -35,10 +35,10 @@ var text string
 // headerTimeout ends connections that ask for nothing.
 const headerTimeout = 5 * time.Second
 
-// Serve serves the page on a free port of loopback until ctx ends, and prints its address.
-func Serve(ctx context.Context, stdout io.Writer, daemon socket.Client) error {
+// Serve serves the page on a port of loopback, or with 0 on a free one, until ctx ends, and prints its address.
+func Serve(ctx context.Context, stdout io.Writer, daemon socket.Client, port uint16) error {
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	l, err := config.Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func TestServe(t *testing.T) {
 	defer cancel()
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, in, daemon(t)) }()
+	go func() { ended <- Serve(ctx, in, daemon(t), 0) }()
 	line := make([]byte, 1000)
 	n, err := out.Read(line)
 	if err != nil {
