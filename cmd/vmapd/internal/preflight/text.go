@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -38,17 +37,22 @@ func (r *Report) Write(t *report.Text) {
 		report.Plural(r.NotConcerned, "known difference"))
 }
 
+// most is how many Services and details are shown.
+const most = 5
+
 func (d Difference) write(t *report.Text, l report.Level, head string) {
 	indent := strings.Repeat(" ", len(head))
 	t.Say("")
 	t.Paragraph(l, d.Title, head, indent)
 	t.Wrap(d.Change, indent, indent)
-	for _, detail := range several(d.Details) {
+	for _, detail := range d.Details[:min(len(d.Details), most)] {
 		t.Wrap(detail, indent+"- ", indent+"  ")
 	}
+	if more := len(d.Details) - most; more > 0 {
+		t.Say("%s- and %d more", indent, more)
+	}
 	if len(d.Services) > 0 {
-		list := strings.Join(several(d.Services), ", ")
-		t.Wrap(report.Plural(len(d.Services), "Service")+": "+list, indent, indent)
+		t.Wrap(report.Plural(len(d.Services), "Service")+": "+report.List(d.Services, most), indent, indent)
 	}
 	if d.Remedy != "" {
 		t.Wrap(d.Remedy, indent+"-> ", indent+"   ")
@@ -57,13 +61,4 @@ func (d Difference) write(t *report.Text, l report.Level, head string) {
 		t.Say("%sTo keep it as it was, in %s:", indent, d.Setting.File)
 		t.Say("%s  %s", indent, d.Setting.YAML)
 	}
-}
-
-// several returns the first items of a list, and the number of the others.
-func several(list []string) []string {
-	const most = 5
-	if len(list) <= most+1 {
-		return list
-	}
-	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", len(list)-most))
 }

@@ -28,10 +28,9 @@ const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = time.Minute
 	maxHeaderBytes = 64 << 10
-	maxRequests    = 4 // at a time; further ones get status 503
 )
 
-// retryInterval is the interval of trying to open the socket, and of looking whether its file is still there.
+// retryInterval is the interval of trying to open the socket.
 const retryInterval = 5 * time.Second
 
 // Route answers one path: it returns a value that can be marshalled to JSON.
@@ -70,39 +69,23 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// serve serves until ctx ends, or until the file at the path is another or none.
+// serve serves until ctx ends.
 func (s *Server) serve(ctx context.Context, l *listener) error {
 	server := &http.Server{
 		Handler: s.handler(), ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		IdleTimeout: requestTimeout, MaxHeaderBytes: maxHeaderBytes,
 	}
-	defer func() { _ = server.Close() }() // ends connections of clients that hang
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	look := time.NewTicker(retryInterval)
-	defer look.Stop()
-	for {
-		select {
-		case err := <-ended:
-			return errors.Join(err, l.remove())
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), l.remove())
-		case <-look.C:
-			if !l.present() {
-				return errors.New("the file was removed or replaced")
-			}
-		}
-	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // ends connections of clients that hang
+	return errors.Join(server.Serve(l), l.remove())
 }
 
-// handler answers requests of this process' user and of root, a few at a time.
+// handler answers requests of this process' user and of root.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, route := range s.Routes {
 		mux.Handle("GET "+path, answer(route))
 	}
-	places := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.answerPanic(w, r)
 		w.Header().Set(versionHeader, buildinfo.Current().Version)
@@ -112,15 +95,7 @@ func (s *Server) handler() http.Handler {
 			})
 			return
 		}
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-			mux.ServeHTTP(w, r)
-		default:
-			writeError(w, &Error{
-				http.StatusServiceUnavailable, fmt.Sprintf("the daemon answers %d requests already", maxRequests),
-			})
-		}
+		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -160,7 +135,7 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(e) // an error means that the client left
 }
 
-// listener is a listening socket; other programs may remove its file.
+// listener is a listening socket with its file, which another may replace.
 type listener struct {
 	net.Listener
 	path string
@@ -197,14 +172,9 @@ func listen(path string) (*listener, error) {
 	return &listener{l, path, file}, nil
 }
 
-// present reports whether the file at the path is this socket.
-func (l *listener) present() bool {
-	now, err := os.Lstat(l.path)
-	return err == nil && os.SameFile(l.file, now)
-}
-
+// remove removes the file, unless it is another.
 func (l *listener) remove() error {
-	if !l.present() {
+	if now, err := os.Lstat(l.path); err != nil || !os.SameFile(l.file, now) {
 		return nil
 	}
 	return os.Remove(l.path)

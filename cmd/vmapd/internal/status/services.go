@@ -192,7 +192,7 @@ func (s *Services) Tables(namespaces, wide bool, now time.Time) []report.Table {
 	for _, s := range s.Items {
 		states[s.State]++
 		cells := shown(s.Namespace, s.Name, s.port(), unlessZero(s.ClusterIP), strconv.Itoa(s.Endpoints),
-			strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(s.NodePort), some(s.External), "", s.sentence())
+			strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(s.NodePort), report.List(s.External, 3), "", s.sentence())
 		id := strings.Join([]string{s.Namespace, s.Name, s.PortName, s.port(), s.Family}, " ")
 		key := strings.Join(append(cells, s.Family), "\x00")
 		cells[len(cells)-2] = report.Age(s.Since, now)
@@ -230,18 +230,4 @@ func unlessZero[T comparable](v T) string {
 		return ""
 	}
 	return fmt.Sprint(v)
-}
-
-// some returns the first elements of a list, and the number of the rest.
-func some(list []netip.Addr) string {
-	const most = 3
-	var words []string
-	for _, a := range list[:min(most, len(list))] {
-		words = append(words, a.String())
-	}
-	text := strings.Join(words, ",")
-	if more := len(list) - most; more > 0 {
-		text += fmt.Sprintf(" + %d more", more)
-	}
-	return text
 }

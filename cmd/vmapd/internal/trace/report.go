@@ -240,11 +240,7 @@ func (s *Story) afterSilence() string {
 	if len(s.Silent) == 0 {
 		return ""
 	}
-	names := make([]string, len(s.Silent))
-	for i, a := range s.Silent {
-		names[i] = a.String()
-	}
-	return "; before, no answer came from " + strings.Join(names, ", ")
+	return "; before, no answer came from " + report.List(s.Silent, 0)
 }
 
 // because names the rule that keeps a packet from being tracked.
