@@ -141,7 +141,8 @@ func (c Config) REST() (*rest.Config, error) {
 	out.QPS, out.Burst = c.QPS, c.Burst
 	out.ContentType = cmp.Or(c.ContentType, runtime.ContentTypeProtobuf)
 	out.AcceptContentTypes = c.AcceptContentTypes
-	out.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, Control: boundSilence}).DialContext
+	probes := net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 10 * time.Second, Count: 3}
+	out.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: probes, Control: boundSilence}).DialContext
 	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {
 		out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
@@ -153,8 +154,6 @@ const (
 	dialTimeout = 10 * time.Second
 	mostSilence = 45 * time.Second
 )
-
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 10 * time.Second, Count: 3}
 
 // boundSilence bounds how long sent data may be unacknowledged, while the kernel sends no keep-alives.
 func boundSilence(_, _ string, c syscall.RawConn) error {
