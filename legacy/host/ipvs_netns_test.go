@@ -353,9 +353,9 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 	} {
 		output(t, "sh", "-c", more)
 	}
-	remover := host.Finder{Remover: host.Remover{NFT: others.IPTables{}}}
-	exclude := ipvs.Options{ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
-	if err := errors.Join(remover.RemoveRules(), host.RemoveIPVS(exclude)); err != nil {
+	remover := host.Leftovers{NFT: others.IPTables{}}
+	remover.Options.ExcludeCIDRs = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	if err := remover.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	after := empty.ReplaceAllString(everything(t), "")
@@ -368,7 +368,8 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 		t.Errorf("devices:\n%s", links)
 	}
 	// Without a device, no virtual server is ours.
-	if err := host.RemoveIPVS(ipvs.Options{}); err != nil {
+	remover.Options.ExcludeCIDRs = nil
+	if err := remover.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if got := output(t, "ipvsadm", "-Sn"); !strings.Contains(got, "192.0.2.1") {

@@ -3,9 +3,14 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -14,79 +19,162 @@ import (
 // KubeProxyDevice is the dummy device of kube-proxy's IPVS mode.
 const KubeProxyDevice = "kube-ipvs0"
 
-// RemoveIPVS removes the device, virtual servers and ipsets that our IPVS backend or kube-proxy's left. It removes
-// virtual servers only if the device of one of the two exists, and none in ExcludeCIDRs. RemoveRules must run before,
-// since rules use the ipsets.
-func RemoveIPVS(o ipvs.Options) error {
-	return removeIPVS([]string{o.WithDefaults().Device, KubeProxyDevice}, o.Foreign,
-		func(name string) bool { return isOurSet(name) || isKubeProxySet(name) })
+// kubeProxySets are the names of kube-proxy's sets, behind KUBE- or KUBE-6-.
+var kubeProxySets = []string{
+	"LOOP-BACK", "CLUSTER-IP", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL", "LOAD-BALANCER", "LOAD-BALANCER-LOCAL",
+	"LOAD-BALANCER-FW", "LOAD-BALANCER-SOURCE-IP", "LOAD-BALANCER-SOURCE-CIDR", "NODE-PORT-TCP", "NODE-PORT-LOCAL-TCP",
+	"NODE-PORT-UDP", "NODE-PORT-LOCAL-UDP", "NODE-PORT-SCTP-HASH", "NODE-PORT-LOCAL-SCTP-HASH",
+	"HEALTH-CHECK-NODE-PORT", "IPVS-IPS",
 }
 
-// RemoveOwnIPVS removes what our IPVS backend left, and nothing of kube-proxy's. If kube-proxy's device exists, all
-// virtual servers belong to kube-proxy: it deletes the ones that it does not want. RemoveOwnRules must run before.
-func RemoveOwnIPVS(o ipvs.Options) error {
+// devices returns the names of the devices that are no running backend's, by owner.
+func (l *Leftovers) devices() map[string]string {
+	devices := map[string]string{OwnerKubeProxy: KubeProxyDevice}
+	if !l.RunsIPVS {
+		devices[OwnerVmapd] = l.Options.WithDefaults().Device
+	}
+	return devices
+}
+
+// sets returns the names of ipsets that are no running backend's, by owner.
+func (l *Leftovers) sets() map[string][]string {
+	const longest = 31
+	sets := map[string][]string{}
+	for _, name := range kubeProxySets {
+		six := "KUBE-6-" + name
+		sets[OwnerKubeProxy] = append(sets[OwnerKubeProxy], "KUBE-"+name, six[:min(len(six), longest)])
+	}
+	for _, name := range ipvs.SetNames {
+		if !l.RunsIPVS {
+			sets[OwnerVmapd] = append(sets[OwnerVmapd], name.In(model.IPv4), name.In(model.IPv6))
+		}
+	}
+	return sets
+}
+
+// hasIPSet reports whether the kernel has ipset already: a request would load the module.
+func hasIPSet() bool {
+	_, err := os.Stat("/sys/module/ip_set")
+	_, none := os.Stat("/sys/module")
+	return err == nil || !errors.Is(err, fs.ErrNotExist) || none != nil
+}
+
+// findIPVS counts devices and, if all is set, ipsets. A device shows that its owner has virtual servers.
+func (l *Leftovers) findIPVS(found map[Leftover]int, all bool) error {
+	for owner, name := range l.devices() {
+		link, err := findDevice(name)
+		if err != nil {
+			note(found, KindDevice)
+			return err
+		}
+		if link != nil {
+			found[Leftover{owner, KindDevice}] = 1
+		}
+	}
+	if !all || !hasIPSet() {
+		return nil
+	}
+	for owner, names := range l.sets() {
+		for _, name := range names {
+			err := lookForSet(name)
+			switch {
+			case err == nil:
+				found[Leftover{owner, KindSet}]++
+			case !errors.Is(err, unix.ENOENT):
+				note(found, KindSet)
+				return fmt.Errorf("look for ipset %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// lookForSet returns an error if there is no such set. The library's own request is one for all entries, too.
+func lookForSet(name string) error {
+	req := nl.NewNetlinkRequest(nl.IPSET_CMD_HEADER|unix.NFNL_SUBSYS_IPSET<<8, unix.NLM_F_ACK)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_INET, Version: nl.NFNETLINK_V0})
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)))
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_SETNAME, nl.ZeroTerminated(name)))
+	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	return err
+}
+
+// removeIPVS removes devices, ipsets and, if one of the devices exists, virtual servers. These are all kube-proxy's if
+// its device stays: it deletes the ones that it does not want. A running IPVS backend takes them over.
+func (l *Leftovers) removeIPVS() error {
 	kubeProxys, err := findDevice(KubeProxyDevice)
 	if err != nil {
 		return err
 	}
-	foreign := func(k ipvs.Key) bool { return o.Foreign(k) || kubeProxys != nil }
-	return removeIPVS([]string{o.WithDefaults().Device}, foreign, isOurSet)
-}
-
-// removeIPVS removes devices, sets and, if one of the devices exists, virtual servers that are not foreign.
-func removeIPVS(names []string, foreign func(ipvs.Key) bool, sets func(name string) bool) error {
+	owners := []string{OwnerVmapd, OwnerKubeProxy}
+	if l.KeepKubeProxy {
+		owners = owners[:1]
+	}
 	var errs []error
-	note := func(what string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", what, err))
-		}
-	}
-	// Addresses are deleted before servers: without a server, the node itself would answer.
 	there := false
-	for _, name := range names {
-		link, err := findDevice(name)
-		if err != nil {
-			return err
-		}
-		if link != nil {
-			there = true
-			note("delete device "+name, netlink.LinkDel(link))
+	// Addresses are deleted before servers: without a server, the node itself would answer.
+	for _, owner := range owners {
+		if name := l.devices()[owner]; name != "" {
+			link, err := findDevice(name)
+			there = there || link != nil
+			errs = append(errs, err, RemoveDevice(name))
 		}
 	}
-	if there && findIPVS() == nil {
-		gone, err := removeServers(foreign)
-		note("delete virtual servers", err)
-		note("forget UDP flows", forgetFlows(gone))
+	if there && !l.RunsIPVS && (!l.KeepKubeProxy || kubeProxys == nil) && findIPVS() == nil {
+		errs = append(errs, removeServers(l.Options.Foreign))
 	}
-	note("destroy ipsets", removeSets(sets))
+	if hasIPSet() {
+		for _, owner := range owners {
+			for _, name := range l.sets()[owner] {
+				if err := destroySet(name); err != nil && !errors.Is(err, unix.ENOENT) {
+					errs = append(errs, fmt.Errorf("destroy %s: %w", name, err))
+				}
+			}
+		}
+	}
 	return errors.Join(errs...)
 }
 
-// removeServers removes all virtual servers that are not foreign, and returns them.
-func removeServers(foreign func(ipvs.Key) bool) (flows, error) {
-	gone := flows{}
+// destroySet destroys a set. The kernel ends a rule of nftables some time after its removal, and
+// until then the rule's set is in use.
+func destroySet(name string) error {
+	const pause, attempts = 20 * time.Millisecond, 50
+	for i := 0; ; i++ {
+		err := netlink.IpsetDestroy(name)
+		if !errors.Is(err, nl.IPSetError(nl.IPSET_ERR_BUSY)) || i == attempts {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// removeServers removes all virtual servers that are not foreign, and the UDP flows to them.
+func removeServers(foreign func(ipvs.Key) bool) error {
 	table, err := openServers()
 	if err != nil {
-		return gone, err
+		return err
 	}
 	defer table.Close()
+	gone := flows{}
 	var errs []error
 	for _, f := range model.Families {
 		list, err := table.list(f)
-		if err != nil {
-			return gone, err
-		}
+		errs = append(errs, err)
 		for k := range list {
 			if foreign(k) {
 				continue
 			}
 			if err := table.remove(k); err != nil {
-				errs = append(errs, fmt.Errorf("%v: %w", k, err))
+				errs = append(errs, fmt.Errorf("delete virtual server %v: %w", k, err))
 			}
 			gone[k] = true
 		}
 	}
-	return gone, errors.Join(errs...)
+	for _, family := range addressFamilies {
+		_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), gone)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // flows selects UDP flows to virtual servers that are gone. IPVS had translated them by a table of its own: for
@@ -99,19 +187,4 @@ func (f flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	to, ok := netip.AddrFromSlice(flow.Forward.DstIP)
 	return ok && model.Protocol(flow.Forward.Protocol) == model.UDP &&
 		f[ipvs.Key{Addr: to.Unmap(), Protocol: model.UDP, Port: flow.Forward.DstPort}]
-}
-
-func forgetFlows(gone flows) error {
-	var errs []error
-	for _, family := range addressFamilies {
-		_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), gone)
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// RemoveKubeProxyIPVS removes the device and the ipsets of kube-proxy's IPVS mode, while our IPVS
-// backend runs. The backend takes over the virtual servers, or deletes unwanted ones.
-func RemoveKubeProxyIPVS() error {
-	return errors.Join(RemoveDevice(KubeProxyDevice), removeSets(isKubeProxySet))
 }

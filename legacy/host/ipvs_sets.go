@@ -1,19 +1,12 @@
 package host
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
-	"slices"
 	"strings"
-	"time"
 
-	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -104,89 +97,4 @@ func probeSets(h *netlink.Handle) (remove func() error, err error) {
 		}
 	}
 	return remove, nil
-}
-
-// kubeProxySets are the beginnings of the names of kube-proxy's sets, behind KUBE- or KUBE-6-. Others
-// have sets with names of that kind, too: kube-router's are KUBE-SRC-… and KUBE-DST-….
-var kubeProxySets = []string{
-	"LOOP-BACK", "CLUSTER-IP", "EXTERNAL-IP", "LOAD-BALANCER", "NODE-PORT", "HEALTH-CHECK-NODE-PORT", "IPVS-IPS",
-}
-
-func isKubeProxySet(name string) bool {
-	name, ok := strings.CutPrefix(name, "KUBE-")
-	name = strings.TrimPrefix(name, "6-")
-	return ok && slices.ContainsFunc(kubeProxySets, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-}
-
-func isOurSet(name string) bool {
-	return strings.HasPrefix(name, "VMAPD-") || strings.HasPrefix(name, "VMAPD6-")
-}
-
-// removeSets destroys sets, without the program.
-func removeSets(theirs func(name string) bool) error {
-	names, err := listSets()
-	errs := []error{err}
-	for _, name := range names {
-		if !theirs(name) {
-			continue
-		}
-		if err := destroySet(name); err != nil {
-			errs = append(errs, fmt.Errorf("destroy %s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// destroySet destroys a set. The kernel ends a rule of nftables some time after its removal, and
-// until then the rule's set is in use.
-func destroySet(name string) error {
-	const pause, attempts = 20 * time.Millisecond, 50
-	for i := 0; ; i++ {
-		err := netlink.IpsetDestroy(name)
-		if !errors.Is(err, nl.IPSetError(nl.IPSET_ERR_BUSY)) || i == attempts {
-			return err
-		}
-		time.Sleep(pause)
-	}
-}
-
-// listSets returns the names of all sets. The library's own request is one for all entries, too.
-func listSets() ([]string, error) {
-	if _, err := os.Stat("/sys/module/ip_set"); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat("/sys/module"); err == nil {
-			return nil, nil // the request would load the module
-		}
-	}
-	const namesOnly = 1 << 1 // IPSET_FLAG_LIST_SETNAME
-	req := nl.NewNetlinkRequest(nl.IPSET_CMD_LIST|unix.NFNL_SUBSYS_IPSET<<8, nl.GetIpsetFlags(nl.IPSET_CMD_LIST))
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_INET, Version: nl.NFNETLINK_V0})
-	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)))
-	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, namesOnly)))
-	answers, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-	if err != nil {
-		return nil, fmt.Errorf("list ipsets: %w", err)
-	}
-	var names []string
-	for _, a := range answers {
-		name, err := setName(a)
-		if err != nil {
-			return nil, fmt.Errorf("list ipsets: %w", err)
-		}
-		names = append(names, name)
-	}
-	return names, nil
-}
-
-// setName reads an answer of the kernel's. nl.ParseRouteAttr panics at a last attribute without its padding.
-func setName(answer []byte) (name string, err error) {
-	attrs, err := mdlayher.NewAttributeDecoder(answer[min(len(answer), nl.SizeofNfgenmsg):])
-	if err != nil {
-		return "", err
-	}
-	for attrs.Next() {
-		if attrs.Type() == nl.IPSET_ATTR_SETNAME {
-			name = unix.ByteSliceToString(attrs.Bytes())
-		}
-	}
-	return name, attrs.Err()
 }

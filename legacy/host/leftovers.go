@@ -1,9 +1,13 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -24,213 +28,251 @@ const (
 	KindNFTChain    = "iptables-nft chain"
 	KindLegacyChain = "iptables-legacy chain"
 	KindDevice      = "IPVS device"
-	KindServer      = "IPVS virtual server"
 	KindSet         = "ipset"
 )
-
-// Finder counts what other backends and kube-proxy have on the node. It is for one goroutine.
-type Finder struct {
-	Remover
-	// Rules is the iptables backend that runs, or nil.
-	Rules *IPTables
-	// RunsIPVS is whether the IPVS backend runs. Then all of its objects and all virtual servers are its own.
-	RunsIPVS bool
-	Options  ipvs.Options
-}
-
-// kubeServices is in the table nat as long as kube-proxy's rules of any mode of iptables are.
-const kubeServices = "KUBE-SERVICES"
 
 // Unknown is the number of objects of a kind that could not be examined.
 const Unknown = -1
 
-// Find counts objects by kind and owner; those that are not there are left out, and what could not be examined is
-// [Unknown].
-func (d *Finder) Find() (map[Leftover]int, error) {
-	d.listed = map[model.Family]*iptables.Saved{}
-	return d.find(func(p *tables) ([]string, error) {
-		if d.Rules.uses(p.family, variantLegacy) { // its own chains may be tens of thousands
-			return p.signs()
-		}
-		saved, err := p.save()
-		if err != nil {
-			return nil, err
-		}
-		d.listed[p.family] = saved
-		return saved.All(), nil
-	})
+// NFT are the tables of iptables-nft, without the program: it refuses a family with a rule of nft's own.
+type NFT interface {
+	// Chains returns the names of a family's chains.
+	Chains(model.Family) ([]string, error)
+	// HasRules reports whether a chain has a rule.
+	HasRules(f model.Family, table, chain string) (bool, error)
+	// Remove removes chains, and the rules that lead there.
+	Remove(f model.Family, theirs func(chain string) bool) error
 }
 
-// Look is Find at a cost that many chains of iptables-legacy do not change: it looks for kube-proxy's chain
-// KUBE-SERVICES, and lists chains only where that is.
-func (d *Finder) Look() (map[Leftover]int, error) {
-	return d.find(func(p *tables) ([]string, error) {
-		if there, err := p.has("nat", kubeServices); !there || err != nil {
-			return nil, err
-		}
-		saved, err := p.save()
-		if err != nil {
-			return nil, err
-		}
-		return saved.All(), nil
-	})
+// Leftovers finds and removes what other backends and kube-proxy have on this node.
+type Leftovers struct {
+	NFT NFT
+	// Rules is the iptables backend that runs, or nil.
+	Rules *IPTables
+	// RunsIPVS is whether the IPVS backend runs. Then all of its objects and all virtual servers are its own.
+	RunsIPVS bool
+	// KeepKubeProxy: kube-proxy's objects stay.
+	KeepKubeProxy bool
+	Options       ipvs.Options
 }
 
-func (d *Finder) find(legacy func(*tables) ([]string, error)) (map[Leftover]int, error) {
-	found := map[Leftover]int{}
-	count := func(f model.Family, variant string, names []string, err error) error {
-		for owner, n := range d.byOwner(f, variant, names) {
-			found[Leftover{owner, kindOf[variant]}] += n
-		}
-		return err
+// variants of iptables.
+const (
+	variantNFT    = "nft"
+	variantLegacy = "legacy"
+)
+
+// variant returns the variant of the programs.
+func (p *programs) variant() string {
+	if strings.Contains(p.version, "nf_tables") {
+		return variantNFT
 	}
-	failed := d.each(func(f model.Family) error {
-		names, err := d.NFT.Chains(f)
-		return count(f, variantNFT, names, err)
-	}, func(p *tables) error {
-		names, err := legacy(p)
-		return count(p.family, variantLegacy, names, err)
-	})
-	for variant := range failed {
-		unknown(found, kindOf[variant])
-	}
-	return found, errors.Join(failed.join(), d.findIPVS(found))
+	return variantLegacy
 }
 
-func unknown(found map[Leftover]int, kind string) {
-	found[Leftover{OwnerKubeProxy, kind}], found[Leftover{OwnerVmapd, kind}] = Unknown, Unknown
+// kubeProxyChains are the beginnings of the names of kube-proxy's chains, in all its modes.
+// KUBE-FIREWALL, KUBE-IPTABLES-HINT and KUBE-KUBELET-CANARY belong to kubelet.
+var kubeProxyChains = []string{
+	"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-NODE-PORT", "KUBE-SVC-", "KUBE-SVL-",
+	"KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-", "KUBE-MARK-MASQ", "KUBE-POSTROUTING", "KUBE-FORWARD",
+	"KUBE-PROXY-", "KUBE-LOAD-BALANCER", "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-",
 }
-
-var kindOf = map[string]string{variantNFT: KindNFTChain, variantLegacy: KindLegacyChain}
 
 // kubeletsToo are chains of kube-proxy's that kubelet before 1.28 makes, too, whenever it starts.
 // Alone they are no sign of kube-proxy.
 var kubeletsToo = []string{"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}
 
-// KubeProxyRules reports how far kube-proxy is with the chains of a family, in either variant of iptables: whether it
-// has begun, and whether it has written its rules. In modes iptables and ipvs it makes chains of both families when it
-// starts, and later writes the rules of all Services of a family at once, together with those of KUBE-POSTROUTING.
-func (r *Remover) KubeProxyRules(of model.Family) (begun, written bool, err error) {
-	const table, postrouting = "nat", "KUBE-POSTROUTING"
-	note := func(chains []string, hasRules bool) {
-		begun = begun || slices.ContainsFunc(chains, func(chain string) bool {
-			return isKubeProxys(chain) && !slices.Contains(kubeletsToo, chain)
-		})
-		written = written || hasRules
+// signs are chains of iptables-legacy that are there as long as the others of their owner. The first is kube-proxy's in
+// all its modes.
+var signs = []tableChain{
+	{"nat", "KUBE-SERVICES"}, {"filter", "KUBE-FORWARD"}, {"nat", iptables.IPVSPrefix + "POSTROUTING"},
+	{"nat", iptables.Prefix + "POSTROUTING"}, {"filter", iptables.Prefix + "FORWARD"},
+}
+
+type tableChain struct{ table, chain string }
+
+// ownerOf returns the owner of a chain that the running backend does not use, or "".
+func (l *Leftovers) ownerOf(f model.Family, variant, chain string) string {
+	isKubeProxys := func(prefix string) bool { return strings.HasPrefix(chain, prefix) }
+	switch {
+	case slices.ContainsFunc(kubeProxyChains, isKubeProxys):
+		return OwnerKubeProxy
+	case iptables.IsOurs(chain) && !l.Rules.uses(f, variant), iptables.IsIPVS(chain) && !l.RunsIPVS:
+		return OwnerVmapd
 	}
-	failed := r.each(func(f model.Family) error {
-		if f != of {
-			return nil
+	return ""
+}
+
+// removes reports whether a chain is to be removed.
+func (l *Leftovers) removes(f model.Family, variant, chain string) bool {
+	owner := l.ownerOf(f, variant, chain)
+	return owner == OwnerVmapd || owner == OwnerKubeProxy && !l.KeepKubeProxy
+}
+
+// uses reports whether the backend's rules are in the tables of a variant.
+func (b *IPTables) uses(f model.Family, variant string) bool {
+	in := func(r *ruleFamily) bool { return r.family == f && r.variant() == variant }
+	return b != nil && slices.ContainsFunc(b.families, in)
+}
+
+// Find counts objects by kind and owner; those that are not there are left out, and what could not be examined is
+// [Unknown]. Of chains of iptables-legacy, those that are there as long as the others are counted; unless all is set,
+// kube-proxy's alone, which costs little, as a program copies a whole table to look for one chain.
+func (l *Leftovers) Find(all bool) (map[Leftover]int, error) {
+	found := map[Leftover]int{}
+	var errs []error
+	count := func(f model.Family, variant, kind string, chains []string, err error) {
+		for owner, n := range l.byOwner(f, variant, chains) {
+			found[Leftover{owner, kind}] += n
 		}
-		chains, err := r.NFT.Chains(f)
-		if err != nil || len(chains) == 0 {
-			return err
+		if err != nil {
+			note(found, kind)
+			errs = append(errs, fmt.Errorf("%v chains of iptables-%s: %w", f, variant, err))
 		}
-		has, err := r.NFT.HasRules(f, table, postrouting)
-		note(chains, has)
-		return err
-	}, func(p *tables) error {
-		if p.family != of {
-			return nil
+	}
+	for _, f := range model.Families {
+		chains, err := l.NFT.Chains(f)
+		count(f, variantNFT, KindNFTChain, chains, err)
+		look := signs
+		if !all {
+			look = signs[:1]
 		}
-		saved, err := p.save()
-		if err == nil {
-			note(saved.All(), len(saved.Rules(table, postrouting)) > 0)
-		}
-		return err
-	})
-	return begun, begun && written, failed.join()
+		chains, err = findSigns(f, look)
+		count(f, variantLegacy, KindLegacyChain, chains, err)
+	}
+	return found, errors.Join(append(errs, l.findIPVS(found, all))...)
+}
+
+// note notes that a kind could not be examined.
+func note(found map[Leftover]int, kind string) {
+	found[Leftover{OwnerKubeProxy, kind}], found[Leftover{OwnerVmapd, kind}] = Unknown, Unknown
 }
 
 // byOwner counts those chains that the running backend does not use.
-func (d *Finder) byOwner(f model.Family, variant string, chains []string) map[string]int {
+func (l *Leftovers) byOwner(f model.Family, variant string, chains []string) map[string]int {
 	count := map[string]int{}
-	sure := false
 	for _, chain := range chains {
-		switch {
-		case isKubeProxys(chain):
-			count[OwnerKubeProxy]++
-			sure = sure || !slices.Contains(kubeletsToo, chain)
-		case d.isLeft(f, variant, chain):
-			count[OwnerVmapd]++
+		if owner := l.ownerOf(f, variant, chain); owner != "" {
+			count[owner]++
 		}
 	}
-	if !sure {
+	if !slices.ContainsFunc(chains, isSure) {
 		delete(count, OwnerKubeProxy)
 	}
 	return count
 }
 
-// isLeft reports whether a chain is of a backend that does not run.
-func (d *Finder) isLeft(f model.Family, variant, chain string) bool {
-	return iptables.IsOurs(chain) && !d.Rules.uses(f, variant) || iptables.IsIPVS(chain) && !d.RunsIPVS
+// isSure reports whether a chain is kube-proxy's, and can't be kubelet's.
+func isSure(chain string) bool {
+	return new(Leftovers).ownerOf(model.IPv4, "", chain) == OwnerKubeProxy && !slices.Contains(kubeletsToo, chain)
 }
 
-// findIPVS counts devices, virtual servers and ipsets.
-func (d *Finder) findIPVS(found map[Leftover]int) error {
-	devices := map[string]string{OwnerKubeProxy: KubeProxyDevice}
-	if !d.RunsIPVS {
-		devices[OwnerVmapd] = d.Options.WithDefaults().Device
+// LegacyTables returns the names of the tables of iptables-legacy that this network namespace has.
+func LegacyTables(f model.Family) ([]string, error) {
+	file := "/proc/thread-self/net/ip_tables_names"
+	if f == model.IPv6 {
+		file = "/proc/thread-self/net/ip6_tables_names"
 	}
-	for owner, name := range devices {
-		link, err := findDevice(name)
-		if err != nil {
-			unknown(found, KindDevice)
-			unknown(found, KindServer)
-			return err
+	names, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // the kernel has no iptables-legacy
+	}
+	return strings.Fields(string(names)), err
+}
+
+// legacyOf returns the programs of iptables-legacy, and nil if the family has none of their tables.
+func legacyOf(f model.Family) (*programs, []string, error) {
+	tables, err := LegacyTables(f)
+	if err != nil || len(tables) == 0 {
+		return nil, nil, err
+	}
+	name, _ := programsOf(f)
+	return &programs{family: f, name: name + "-" + variantLegacy}, tables, nil
+}
+
+// findSigns returns those chains that are there. To ask for a table that is not there could make it.
+func findSigns(f model.Family, of []tableChain) (chains []string, err error) {
+	p, tables, err := legacyOf(f)
+	if p == nil {
+		return nil, err
+	}
+	for _, at := range of {
+		if !slices.Contains(tables, at.table) {
+			continue
 		}
-		if link != nil {
-			found[Leftover{owner, KindDevice}] = 1
-		}
-	}
-	serverErr := d.findServers(found)
-	if serverErr != nil {
-		unknown(found, KindServer)
-	}
-	names, err := listSets()
-	if err != nil {
-		unknown(found, KindSet)
-	}
-	for _, name := range names {
+		out, err := exec.Command(p.name, "-w", lockTimeout, "-t", at.table, "-S", at.chain).CombinedOutput()
+		exit, failed := errors.AsType[*exec.ExitError](err)
+		const missing = 1
 		switch {
-		case isKubeProxySet(name):
-			found[Leftover{OwnerKubeProxy, KindSet}]++
-		case isOurSet(name) && !d.RunsIPVS:
-			found[Leftover{OwnerVmapd, KindSet}]++
+		case err == nil:
+			chains = append(chains, at.chain)
+		case !failed || exit.ExitCode() != missing:
+			return chains, fmt.Errorf("%s: %w: %s", p.name, err, firstLines(string(out)))
 		}
 	}
-	return errors.Join(serverErr, err)
+	return chains, nil
 }
 
-// findServers counts the virtual servers of the owner of a device: nothing else shows their owner.
-func (d *Finder) findServers(found map[Leftover]int) error {
-	if d.RunsIPVS {
-		return nil
-	}
-	owner := ""
-	for _, o := range []string{OwnerVmapd, OwnerKubeProxy} {
-		if found[Leftover{o, KindDevice}] > 0 {
-			owner = o
+// Remove removes what Find finds: chains first, because rules use ipsets. After an error, it continues with the rest.
+func (l *Leftovers) Remove() error {
+	var errs []error
+	for _, f := range model.Families {
+		if err := l.NFT.Remove(f, func(chain string) bool { return l.removes(f, variantNFT, chain) }); err != nil {
+			errs = append(errs, fmt.Errorf("%v chains of iptables-%s: %w", f, variantNFT, err))
+		}
+		if err := l.removeLegacy(f); err != nil {
+			errs = append(errs, fmt.Errorf("%v chains of iptables-%s: %w", f, variantLegacy, err))
 		}
 	}
-	if owner == "" || findIPVS() != nil {
-		return nil
-	}
-	table, err := openServers()
-	if err != nil {
+	return errors.Join(append(errs, l.removeIPVS())...)
+}
+
+// removeLegacy removes chains of iptables-legacy, and the rules that lead there: of each table all or, after an error,
+// none. Where the running backend has tens of thousands of chains, all are listed only if others are beside them.
+func (l *Leftovers) removeLegacy(f model.Family) error {
+	p, _, err := legacyOf(f)
+	if p == nil {
 		return err
 	}
-	defer table.Close()
-	for _, f := range model.Families {
-		list, err := table.list(f)
-		if err != nil {
-			return fmt.Errorf("list %v virtual servers: %w", f, err)
-		}
-		for k := range list {
-			if !d.Options.Foreign(k) {
-				found[Leftover{owner, KindServer}]++
-			}
+	if l.Rules.uses(f, variantLegacy) {
+		if chains, err := findSigns(f, signs[:3]); len(chains) == 0 {
+			return err
 		}
 	}
-	return nil
+	const tries = 3 // other programs may change the tables meanwhile
+	for range tries {
+		saved, err := save(context.Background(), p.name)
+		if err != nil {
+			return err
+		}
+		remove := saved.RemoveText(func(chain string) bool { return l.removes(f, variantLegacy, chain) })
+		if remove == "" {
+			return nil
+		}
+		if _, err = p.restore(context.Background(), text(remove)); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// KubeProxyRules reports how far kube-proxy is with the chains of a family, in either variant of iptables: whether it
+// has begun, and whether it has written its rules. In modes iptables and ipvs it makes chains of both families when it
+// starts, and later writes the rules of all Services of a family at once, together with those of KUBE-POSTROUTING.
+func (l *Leftovers) KubeProxyRules(f model.Family) (begun, written bool, err error) {
+	const table, postrouting = "nat", "KUBE-POSTROUTING"
+	chains, err := l.NFT.Chains(f)
+	if err == nil && len(chains) > 0 {
+		written, err = l.NFT.HasRules(f, table, postrouting)
+	}
+	p, _, legacyErr := legacyOf(f)
+	if p != nil {
+		var saved *iptables.Saved
+		if saved, legacyErr = save(context.Background(), p.name); legacyErr == nil {
+			chains = append(chains, saved.All()...)
+			written = written || len(saved.Rules(table, postrouting)) > 0
+		}
+	}
+	begun = slices.ContainsFunc(chains, isSure)
+	return begun, begun && written, errors.Join(err, legacyErr)
 }

@@ -14,7 +14,7 @@ func TestWhoseAChainIs(t *testing.T) {
 	legacy := &IPTables{families: []*ruleFamily{{programs: &programs{family: model.IPv4, version: "iptables v1.8.9 (legacy)"}}}}
 	ours, ipvs := iptables.Prefix+"SERVICES", iptables.IPVSPrefix+"FIRST"
 	for name, test := range map[string]struct {
-		finder Finder
+		finder Leftovers
 		chains []string
 		want   map[string]int
 	}{
@@ -22,8 +22,8 @@ func TestWhoseAChainIs(t *testing.T) {
 		"kubelet's, of any version": {chains: kubelets},
 		"kube-proxy's":              {chains: append([]string{"KUBE-SERVICES"}, kubelets...), want: map[string]int{OwnerKubeProxy: 3}},
 		"another backend's":         {chains: []string{ours, ipvs}, want: map[string]int{OwnerVmapd: 2}},
-		"with IPVS":                 {finder: Finder{RunsIPVS: true}, chains: []string{ours, ipvs}, want: map[string]int{OwnerVmapd: 1}},
-		"with the same rules":       {finder: Finder{Rules: legacy}, chains: []string{ours, ipvs}, want: map[string]int{OwnerVmapd: 1}},
+		"with IPVS":                 {finder: Leftovers{RunsIPVS: true}, chains: []string{ours, ipvs}, want: map[string]int{OwnerVmapd: 1}},
+		"with the same rules":       {finder: Leftovers{Rules: legacy}, chains: []string{ours, ipvs}, want: map[string]int{OwnerVmapd: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.finder.byOwner(model.IPv4, variantLegacy, test.chains)
@@ -36,18 +36,7 @@ func TestWhoseAChainIs(t *testing.T) {
 			}
 		})
 	}
-	if got := (&Finder{Rules: legacy}).byOwner(model.IPv4, variantNFT, []string{ours}); got[OwnerVmapd] != 1 {
+	if got := (&Leftovers{Rules: legacy}).byOwner(model.IPv4, variantNFT, []string{ours}); got[OwnerVmapd] != 1 {
 		t.Errorf("of the other variant: %v", got)
-	}
-}
-
-func TestWhoseASetIs(t *testing.T) {
-	for name, want := range map[string]bool{
-		"KUBE-CLUSTER-IP": true, "KUBE-6-LOOP-BACK": true, "KUBE-6-LOAD-BALANCER-SOURCE-CID": true, "KUBE-NODE-PORT-LOCAL-SCTP-HASH": true,
-		"KUBE-SRC-2FAIIK2E4RIPMTGF": false, "KUBE-DST-5GKXTZMSDIAPFRHN": false, "KUBE-": false, "CLUSTER-IP": false, "VMAPD-SERVICES": false,
-	} {
-		if got := isKubeProxySet(name); got != want {
-			t.Errorf("%s is kube-proxy's: %v, want %v", name, got, want)
-		}
 	}
 }

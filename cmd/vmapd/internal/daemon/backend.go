@@ -18,7 +18,6 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -145,23 +144,8 @@ func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *lef
 	}
 	look := leftovers.NewFinder(d.config.IPVS())
 	running(look)
-	tables := []string{leftovers.KubeProxyTable}
-	if !look.RunsNFT {
-		tables = append(tables, nft.TableName)
-	}
-	removals := []func() error{
-		func() error { return kernel.RemoveTables(tables...) },
-		look.RemoveRules,
-		func() error { return host.RemoveIPVS(d.config.IPVS()) },
-	}
-	if look.RunsIPVS {
-		removals[2] = host.RemoveKubeProxyIPVS
-	}
-	if !look.RunsUserspace {
-		removals = append(removals, func() error { return host.RemoveDevice(userspace.DeviceName) })
-	}
 	return leftovers.NewSweeper(leftovers.Options{
-		Removals: removals, Find: look.All, Evidence: evidence, Log: d.log, Event: event(events.ReasonLeftovers),
+		Remove: look.Remove, Find: look.All, Evidence: evidence, Log: d.log, Event: event(events.ReasonLeftovers),
 	}), evidence
 }
 

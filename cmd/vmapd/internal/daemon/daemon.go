@@ -118,7 +118,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	api := &socket.Server{Path: d.config.Socket, Routes: d.routes(), Log: d.log}
 	tasks := slices.Concat(d.beside, d.in.tasks, d.dataplane.tasks, []task{
 		noError(d.events.Run), noError(d.newLoop().Run), d.ports.metrics.Run, d.ports.healthz.Run, noError(api.Run),
-		d.follow, noError(d.watchOthers), noError(d.repeat),
+		d.follow, noError(d.watchOthers),
 	})
 	if d.dataplane.nft != nil {
 		tasks = append(tasks, noError(d.dataplane.nft.RunPurges))
@@ -146,18 +146,6 @@ func (d *Daemon) newLoop() *reconcile.Loop {
 		ForeignChange:  d.dataplane.foreign,
 		MinInterval:    d.config.MinSyncPeriod(),
 		ResyncInterval: resyncInterval(d.config, backend),
-	}
-}
-
-// repeat starts another round each time that leftovers are to be removed again.
-func (d *Daemon) repeat(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.dataplane.sweep.Again():
-			d.in.again()
-		}
 	}
 }
 

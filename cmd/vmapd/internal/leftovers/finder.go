@@ -1,7 +1,6 @@
 package leftovers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,34 +34,28 @@ const (
 
 var (
 	owners = []string{host.OwnerKubeProxy, host.OwnerVmapd}
-	kinds  = []string{
-		kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet, kindOurDevice,
-	}
+	kinds  = []string{kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindSet, kindOurDevice}
 )
 
 // Found is a number of objects of each kind that other backends or kube-proxy have on the node; [host.Unknown]: they
 // could not be examined.
 type Found map[host.Leftover]int
 
-// Finder looks for leftovers. It is for one goroutine.
+// Finder finds and removes leftovers. It is for one goroutine.
 type Finder struct {
-	host.Finder
+	host.Leftovers
 	// RunsNFT and RunsUserspace: the objects of this backend are no leftovers.
 	RunsNFT, RunsUserspace bool
 }
 
 // NewFinder returns a finder for a node on which no backend runs. o has the virtual servers that stay.
 func NewFinder(o ipvs.Options) *Finder {
-	return &Finder{Finder: host.Finder{Remover: host.Remover{NFT: others.IPTables{}}, Options: o}}
+	return &Finder{Leftovers: host.Leftovers{NFT: others.IPTables{}, Options: o}}
 }
 
 // All looks for all leftovers or, unless all is set, for what shows that some came back, which takes little time.
 func (d *Finder) All(all bool) (Found, error) {
-	look := d.Look
-	if all {
-		look = d.Find
-	}
-	counts, err := look()
+	counts, err := d.Find(all)
 	errs := []error{err}
 	for _, f := range model.Families {
 		names, err := others.TableNames(f)
@@ -112,12 +105,8 @@ func (f Found) Unknown() []string {
 
 // Of returns what one owner has.
 func (f Found) Of(owner string) Found {
-	theirs := Found{}
-	for l, n := range f {
-		if l.Owner == owner && n > 0 {
-			theirs[l] = n
-		}
-	}
+	theirs := maps.Clone(f)
+	maps.DeleteFunc(theirs, func(l host.Leftover, n int) bool { return l.Owner != owner || n <= 0 })
 	return theirs
 }
 
@@ -126,10 +115,10 @@ func (f Found) String() string {
 	var all []string
 	for _, owner := range owners {
 		var parts []string
-		theirs := f.Of(owner)
-		byKind := func(a, b host.Leftover) int { return cmp.Compare(a.Kind, b.Kind) }
-		for _, l := range slices.SortedFunc(maps.Keys(theirs), byKind) {
-			parts = append(parts, fmt.Sprintf("%d × %s", theirs[l], l.Kind))
+		for _, kind := range slices.Sorted(slices.Values(kinds)) {
+			if n := f[host.Leftover{Owner: owner, Kind: kind}]; n > 0 {
+				parts = append(parts, fmt.Sprintf("%d × %s", n, kind))
+			}
 		}
 		if len(parts) > 0 {
 			all = append(all, fmt.Sprintf("of %s: %s", owner, strings.Join(parts, ", ")))
@@ -137,10 +126,6 @@ func (f Found) String() string {
 	}
 	return strings.Join(all, "; ")
 }
-
-// Remedy is what an administrator can do where a removal fails.
-const Remedy = "remove them on the node (nft, iptables-nft, iptables-legacy, ipset, ipvsadm), or restart it; " +
-	"until then, Services that no longer exist may still answer"
 
 // RunningProxy says which proxy runs in this network namespace: the process kube-proxy, or what answers at an address
 // of metrics; "" if none is found.

@@ -16,45 +16,75 @@ import (
 	"github.com/vmapd/vmapd/nft/others"
 )
 
+// Remedy is what an administrator can do where a removal fails.
+const Remedy = "remove them on the node (nft, iptables-nft, iptables-legacy, ipset, ipvsadm), or restart it; " +
+	"until then, Services that no longer exist may still answer"
+
 // Remove removes everything that any proxy left. After an error, it continues with the rest,
 // unless it lacks the permission for all of it.
-func Remove(o ipvs.Options) error {
-	all := func(f Found) Found { return f }
-	return remove(o, all, NewFinder(o).RemoveRules, host.RemoveIPVS, nft.TableName, KubeProxyTable)
-}
+func Remove(o ipvs.Options) error { return cleanUp(NewFinder(o)) }
 
 // RemoveOwn is Remove for everything that vmapd left, once kube-proxy serves. A node without
 // anything of vmapd's needs no kube-proxy.
 func RemoveOwn(o ipvs.Options) error {
-	if stillThere(o, ofVmapd) == nil {
+	d := NewFinder(o)
+	d.KeepKubeProxy = true
+	if d.stillThere() == nil {
 		return nil
 	}
-	if err := kubeProxyServes(o); err != nil {
+	if err := d.kubeProxyServes(); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	return remove(o, ofVmapd, NewFinder(o).RemoveOwnRules, host.RemoveOwnIPVS, nft.TableName)
+	return cleanUp(d)
 }
 
-// remove removes tables, rules, and then the ipsets to which these refer.
-func remove(
-	o ipvs.Options, which func(Found) Found, rules func() error, servers func(ipvs.Options) error, tables ...string,
-) error {
-	err := removeTables(tables...)
-	if errors.Is(err, kernel.ErrNotPermitted) {
+func cleanUp(d *Finder) error {
+	err := d.Remove()
+	switch {
+	case errors.Is(err, kernel.ErrNotPermitted):
 		return fmt.Errorf("clean up: %w", err)
+	case errors.Is(err, kernel.ErrOwned):
+		err = fmt.Errorf("%w (stop the daemon first)", err)
 	}
 	_, traces := others.RemoveStaleTraces()
-	err = errors.Join(err, rules(), servers(o), host.RemoveDevice(userspace.DeviceName), traces)
-	return errors.Join(err, stillThere(o, which))
+	return errors.Join(err, traces, d.stillThere())
 }
 
-func ofVmapd(f Found) Found { return f.Of(host.OwnerVmapd) }
+// Remove removes what the finder finds.
+func (d *Finder) Remove() error {
+	var tables []string
+	if !d.KeepKubeProxy {
+		tables = append(tables, KubeProxyTable)
+	}
+	if !d.RunsNFT {
+		tables = append(tables, nft.TableName)
+	}
+	err := kernel.RemoveTables(tables...)
+	if errors.Is(err, kernel.ErrNotPermitted) {
+		return err
+	}
+	if err = errors.Join(err, d.Leftovers.Remove()); !d.RunsUserspace {
+		err = errors.Join(err, host.RemoveDevice(userspace.DeviceName))
+	}
+	return err
+}
+
+// stillThere returns an error if something is left of that which should have gone.
+func (d *Finder) stillThere() error {
+	left, err := d.All(true)
+	if d.KeepKubeProxy {
+		left = left.Of(host.OwnerVmapd)
+	}
+	if text := left.String(); text != "" {
+		err = errors.Join(err, fmt.Errorf("still there: %s; %s", text, Remedy))
+	}
+	return err
+}
 
 // kubeProxyServes returns an error unless kube-proxy has written its rules. A pod of kube-proxy is ready a second or
 // more before, and those of IPv6 come after those of IPv4. Without any rule, connections fail; without any rule that
 // uses connection tracking, the kernel ends that for the family, and translates none of them afterwards.
-func kubeProxyServes(o ipvs.Options) error {
-	r := NewFinder(o)
+func (d *Finder) kubeProxyServes() error {
 	var begun, served [len(model.Families)]bool
 	tables := false
 	for _, f := range model.Families {
@@ -62,7 +92,7 @@ func kubeProxyServes(o ipvs.Options) error {
 		if err != nil {
 			return fmt.Errorf("look for kube-proxy's %v table: %w", f, err)
 		}
-		if begun[f], served[f], err = r.KubeProxyRules(f); err != nil {
+		if begun[f], served[f], err = d.KubeProxyRules(f); err != nil {
 			return fmt.Errorf("look for kube-proxy's %v rules: %w", f, err)
 		}
 		if slices.Contains(names, KubeProxyTable) { // which it makes with all in it
@@ -85,21 +115,4 @@ func withIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	disabled, _ := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6") // where it is missing, it is enabled
 	return err == nil && strings.TrimSpace(string(disabled)) != "1"
-}
-
-// stillThere returns an error if something is left of that which should have gone.
-func stillThere(o ipvs.Options, which func(Found) Found) error {
-	left, err := NewFinder(o).All(true)
-	if text := which(left).String(); text != "" {
-		err = errors.Join(err, fmt.Errorf("still there: %s; %s", text, Remedy))
-	}
-	return err
-}
-
-func removeTables(names ...string) error {
-	err := kernel.RemoveTables(names...)
-	if errors.Is(err, kernel.ErrOwned) {
-		return fmt.Errorf("%w (stop the daemon first)", err)
-	}
-	return err
 }

@@ -26,10 +26,10 @@ const (
 	restTime = time.Hour
 )
 
-// Options of a Sweeper. Without Find, nothing may be examined or removed.
+// Options of a Sweeper. Without Find and Remove, nothing may be examined or removed.
 type Options struct {
-	Removals []func() error
 	Find     func(all bool) (Found, error) // see [Finder.All]
+	Remove   func() error
 	Evidence *Evidence
 	Log      *slog.Logger
 	Event    func(text string)
@@ -37,8 +37,8 @@ type Options struct {
 
 // Sweeper removes what other backends and kube-proxy left on the node, and what they put there again.
 type Sweeper struct {
-	o     Options
-	again chan struct{}
+	o       Options
+	applied atomic.Bool
 
 	mu    sync.Mutex    // held during removals and looks
 	clean bool          // the last removal left nothing
@@ -55,17 +55,10 @@ func NewSweeper(o Options) *Sweeper {
 	if o.Find == nil {
 		o.Find = func(bool) (Found, error) { return unexamined(), nil }
 	}
-	return &Sweeper{o: o, again: make(chan struct{}, 1), pause: settleTime}
-}
-
-// Again receives when another round is to call Applied, although nothing changed.
-func (s *Sweeper) Again() <-chan struct{} { return s.again }
-
-func (s *Sweeper) ask() {
-	select {
-	case s.again <- struct{}{}:
-	default:
+	if o.Remove == nil {
+		o.Remove = func() error { return nil }
 	}
+	return &Sweeper{o: o, pause: settleTime}
 }
 
 // Remaining returns what was there when somebody looked last.
@@ -90,26 +83,25 @@ func (s *Sweeper) Counts() map[host.Leftover]int {
 // Applied is called after each Apply that succeeded. The first one removes leftovers: not before, so that connections
 // always find rules. Leftovers that can't be removed are no failure of the backend, but a warning and an event.
 func (s *Sweeper) Applied(ctx context.Context) {
+	if s.applied.Load() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.clean && time.Since(s.tried) >= RetryTime {
-		s.sweep(ctx)
-	}
+	s.applied.Store(true)
+	s.sweep(ctx)
 }
 
 func (s *Sweeper) sweep(ctx context.Context) {
 	s.tried, s.since = time.Now(), time.Time{}
 	before, _ := s.o.Find(true) // the same error comes after it
-	var errs []error
-	for _, remove := range s.o.Removals {
-		errs = append(errs, remove())
-	}
+	failed := s.o.Remove()
 	after, err := s.o.Find(true)
 	s.left.Store(&after)
 	if gone := before.without(after); gone.String() != "" {
 		s.o.Log.Info("removed the rules of another backend or proxy", slog.String("removed", gone.String()))
 	}
-	if failed := errors.Join(errs...); failed != nil {
+	if failed != nil {
 		err = failed // what can't be listed is in it
 	}
 	if text := after.String(); text != "" {
@@ -125,10 +117,10 @@ func (s *Sweeper) sweep(ctx context.Context) {
 			slog.Any("err", err), slog.Duration("retry_in", RetryTime))
 		s.o.Event(fmt.Sprintf("cannot remove the rules of another backend or proxy: %v; %s", err, Remedy))
 	}
-	time.AfterFunc(RetryTime, s.ask)
 }
 
-// Watch looks for leftovers that come back until ctx ends, and calls more each time.
+// Watch removes what could not be removed before, and looks for leftovers that come back, until ctx ends. It calls more
+// each time.
 func (s *Sweeper) Watch(ctx context.Context, more func()) {
 	for {
 		select {
@@ -136,17 +128,19 @@ func (s *Sweeper) Watch(ctx context.Context, more func()) {
 			return
 		case <-time.After(LookInterval):
 		}
-		s.look()
+		s.mu.Lock()
+		switch {
+		case s.clean:
+			s.look(ctx)
+		case s.applied.Load() && time.Since(s.tried) >= RetryTime:
+			s.sweep(ctx)
+		}
+		s.mu.Unlock()
 		more()
 	}
 }
 
-func (s *Sweeper) look() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.clean {
-		return
-	}
+func (s *Sweeper) look(ctx context.Context) {
 	now, err := s.o.Find(false)
 	s.left.Store(&now)
 	if s.said.Differs(err) && err != nil {
@@ -174,8 +168,8 @@ func (s *Sweeper) look() {
 			"after %v: end the other proxy, then restart vmapd", owner, s.pause))
 	}
 	if back >= s.pause {
-		s.clean, s.tried, s.pause = false, time.Time{}, restTime
-		s.ask()
+		s.pause = restTime
+		s.sweep(ctx)
 	}
 }
 

@@ -33,13 +33,13 @@ func newProxied(t *testing.T) *proxied {
 	event := func(text string) { p.events = append(p.events, text) }
 	log := slog.New(slog.DiscardHandler)
 	p.Sweeper = NewSweeper(Options{
-		Removals: []func() error{func() error {
+		Remove: func() error {
 			p.removals++
 			if p.stuck == nil {
 				p.chains = 0
 			}
 			return p.stuck
-		}},
+		},
 		Find: func(bool) (Found, error) {
 			if p.unknown != nil {
 				return Found{chain: host.Unknown}, p.unknown
@@ -51,16 +51,6 @@ func newProxied(t *testing.T) *proxied {
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	go p.Watch(ctx, func() {})
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-p.Again():
-				p.Applied(t.Context()) // as a round does
-			}
-		}
-	}()
 	return p
 }
 

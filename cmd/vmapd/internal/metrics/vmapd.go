@@ -108,7 +108,7 @@ func (m *Metrics) registerNode() {
 		}
 	})
 	atScrape(all, gauge, "vmapd_leftovers",
-		"Chains, tables, IPVS virtual servers and ipsets of another proxy or backend that are on the node; NaN: "+
+		"Chains, tables, IPVS devices and ipsets of another proxy or backend that are on the node; NaN: "+
 			"they could not be examined.",
 		[]string{"owner", "kind"}, func(emit emitter) {
 			for l, n := range o.Leftovers() {

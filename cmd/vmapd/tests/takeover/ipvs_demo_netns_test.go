@@ -2,7 +2,6 @@ package takeover
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
-	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
@@ -82,7 +80,7 @@ func TestTheDemoByIPVS(t *testing.T) {
 		}
 	}
 	if err := w.Node.Do(func() error {
-		return errors.Join(leftovers.NewFinder(ipvs.Options{}).RemoveRules(), host.RemoveIPVS(ipvs.Options{}))
+		return leftovers.NewFinder(ipvs.Options{}).Remove()
 	}); err != nil {
 		t.Fatal(err)
 	}
