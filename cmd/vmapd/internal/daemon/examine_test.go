@@ -10,6 +10,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
 )
 
 // Probes and scrapes do not wait while another request examines the node: they get the last report. There is one after
@@ -60,5 +62,21 @@ func TestAPanicOfDoctorIsAFinding(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "doctor panicked") || !strings.Contains(text, "examine.go") {
 		t.Errorf("want the stack in the log, got %q", text)
+	}
+}
+
+// A connection meets no elements of other Services: that theirs are missing is no difference for it. What all
+// connections meet stays.
+func TestDifferencesOfOneConnection(t *testing.T) {
+	op := func(key string) nft.Element { return nft.Element{Key: key} }
+	diff := &batch.Batch{
+		SetChains: []nft.Chain{{Name: "services"}},
+		Add:       []batch.SetOps{{Set: "service-ips", Ops: []nft.Element{op("ours"), op("another's")}}, {Set: "endpoints", Ops: []nft.Element{op("another's")}}},
+		Delete:    []batch.SetOps{{Set: "endpoints", Ops: []nft.Element{op("ours"), op("another's")}}},
+	}
+	all := nft.Elements{"ours": op("ours")}
+	keepOf(diff, &nft.Table{Elements: map[string]nft.Elements{"service-ips": all, "endpoints": all}})
+	if n := diff.Len(); n != 3 || diff.Add[0].Ops[0].Key != "ours" || diff.Delete[0].Ops[0].Key != "ours" || len(diff.Add[1].Ops) > 0 {
+		t.Errorf("%d operations: %+v", n, diff)
 	}
 }
