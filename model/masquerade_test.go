@@ -111,6 +111,23 @@ func TestInternalExternalMasquerade(t *testing.T) {
 	}
 }
 
+// A pod of another node that comes by this node's node port, and gets itself, is masqueraded: with external traffic
+// policy Local, its source would stay, and the packet to itself from itself is a martian there.
+func TestAPodOfAnotherNodeGetsItself(t *testing.T) {
+	for _, policy := range []string{"Local", "Cluster"} {
+		s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode(),
+			modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).NodePort(30001).Policies("", policy),
+			modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).Local("10.0.0.2").Ready("10.0.1.3"))
+		for source, want := range map[string]bool{"10.0.1.3": true, "10.0.1.4": policy == "Cluster"} {
+			for _, target := range model.Decide(s, tcp(source, "192.168.0.2:30001")).Targets {
+				if at := target.Addr.Addr().String(); at == "10.0.1.3" && target.SNAT.Masquerade() != want {
+					t.Errorf("%s, from %s to %s: %v, want masquerade: %t", policy, source, at, target.SNAT, want)
+				}
+			}
+		}
+	}
+}
+
 var (
 	clientAddrs = map[string][2]string{
 		"pod": {"10.0.0.9", "fd00:10::9"}, "node": {modeltest.NodeIP4, modeltest.NodeIP6}, "outside": {"203.0.113.9", "2001:db8:203::9"},

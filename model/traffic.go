@@ -230,7 +230,7 @@ func ParseAlgorithm(s string) (a Algorithm, note string, err error) {
 }
 
 // SourceNAT says when a forwarded connection is masqueraded, that is, gets the node's address as its source. A
-// connection of an endpoint on this node to itself ([Endpoint.Hairpin]) always is.
+// connection of an endpoint to itself by this node ([Endpoint.Hairpin]) always is.
 type SourceNAT uint8
 
 // The kinds of source NAT.
@@ -245,9 +245,11 @@ const (
 
 // Endpoint is one address and port that serves a service port.
 type Endpoint struct {
-	Addr    netip.AddrPort
-	Local   bool // on this node
-	Hairpin bool // it may connect to itself by this node: it is here, or no slice names its Node
+	Addr  netip.AddrPort
+	Local bool // on this node
+	// Hairpin: it may connect to itself by this node: it is here, no slice names its Node, or external traffic of pods
+	// keeps its source (Frontend.ShortCircuit).
+	Hairpin bool
 	lists   uint8
 }
 

@@ -171,6 +171,11 @@ func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 		}
 	}
 	sp.Endpoints = l.endpoints(needed)
+	if slices.ContainsFunc(sp.Frontends, func(fe Frontend) bool { return fe.ShortCircuit }) {
+		for i := range sp.Endpoints { // a pod of another node may come to this one, and is not masqueraded otherwise
+			sp.Endpoints[i].Hairpin = true
+		}
+	}
 	sp.RetryAfter = b.retryAfter(sp, s)
 	sp.Affinity = s.rare.affinity
 	if sp.Algorithm = served.algorithm; sp.Algorithm.HasTable() {
