@@ -17,32 +17,15 @@ func (n NodePortAddresses) of(f Family, primary netip.Addr, node, host []netip.A
 	if len(host) == 0 {
 		local = node
 	}
-	all := n.All || n.surprises(f)
+	ofFamily := func(p netip.Prefix) bool { return FamilyOf(p.Addr()) == f }
+	// Without a primary address of the family, kube-proxy has no restriction for it either.
+	unknown := n.Primary && !primary.IsValid() && !slices.ContainsFunc(n.CIDRs, ofFamily)
 	for _, a := range local {
-		if all || contains(n.CIDRs, a) {
+		if n.All || n.Unlisted[f] || unknown || contains(n.CIDRs, a) {
 			list = append(list, a)
 		}
 	}
 	return addrsOf(f, list)
-}
-
-// surprises reports whether a list of nothing but ranges has none of a family. As with
-// kube-proxy, the family's node ports then answer on all addresses: clusters rely on it.
-func (n NodePortAddresses) surprises(f Family) bool {
-	return len(n.CIDRs) > 0 && !n.Primary && !slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool {
-		return FamilyOf(p.Addr()) == f
-	})
-}
-
-// Surprises returns the families of which the list has no range, so that their node ports answer on all addresses.
-func (n NodePortAddresses) Surprises() []Family {
-	var list []Family
-	for _, f := range Families {
-		if !n.All && n.surprises(f) {
-			list = append(list, f)
-		}
-	}
-	return list
 }
 
 // primary returns the node's primary address of a family: the configured one, or the first of

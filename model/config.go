@@ -11,9 +11,12 @@ import (
 
 // NodePortAddresses selects the addresses of the node on which node ports answer. The zero value selects none.
 type NodePortAddresses struct {
-	Primary bool           // the node's primary address of each family
+	Primary bool           // the node's primary address of each family; if it has none of one, all addresses of that
 	All     bool           // every address of the node but loopback
 	CIDRs   []netip.Prefix // those of the node's addresses that lie in one of these
+	// Unlisted are the families of which a list of nothing but ranges has none. As with kube-proxy, their node ports
+	// answer on all addresses: clusters rely on it.
+	Unlisted [len(Families)]bool
 	// Localhost selects the loopback addresses. The kernel does not forward from these, so a
 	// program listens there (KEP-6032).
 	Localhost [len(Families)]bool

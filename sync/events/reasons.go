@@ -24,7 +24,6 @@ const (
 	ReasonStarting      = "Starting"                        // Normal: the daemon starts
 	ReasonHealthzFailed = "FailedToStartProxierHealthcheck" // no listener for /healthz
 	ReasonMetricsFailed = "FailedToStartMetricServer"       // no listener for /metrics
-	ReasonReadOnlySysFS = "readOnlySysFS"                   // connection-tracking sysctls can't be set
 
 	// About a Service, with ActionListen: no listener on its healthCheckNodePort.
 	ReasonServiceHealthFailed = "FailedToStartServiceHealthcheck"
@@ -34,8 +33,7 @@ const (
 const (
 	// About a Service, with ActionListen: no listener on its node port on a loopback address.
 	ReasonNodePortFailed = "FailedToStartNodePortListener"
-	// About the Node, with ActionStart: connection-tracking sysctls can't be set, for another
-	// reason than ReasonReadOnlySysFS.
+	// About the Node, with ActionStart: connection-tracking sysctls can't be set.
 	ReasonConntrackFailed = "FailedToSetUpConntrack"
 	// About the Node: its connection-tracking table is nearly full.
 	ReasonConntrackNearlyFull = "ConntrackTableNearlyFull"

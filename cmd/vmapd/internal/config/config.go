@@ -97,17 +97,17 @@ func (c *Config) Client() informer.Config {
 	}
 }
 
-// SyncPeriod is half the time for which a change may wait until the node is unhealthy. It depends on the backend that
-// runs. Default: 30s.
-func (c *Config) SyncPeriod(running Backend) time.Duration {
-	_, sync, _ := section(c.kubeProxy, running)
+// SyncPeriod is half the time for which a change may wait until the node is unhealthy. Default: 30s.
+func (c *Config) SyncPeriod() time.Duration {
+	_, sync, _ := periods(c.kubeProxy)
 	return sync.Duration
 }
 
-// MinSyncPeriod is the minimum time between two syncs. It depends on the backend that runs.
-// Default: 1s for iptables if kube-proxy's mode is iptables, too; else 0.
-func (c *Config) MinSyncPeriod(running Backend) time.Duration {
-	return minSyncPeriod(c.kubeProxy, running).Duration
+// MinSyncPeriod is the minimum time between two syncs. Default: 1s for iptables if kube-proxy's mode is iptables, too;
+// else 0.
+func (c *Config) MinSyncPeriod() time.Duration {
+	_, _, pause := periods(c.kubeProxy)
+	return pause.Duration
 }
 
 // KubeProxy returns a copy of the effective configuration of kube-proxy.

@@ -24,7 +24,7 @@ const (
 	defaultMasqueradeBit int32 = 14
 )
 
-// setDefaults sets kube-proxy's defaults, but for the periods: see [setPeriods].
+// setDefaults sets kube-proxy's defaults, but for the pause of a backend whose syncs are short.
 func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
 	setDefault(&c.BindAddress, "0.0.0.0")
@@ -41,6 +41,9 @@ func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	logsapi.SetRecommendedLoggingConfiguration(&c.Logging)
 	setDefault(&c.DetectLocalMode, defaultDetectLocalMode)
 	setDefault(&c.OOMScoreAdj, new(int32(-999)))
+	for _, sync := range []*metav1.Duration{&c.IPTables.SyncPeriod, &c.IPVS.SyncPeriod, &c.NFTables.SyncPeriod} {
+		setDefault(&sync.Duration, defaultSyncPeriod)
+	}
 	setDefault(&c.IPTables.MasqueradeBit, new(defaultMasqueradeBit))
 	setDefault(&c.IPTables.LocalhostNodePorts, new(true))
 	setDefault(&c.NFTables.MasqueradeBit, new(defaultMasqueradeBit))
@@ -61,35 +64,14 @@ func withPort(address string, port int32) string {
 	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }
 
-// setPeriods sets the sync periods that are 0 to that of the mode's section, or to the default. With mode iptables and
-// this backend, a sync may rewrite many rules, so there is a pause by default; syncs of other backends are short.
-func setPeriods(c *proxyconfig.KubeProxyConfiguration, chosen Backend, noPause bool) {
-	_, sync, pause := section(c, modeOf(c))
-	setDefault(&sync.Duration, defaultSyncPeriod)
-	for _, b := range []Backend{IPTables, IPVS, NFTables} {
-		_, own, _ := section(c, b)
-		setDefault(&own.Duration, sync.Duration)
-	}
-	if c.Mode == proxyconfig.ProxyMode(IPTables) && chosen == IPTables && !noPause {
-		setDefault(&pause.Duration, time.Second)
-	}
-}
-
-// minSyncPeriod returns that of the running backend's section or, if it is 0, of the mode's.
-func minSyncPeriod(c *proxyconfig.KubeProxyConfiguration, running Backend) metav1.Duration {
-	_, _, own := section(c, running)
-	_, _, ofMode := section(c, modeOf(c))
-	return cmp.Or(*own, *ofMode)
-}
-
-// section returns a backend's section, with its syncPeriod and minSyncPeriod; auto's is that of nftables.
-func section(c *proxyconfig.KubeProxyConfiguration, b Backend) (path *field.Path, sync, pause *metav1.Duration) {
-	switch b {
-	case IPTables:
-		return field.NewPath("iptables"), &c.IPTables.SyncPeriod, &c.IPTables.MinSyncPeriod
+// periods returns the section of kube-proxy's mode, with its syncPeriod and minSyncPeriod.
+func periods(c *proxyconfig.KubeProxyConfiguration) (path *field.Path, sync, pause *metav1.Duration) {
+	switch modeOf(c) {
 	case IPVS:
 		return field.NewPath("ipvs"), &c.IPVS.SyncPeriod, &c.IPVS.MinSyncPeriod
-	case NFTables, Auto, Userspace:
+	case NFTables:
+		return field.NewPath("nftables"), &c.NFTables.SyncPeriod, &c.NFTables.MinSyncPeriod
+	case IPTables, Auto, Userspace:
 	}
-	return field.NewPath("nftables"), &c.NFTables.SyncPeriod, &c.NFTables.MinSyncPeriod
+	return field.NewPath("iptables"), &c.IPTables.SyncPeriod, &c.IPTables.MinSyncPeriod
 }

@@ -53,8 +53,6 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	fs.String("machine-id-file", "", "")
 
 	setDefaults(&f.kubeProxy)
-	f.kubeProxy.IPTables.SyncPeriod.Duration = defaultSyncPeriod
-	f.kubeProxy.IPVS.SyncPeriod.Duration = defaultSyncPeriod
 	setOwnDefaults(&f.own)
 	_ = logsapi.RegisterLogFormat(JSONLog, nil, logsapi.LoggingStableOptions) // fails if it is registered
 	logsapi.AddFlags(&f.kubeProxy.Logging, fs)
@@ -63,7 +61,6 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	describe(fs)
 	// Without their flags, these depend on other fields.
 	f.kubeProxy.HealthzBindAddress, f.kubeProxy.MetricsBindAddress = "", ""
-	f.kubeProxy.IPTables.SyncPeriod.Duration, f.kubeProxy.IPVS.SyncPeriod.Duration = 0, 0
 }
 
 // AddFileFlags defines the flags with the configuration files, and some more, for commands that show what the daemon

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
@@ -39,7 +40,10 @@ func Load(f *Flags) (*Config, error) {
 	setOwnDefaults(l.own)
 	c := &Config{flags: f, files: l.files, From: slices.Clone(f.from)}
 	c.Backend, c.BackendReason = l.chooseBackend()
-	setPeriods(l.kubeProxy, c.Backend, f.ConfigFile == "" && f.given("iptables-min-sync-period"))
+	noPause := f.ConfigFile == "" && f.given("iptables-min-sync-period")
+	if l.kubeProxy.Mode == proxyconfig.ProxyMode(IPTables) && c.Backend == IPTables && !noPause {
+		setDefault(&l.kubeProxy.IPTables.MinSyncPeriod.Duration, time.Second) // a sync may rewrite many rules
+	}
 	if err := l.validate(c.Backend); err != nil {
 		return nil, err
 	}
@@ -116,7 +120,7 @@ func (l *loader) read(
 }
 
 func (l *loader) validate(chosen Backend) error {
-	err := cmp.Or(validate(l.kubeProxy, chosen), validateOwn(l.own))
+	err := cmp.Or(validate(l.kubeProxy), validateOwn(l.own))
 	if err == nil && chosen == IPVS {
 		err = validateIPVS(l.kubeProxy)
 	}

@@ -309,14 +309,9 @@ func TestWhatIsWrittenLoadsAgain(t *testing.T) {
 
 // inForce is all that a Config says, but for where it comes from.
 func inForce(c *config.Config) string {
-	var b strings.Builder
-	for _, running := range []config.Backend{config.NFTables, config.IPVS, config.IPTables} {
-		fmt.Fprintf(&b, "%s %v %v\n", running, c.SyncPeriod(running), c.MinSyncPeriod(running))
-	}
 	own, _ := json.Marshal(c.Own())
-	fmt.Fprintf(&b, "%s\n%+v\n%+v\n%+v\n%+v\n%v %v %v\n%s", c.Backend, c.Model(), c.IPVS(), c.IPTables(), c.Client(),
-		c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack, own)
-	return b.String()
+	return fmt.Sprintf("%v %v\n%s\n%+v\n%+v\n%+v\n%+v\n%v %v %v\n%s", c.SyncPeriod(), c.MinSyncPeriod(), c.Backend, c.Model(),
+		c.IPVS(), c.IPTables(), c.Client(), c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack, own)
 }
 
 func TestFeatureGates(t *testing.T) {

@@ -91,31 +91,36 @@ func (l *loader) nodePortAddresses() model.NodePortAddresses {
 	}
 	if c.Mode == proxyconfig.ProxyMode(IPTables) {
 		// On loopback, kube-proxy's iptables mode serves IPv4 only.
-		loopback := netip.MustParsePrefix("127.0.0.0/8")
-		included := n.All || n.Localhost[model.IPv4] || slices.ContainsFunc(n.CIDRs, loopback.Overlaps)
+		included := n.All || n.Unlisted[model.IPv4] || n.Localhost[model.IPv4] ||
+			slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(model.IPv4.Loopback()) })
 		if n.Localhost[model.IPv4] && !*c.IPTables.LocalhostNodePorts {
 			l.note(slog.LevelWarn, l.place("iptables.localhostNodePorts"),
 				"false: node ports do not answer on 127.0.0.1, although nodePortAddresses includes it")
 		}
 		n.Localhost[model.IPv4] = included && *c.IPTables.LocalhostNodePorts
 	}
+	place := l.place("nodePortAddresses")
 	for _, p := range n.CIDRs {
-		if a := p.Addr(); a.Is6() && a.IsLinkLocalUnicast() {
-			l.note(slog.LevelWarn, l.place("nodePortAddresses"),
-				"%v: node ports do not answer on IPv6 link-local addresses", p)
+		switch a := p.Addr(); {
+		case a.Is6() && a.IsLinkLocalUnicast():
+			l.note(slog.LevelWarn, place, "%v: node ports do not answer on IPv6 link-local addresses", p)
+		case a.IsLoopback():
+			l.note(slog.LevelWarn, place, "%v: of loopback, node ports answer on 127.0.0.1 and ::1 alone", p)
 		}
 	}
-	for _, f := range n.Surprises() {
-		l.note(slog.LevelWarn, l.place("nodePortAddresses"),
-			"no range of %v: node ports of this family answer on all addresses", f)
+	for _, f := range model.Families {
+		if n.Unlisted[f] && !n.All {
+			l.note(slog.LevelWarn, place, "no range of %v: node ports of this family answer on all addresses", f)
+		}
 	}
 	return n
 }
 
 // ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and CIDRs. An empty list means
-// "primary". A range of loopback addresses means "localhost" for its family.
+// "primary". A range inside loopback that has its first address means "localhost" for its family.
 func ParseNodePortAddresses(list []string) (model.NodePortAddresses, error) {
 	n := model.NodePortAddresses{Primary: len(list) == 0}
+	var listed [len(model.Families)]bool
 	var errs []error
 	for _, s := range list {
 		switch s {
@@ -125,18 +130,24 @@ func ParseNodePortAddresses(list []string) (model.NodePortAddresses, error) {
 			n.All = true
 		case "localhost":
 			n.Localhost = [len(model.Families)]bool{true, true}
+			listed = n.Localhost
 		default:
 			p, err := model.ParsePrefix(s)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%q is neither primary, all, localhost nor a CIDR", s))
 				continue
 			}
-			if p.Addr().IsLoopback() {
-				n.Localhost[model.FamilyOf(p.Addr())] = true
-				continue
+			f := model.FamilyOf(p.Addr())
+			listed[f] = true
+			if p.Addr().IsLoopback() && p.Contains(f.Loopback()) {
+				n.Localhost[f] = true
+			} else {
+				n.CIDRs = append(n.CIDRs, p)
 			}
-			n.CIDRs = append(n.CIDRs, p)
 		}
+	}
+	for _, f := range model.Families { // a list of nothing but ranges
+		n.Unlisted[f] = !n.Primary && !listed[f] && slices.Contains(listed[:], true)
 	}
 	return n, errors.Join(errs...)
 }

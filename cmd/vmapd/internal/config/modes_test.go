@@ -31,7 +31,10 @@ func TestModes(t *testing.T) {
 		{"auto chooses nothing", "iptables; mode: iptables in proxy.yaml; all localhost4; 30s 1s", files{proxy: "mode: iptables\n", own: "backend: ipvs\n"}, []string{"--backend=auto"}},
 
 		{"localhost that is not there", "iptables; mode: iptables in proxy.yaml; primary; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [primary]\n"}, nil},
-		{"localhost in a range", "iptables; mode: iptables in proxy.yaml; 0.0.0.0/0 localhost4; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [0.0.0.0/0]\n"}, nil},
+		{"localhost in a range", "iptables; mode: iptables in proxy.yaml; 0.0.0.0/0 all6 localhost4; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [0.0.0.0/0]\n"}, nil},
+		{"localhost of a family that the list lacks", "iptables; mode: iptables in proxy.yaml; ::/0 all4 localhost4; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: ['::/0']\n"}, nil},
+		{"localhost of a list for loopback", "iptables; mode: iptables in proxy.yaml; all6 localhost4; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [127.0.0.0/8]\n"}, nil},
+		{"localhost, and its other addresses", "iptables; mode: iptables in proxy.yaml; 127.0.2.0/28 all6; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [127.0.2.0/28]\n"}, nil},
 		{"localhost refused", "iptables; mode: iptables in proxy.yaml; primary; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [primary, 127.0.0.0/8]\niptables: {localhostNodePorts: false}\n"}, nil},
 		{"localhost with nftables", "nftables; mode: nftables in proxy.yaml; primary localhost4 localhost6; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [primary, localhost]\n"}, nil},
 		{"mixture", "nftables; mode: nftables in proxy.yaml; all primary 192.168.0.0/24; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [all, 192.168.0.0/24, primary]\n"}, nil},
@@ -51,7 +54,7 @@ func TestModes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := tt.in.mustLoad(t, tt.args...)
-			got := fmt.Sprintf("%s; %s; %s; %gs %gs", c.Backend, c.BackendReason, traffic(c.Model()), c.SyncPeriod(c.Backend).Seconds(), c.MinSyncPeriod(c.Backend).Seconds())
+			got := fmt.Sprintf("%s; %s; %s; %gs %gs", c.Backend, c.BackendReason, traffic(c.Model()), c.SyncPeriod().Seconds(), c.MinSyncPeriod().Seconds())
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -71,6 +74,8 @@ func traffic(m model.Config) string {
 	for _, p := range m.NodePortAddresses.CIDRs {
 		s = append(s, p.String())
 	}
+	add(m.NodePortAddresses.Unlisted[model.IPv4], "all4")
+	add(m.NodePortAddresses.Unlisted[model.IPv6], "all6")
 	add(m.NodePortAddresses.Localhost[model.IPv4], "localhost4")
 	add(m.NodePortAddresses.Localhost[model.IPv6], "localhost6")
 	add(m.MasqueradeAll, "masquerade")

@@ -22,7 +22,7 @@ import (
 
 // validate checks a configuration that has its defaults, but not the section ipvs: see [validateIPVS]. As all checks
 // here, it returns the first error, or nil.
-func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) *field.Error {
+func validate(c *proxyconfig.KubeProxyConfiguration) *field.Error {
 	path := field.NewPath
 	if c.ConfigSyncPeriod.Duration <= 0 {
 		return field.Invalid(path("configSyncPeriod"), c.ConfigSyncPeriod, "not more than 0")
@@ -44,8 +44,7 @@ func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) *field.Err
 		between(path("clientConnection", "burst"), c.ClientConnection.Burst, 0, math.MaxInt32),
 		validateHostPort(path("healthzBindAddress"), c.HealthzBindAddress),
 		validateHostPort(path("metricsBindAddress"), c.MetricsBindAddress),
-		validatePeriods(c, modeOf(c)),
-		validatePeriods(c, running),
+		validatePeriods(c),
 		validateConntrack(path("conntrack"), &c.Conntrack),
 		validateLocalMode(c),
 		validateClusterCIDR(path("clusterCIDR"), c.ClusterCIDR),
@@ -53,14 +52,13 @@ func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) *field.Err
 	)
 }
 
-// validatePeriods checks the periods of a section.
-func validatePeriods(c *proxyconfig.KubeProxyConfiguration, b Backend) *field.Error {
-	path, sync, own := section(c, b)
-	pause := minSyncPeriod(c, b)
+// validatePeriods checks the periods of the mode's section.
+func validatePeriods(c *proxyconfig.KubeProxyConfiguration) *field.Error {
+	path, sync, pause := periods(c)
 	if sync.Duration >= 0 && pause.Duration > sync.Duration {
 		return field.Invalid(path.Child("minSyncPeriod"), pause, fmt.Sprintf("more than syncPeriod (%v)", sync.Duration))
 	}
-	return cmp.Or(notNegative(path.Child("syncPeriod"), sync), notNegative(path.Child("minSyncPeriod"), own))
+	return cmp.Or(notNegative(path.Child("syncPeriod"), sync), notNegative(path.Child("minSyncPeriod"), pause))
 }
 
 // validateIPVS checks the section ipvs.

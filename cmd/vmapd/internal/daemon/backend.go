@@ -152,7 +152,7 @@ func (d *base) sweeps(running func(*leftovers.Finder)) (*leftovers.Sweeper, *lef
 // resyncInterval is the time between two comparisons of everything. With userspace, they cost little.
 func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 	if running == config.Userspace {
-		return c.SyncPeriod(running)
+		return c.SyncPeriod()
 	}
 	return reconcile.DefaultResyncInterval
 }

@@ -144,7 +144,7 @@ func (d *Daemon) newLoop() *reconcile.Loop {
 	return &reconcile.Loop{
 		State: d.in.state, Backend: d.dataplane, Log: d.log, Describe: d.in.describe, Observers: observers,
 		ForeignChange:  d.dataplane.foreign,
-		MinInterval:    d.config.MinSyncPeriod(backend),
+		MinInterval:    d.config.MinSyncPeriod(),
 		ResyncInterval: resyncInterval(d.config, backend),
 	}
 }

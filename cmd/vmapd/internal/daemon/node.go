@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -36,14 +35,11 @@ func (d *Daemon) announce(ctx context.Context) {
 // setUpNode applies the settings of connection tracking and the OOM score, and removes the rules of
 // a trace that was killed. Failures become warnings and events, and do not keep Services from being programmed.
 func (d *base) setUpNode() {
-	o := nodesetup.Options{Log: d.log, Failed: func(f nodesetup.WriteError) {
-		reason := events.ReasonConntrackFailed
-		if errors.Is(f, nodesetup.ErrReadOnly) {
-			reason = events.ReasonReadOnlySysFS
-		}
-		d.events.Node(events.Warning, reason, f.Error())
-	}}
-	nodesetup.Apply(o, d.config.Conntrack)
+	o := nodesetup.Options{Log: d.log}
+	for _, err := range nodesetup.Apply(o, d.config.Conntrack) {
+		d.log.Warn("could not set sysctl; keeping its current value", slog.Any("err", err))
+		d.events.Node(events.Warning, events.ReasonConntrackFailed, err.Error())
+	}
 	nodesetup.OOM(o, d.config.OOMScoreAdj)
 	removed, err := others.RemoveStaleTraces()
 	if err != nil {

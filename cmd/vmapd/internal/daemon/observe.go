@@ -47,7 +47,7 @@ func (d *base) observe(
 	figures := d.figures(p, started)
 	figures.Pending, figures.Localhost = in.state.Pending, localhost.Stats
 	figures.Findings = func() map[metrics.Finding]int { return findings(examined()) }
-	healthOf := health.Options{SyncPeriod: d.config.SyncPeriod(config.Backend(p.name)), Eligibility: d.reportEligibility}
+	healthOf := health.Options{SyncPeriod: d.config.SyncPeriod(), Eligibility: d.reportEligibility}
 	healthOf.Findings = func() (names []string) {
 		for _, l := range report.Bad(examined()) {
 			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))

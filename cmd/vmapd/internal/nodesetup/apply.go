@@ -26,36 +26,36 @@ type Options struct {
 	// Root is the folder that has proc and sys. Default: the real ones.
 	Root string
 	Log  *slog.Logger
-	// Failed is called for each setting that could not be written, after it was logged; it may be nil.
-	Failed func(WriteError)
 }
 
-// Apply writes the values of c that the node does not have. A setting that can't be written keeps its value: Apply logs
-// a warning and calls o.Failed. Nothing can be set before the module nf_conntrack is loaded, which the first rules do.
-func Apply(o Options, c Conntrack) {
-	for _, f := range o.apply(c) {
-		o.Log.Warn("could not set sysctl; keeping its current value",
-			slog.String("file", f.File), slog.String("want", f.Value), slog.String("have", f.Have), slog.Any("err", f.Err))
-		if o.Failed != nil {
-			o.Failed(f)
-		}
+// ErrNotInitial: the setting belongs to the machine, not to a network namespace.
+var ErrNotInitial = errors.New("only the initial network namespace may change this, and this process is in another: " +
+	"set it on the host itself")
+
+// Apply writes the values of c that the node does not have. A setting that can't be written keeps its value: there is an
+// error for each, with a remedy. Nothing can be set before the module nf_conntrack is loaded, which the first rules do.
+func Apply(o Options, c Conntrack) []error {
+	plan := Plan(c, o.facts())
+	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
+		plan = plan[:min(1, len(plan))] // then all files are missing; one failure is enough
 	}
+	return o.write(plan)
 }
 
 // InitOnly is Apply for a privileged container, after which the daemon needs only CAP_NET_ADMIN. It has no other task,
-// so it returns an error if a setting can't be written: a [WriteError] for each, joined. A setting that no container of
-// this node may change, because the node is a container itself, is only a warning ([ErrNotInitial]).
+// so it returns the errors. A setting that no container of this node may change, because the node is a container itself,
+// is only a warning ([ErrNotInitial]).
 //
 // Where the module br_netfilter is loaded, InitOnly also makes what bridges pass on meet netfilter, as kube-proxy
 // expects of a node: a pod on a bridge reaches a Service with an endpoint on the same bridge by that alone.
 func InitOnly(o Options, c Conntrack) error {
 	var errs []error
-	for _, f := range append(o.apply(c), o.write(o.bridges())...) {
-		if errors.Is(f, ErrNotInitial) {
-			o.Log.Warn("could not set sysctl; keeping its current value", slog.Any("err", f))
+	for _, err := range append(Apply(o, c), o.write(o.bridges())...) {
+		if errors.Is(err, ErrNotInitial) {
+			o.Log.Warn("could not set sysctl; keeping its current value", slog.Any("err", err))
 			continue
 		}
-		errs = append(errs, f)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -77,19 +77,6 @@ func OOM(o Options, score int) {
 	o.logSet(w)
 }
 
-// apply returns the settings that could not be written.
-func (o Options) apply(c Conntrack) []WriteError {
-	plan := Plan(c, o.facts())
-	if len(plan) == 0 {
-		return nil
-	}
-	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
-		// Then all files are missing; one failure is enough.
-		return []WriteError{{Write: plan[0], Err: ErrNoConntrack}}
-	}
-	return o.write(plan)
-}
-
 // bridges returns the writes that make packets on bridges meet netfilter, as far as the kernel has such settings.
 func (o Options) bridges() (plan []Write) {
 	for _, file := range BridgeCalls {
@@ -101,11 +88,12 @@ func (o Options) bridges() (plan []Write) {
 	return plan
 }
 
-// write returns the settings that could not be written.
-func (o Options) write(plan []Write) (failed []WriteError) {
+// write writes settings, and returns an error for each that could not be written.
+func (o Options) write(plan []Write) (failed []error) {
 	for _, w := range plan {
 		if err := o.writeFile(w); err != nil {
-			failed = append(failed, WriteError{Write: w, Err: o.explain(w.File, err)})
+			have := cmp.Or(w.Have, "unknown")
+			failed = append(failed, fmt.Errorf("%s should be %s and is %s: %w", w.File, w.Value, have, o.explain(w.File, err)))
 			continue
 		}
 		o.logSet(w)
@@ -164,50 +152,19 @@ func (o Options) writeFile(w Write) error {
 	return errors.Join(err, f.Close())
 }
 
-// Reasons why a setting could not be written. [WriteError.Err] wraps one of them, or another error of the kernel.
-var (
-	// ErrNoConntrack: the kernel has not loaded connection tracking yet, or lacks this setting.
-	ErrNoConntrack = errors.New("the kernel module nf_conntrack is not loaded, or has no such setting")
-	// ErrReadOnly: the container runtime mounted /proc/sys or /sys read-only.
-	ErrReadOnly = errors.New("mounted read-only: use a privileged container, for instance an init container with " +
-		"--init-only")
-	// ErrNotInitial: the setting belongs to the machine, not to a network namespace.
-	ErrNotInitial = errors.New("only the initial network namespace may change this, and this process is in another: " +
-		"set it on the host itself")
-	// ErrPermission: this process lacks the privilege.
-	ErrPermission = errors.New("only root may change this: set it on the host itself, or by an init container with " +
-		"--init-only")
-)
-
-// WriteError is a setting that could not be written. Its message has the file, the wanted and the
-// present value, and a remedy.
-type WriteError struct {
-	Write
-	Err error
-}
-
-func (f WriteError) Error() string {
-	return fmt.Sprintf("%s should be %s and is %s: %v", f.File, f.Value, cmp.Or(f.Have, "unknown"), f.Err)
-}
-
-func (f WriteError) Unwrap() error { return f.Err }
-
-// explain replaces the kernel's error by one that names a remedy.
+// explain adds a remedy to the kernel's error.
 func (o Options) explain(file string, err error) error {
-	switch {
+	const container = "an init container with --init-only"
+	switch info, statErr := os.Stat(o.path(file)); {
 	case errors.Is(err, fs.ErrNotExist):
-		return ErrNoConntrack
+		return fmt.Errorf("the kernel module nf_conntrack is not loaded, or has no such setting: %w", err)
 	case errors.Is(err, unix.EROFS):
-		return ErrReadOnly
-	case errors.Is(err, unix.EOPNOTSUPP): // the answer of the module's parameter
+		return fmt.Errorf("mounted read-only: use a privileged container, for instance %s: %w", container, err)
+	case errors.Is(err, unix.EOPNOTSUPP), // the answer of the module's parameter
+		errors.Is(err, fs.ErrPermission) && statErr == nil && info.Mode().Perm()&0o222 == 0: // nobody may in other namespaces
 		return ErrNotInitial
-	case !errors.Is(err, fs.ErrPermission):
-		return err
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("only root may change this: set it on the host itself, or by %s: %w", container, err)
 	}
-	// In other namespaces, nobody may write the file.
-	const forWriting = 0o222
-	if info, err := os.Stat(o.path(file)); err == nil && info.Mode().Perm()&forWriting == 0 {
-		return ErrNotInitial
-	}
-	return ErrPermission
+	return err
 }

@@ -82,6 +82,7 @@ func (in *Input) loopback() bool {
 		return false
 	}
 	n, err := config.ParseNodePortAddresses(in.KubeProxy.NodePortAddresses)
-	overlaps := slices.ContainsFunc(n.CIDRs, netip.MustParsePrefix("127.0.0.0/8").Overlaps)
-	return err == nil && (len(in.KubeProxy.NodePortAddresses) == 0 || n.All || n.Localhost[model.IPv4] || overlaps)
+	included := slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(model.IPv4.Loopback()) })
+	return err == nil && (len(in.KubeProxy.NodePortAddresses) == 0 || n.All || n.Unlisted[model.IPv4] ||
+		n.Localhost[model.IPv4] || included)
 }
