@@ -22,7 +22,7 @@ func TestAMistakeChangesNothing(t *testing.T) {
 	}{
 		{"a path that does not exist", []string{"--from", manifests + "/nowhere"}, "nowhere"},
 		{"one of two paths", []string{"--from", manifests, "--from", "/etc/nowhere.yaml"}, "/etc/nowhere.yaml"},
-		{"a backend without its programs", []string{"--from", manifests, "--backend=iptables"}, "vmapd's image has them; on a host, install them"},
+		{"a backend without its programs", []string{"--from", manifests, "--backend=iptables"}, "vmapd's image has it; on a host, install it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ns, err := lab.NewNamespace("node")
