@@ -165,7 +165,9 @@ func (b *Batch) Transactions() iter.Seq[*Batch] {
 			change.SetChains = append(change.SetChains, c)
 		}
 	}
-	if len(b.DropTimeouts) > 0 { // at once, and no chain may use the old ones, not even one that is deleted later
+	// At once: no packet may meet a node without nat chains, and no chain may use the old timeout policies, not even one
+	// that is deleted later.
+	if b.DeleteTable || len(b.DropTimeouts) > 0 {
 		all := *b
 		all.DeleteChains, all.DeleteSets, all.DeleteFlowtables = nil, nil, nil
 		for _, name := range b.DeleteChains {

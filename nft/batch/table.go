@@ -71,7 +71,10 @@ func (w *writer) begin(table *nft.Table, want *compile.Ruleset) {
 	if table != nil {
 		w.have = table
 	}
-	const atOnce = 32_000
+	const atOnce, replacedAtOnce = 32_000, 256_000
+	if w.DeleteTable {
+		w.size = max(w.size, replacedAtOnce)
+	}
 	if slices.ContainsFunc(w.have.Chains, func(c nft.Chain) bool { return c.Hook != nft.NoHook }) {
 		w.size = max(w.size, atOnce)
 	}
