@@ -95,12 +95,12 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		want                []string // in the text
 	}{
 		{"an endpoint accepts", "tcp", "172.30.0.10:80", "", []string{
-			"1. prerouting, from eth0\n", "   table ip vmapd, chain services, rule 2 (ip daddr . meta l4proto . th dport vmap @service-ips) => goto endpoints-3-to-4\n",
+			"1. prerouting, from eth0\n", "   table ip vmapd, chain services, rule 4 (ip daddr . meta l4proto . th dport vmap @service-ips) => goto endpoints-3-to-4\n",
 			":8080 now.\n", ". forward, from eth0, to veth", "(SYN and ACK).\n   It left by eth0.\n", "\nconnection tracking: ", ", answered\n",
 			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
 		}},
 		{"an endpoint accepts over IPv6", "tcp", "[fd00:172:30::10]:80", "", []string{
-			"table ip6 vmapd, chain services, rule 2 (ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
+			"table ip6 vmapd, chain services, rule 4 (ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
 		}},
 		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:", "\nconnection tracking: answered\n", "=> forwarded to 10.0.0.", ", which answered.\n"}},
 		{"an endpoint answers over UDP and IPv6", "udp", "[fd00:172:30::10]:80", "", []string{"=> forwarded to [fd00:10::", ", which answered.\n"}},
