@@ -4,7 +4,7 @@
 //	                                          ▲  └─unknown─> readTable, compile, batch.Pieces ────────┤
 //	                                          │                                                       ▼
 //	                                          └──refused: the table is read; then without ── send: transactions,
-//	                                             the service ports whose elements failed              messages
+//	                                             the service ports with elements that failed             messages
 //
 // [Backend] holds one lasting netlink connection. It reads what is there once, sends the difference, and from then on
 // knows the kernel's state: the cost of a change depends on its size, not on the cluster's.

@@ -24,7 +24,7 @@ const (
 	defaultMasqueradeBit int32 = 14
 )
 
-// setDefaults sets kube-proxy's defaults, but for the pause of a backend whose syncs are short.
+// setDefaults sets kube-proxy's defaults, but for the pause of a backend with short syncs.
 func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
 	setDefault(&c.BindAddress, "0.0.0.0")

@@ -68,27 +68,6 @@ func clusterBreakages() []breakage {
 			},
 		},
 		{
-			name: "API server without the bookmark", command: doctor, exit: 3, notUp: true,
-			prepare: func(t *testing.T, p *patient) {
-				for _, r := range []apitest.Resource{apitest.Services, apitest.EndpointSlices, apitest.Nodes, apitest.ServiceCIDRs} {
-					p.API.Fault(r, apitest.NoBookmark)
-				}
-				p.startUp(t)
-			},
-			symptom: func(t *testing.T, p *patient) {
-				p.daemon.WaitFor(t, "no bookmark")
-				vmapdtest.Eventually(t, func() string {
-					body := vmapdtest.Get(p.Client, vmapdtest.HealthURL+"/readyz").Body
-					if line := "endpointslices can't be read from the API server: the API server has sent no bookmark, which ends the initial list\n"; !strings.Contains(body, line) {
-						return "/readyz: " + body
-					}
-					return ""
-				})
-			},
-			want: "fail api-server endpointslices, nodes, servicecidrs, services can't be read from https://",
-			more: []string{"the API server has sent no bookmark", `warn node not known yet: it has not been read whether the cluster has a Node "node-1"`},
-		},
-		{
 			name: "401", command: doctor, exit: 3, spoil: refuse(http.StatusUnauthorized), symptom: changeIsLost,
 			want: "fail api-server endpointslices can't be read from https://", more: []string{"Unauthorized", "-> "},
 		},
@@ -304,7 +283,7 @@ func processBreakages() []breakage {
 			name: "no IPVS", command: []string{"doctor", "--backend=ipvs"}, exit: 3, notUp: true,
 			prepare: func(_ *testing.T, p *patient) { p.through = withoutPrograms() },
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
-			want:    "fail kernel", more: []string{"programs that the backend ipvs runs are not installed: iptables, ipset", "or use --backend=auto"},
+			want:    "fail kernel", more: []string{"programs that the backend ipvs runs are not installed: iptables", "or use --backend=auto"},
 		},
 	}
 }
