@@ -8,15 +8,15 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
 
 // ParseServers reads the kernel's file of virtual servers, /proc/net/ip_vs: those of a family, without other programs'
-// by packet marks. The file lacks the flags of schedulers; like has them.
+// by packet marks. The file lacks the flags of schedulers, and has the time of persistence in the kernel's ticks, of a
+// length that programs do not know (ip_vs_info_seq_show); like has both.
 //
-//	TCP  AC1E0029:0050 rr persistent 10800 FFFFFFFF
+//	TCP  AC1E0029:0050 rr persistent 2700000 FFFFFFFF
 //	  -> 0A000002:1F90      Masq    1      0          0
 //	UDP  [fd00:0172:0030:0000:0000:0000:0000:0029]:0035 mh
 func ParseServers(r io.Reader, f model.Family, like map[Key]Server) (map[Key]Server, error) {
@@ -53,12 +53,8 @@ func ParseServers(r io.Reader, f model.Family, like map[Key]Server) (map[Key]Ser
 		now = Server{
 			Scheduler: words[2], Flags: like[k].Flags &^ Persistent, Protocol: protocol, Real: map[netip.AddrPort]int{},
 		}
-		if len(words) > 4 && words[3] == "persistent" {
-			seconds, err := strconv.Atoi(words[4])
-			if err != nil {
-				return nil, fmt.Errorf("line %q of the virtual servers: %w", in.Text(), err)
-			}
-			now.Flags, now.Timeout = now.Flags|Persistent, time.Duration(seconds)*time.Second
+		if len(words) > 3 && words[3] == "persistent" {
+			now.Flags, now.Timeout = now.Flags|Persistent, like[k].Timeout
 		}
 		servers[k] = now
 	}

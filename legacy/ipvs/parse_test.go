@@ -13,7 +13,7 @@ import (
 const servers = `IP Virtual Server version 1.2.1 (size=4096)
 Prot LocalAddress:Port Scheduler Flags
   -> RemoteAddress:Port Forward Weight ActiveConn InActConn
-TCP  AC1E002A:0050 rr persistent 10800 FFFFFFFF
+TCP  AC1E002A:0050 rr persistent 2700000 FFFFFFFF
   -> 0A000002:1F90      Masq    1      0          0         
   -> 0A000003:1F90      Masq    0      5          2         
 UDP  [fd00:0172:0030:0000:0000:0000:0000:002a]:0035 mh 
@@ -30,7 +30,10 @@ func TestServersAreRead(t *testing.T) {
 		return ipvs.Key{Addr: a.Addr(), Protocol: p, Port: a.Port()}
 	}
 	web, dns := key(model.TCP, "172.30.0.42:80"), key(model.UDP, "[fd00:172:30::2a]:53")
-	like := map[ipvs.Key]ipvs.Server{dns: {Flags: ipvs.Fallback | ipvs.HashPort}}
+	like := map[ipvs.Key]ipvs.Server{
+		dns: {Flags: ipvs.Fallback | ipvs.HashPort},
+		web: {Flags: ipvs.Persistent, Timeout: 3 * time.Hour},
+	}
 	for f, want := range map[model.Family]map[ipvs.Key]ipvs.Server{
 		model.IPv4: {
 			web: {
