@@ -9,12 +9,12 @@ import "cmp"
 // alone: with the same budgets, it is the same on every node, with every backend, and regardless of the
 // order in which objects arrive. Neither the readiness nor the place of endpoints matters.
 type Budgets struct {
-	// Ports is the number of ports that are served, in the order of spec.ports; with session affinity, a tenth of it, as
-	// each port has objects of its own then. Default: 10000, as many as have room in an object of the API.
+	// Ports is the number of ports that are served, in the order of spec.ports. Default: 1000.
+	// The API has no limit but the size of an object, in which 10,000 have room.
 	Ports int
 	// Frontends is the number of addresses times the number of ports. Cluster IPs and node ports come first, then
-	// addresses of load balancers, then external IPs, each in their order. Default: 40000, enough for 3,000 ports of a
-	// cluster IP and ten external IPs, which the kernel takes in about a second.
+	// addresses of load balancers, then external IPs, each in their order. Default: 10000, enough for two ports of a
+	// Service with a load balancer at every node of a cluster with 5,000.
 	Frontends int
 	// Endpoints is the number of endpoints of a family. EndpointSlices are taken whole, in the
 	// order of their names, and one without endpoints uses one. Default: 20000, four times
@@ -41,7 +41,7 @@ type Budgets struct {
 // WithDefaults fills in the fields that are 0, with the defaults of nftables.
 func (b Budgets) WithDefaults() Budgets {
 	return Budgets{
-		Ports: cmp.Or(b.Ports, 10_000), Frontends: cmp.Or(b.Frontends, 40_000), Endpoints: cmp.Or(b.Endpoints, 20_000),
+		Ports: cmp.Or(b.Ports, 1000), Frontends: cmp.Or(b.Frontends, 10_000), Endpoints: cmp.Or(b.Endpoints, 20_000),
 		Entries: cmp.Or(b.Entries, 1<<16), SourceRanges: cmp.Or(b.SourceRanges, 4000),
 		Counters: cmp.Or(b.Counters, 100), Problems: cmp.Or(b.Problems, 10),
 	}

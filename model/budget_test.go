@@ -135,31 +135,6 @@ func served(s *model.Snapshot) map[string]string {
 	return ports
 }
 
-// A Service with 3,000 ports of ten external IPs is served whole; with session affinity, a tenth of the ports' budget is.
-func TestManyPortsOfManyAddresses(t *testing.T) {
-	const ports, addresses = 3000, 10
-	web := modeltest.NewService("ns1/web").On("172.30.0.41")
-	for i := range addresses {
-		web.ExternalIPs = append(web.ExternalIPs, fmt.Sprintf("20.0.0.%d", i+1))
-	}
-	for i := range int32(ports) {
-		web = web.UDP(fmt.Sprintf("p%d", i), 10_000+i)
-	}
-	for affinity, want := range map[string]int{"None": ports, "ClientIP": 1000} {
-		web.SessionAffinity = affinity
-		s := modeltest.Snapshot(modeltest.Config(), web)
-		served := 0
-		for sp := range s.Family(model.IPv4).ServicePorts() {
-			if served++; len(sp.Frontends) != 1+addresses {
-				t.Fatalf("%s: port %s has %d addresses", affinity, sp.Name.Port, len(sp.Frontends))
-			}
-		}
-		if whole := len(s.Problems()) == 0; served != want || whole != (want == ports) {
-			t.Errorf("%s: %d ports are served, want %d; problems: %v", affinity, served, want, s.Problems())
-		}
-	}
-}
-
 // The problems of an object are reported one by one up to a number, and then by their number: a
 // line and an event for each of 50,000 would be too many.
 func TestManyProblemsAreCounted(t *testing.T) {

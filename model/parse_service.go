@@ -21,15 +21,11 @@ func parseService(in Service, r *record, budgets Budgets) *service {
 		s.problems().add(field, "%v", err)
 		return s
 	}
-	s.parseAffinity(in)
-	ports := budgets.Ports
-	if s.rare.affinity != 0 {
-		ports = max(1, ports/10)
-	}
-	s.parsePorts(in.Ports, ports)
+	s.parsePorts(in.Ports, budgets.Ports)
 	s.parseAddrs(in, budgets.Frontends)
 	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
 	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
+	s.parseAffinity(in)
 	s.parseAnnotations(in.Annotations)
 	s.parseHealthCheck(in)
 	s.parseSourceRanges(in.SourceRanges, budgets.SourceRanges)

@@ -52,7 +52,7 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 			"POST bad: InvalidField spec.ports[0].port: 70000 is not between 1 and 65535")
 
 		many := bad.On("172.30.0.43")
-		many.Ports, many.SessionAffinity = nil, "ClientIP" // with which fewer are served
+		many.Ports = nil
 		for i := range int32(1001) {
 			many = many.TCP(fmt.Sprintf("p%d", i), i+1)
 		}

@@ -62,15 +62,10 @@ type ExternalAddresses struct {
 // Budgets returns the limits of one Service with a backend. With iptables and IPVS, each endpoint of each port is a
 // rule or an operation, which takes the kernel longer the more there are: with the defaults of the model, one Service
 // makes others wait for 12 s. 5,000 endpoints are as many as there are nodes in the largest clusters that are tested.
-// Userspace has a listener for each frontend.
 func Budgets(b Backend) model.Budgets {
 	d := model.Budgets{}.WithDefaults()
-	switch b {
-	case IPTables, IPVS:
-		d.Ports, d.Frontends, d.Endpoints, d.Entries = 1000, 2000, 5000, 8192
-	case Userspace:
-		d.Ports, d.Frontends = 1000, 10_000
-	case Auto, NFTables:
+	if b == IPTables || b == IPVS {
+		d.Frontends, d.Endpoints, d.Entries = 2000, 5000, 8192
 	}
 	return d
 }
