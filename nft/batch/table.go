@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -25,7 +26,7 @@ func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
 //	1st      shared sets, timeout policies, chains that are new, also base chains; elements that all Services need
 //	to n-th  the Services, the API server and DNS first. Of each: own sets and chains, what can be looked up, and then,
 //	         together, the elements that lead there or refuse (nft.Leads). Refused is at last what no Service has
-//	then     chains with other rules, and deletions of elements, those that lead first
+//	then     node ports of a new table; chains with other rules, and deletions of elements, those that lead first
 //	last     deletions of chains and sets
 //
 // While a table is filled, each transaction leaves a Service as it was, or as it will be. One that packets meet already
@@ -121,8 +122,8 @@ func (w *writer) unit(u compile.Unit) {
 	w.objects(u.Sets, u.Chains)
 	u.Elements(func(set string, e nft.Element) {
 		switch {
-		case w.ranges[set]:
-			w.late.add(set, e)
+		case w.ranges[set], len(w.have.Chains) == 0 && nft.Leads(set) && strings.Contains(set, "nodeport"):
+			w.late.add(set, e) // an address of a Service has priority, and may be one of the node
 		case nft.Leads(set):
 			w.leads.add(set, e)
 		default:
