@@ -30,7 +30,7 @@ func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
 	stop := load.Start()
 	for range traces {
 		p := startTrace(t, w.Node, append(known, to.String())...)
-		if got := strings.Count(p.told(t), "\n=> forwarded to "); got != 1 {
+		if got := strings.Count("\n"+p.told(t), "\n=> forwarded to "); got != 1 {
 			t.Errorf("want one story, got %d:\n%s", got, &p.stdout)
 		}
 	}
