@@ -18,7 +18,8 @@
 //	                          operation (objects.go, encode.go, elements.go); the socket: all of it or nothing
 //
 // Behind an unknown state, and at the start, readTable (read.go) reads the table, in which each rule is the hash of its
-// text ([Rule.Hash]); [compile.Options.Repair] keeps its slots and chains, and batch.Pieces makes batches of bounded size.
+// text ([Rule.Hash]); [compile.Options.Repair] keeps its slots and chains, and batch.Pieces makes batches of bounded
+// size.
 //
 // # Packet flow
 //
@@ -52,7 +53,8 @@
 //	                                           ▼
 //	     postrouting (srcnat): hairpin; map source-nat: masquerade or not
 //
-// Chains that packets of established connections meet are left out while no Service needs them, see compile/features.go.
+// Chains that packets of established connections meet are left out while no Service needs them, see
+// compile/features.go.
 //
 // # Other programs on the node
 //

@@ -153,14 +153,14 @@ func OwnEndpoints(port model.ServicePortName, list model.TrafficPolicy) string {
 	return ownEndpointsOf[list] + OwnName(port)
 }
 
-// IsOwnEndpoints reports whether a set is one of OwnEndpoints. The element of GoneEndpoints for an endpoint that leaves it
-// has the same key.
+// IsOwnEndpoints reports whether a set is one of OwnEndpoints. The element of GoneEndpoints for an endpoint that leaves
+// it has the same key.
 func IsOwnEndpoints(set string) bool {
 	return strings.HasPrefix(set, ownEndpointsOf[model.Cluster]) || strings.HasPrefix(set, ownEndpointsOf[model.Local])
 }
 
-// Leads reports whether elements of a set send packets somewhere, or refuse them: they are written behind what they lead
-// to, and those of a Service at once.
+// Leads reports whether elements of a set send packets somewhere, or refuse them: they are written behind what they
+// lead to, and those of a Service at once.
 func Leads(set string) bool {
 	switch set {
 	case ServiceIPs, ServiceNodePorts, SourceNAT, NodePortSourceNAT, AffinityIPs, AffinityNodePorts, RememberIPs,

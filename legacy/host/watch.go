@@ -31,7 +31,8 @@ const (
 
 // Watch notices that another program has changed what a backend wrote. Our jumps are its canaries: who flushes a table
 // takes all of them there, and each second it looks for those of one chain. With IPVS, it also looks at all virtual
-// servers and addresses. It runs beside Apply, in the network namespace of its caller; the rest is compared at a Resync.
+// servers and addresses. It runs beside Apply, in the network namespace of its caller; the rest is compared at a
+// Resync.
 type Watch struct {
 	programs []*programs
 	jumps    []iptables.Jump

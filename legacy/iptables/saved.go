@@ -195,8 +195,8 @@ func (s *Saved) hookFirst(at tableChain, want []Jump, ours func(chain string) bo
 // unconditional finds a rule that has the last word, as the policy has without it.
 var unconditional = regexp.MustCompile(`^-j (DROP|REJECT)`)
 
-// hookAnywhere is Hook for a chain in which jumps stay where they are: moved before another program's rule, a jump would
-// accept what that one drops.
+// hookAnywhere is Hook for a chain in which jumps stay where they are: moved before another program's rule, a jump
+// would accept what that one drops.
 func (s *Saved) hookAnywhere(at tableChain, want []Jump, ours func(chain string) bool) (del, insert string) {
 	place, end := 1, false
 	for line := range strings.Lines(string(s.rules[at])) {

@@ -82,9 +82,9 @@ func compileRules(f model.Family, s *model.Settings, o Options) *Rules {
 	}
 }
 
-// Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. A packet that IPVS has sent to a real server passes the output hook (again), and the
-// input hook if the real server is on this node. The last jump of a chain is its first rule: connections to an address
-// that is about to go are dropped, and not refused.
+// Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. A packet that IPVS has
+// sent to a real server passes the output hook (again), and the input hook if the real server is on this node. The last
+// jump of a chain is its first rule: connections to an address that is about to go are dropped, and not refused.
 func Jumps() []iptables.Jump {
 	jump := func(table, builtin, chain string, matches ...string) iptables.Jump {
 		return iptables.Jump{Table: table, Chain: builtin, Rule: iptables.Join(append(matches, "-j "+chain)...)}
@@ -174,8 +174,8 @@ func (r compiler) filter() []string {
 	}
 }
 
-// forward drops INVALID packets (a segment outside the window, say): they would reach the client with the endpoint's own
-// address, and the client would reset the connection. What arrives for the node itself may be another program's.
+// forward drops INVALID packets (a segment outside the window, say): they would reach the client with the endpoint's
+// own address, and the client would reset the connection. What arrives for the node itself may be another program's.
 func (r compiler) forward() []string {
 	if !r.DropInvalid {
 		return nil

@@ -145,11 +145,11 @@ func (b *Batch) String() string {
 
 // Transactions yields the parts of a batch that the kernel carries out together or not at all, each as a batch.
 //
-// New sets and chains come ahead of all else, while nothing leads to them yet: a packet keeps the generation of rules with
-// which it entered the base chain, but finds an element that is committed meanwhile, and a new chain to which it leads
-// would be empty (nft_do_chain). And the kernel walks the whole map for each chain that begins to look into it
-// (nf_tables_bind_set). A packet between two hooks during a commit may be dropped once, or keep its client's address, if
-// its Service's traffic policy changes. Deletions of chains and sets come last: before Linux 6.2, the kernel drops
+// New sets and chains come ahead of all else, while nothing leads to them yet: a packet keeps the generation of rules
+// with which it entered the base chain, but finds an element that is committed meanwhile, and a new chain to which it
+// leads would be empty (nft_do_chain). And the kernel walks the whole map for each chain that begins to look into it
+// (nf_tables_bind_set). A packet between two hooks during a commit may be dropped once, or keep its client's address,
+// if its Service's traffic policy changes. Deletions of chains and sets come last: before Linux 6.2, the kernel drops
 // references to them only at the end of a transaction.
 func (b *Batch) Transactions() iter.Seq[*Batch] {
 	isAhead := func(c nft.Chain) bool { return b.newChains[c.Name] && (c.Hook == nft.NoHook || c.Ahead) }

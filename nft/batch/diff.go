@@ -70,8 +70,8 @@ func (b *builder) leftovers(set string, deleted func()) {
 	}
 }
 
-// done returns the batch. Elements of sets that are deleted go with these. An endpoint that a service port with affinity
-// loses is noted as gone, once if several lose it.
+// done returns the batch. Elements of sets that are deleted go with these. An endpoint that a service port with
+// affinity loses is noted as gone, once if several lose it.
 func (b *builder) done() *Batch {
 	for _, set := range b.DeleteSets {
 		delete(b.del, set)

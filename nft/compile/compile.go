@@ -244,8 +244,8 @@ func (r *Ruleset) sharedSince(other *Ruleset, add AddFunc) {
 	}
 }
 
-// Former returns a service port as the ruleset has it, if it has the same frontends' addresses; nil: none. The ruleset may
-// be nil.
+// Former returns a service port as the ruleset has it, if it has the same frontends' addresses; nil: none. The ruleset
+// may be nil.
 func (r *Ruleset) Former(sp *model.ServicePort) *model.ServicePort {
 	if r == nil {
 		return nil

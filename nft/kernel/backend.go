@@ -181,8 +181,9 @@ func (b *Backend) Resync() {
 }
 
 // Apply makes the kernel's tables match s. A failure in one family, a [model.FamilyError], leaves its rules as they
-// were and does not affect the other; the next Apply reads the table and repairs it. Of a large batch, the pieces before
-// the failed one stay. A service port that the kernel refuses stays as it was, and a [model.RefusedError] names it.
+// were and does not affect the other; the next Apply reads the table and repairs it. Of a large batch, the pieces
+// before the failed one stay. A service port that the kernel refuses stays as it was, and a [model.RefusedError] names
+// it.
 //
 // Clients of removed endpoints are left to RunPurges.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
@@ -217,8 +218,8 @@ func (b *Backend) redial() error {
 	return nil
 }
 
-// applyFamily tries until only service ports that the kernel refuses are missing. A batch that the kernel refused may be
-// for another table than it has: the next try reads that.
+// applyFamily tries until only service ports that the kernel refuses are missing. A batch that the kernel refused may
+// be for another table than it has: the next try reads that.
 func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 	st.refused.forget(s)
 	for {
@@ -290,8 +291,8 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 	return want, nil
 }
 
-// Ruleset returns the ruleset that the last Apply left in the kernel; nil: there was none, or it failed. It may be called
-// at any time.
+// Ruleset returns the ruleset that the last Apply left in the kernel; nil: there was none, or it failed. It may be
+// called at any time.
 func (b *Backend) Ruleset(f model.Family) *compile.Ruleset {
 	if st := b.of(f); st != nil {
 		return st.read().ruleset

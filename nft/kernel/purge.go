@@ -158,7 +158,8 @@ func (b *Backend) misfits(ctx context.Context, st *familyState, p pendingPurge) 
 	return list, err
 }
 
-// clients returns which clients stay by the present rules, or false if the map is gone, or what the kernel has is unknown.
+// clients returns which clients stay by the present rules, or false if the map is gone, or what the kernel has is
+// unknown.
 func (st *familyState) clients(p pendingPurge) (compile.Clients, bool) {
 	if !st.known {
 		return compile.Clients{}, false

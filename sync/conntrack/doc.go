@@ -10,8 +10,8 @@
 //
 // The kernel filters: a change costs what its flows cost. The whole table is listed at the start, after rules were
 // repaired, once an hour, for many changes at once, and by kernels before Linux 5.8, which have no filter. Rounds go on
-// meanwhile: each flow is judged by the rules that are known then, and stays if those of a round that has begun serve it.
-// What is missed, because the kernel refused a service port or a round, is found within the hour.
+// meanwhile: each flow is judged by the rules that are known then, and stays if those of a round that has begun serve
+// it. What is missed, because the kernel refused a service port or a round, is found within the hour.
 //
 // Without rules, on a new node or when another program has flushed them, a connection leaves by the default route, and
 // its later packets, too. After the first round, and after each one that repairs rules, flows to a frontend that are

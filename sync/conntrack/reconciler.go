@@ -135,8 +135,8 @@ func (r *Reconciler) work(ctx context.Context) time.Duration {
 	return max(0, next)
 }
 
-// pass does the work of a family that is due; nil: there is none. Rounds go on meanwhile: each flow is judged by what is
-// known then.
+// pass does the work of a family that is due; nil: there is none. Rounds go on meanwhile: each flow is judged by what
+// is known then.
 func (r *Reconciler) pass(ctx context.Context, name model.Family) *Pass {
 	start := time.Now()
 	var work *pass

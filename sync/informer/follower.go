@@ -36,7 +36,8 @@ const (
 	// slow is how long a request may go without a response before that is logged. Lists of the largest clusters begin to
 	// arrive sooner.
 	slow = 10 * time.Second
-	// giveUpAfter is how many times as long a streamed list may go without a few objects, of which a busy cluster has less.
+	// giveUpAfter is how many times as long a streamed list may go without a few objects, of which a busy cluster has
+	// less.
 	giveUpAfter, fewObjects = 3, 100
 	// startPause and laterPause bound the pauses between attempts, which are up to twice as long by chance: before the
 	// first list, when rules wait for it, and for all nodes of a cluster after an outage.

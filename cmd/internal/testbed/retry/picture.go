@@ -37,7 +37,8 @@ func picture(runs []*run) string {
 		all, at := max(1, len(r.sum.waits)+failed), 0.0
 		for i, n := range append(buckets[:], failed) {
 			w := float64(n) * width / float64(all)
-			fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", left+at, y, w, height, shades[i].color)
+			fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n",
+				left+at, y, w, height, shades[i].color)
 			at += w
 		}
 		y += height + gap

@@ -153,9 +153,9 @@ func copied(table *nft.Table) *nft.Table {
 	return &c
 }
 
-// leaveOut takes out of a batch what may be there of former versions of some service ports. An element to be deleted names
-// its service port in its comment at most, and rules may be there for their sake. Endpoints that would be removed do not
-// matter: each batch that removes them has them again.
+// leaveOut takes out of a batch what may be there of former versions of some service ports. An element to be deleted
+// names its service port in its comment at most, and rules may be there for their sake. Endpoints that would be removed
+// do not matter: each batch that removes them has them again.
 func leaveOut(b *batch.Batch, ports map[model.ServicePortName]bool) {
 	if len(ports) == 0 {
 		return

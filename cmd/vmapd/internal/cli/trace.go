@@ -242,7 +242,8 @@ func (x *tracing) writeEach(
 		level, text := report.OK, fmt.Sprintf("all of %s answered", report.Plural(len(stories), "endpoint"))
 		if len(faulty) > 0 {
 			level = report.Fail
-			text = fmt.Sprintf("%d of %s faulty: %s", len(faulty), report.Plural(len(stories), "endpoint"), report.List(faulty, 0))
+			all := report.Plural(len(stories), "endpoint")
+			text = fmt.Sprintf("%d of %s faulty: %s", len(faulty), all, report.List(faulty, 0))
 		}
 		t.Verdict(level, "%s", text)
 		t.Say("")

@@ -21,7 +21,8 @@ import (
 )
 
 // The least times between two examinations, and between two readings of all rules: for these, the kernel's table is
-// compared, and other programs' chains are listed. Readings that take long are farther apart, readingShare times as long.
+// compared, and other programs' chains are listed. Readings that take long are farther apart, readingShare times as
+// long.
 const examinedEvery, readEvery, readingShare = time.Second, 10 * time.Second, 50
 
 // reading is what takes long to read.
@@ -33,7 +34,8 @@ type reading struct {
 }
 
 // report returns the only report on this node: the last one or, if that is too old, another one, in which all rules
-// have been read within an age, or with 0, now. Who asks during an examination gets the last report, and waits only for the first one.
+// have been read within an age, or with 0, now. Who asks during an examination gets the last report, and waits only for
+// the first one.
 func (d *Daemon) report(age time.Duration) doctor.Report {
 	if !d.examining.TryLock() {
 		if last := d.examined.Load(); last != nil {

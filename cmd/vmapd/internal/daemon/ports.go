@@ -38,7 +38,8 @@ func (d *base) newPorts(p *dataplane, o *observers, of Options) *ports {
 	}
 }
 
-// watchOthers looks, until ctx ends, whether other proxies put back what was removed, or one answers at the metrics port.
+// watchOthers looks, until ctx ends, whether other proxies put back what was removed, or one answers at the metrics
+// port.
 func (d *Daemon) watchOthers(ctx context.Context) {
 	address, taken := d.config.MetricsBindAddress, time.Time{} // since when
 	d.dataplane.sweep.Watch(ctx, func() {

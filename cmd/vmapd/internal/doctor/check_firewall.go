@@ -101,7 +101,8 @@ func (f *Facts) translates(l *found, c Chain) {
 		if f.Daemon.IsClusterIP(rule.To) {
 			l.warn("let the rule translate to an endpoint, or clients connect to the Service's address",
 				"%s, rule %d, which is not vmapd's, translates connections to %v, the address of a Service: "+
-					"the kernel translates once, so they leave the node to that address", chainText(rule.Place), rule.Position, rule.To)
+					"the kernel translates once, so they leave the node to that address",
+				chainText(rule.Place), rule.Position, rule.To)
 		}
 	}
 }

@@ -102,11 +102,12 @@ func (m *Metrics) registerNode() {
 			})
 	}
 	atScrape(all, gauge, "vmapd_doctor_findings", "Lines of vmapd doctor with the level warn or fail, by check. "+
-		"The node is examined at scrapes, its rules at most every ten seconds.", []string{"check", "level"}, func(emit emitter) {
-		for f, n := range o.Findings() {
-			emit(float64(n), f.Check, f.Level)
-		}
-	})
+		"The node is examined at scrapes, its rules at most every ten seconds.",
+		[]string{"check", "level"}, func(emit emitter) {
+			for f, n := range o.Findings() {
+				emit(float64(n), f.Check, f.Level)
+			}
+		})
 	atScrape(all, gauge, "vmapd_leftovers",
 		"Chains, tables, IPVS devices and ipsets of another proxy or backend that are on the node; NaN: "+
 			"they could not be examined.",

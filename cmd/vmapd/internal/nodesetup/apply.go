@@ -32,8 +32,9 @@ type Options struct {
 var ErrNotInitial = errors.New("only the initial network namespace may change this, and this process is in another: " +
 	"set it on the host itself")
 
-// Apply writes the values of c that the node does not have. A setting that can't be written keeps its value: there is an
-// error for each, with a remedy. Nothing can be set before the module nf_conntrack is loaded, which the first rules do.
+// Apply writes the values of c that the node does not have. A setting that can't be written keeps its value: there is
+// an error for each, with a remedy. Nothing can be set before the module nf_conntrack is loaded, which the first rules
+// do.
 func Apply(o Options, c Conntrack) []error {
 	plan := Plan(c, o.facts())
 	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
@@ -43,8 +44,8 @@ func Apply(o Options, c Conntrack) []error {
 }
 
 // InitOnly is Apply for a privileged container, after which the daemon needs only CAP_NET_ADMIN. It has no other task,
-// so it returns the errors. A setting that no container of this node may change, because the node is a container itself,
-// is only a warning ([ErrNotInitial]).
+// so it returns the errors. A setting that no container of this node may change, because the node is a container
+// itself, is only a warning ([ErrNotInitial]).
 //
 // Where the module br_netfilter is loaded, InitOnly also makes what bridges pass on meet netfilter, as kube-proxy
 // expects of a node: a pod on a bridge reaches a Service with an endpoint on the same bridge by that alone.
