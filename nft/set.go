@@ -170,6 +170,15 @@ func Leads(set string) bool {
 	return false
 }
 
+// LeadsByNodePort is Leads for the sets that have node ports as keys.
+func LeadsByNodePort(set string) bool {
+	switch set {
+	case ServiceNodePorts, NodePortSourceNAT, AffinityNodePorts, RememberNodePorts:
+		return true
+	}
+	return false
+}
+
 // Endpoint returns the endpoint in an element of such a map.
 func Endpoint(data string) (netip.AddrPort, bool) {
 	if len(data) <= RegisterSize {

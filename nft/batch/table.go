@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -122,7 +121,7 @@ func (w *writer) unit(u compile.Unit) {
 	w.objects(u.Sets, u.Chains)
 	u.Elements(func(set string, e nft.Element) {
 		switch {
-		case w.ranges[set], len(w.have.Chains) == 0 && nft.Leads(set) && strings.Contains(set, "nodeport"):
+		case w.ranges[set], len(w.have.Chains) == 0 && nft.LeadsByNodePort(set):
 			w.late.add(set, e) // an address of a Service has priority, and may be one of the node
 		case nft.Leads(set):
 			w.leads.add(set, e)
