@@ -22,7 +22,8 @@ func TestThePageHasTheDifferences(t *testing.T) {
 		if r.own != "" {
 			remedy = strings.TrimPrefix(remedy+"; `"+r.own+"` in vmapd's file", "; ")
 		}
-		fmt.Fprintf(&b, "| %s | **%s.** %s | %s |\n", cmp.Or(strings.Join(r.from, ", "), "any"), r.title, r.change, remedy)
+		what := strings.TrimSpace("**" + r.title + ".** " + r.change)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", cmp.Or(strings.Join(r.from, ", "), "any"), what, remedy)
 	}
 	page := strings.ReplaceAll(b.String(), " |  |", " | |") + "\n"
 	testaid.Tables(t, "../../docs/from-kube-proxy.md", map[string]string{"differences": page})
