@@ -20,7 +20,7 @@ func (b *IPTables) Compare(ctx context.Context, family model.Family, s *model.Sn
 		if err != nil {
 			return nil, err
 		}
-		list := iptables.Compile(nil, s.Family(family), b.optionsOf(f)).Repair(saved).Chains()
+		list := iptables.Compile(s.Family(family), b.optionsOf(f)).Repair(saved).Chains()
 		return append(list, missingJumps(saved.HookText())...), nil
 	}
 	return nil, nil
@@ -53,7 +53,7 @@ func (b *IPVS) Compare(ctx context.Context, family model.Family, s *model.Snapsh
 			return nil, err
 		}
 		for _, op := range ipvs.DiffContent(have, want) {
-			list = append(list, op.String())
+			list = append(list, op.Command)
 		}
 	}
 	return list, nil

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -186,7 +187,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	r := &run{IPVS: b, ctx: ctx, f: f, failed: map[ipvs.Key]bool{}}
 	var plan ipvs.Plan
 	if f.have != nil {
-		r.want = ipvs.Compile(f.have, s, f.have.Options)
+		r.want = ipvs.Compile(s, f.have.Options)
 		plan = ipvs.Diff(f.have, r.want)
 	} else {
 		have, want, err := b.compile(ctx, f.programs, s)
@@ -234,7 +235,7 @@ func (b *IPVS) compile(
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the node's state: %w", err)
 	}
-	want := ipvs.Compile(nil, s, o)
+	want := ipvs.Compile(s, o)
 	if want.Rules.IsIn(saved) {
 		have.Rules = want.Rules
 	}
@@ -278,7 +279,7 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 
 // readDevice finds the dummy device and its addresses.
 func readDevice(name string, c *ipvs.Content) error {
-	link, err := findDevice(name)
+	link, err := device.Find(name)
 	if link == nil || err != nil {
 		return err
 	}
@@ -286,17 +287,8 @@ func readDevice(name string, c *ipvs.Content) error {
 		return fmt.Errorf("the device %s is of type %s, and not dummy", name, link.Type())
 	}
 	c.Device = name
-	list, err := netlink.AddrList(link, int(addressFamilies[c.Family]))
-	if err != nil {
-		return fmt.Errorf("list addresses of %s: %w", name, err)
-	}
-	for _, a := range list {
-		addr, ok := netip.AddrFromSlice(a.IP)
-		if addr = addr.Unmap(); ok && !addr.IsLinkLocalUnicast() { // the kernel adds one to a device that is up
-			c.Addrs[addr] = true
-		}
-	}
-	return nil
+	c.Addrs, err = device.Addrs(link, int(addressFamilies[c.Family]))
+	return err
 }
 
 func sysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(name, ".", "/") }

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
@@ -59,10 +60,10 @@ func hasIPSet() bool {
 	return err == nil || !errors.Is(err, fs.ErrNotExist) || none != nil
 }
 
-// findIPVS counts devices and, if all is set, ipsets. A device shows that its owner has virtual servers.
-func (l *Leftovers) findIPVS(found map[Leftover]int, all bool) error {
+// findIPVS counts devices and ipsets. A device shows that its owner has virtual servers.
+func (l *Leftovers) findIPVS(found map[Leftover]int) error {
 	for owner, name := range l.devices() {
-		link, err := findDevice(name)
+		link, err := device.Find(name)
 		if err != nil {
 			note(found, KindDevice)
 			return err
@@ -71,7 +72,7 @@ func (l *Leftovers) findIPVS(found map[Leftover]int, all bool) error {
 			found[Leftover{owner, KindDevice}] = 1
 		}
 	}
-	if !all || !hasIPSet() {
+	if !hasIPSet() {
 		return nil
 	}
 	for owner, names := range l.sets() {
@@ -102,7 +103,7 @@ func lookForSet(name string) error {
 // removeIPVS removes devices, ipsets and, if one of the devices exists, virtual servers. These are all kube-proxy's if
 // its device stays: it deletes the ones that it does not want. A running IPVS backend takes them over.
 func (l *Leftovers) removeIPVS() error {
-	kubeProxys, err := findDevice(KubeProxyDevice)
+	kubeProxys, err := device.Find(KubeProxyDevice)
 	if err != nil {
 		return err
 	}
@@ -115,9 +116,9 @@ func (l *Leftovers) removeIPVS() error {
 	// Addresses are deleted before servers: without a server, the node itself would answer.
 	for _, owner := range owners {
 		if name := l.devices()[owner]; name != "" {
-			link, err := findDevice(name)
+			link, err := device.Find(name)
 			there = there || link != nil
-			errs = append(errs, err, RemoveDevice(name))
+			errs = append(errs, err, device.Remove(name))
 		}
 	}
 	if there && !l.RunsIPVS && (!l.KeepKubeProxy || kubeProxys == nil) && findIPVS() == nil {

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
@@ -53,7 +52,7 @@ func (r *run) carryOut(plan ipvs.Plan) error {
 		if err == nil {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%v: %w", op, err))
+		errs = append(errs, fmt.Errorf("%s: %w", op.Command, err))
 		if op.Needed {
 			return errors.Join(errs...)
 		}
@@ -90,26 +89,24 @@ func (r *run) logSetting(setting, why string) {
 // CreateDevice implements [ipvs.Kernel]. The device stays down: its addresses are local all the same, and no packet is
 // ever sent by it.
 func (r *run) CreateDevice(name string) error {
-	a := netlink.NewLinkAttrs()
-	a.Name = name
-	if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: a}); err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
+	_, err := device.Create(name)
+	return err
+}
+
+// AddAddress implements [ipvs.Kernel].
+func (r *run) AddAddress(name string, a netip.Addr) error { return changeAddress(name, a, device.Add) }
+
+// DeleteAddress implements [ipvs.Kernel].
+func (r *run) DeleteAddress(name string, a netip.Addr) error {
+	return changeAddress(name, a, device.Delete)
+}
+
+func changeAddress(name string, a netip.Addr, change func(netlink.Link, netip.Addr) error) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
-	return netlink.LinkSetARPOff(link)
-}
-
-// AddAddress implements [ipvs.Kernel].
-func (r *run) AddAddress(device string, a netip.Addr) error {
-	return changeAddress(device, a, netlink.AddrAdd)
-}
-
-// DeleteAddress implements [ipvs.Kernel].
-func (r *run) DeleteAddress(device string, a netip.Addr) error {
-	return changeAddress(device, a, netlink.AddrDel)
+	return change(link, a)
 }
 
 // SetRules implements [ipvs.Kernel].
@@ -218,45 +215,4 @@ func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
 		}
 	}
 	return deleted, errors.Join(errs...)
-}
-
-// RemoveDevice removes a device with its addresses. It is no error if there is none.
-func RemoveDevice(name string) error {
-	link, err := findDevice(name)
-	if link == nil || err != nil {
-		return err
-	}
-	if err := netlink.LinkDel(link); err != nil {
-		return fmt.Errorf("remove the device %s: %w", name, err)
-	}
-	return nil
-}
-
-// findDevice returns nil if the device does not exist.
-func findDevice(name string) (netlink.Link, error) {
-	link, err := netlink.LinkByName(name)
-	var none netlink.LinkNotFoundError
-	switch {
-	case errors.As(err, &none):
-		return nil, nil //nolint:nilnil // a missing device is no error
-	case err != nil:
-		return nil, fmt.Errorf("look for the device %s: %w", name, err)
-	}
-	return link, nil
-}
-
-// changeAddress adds or deletes an address. It is no error if somebody has done so before.
-func changeAddress(device string, a netip.Addr, change func(netlink.Link, *netlink.Addr) error) error {
-	link, err := netlink.LinkByName(device)
-	if err != nil {
-		return err
-	}
-	addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
-	if a.Is6() {
-		addr.Flags = unix.IFA_F_NODAD // every node has the same address
-	}
-	if err := change(link, addr); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EADDRNOTAVAIL) {
-		return err
-	}
-	return nil
 }

@@ -82,15 +82,6 @@ var kubeProxyChains = []string{
 // Alone they are no sign of kube-proxy.
 var kubeletsToo = []string{"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}
 
-// signs are chains of iptables-legacy that are there as long as the others of their owner. The first is kube-proxy's in
-// all its modes.
-var signs = []tableChain{
-	{"nat", "KUBE-SERVICES"}, {"filter", "KUBE-FORWARD"}, {"nat", iptables.IPVSPrefix + "POSTROUTING"},
-	{"nat", iptables.Prefix + "POSTROUTING"}, {"filter", iptables.Prefix + "FORWARD"},
-}
-
-type tableChain struct{ table, chain string }
-
 // ownerOf returns the owner of a chain that the running backend does not use, or "".
 func (l *Leftovers) ownerOf(f model.Family, variant, chain string) string {
 	isKubeProxys := func(prefix string) bool { return strings.HasPrefix(chain, prefix) }
@@ -116,9 +107,8 @@ func (b *IPTables) uses(f model.Family, variant string) bool {
 }
 
 // Find counts objects by kind and owner; those that are not there are left out, and what could not be examined is
-// [Unknown]. Of chains of iptables-legacy, those that are there as long as the others are counted; unless all is set,
-// kube-proxy's alone, which costs little, as a program copies a whole table to look for one chain.
-func (l *Leftovers) Find(all bool) (map[Leftover]int, error) {
+// [Unknown].
+func (l *Leftovers) Find() (map[Leftover]int, error) {
 	found := map[Leftover]int{}
 	var errs []error
 	count := func(f model.Family, variant, kind string, chains []string, err error) {
@@ -133,14 +123,10 @@ func (l *Leftovers) Find(all bool) (map[Leftover]int, error) {
 	for _, f := range model.Families {
 		chains, err := l.NFT.Chains(f)
 		count(f, variantNFT, KindNFTChain, chains, err)
-		look := signs
-		if !all {
-			look = signs[:1]
-		}
-		chains, err = findSigns(f, look)
-		count(f, variantLegacy, KindLegacyChain, chains, err)
+		_, saved, err := l.legacy(f)
+		count(f, variantLegacy, KindLegacyChain, saved.All(), err)
 	}
-	return found, errors.Join(append(errs, l.findIPVS(found, all))...)
+	return found, errors.Join(append(errs, l.findIPVS(found))...)
 }
 
 // note notes that a kind could not be examined.
@@ -180,37 +166,42 @@ func LegacyTables(f model.Family) ([]string, error) {
 	return strings.Fields(string(names)), err
 }
 
-// legacyOf returns the programs of iptables-legacy, and nil if the family has none of their tables.
-func legacyOf(f model.Family) (*programs, []string, error) {
+// legacy returns the programs of iptables-legacy, and all rules in their tables; nothing if the family has none of
+// these, or only the running backend's. To ask for a table that is not there could make it.
+func (l *Leftovers) legacy(f model.Family) (*programs, *iptables.Saved, error) {
+	none := &iptables.Saved{}
 	tables, err := LegacyTables(f)
 	if err != nil || len(tables) == 0 {
-		return nil, nil, err
+		return nil, none, err
 	}
 	name, _ := programsOf(f)
-	return &programs{family: f, name: name + "-" + variantLegacy}, tables, nil
+	p := &programs{family: f, name: name + "-" + variantLegacy}
+	// The running backend may have tens of thousands of chains.
+	if l.Rules.uses(f, variantLegacy) {
+		if others, err := p.hasAny("KUBE-SERVICES", iptables.IPVSPrefix+"POSTROUTING"); !others {
+			return nil, none, err
+		}
+	}
+	saved, err := save(context.Background(), p.name)
+	if err != nil {
+		return nil, none, err
+	}
+	return p, saved, nil
 }
 
-// findSigns returns those chains that are there. To ask for a table that is not there could make it.
-func findSigns(f model.Family, of []tableChain) (chains []string, err error) {
-	p, tables, err := legacyOf(f)
-	if p == nil {
-		return nil, err
-	}
-	for _, at := range of {
-		if !slices.Contains(tables, at.table) {
-			continue
+// hasAny reports whether the table nat has one of the chains.
+func (p *programs) hasAny(chains ...string) (bool, error) {
+	const missing = 1
+	for _, chain := range chains {
+		out, err := exec.Command(p.name, "-w", lockTimeout, "-t", "nat", "-S", chain).CombinedOutput()
+		if err == nil {
+			return true, nil
 		}
-		out, err := exec.Command(p.name, "-w", lockTimeout, "-t", at.table, "-S", at.chain).CombinedOutput()
-		exit, failed := errors.AsType[*exec.ExitError](err)
-		const missing = 1
-		switch {
-		case err == nil:
-			chains = append(chains, at.chain)
-		case !failed || exit.ExitCode() != missing:
-			return chains, fmt.Errorf("%s: %w: %s", p.name, err, firstLines(string(out)))
+		if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != missing {
+			return false, fmt.Errorf("%s: %w: %s", p.name, err, firstLines(string(out)))
 		}
 	}
-	return chains, nil
+	return false, nil
 }
 
 // Remove removes what Find finds: chains first, because rules use ipsets. After an error, it continues with the rest.
@@ -228,26 +219,14 @@ func (l *Leftovers) Remove() error {
 }
 
 // removeLegacy removes chains of iptables-legacy, and the rules that lead there: of each table all or, after an error,
-// none. Where the running backend has tens of thousands of chains, all are listed only if others are beside them.
-func (l *Leftovers) removeLegacy(f model.Family) error {
-	p, _, err := legacyOf(f)
-	if p == nil {
-		return err
-	}
-	if l.Rules.uses(f, variantLegacy) {
-		if chains, err := findSigns(f, signs[:3]); len(chains) == 0 {
-			return err
-		}
-	}
+// none.
+func (l *Leftovers) removeLegacy(f model.Family) (err error) {
 	const tries = 3 // other programs may change the tables meanwhile
 	for range tries {
-		saved, err := save(context.Background(), p.name)
-		if err != nil {
-			return err
-		}
+		p, saved, failed := l.legacy(f)
 		remove := saved.RemoveText(func(chain string) bool { return l.removes(f, variantLegacy, chain) })
-		if remove == "" {
-			return nil
+		if failed != nil || remove == "" {
+			return failed
 		}
 		if _, err = p.restore(context.Background(), text(remove)); err == nil {
 			return nil
@@ -265,14 +244,9 @@ func (l *Leftovers) KubeProxyRules(f model.Family) (begun, written bool, err err
 	if err == nil && len(chains) > 0 {
 		written, err = l.NFT.HasRules(f, table, postrouting)
 	}
-	p, _, legacyErr := legacyOf(f)
-	if p != nil {
-		var saved *iptables.Saved
-		if saved, legacyErr = save(context.Background(), p.name); legacyErr == nil {
-			chains = append(chains, saved.All()...)
-			written = written || len(saved.Rules(table, postrouting)) > 0
-		}
-	}
+	_, saved, legacyErr := l.legacy(f)
+	chains = append(chains, saved.All()...)
+	written = written || len(saved.Rules(table, postrouting)) > 0
 	begun = slices.ContainsFunc(chains, isSure)
 	return begun, begun && written, errors.Join(err, legacyErr)
 }

@@ -170,7 +170,7 @@ func (b *IPVS) difference(family model.Family) (string, error) {
 			return "", err
 		}
 		if plan := ipvs.DiffContent(have, want); len(plan) > 0 && f.applied.Load() == want {
-			return plan[0].String(), nil
+			return plan[0].Command, nil
 		}
 	}
 	return "", nil

@@ -19,7 +19,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, m
 	t.Helper()
 	var sims [len(model.Families)]*iptsim.Simulator
 	for _, f := range model.Families {
-		sims[f] = iptsim.New(load(t, all[f]), s.Family(f).NodeAddrs...)
+		sims[f] = simulate(t, load(t, all[f]), s.Family(f))
 	}
 	var memory modeltest.Memory
 	clients := clients{}
@@ -118,12 +118,10 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			b := model.NewBuilder(configs[seed%uint64(len(configs))])
 			o := options[seed%uint64(len(options))]
-			var have rulesets
 			for range steps {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
-				have = compileAll(have, s, o)
-				agree(t, r, s, have, markOf(o), connections)
+				agree(t, r, s, compileAll(s, o), markOf(o), connections)
 			}
 		})
 	}
@@ -138,6 +136,6 @@ func FuzzDecide(f *testing.F) {
 		o := options[r.IntN(len(options))]
 		r.Steps(b, 1+min(len(data), 4096)/24)
 		s := b.Snapshot()
-		agree(t, r, s, compileAll(rulesets{}, s, o), markOf(o), 16)
+		agree(t, r, s, compileAll(s, o), markOf(o), 16)
 	})
 }

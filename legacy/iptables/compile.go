@@ -20,44 +20,22 @@ type Ruleset struct {
 	forest   forest
 }
 
-// Compile translates a snapshot. After a Ruleset compiled from an earlier snapshot with the same options, the cost
-// depends on the changes between the snapshots, and unchanged parts are shared. before may be nil.
-func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
+// Compile translates a snapshot.
+func Compile(s *model.FamilySnapshot, o Options) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, options: o}
-	empty := &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}
-	old := &Ruleset{Family: s.Family, options: o, snapshot: empty}
-	edit := &forestEdit{nodes: map[place]*node{}}
-	if before != nil && before.options == o {
-		old, edit.base = before, before.forest
-	} else {
-		for t := range trees {
-			edit.writable(place{tree: t})
+	entries := nodeEntries(s)
+	for a := range s.ClusterIPs() {
+		entries = append(entries, clusterIPEntry(a))
+	}
+	for a := range s.Hairpins() {
+		entries = append(entries, r.hairpinEntry(a))
+	}
+	for sp := range s.ServicePorts() {
+		if !r.lacks(sp) {
+			entries = append(entries, r.port(sp).entries()...)
 		}
 	}
-	var removed, added []placed
-	for c := range s.ServicePortChanges(old.snapshot) {
-		was, is := old.entriesOf(c.Old), r.entriesOf(c.New)
-		if !slices.Equal(was, is) {
-			removed, added = append(removed, was...), append(added, is...)
-		}
-	}
-	if s.Settings != old.snapshot.Settings {
-		removed, added = append(removed, nodeEntries(old.snapshot)...), append(added, nodeEntries(s)...)
-	}
-	for c := range s.ClusterIPChanges(old.snapshot) {
-		removed, added = collect(removed, added, c, clusterIPEntry)
-	}
-	for c := range s.HairpinChanges(old.snapshot) {
-		removed, added = collect(removed, added, c, r.hairpinEntry)
-	}
-	// Remove before adding: an address may move from one Service to another.
-	for _, p := range removed {
-		edit.remove(p.place, p.key)
-	}
-	for _, p := range added {
-		edit.add(p.place, p.entry)
-	}
-	r.forest = edit.done()
+	r.forest = grow(entries)
 	return r
 }
 
@@ -65,20 +43,6 @@ func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 type placed struct {
 	place
 	entry
-}
-
-func collect(removed, added []placed, c model.Change[netip.Addr], as func(netip.Addr) placed) (_, _ []placed) {
-	if c.Old.IsValid() {
-		return append(removed, as(c.Old)), added
-	}
-	return removed, append(added, as(c.New))
-}
-
-func (r *Ruleset) entriesOf(sp *model.ServicePort) []placed {
-	if sp == nil || r.lacks(sp) {
-		return nil
-	}
-	return r.port(sp).entries()
 }
 
 // lacks reports whether the kernel lacks what a service port needs.
@@ -134,7 +98,7 @@ func (r *Ruleset) chains() iter.Seq[chain] {
 				return
 			}
 		}
-		for p, n := range r.forest.All() {
+		for p, n := range r.forest {
 			if !yield(p.chain(r.Family, n)) {
 				return
 			}
@@ -169,14 +133,19 @@ func Diff(have, want *Ruleset) *Batch {
 
 func (b *Batch) diff(have, want *Ruleset) {
 	b.compare(have.sharedChains(), want.sharedChains())
-	for c := range want.forest.Changes(placeKeys, have.forest) {
-		if c.InOld {
-			b.tables[treeKinds[c.Key.tree].table].growth -= c.Old.rules()
+	for p, n := range want.forest {
+		old, ok := have.forest[p]
+		if ok && n.equal(old) {
+			continue
 		}
-		if c.InNew {
-			b.set(c.Key.chain(want.Family, c.New))
-		} else {
-			b.delete(c.Key.chain(have.Family, c.Old))
+		if b.set(p.chain(want.Family, n)); ok {
+			b.tables[treeKinds[p.tree].table].growth -= old.rules()
+		}
+	}
+	for p, n := range have.forest {
+		if want.forest[p] == nil {
+			b.delete(p.chain(have.Family, n))
+			b.tables[treeKinds[p.tree].table].growth -= n.rules()
 		}
 	}
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {

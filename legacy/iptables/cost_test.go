@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
-	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -42,7 +41,7 @@ func TestANewConnectionMeetsFewRules(t *testing.T) {
 				t.Skip("-short: 10,000 Services take seconds")
 			}
 			s := cluster(tt.services, endpoints).Snapshot().Family(model.IPv4)
-			sim := iptsim.New(load(t, iptables.Compile(nil, s, iptables.Options{})), s.NodeAddrs...)
+			sim := simulate(t, load(t, iptables.Compile(s, iptables.Options{})), s)
 			for _, kind := range []struct {
 				name string
 				most int
@@ -112,7 +111,7 @@ func TestEachEndpointHasTheSameShare(t *testing.T) {
 			service := modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80).Algorithm(algorithm)
 			b := modeltest.Builder(modeltest.Config(), service, bigSlice(upTo(n)...))
 			s := b.Snapshot().Family(model.IPv4)
-			sim := iptsim.New(load(t, iptables.Compile(nil, s, iptables.Options{})), s.NodeAddrs...)
+			sim := simulate(t, load(t, iptables.Compile(s, iptables.Options{})), s)
 			o, err := sim.Run(connection(outside, netip.MustParseAddr("172.30.0.41"), 80))
 			if err != nil {
 				t.Fatal(err)
@@ -160,9 +159,9 @@ func TestAChangeOfOneEndpointWritesItsGroup(t *testing.T) {
 			b := cluster(20, 3)
 			service.Set(b)
 			bigSlice(tt.before...).Set(b)
-			have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
+			have := iptables.Compile(b.Snapshot().Family(model.IPv4), iptables.Options{})
 			bigSlice(tt.after...).Set(b)
-			want := iptables.Compile(have, b.Snapshot().Family(model.IPv4), iptables.Options{})
+			want := iptables.Compile(b.Snapshot().Family(model.IPv4), iptables.Options{})
 			batch := iptables.Diff(have, want)
 			got := batch.Size()
 			if got.Chains > tt.want.Chains || got.Rules > tt.want.Rules || got.Deleted != tt.want.Deleted {

@@ -32,10 +32,10 @@ var options = []iptables.Options{
 
 type rulesets [len(model.Families)]*iptables.Ruleset
 
-func compileAll(before rulesets, s *model.Snapshot, o iptables.Options) rulesets {
+func compileAll(s *model.Snapshot, o iptables.Options) rulesets {
 	var all rulesets
 	for _, f := range model.Families {
-		all[f] = iptables.Compile(before[f], s.Family(f), o)
+		all[f] = iptables.Compile(s.Family(f), o)
 	}
 	return all
 }
@@ -48,6 +48,15 @@ func load(t testing.TB, r *iptables.Ruleset) *iptsim.Tables {
 		t.Fatalf("the whole text: %v", err)
 	}
 	return tables
+}
+
+func simulate(t testing.TB, tables *iptsim.Tables, s *model.FamilySnapshot) *iptsim.Simulator {
+	t.Helper()
+	sim, err := iptsim.New(tables, s.NodeAddrs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sim
 }
 
 func addRandom(f *testing.F) {

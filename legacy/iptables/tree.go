@@ -3,14 +3,12 @@ package iptables
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math/bits"
 	"net/netip"
 	"slices"
 	"strconv"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/persist"
 )
 
 // A tree of chains leads to the rules about single addresses or ports. Each chain selects by one hexadecimal digit the
@@ -136,7 +134,7 @@ func lowBits(f model.Family, n uint16) string {
 	return netip.AddrFrom16([16]byte{14: hi, 15: lo}).String()
 }
 
-// A node is the content of a tree's chain. It is immutable once its forest is done.
+// A node is the content of a tree's chain.
 type node struct {
 	children uint64 // digits, as bits
 	entries  []entry
@@ -188,91 +186,38 @@ func (p place) chain(f model.Family, n *node) chain {
 }
 
 // forest holds the chains of all trees of a ruleset.
-type forest = persist.Map[place, *node]
+type forest map[place]*node
 
-var placeKeys = persist.KeyFuncs[place]{Hash: hashPlace, Compare: comparePlaces}
-
-func hashPlace(p place) uint64 {
-	h := uint64(p.tree)<<8 | uint64(p.depth)
-	for _, d := range p.digits {
-		h = h<<8 | uint64(d)
-	}
-	return h * 0x9e3779b97f4a7c15 >> 32 // Fibonacci hashing: the digits reach all shards
-}
-
-func comparePlaces(a, b place) int {
-	return cmp.Or(cmp.Compare(a.tree, b.tree), cmp.Compare(a.depth, b.depth), slices.Compare(a.digits[:], b.digits[:]))
-}
-
-// forestEdit collects changes to a forest.
-type forestEdit struct {
-	base  forest
-	nodes map[place]*node // copies that may be changed
-}
-
-// writable returns a node that may be changed.
-func (e *forestEdit) writable(p place) *node {
-	n := e.nodes[p]
+// at returns the node of a place.
+func (f forest) at(p place) *node {
+	n := f[p]
 	if n == nil {
 		n = &node{}
-		if old, ok := e.base.Get(placeKeys, p); ok {
-			*n = node{old.children, slices.Clone(old.entries)}
-		}
-		e.nodes[p] = n
+		f[p] = n
 	}
 	return n
 }
 
-func (n *node) find(k entryKey) (int, bool) {
-	return slices.BinarySearchFunc(n.entries, k, func(e entry, k entryKey) int { return compareKeys(e.key, k) })
-}
-
-func (e *forestEdit) add(p place, is entry) {
-	n := e.writable(p)
-	i, ok := n.find(is.key)
-	if !ok {
-		n.entries = slices.Insert(n.entries, i, is)
+// grow returns the trees with these entries. Their roots are always there: rules outside the trees lead to them.
+func grow(entries []placed) forest {
+	f := forest{}
+	for t := range trees {
+		f.at(place{tree: t})
 	}
-	n.entries[i] = is
-}
-
-func (e *forestEdit) remove(p place, k entryKey) {
-	n := e.writable(p)
-	if i, ok := n.find(k); ok {
-		n.entries = slices.Delete(n.entries, i, i+1)
-	}
-}
-
-// done returns the new forest. It stores the ends of the trees first, and then the chains that
-// lead to them. An unchanged node is shared with the old forest.
-func (e *forestEdit) done() forest {
-	edit := e.base.Edit(placeKeys)
-	for depth := maxDepth; depth >= 0; depth-- {
-		// writable may add places meanwhile, but none of this depth.
-		for _, p := range slices.Collect(maps.Keys(e.nodes)) {
-			if int(p.depth) == depth {
-				e.store(edit, p)
-			}
+	for _, e := range entries {
+		n := f.at(e.place)
+		n.entries = append(n.entries, e.entry)
+		for p := e.place; p.depth > 0; p = p.parent() {
+			f.at(p.parent()).children |= 1 << p.digits[p.depth-1]
 		}
 	}
-	return edit.Done()
+	for _, n := range f {
+		slices.SortFunc(n.entries, func(a, b entry) int { return compareKeys(a.key, b.key) })
+	}
+	return f
 }
 
-func (e *forestEdit) store(edit *persist.Edit[place, *node], p place) {
-	n := e.nodes[p]
-	exists := n.children != 0 || len(n.entries) > 0
-	old, existed := e.base.Get(placeKeys, p)
-	switch {
-	case !exists && p.depth > 0: // roots are always there: rules outside the tree lead to them
-		edit.Delete(p)
-	case !existed || old.children != n.children || !slices.Equal(old.entries, n.entries):
-		edit.Set(p, n)
-	}
-	if p.depth > 0 && exists != existed {
-		parent, bit := e.writable(p.parent()), uint64(1)<<p.digits[p.depth-1]
-		parent.children |= bit
-		if !exists {
-			parent.children &^= bit
-		}
-	}
+// equal reports whether two chains have the same rules.
+func (n *node) equal(o *node) bool {
+	return n.children == o.children && slices.Equal(n.entries, o.entries)
 }

@@ -132,11 +132,11 @@ func TestIPVSDoesWhatIsDecided(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			b := model.NewBuilder(configs[seed%uint64(len(configs))])
-			have := compile(nil, b.Snapshot(), ipvs.Options{})
+			have := compile(b.Snapshot(), ipvs.Options{})
 			for range steps {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
-				have = compile(&have, s, ipvs.Options{})
+				have = compile(s, ipvs.Options{})
 				var contents [len(model.Families)]*ipvs.Content
 				for _, f := range model.Families {
 					contents[f] = have[f].Content()
@@ -167,7 +167,7 @@ func FuzzDecide(f *testing.F) {
 		r.Steps(b, 1+min(len(data), 4096)/24)
 		s := b.Snapshot()
 		var contents [len(model.Families)]*ipvs.Content
-		for family, state := range compile(nil, s, ipvs.Options{}) {
+		for family, state := range compile(s, ipvs.Options{}) {
 			contents[family] = state.Content()
 		}
 		agree(t, r, s, contents, 16, newTally())

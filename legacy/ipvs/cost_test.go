@@ -50,9 +50,9 @@ func TestOneEndpointIsOneOperationForEachFrontend(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := modeltest.Builder(modeltest.Config(), tt.service, bigSlice(pods, tt.local), modeltest.OurNode())
 			modeltest.Feed(b, modeltest.Cluster(services, 1))
-			before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+			before := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
 			bigSlice(tt.pods, max(tt.local, tt.newLocal)).Set(b)
-			after := ipvs.Compile(before, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+			after := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
 			plan := ipvs.Diff(before, after)
 			if len(plan) != tt.want {
 				t.Errorf("want %d operations, got\n%.2000s", tt.want, ipvssim.Text(plan))
@@ -63,11 +63,11 @@ func TestOneEndpointIsOneOperationForEachFrontend(t *testing.T) {
 
 func TestUnchangedRulesAreNotWritten(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
-	before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	before := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	modeltest.NewNode(modeltest.NodeName, modeltest.NodeIP4, "192.168.0.9").Set(b)
-	after := ipvs.Compile(before, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	after := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	equal(t, "operations for another node address", 0, len(ipvs.Diff(before, after)))
 	modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16").Set(b)
-	withCIDR := ipvs.Compile(after, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	withCIDR := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	equal(t, "operations for a ServiceCIDR", "iptables-restore --noflush\n", ipvssim.Text(ipvs.Diff(after, withCIDR)))
 }

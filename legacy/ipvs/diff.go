@@ -1,11 +1,10 @@
 package ipvs
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 // A phase is the place of an operation in a plan. What keeps connections away, or masquerades them, comes before the
@@ -43,18 +42,25 @@ type differ struct {
 	ops        [phases][]Op
 }
 
-// Diff returns the plan from one State to another that was compiled after it, with the same options. Its cost depends
-// on the size of the difference.
+// Diff returns the plan from one State to another that was compiled after it, with the same options.
 func Diff(before, after *State) Plan {
 	d := &differ{have: NewContent(after.Family), want: NewContent(after.Family)}
-	d.changedKeys(before, after)
-	d.changedAddrs(before, after)
-	d.changedHairpins(before, after)
-	d.have.Rules, d.want.Rules = before.Rules, after.Rules
-	return d.plan()
-}
-
-func (d *differ) changedHairpins(before, after *State) {
+	for k, f := range before.frontends {
+		if after.frontends[k] != f {
+			before.addKey(d.have, k)
+		}
+	}
+	for k, f := range after.frontends {
+		if before.frontends[k] != f {
+			after.addKey(d.want, k)
+		}
+	}
+	for _, a := range missing(before.addrs, after.addrs, netip.Addr.Compare) {
+		d.have.addAddr(a)
+	}
+	for _, a := range missing(after.addrs, before.addrs, netip.Addr.Compare) {
+		d.want.addAddr(a)
+	}
 	for c := range after.snapshot.HairpinChanges(before.snapshot) {
 		if c.Old.IsValid() {
 			d.have.add(Hairpin, hairpinEntry(c.Old))
@@ -62,45 +68,9 @@ func (d *differ) changedHairpins(before, after *State) {
 			d.want.add(Hairpin, hairpinEntry(c.New))
 		}
 	}
-}
-
-// changedKeys adds to both sides the addresses and ports that may differ.
-func (d *differ) changedKeys(before, after *State) {
-	visit := func(v model.VIP) {
-		for _, k := range slices.Concat(before.keysOf(v), after.keysOf(v)) {
-			before.addKey(d.have, k)
-			after.addKey(d.want, k)
-		}
-	}
-	for c := range after.frontends.Changes(model.VIPKeys, before.frontends) {
-		visit(c.Key)
-	}
-	if slices.Equal(before.snapshot.NodePortAddrs, after.snapshot.NodePortAddrs) {
-		return
-	}
-	for v := range after.frontends.All() {
-		if v.Addr.IsUnspecified() {
-			visit(v)
-		}
-	}
-}
-
-func (d *differ) changedAddrs(before, after *State) {
-	visit := func(a netip.Addr) {
-		before.addAddr(d.have, a)
-		after.addAddr(d.want, a)
-	}
-	for c := range after.addrs.Changes(model.AddrKeys, before.addrs) {
-		visit(c.Key)
-	}
-	if before.snapshot.Settings != after.snapshot.Settings {
-		for _, a := range slices.Concat(before.snapshot.NodeAddrs, after.snapshot.NodeAddrs) {
-			visit(a)
-		}
-	}
-	if len(d.have.Addrs)+len(d.want.Addrs) > 0 {
-		d.have.Device, d.want.Device = before.Options.Device, after.Options.Device
-	}
+	d.have.Device, d.want.Device = before.Options.Device, after.Options.Device
+	d.have.Rules, d.want.Rules = before.Rules, after.Rules
+	return d.plan()
 }
 
 // DiffContent returns the plan from a kernel's content to a State. Virtual servers that may
@@ -123,48 +93,53 @@ func (c *Content) without(o Options, want *Content) *Content {
 	return &d
 }
 
-func (d *differ) add(p phase, do func(Kernel) error) { d.ops[p] = append(d.ops[p], Op{Do: do}) }
+func (d *differ) add(p phase, command string, do func(Kernel) error) {
+	d.ops[p] = append(d.ops[p], Op{Command: command, Do: do})
+}
 
 // need adds an operation without which the rest of the plan would not be safe.
-func (d *differ) need(p phase, do func(Kernel) error) {
-	d.ops[p] = append(d.ops[p], Op{Needed: true, Do: do})
+func (d *differ) need(p phase, command string, do func(Kernel) error) {
+	d.ops[p] = append(d.ops[p], Op{Needed: true, Command: command, Do: do})
 }
 
 // server adds an operation on a virtual server.
-func (d *differ) server(p phase, k Key, do func(Kernel) error) {
-	d.ops[p] = append(d.ops[p], Op{Key: k, Do: do})
+func (d *differ) server(p phase, k Key, command string, do func(Kernel) error) {
+	d.ops[p] = append(d.ops[p], Op{Key: k, Command: "ipvsadm " + command, Do: do})
 }
 
 // prepare adds the operations that everything else depends on.
 func (d *differ) prepare(sysctls []Sysctl) {
 	for _, s := range sysctls {
 		if d.have.Sysctls[s.Name] != s.Value {
-			d.add(prepare, func(n Kernel) error { return n.SetSysctl(s) })
+			d.add(prepare, "sysctl -w "+s.Name+"="+s.Value, func(n Kernel) error { return n.SetSysctl(s) })
 		}
 	}
-	if d.want.Timeouts.Over(d.have.Timeouts) != d.have.Timeouts {
-		d.add(prepare, func(n Kernel) error { return n.SetTimeouts(d.want.Timeouts) })
+	if t := d.want.Timeouts; t.Over(d.have.Timeouts) != d.have.Timeouts {
+		command := fmt.Sprintf("ipvsadm --set %.0f %.0f %.0f", t.TCP.Seconds(), t.TCPFin.Seconds(), t.UDP.Seconds())
+		d.add(prepare, command, func(n Kernel) error { return n.SetTimeouts(t) })
 	}
+	f := d.want.Family
 	for _, name := range SetNames {
 		if d.have.Sets[name] == nil {
-			d.need(prepare, func(n Kernel) error { return n.CreateSet(d.want.Family, name) })
+			d.need(prepare, "ipset create "+name.Declaration(f), func(n Kernel) error { return n.CreateSet(f, name) })
 		}
 	}
 	if d.have.Device == "" {
-		d.need(prepare, func(n Kernel) error { return n.CreateDevice(d.want.Device) })
+		command := "ip link add " + d.want.Device + " type dummy"
+		d.need(prepare, command, func(n Kernel) error { return n.CreateDevice(d.want.Device) })
 	}
 }
 
 // plan orders the operations. Within a phase, they are in the order in which they are added here.
 func (d *differ) plan() Plan {
-	rules := d.want.Rules
+	rules, restore := d.want.Rules, restoreCommand(d.want.Family)+" --noflush"
 	changes := !rules.equal(d.have.Rules)
 	if changes {
 		first := rules
 		if d.have.Rules == nil {
 			first = rules.beginning()
 		}
-		d.need(prepare, func(n Kernel) error { return n.SetRules(first) })
+		d.need(prepare, restore, func(n Kernel) error { return n.SetRules(first) })
 		changes = !first.equal(rules)
 	}
 	d.diffSources()
@@ -175,7 +150,7 @@ func (d *differ) plan() Plan {
 	}
 	d.diffAddrs()
 	if changes {
-		d.need(open, func(n Kernel) error { return n.SetRules(rules) })
+		d.need(open, restore, func(n Kernel) error { return n.SetRules(rules) })
 	}
 	d.diffServers()
 	return slices.Concat(d.ops[:]...)
@@ -194,11 +169,16 @@ func missing[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
 }
 
 func (d *differ) diffAddrs() {
+	command := func(verb string, a netip.Addr, device string) string {
+		return fmt.Sprintf("ip address %s %v/%d dev %s", verb, a, a.BitLen(), device)
+	}
 	for _, a := range missing(d.have.Addrs, d.want.Addrs, netip.Addr.Compare) {
-		d.add(prepare, func(n Kernel) error { return n.DeleteAddress(d.have.Device, a) })
+		device := d.have.Device
+		d.add(prepare, command("delete", a, device), func(n Kernel) error { return n.DeleteAddress(device, a) })
 	}
 	for _, a := range missing(d.want.Addrs, d.have.Addrs, netip.Addr.Compare) {
-		d.add(open, func(n Kernel) error { return n.AddAddress(d.want.Device, a) })
+		device := d.want.Device
+		d.add(open, command("add", a, device), func(n Kernel) error { return n.AddAddress(device, a) })
 	}
 }
 
@@ -206,11 +186,19 @@ func (d *differ) diffSet(name SetName) {
 	comes, goes := phasesOf(name)
 	have, want := d.have.Sets[name], d.want.Sets[name]
 	for _, e := range missing(have, want, compareEntries) {
-		d.need(goes, func(n Kernel) error { return n.DeleteEntry(name, e) })
+		d.deleteEntry(goes, name, e)
 	}
 	for _, e := range missing(want, have, compareEntries) {
-		d.need(comes, func(n Kernel) error { return n.AddEntry(name, e) })
+		d.addEntry(comes, name, e)
 	}
+}
+
+func (d *differ) addEntry(p phase, name SetName, e Entry) {
+	d.need(p, "ipset add "+entryText(name, e), func(n Kernel) error { return n.AddEntry(name, e) })
+}
+
+func (d *differ) deleteEntry(p phase, name SetName, e Entry) {
+	d.need(p, "ipset del "+entryText(name, e), func(n Kernel) error { return n.DeleteEntry(name, e) })
 }
 
 // diffSources opens and closes ranges. A client that is allowed before and after is allowed all
@@ -222,14 +210,14 @@ func (d *differ) diffSources() {
 		if !d.have.has(Restricted, e) || covers(have, e) {
 			p = restrict
 		}
-		d.need(p, func(n Kernel) error { return n.AddEntry(Sources, e) })
+		d.addEntry(p, Sources, e)
 	}
 	for _, e := range missing(have, want, compareEntries) {
 		p := restrict
 		if !d.want.has(Restricted, e) || covers(want, e) {
 			p = tidy
 		}
-		d.need(p, func(n Kernel) error { return n.DeleteEntry(Sources, e) })
+		d.deleteEntry(p, Sources, e)
 	}
 }
 
@@ -252,7 +240,7 @@ func covers(sources map[Entry]bool, e Entry) bool {
 
 func (d *differ) diffServers() {
 	for _, k := range missing(d.have.Servers, d.want.Servers, compareKeys) {
-		d.server(leave, k, func(n Kernel) error { return n.DeleteServer(k) })
+		d.server(leave, k, "-D "+keyText(k), func(n Kernel) error { return n.DeleteServer(k) })
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(d.want.Servers), compareKeys) {
 		d.diffServer(k)
@@ -264,9 +252,9 @@ func (d *differ) diffServer(k Key) {
 	want := d.want.Servers[k]
 	switch {
 	case !ok:
-		d.server(serve, k, func(n Kernel) error { return n.AddServer(k, want) })
+		d.server(serve, k, "-A "+serverText(k, want), func(n Kernel) error { return n.AddServer(k, want) })
 	case !have.sameAs(want):
-		d.server(serve, k, func(n Kernel) error { return n.UpdateServer(k, want) })
+		d.server(serve, k, "-E "+serverText(k, want), func(n Kernel) error { return n.UpdateServer(k, want) })
 	}
 	var addrs []netip.AddrPort
 	for a, w := range want.Real {
@@ -276,14 +264,16 @@ func (d *differ) diffServer(k Key) {
 	}
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	for _, a := range addrs {
-		d.server(serve, k, func(n Kernel) error { return n.AddReal(k, a, want.Real[a]) })
+		weight := want.Real[a]
+		d.server(serve, k, "-a "+realText(k, a, weight), func(n Kernel) error { return n.AddReal(k, a, weight) })
 	}
 	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
 		switch {
 		case !want.drains():
-			d.server(leave, k, func(n Kernel) error { return n.DeleteReal(k, a) })
+			d.server(leave, k, fmt.Sprintf("-d %s -r %v", keyText(k), a), func(n Kernel) error { return n.DeleteReal(k, a) })
 		case have.Real[a] != 0: // otherwise, it drains already
-			d.server(leave, k, func(n Kernel) error { return n.DrainReal(k, a) })
+			command := "-e " + realText(k, a, 0) + ", and when idle -d"
+			d.server(leave, k, command, func(n Kernel) error { return n.DrainReal(k, a) })
 		}
 	}
 }

@@ -28,16 +28,10 @@ type Plan []Op
 
 // An Op is one operation of a Plan.
 type Op struct {
-	Key    Key  // the virtual server that it changes, if it changes one
-	Needed bool // without it, the rest of the plan would not be safe
-	Do     func(Kernel) error
-}
-
-// String returns the operation as the command that does the same.
-func (o Op) String() string {
-	var c commands
-	_ = o.Do(&c) // text always works
-	return string(c)
+	Key     Key    // the virtual server that it changes, if it changes one
+	Needed  bool   // without it, the rest of the plan would not be safe
+	Command string // that does the same
+	Do      func(Kernel) error
 }
 
 // A Kernel carries out operations.
@@ -68,64 +62,6 @@ type Kernel interface {
 	DrainReal(Key, netip.AddrPort) error
 	// DeleteReal deletes a real server, and ends its connections.
 	DeleteReal(Key, netip.AddrPort) error
-}
-
-// commands is a Kernel that notes the command for an operation.
-type commands string
-
-func (c *commands) note(format string, args ...any) error {
-	*c = commands(fmt.Sprintf(format, args...))
-	return nil
-}
-
-func (c *commands) SetSysctl(s Sysctl) error { return c.note("sysctl -w %s=%s", s.Name, s.Value) }
-
-func (c *commands) SetTimeouts(t Timeouts) error {
-	return c.note("ipvsadm --set %.0f %.0f %.0f", t.TCP.Seconds(), t.TCPFin.Seconds(), t.UDP.Seconds())
-}
-
-func (c *commands) CreateDevice(name string) error { return c.note("ip link add %s type dummy", name) }
-
-func (c *commands) CreateSet(f model.Family, set SetName) error {
-	return c.note("ipset create %s", set.Declaration(f))
-}
-
-func (c *commands) SetRules(r *Rules) error { return c.note("%s --noflush", restoreCommand(r.Family)) }
-
-func (c *commands) AddAddress(device string, a netip.Addr) error {
-	return c.note("ip address add %v/%d dev %s", a, a.BitLen(), device)
-}
-
-func (c *commands) DeleteAddress(device string, a netip.Addr) error {
-	return c.note("ip address delete %v/%d dev %s", a, a.BitLen(), device)
-}
-
-func (c *commands) AddEntry(set SetName, e Entry) error {
-	return c.note("ipset add %s", entryText(set, e))
-}
-
-func (c *commands) DeleteEntry(set SetName, e Entry) error {
-	return c.note("ipset del %s", entryText(set, e))
-}
-
-func (c *commands) AddServer(k Key, s Server) error { return c.note("ipvsadm -A %s", serverText(k, s)) }
-
-func (c *commands) UpdateServer(k Key, s Server) error {
-	return c.note("ipvsadm -E %s", serverText(k, s))
-}
-
-func (c *commands) DeleteServer(k Key) error { return c.note("ipvsadm -D %s", keyText(k)) }
-
-func (c *commands) AddReal(k Key, a netip.AddrPort, weight int) error {
-	return c.note("ipvsadm -a %s", realText(k, a, weight))
-}
-
-func (c *commands) DrainReal(k Key, a netip.AddrPort) error {
-	return c.note("ipvsadm -e %s, and when idle -d", realText(k, a, 0))
-}
-
-func (c *commands) DeleteReal(k Key, a netip.AddrPort) error {
-	return c.note("ipvsadm -d %s -r %v", keyText(k), a)
 }
 
 // Over returns the timeouts, with those of below in place of 0.

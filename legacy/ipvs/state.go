@@ -6,19 +6,17 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/persist"
 )
 
-// A State is the desired content of IPVS, the ipsets, the dummy device and the rules for a
-// snapshot. It is immutable, and shares unchanged parts with the State before it.
+// A State is the desired content of IPVS, the ipsets, the dummy device and the rules for a snapshot. It is immutable.
 type State struct {
 	Family  model.Family
 	Options Options // with defaults
 	Rules   *Rules
 
 	snapshot  *model.FamilySnapshot
-	frontends persist.Map[model.VIP, frontend]
-	addrs     persist.Map[netip.Addr, users]
+	frontends map[Key]frontend
+	addrs     map[netip.Addr]bool // on the device
 }
 
 // frontend points to a frontend by its index in its service port.
@@ -27,121 +25,64 @@ type frontend struct {
 	place int
 }
 
-func (f frontend) get() model.Frontend { return f.port.Frontends[f.place] }
-
-// users counts the reasons to have an address.
-type users struct {
-	frontends int
-	clusterIP bool
-}
-
-// Compile translates a snapshot. After an earlier State with the same options, the cost depends on
-// the changes between the snapshots; old may be nil.
-func Compile(old *State, s *model.FamilySnapshot, o Options) *State {
+// Compile translates a snapshot.
+func Compile(s *model.FamilySnapshot, o Options) *State {
 	o = o.WithDefaults()
-	if old == nil {
-		old = &State{snapshot: &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}}
+	next := &State{
+		Family: s.Family, Options: o, Rules: compileRules(s.Family, s.Settings, o), snapshot: s,
+		frontends: map[Key]frontend{}, addrs: map[netip.Addr]bool{},
 	}
-	next := *old
-	next.Family, next.Options, next.snapshot = s.Family, o, s
-	if s.Settings != old.snapshot.Settings {
-		next.Rules = compileRules(s.Family, s.Settings, o)
-		if next.Rules.equal(old.Rules) {
-			next.Rules = old.Rules
-		}
-	}
-	next.setFrontends(old, slices.Collect(s.ServicePortChanges(old.snapshot)))
-	return &next
-}
-
-// setFrontends updates frontends and addresses. It removes before it adds, because an address
-// may move from one Service to another.
-func (s *State) setFrontends(old *State, changes []model.Change[*model.ServicePort]) {
-	frontends, addrs := s.frontends.Edit(model.VIPKeys), s.addrs.Edit(model.AddrKeys)
-	change := func(a netip.Addr, n int, clusterIP bool) {
-		u, _ := addrs.Get(a)
-		if u.frontends += n; n == 0 {
-			u.clusterIP = clusterIP
-		}
-		if u == (users{}) {
-			addrs.Delete(a)
-		} else {
-			addrs.Set(a, u)
-		}
-	}
-	for _, c := range changes {
-		for _, fe := range frontendsOf(c.Old) {
-			frontends.Delete(fe.VIP)
-			if !fe.VIP.Addr.IsUnspecified() {
-				change(fe.VIP.Addr, -1, false)
+	for sp := range s.ServicePorts() {
+		for i, fe := range sp.Frontends {
+			if fe.Kind == model.NodePort {
+				next.addNodePort(fe.VIP, frontend{sp, i})
+			} else {
+				next.frontends[fe.VIP] = frontend{sp, i}
+				next.addAddr(fe.VIP.Addr)
 			}
 		}
 	}
-	for _, c := range changes {
-		for i, fe := range frontendsOf(c.New) {
-			frontends.Set(fe.VIP, frontend{c.New, i})
-			if !fe.VIP.Addr.IsUnspecified() {
-				change(fe.VIP.Addr, +1, false)
-			}
-		}
+	for a := range s.ClusterIPs() {
+		next.addAddr(a)
 	}
-	for c := range s.snapshot.ClusterIPChanges(old.snapshot) {
-		if c.Old.IsValid() {
-			change(c.Old, 0, false)
-		} else {
-			change(c.New, 0, true)
-		}
-	}
-	s.frontends, s.addrs = frontends.Done(), addrs.Done()
+	return next
 }
 
-func frontendsOf(sp *model.ServicePort) []model.Frontend {
-	if sp == nil {
-		return nil
+// addNodePort adds a node port at each of the node's addresses that answer on node ports. A Service's own address has
+// priority: it may be one of the node's as well.
+func (s *State) addNodePort(v model.VIP, f frontend) {
+	for _, a := range s.snapshot.NodePortAddrs {
+		v.Addr = a
+		if _, taken := s.frontends[v]; !taken {
+			s.frontends[v] = f
+		}
 	}
-	return sp.Frontends
 }
 
-// at returns the frontend of an address, protocol and port. A Service's own address precedes
-// node ports: it may be one of the node's as well.
-func (s *State) at(k Key) (frontend, bool) {
-	fe, ok := s.frontends.Get(model.VIPKeys, k)
-	if !ok && slices.Contains(s.snapshot.NodePortAddrs, k.Addr) {
-		fe, ok = s.frontends.Get(model.VIPKeys, model.VIP{Addr: s.Family.Unspecified(), Protocol: k.Protocol, Port: k.Port})
+// addAddr adds an address of a Service to the device, unless another device of the node has it: then its
+// other ports belong to the node's processes.
+func (s *State) addAddr(a netip.Addr) {
+	if !slices.Contains(s.snapshot.NodeAddrs, a) {
+		s.addrs[a] = true
 	}
-	return fe, ok
 }
 
 // Owner returns the service port that has a virtual server.
 func (s *State) Owner(k Key) (model.ServicePortName, bool) {
-	f, ok := s.at(k)
+	f, ok := s.frontends[k]
 	if !ok {
 		return model.ServicePortName{}, false
 	}
 	return f.port.Name, true
 }
 
-// keysOf returns the keys of a frontend: its own address or, for a node port, each of the node's
-// addresses that answer on node ports.
-func (s *State) keysOf(v model.VIP) []Key {
-	if !v.Addr.IsUnspecified() {
-		return []Key{v}
-	}
-	addrs := s.snapshot.NodePortAddrs
-	keys := make([]Key, 0, len(addrs))
-	for _, a := range addrs {
-		keys = append(keys, Key{Addr: a, Protocol: v.Protocol, Port: v.Port})
-	}
-	return keys
-}
-
 // addKey adds everything about one address, protocol and port to a Content.
 func (s *State) addKey(c *Content, k Key) {
-	f, ok := s.at(k)
+	f, ok := s.frontends[k]
 	if !ok {
 		return
 	}
-	sp, fe, e := f.port, f.get(), vipEntry(k)
+	sp, fe, e := f.port, f.port.Frontends[f.place], vipEntry(k)
 	c.Servers[k] = s.Options.addrServer(sp, fe)
 	c.add(Services, e)
 	switch {
@@ -172,12 +113,8 @@ func (s *State) addKey(c *Content, k Key) {
 	}
 }
 
-// addAddr adds an address of a Service to the device, unless another device of the node has it: then its
-// other ports belong to the node's processes.
-func (s *State) addAddr(c *Content, a netip.Addr) {
-	if _, ok := s.addrs.Get(model.AddrKeys, a); !ok || slices.Contains(s.snapshot.NodeAddrs, a) {
-		return
-	}
+// addAddr adds an address of the device.
+func (c *Content) addAddr(a netip.Addr) {
 	c.add(Addrs, Entry{Addr: a})
 	c.Addrs[a] = true
 }
@@ -192,13 +129,11 @@ func (s *State) Content() *Content {
 	for _, name := range SetNames {
 		c.Sets[name] = map[Entry]bool{}
 	}
-	for v := range s.frontends.All() {
-		for _, k := range s.keysOf(v) {
-			s.addKey(c, k)
-		}
+	for k := range s.frontends {
+		s.addKey(c, k)
 	}
-	for a := range s.addrs.All() {
-		s.addAddr(c, a)
+	for a := range s.addrs {
+		c.addAddr(a)
 	}
 	for a := range s.snapshot.Hairpins() {
 		c.add(Hairpin, hairpinEntry(a))

@@ -13,13 +13,13 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// fakeDevice is a Device in memory.
+// fakeDevice is a device in memory.
 type fakeDevice struct {
-	addrs map[netip.Addr]struct{}
+	addrs map[netip.Addr]bool
 	err   error
 }
 
-func (d *fakeDevice) Set(addrs map[netip.Addr]struct{}) error {
+func (d *fakeDevice) Set(addrs map[netip.Addr]bool) error {
 	d.addrs = maps.Clone(addrs)
 	return d.err
 }
@@ -28,7 +28,7 @@ func (d *fakeDevice) Set(addrs map[netip.Addr]struct{}) error {
 func newBackend(t *testing.T) (*rig, *fakeDevice) {
 	t.Helper()
 	r, d := newRig(t), &fakeDevice{}
-	r.Loopback, r.Device, r.net.anyPort = false, d, true
+	r.Loopback, r.SetAddresses, r.net.anyPort = false, d.Set, true
 	return r, d
 }
 

@@ -3,6 +3,7 @@ package userspace
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,46 +63,46 @@ func (c *testChooser) decision(client netip.Addr) model.Decision {
 	}
 }
 
-func (c *testChooser) choose(client netip.Addr, avoid []netip.AddrPort) (netip.AddrPort, bool) {
-	return c.Forwarder.choose(c.decision(client), avoid)
+// choose returns the endpoints to try, by their last bytes.
+func (c *testChooser) choose(client netip.Addr) (numbers []int) {
+	for _, e := range c.Forwarder.choose(c.decision(client)) {
+		numbers = append(numbers, int(e.Addr().As4()[3]))
+	}
+	return numbers
 }
 
 func (c *testChooser) remember(client netip.Addr, endpoint netip.AddrPort) {
-	fl := &flow{Decision: c.decision(client), endpoint: endpoint, end: func() {}}
-	c.begin(fl)
-	c.finish(fl)
-}
-
-// chosen returns the last byte of the endpoint that is chosen.
-func chosen(t *testing.T, c *testChooser, client netip.Addr, avoid ...netip.AddrPort) int {
-	t.Helper()
-	e, ok := c.choose(client, avoid)
-	if !ok {
-		t.Fatal("there are endpoints, but none was chosen")
-	}
-	return int(e.Addr().As4()[3])
+	c.hold(&flow{Decision: c.decision(client), endpoint: endpoint}, func() {})
 }
 
 // connected is chosen for a client whose connection is accepted.
 func connected(t *testing.T, c *testChooser, client netip.Addr) int {
 	t.Helper()
-	n := chosen(t, c, client)
+	n := c.choose(client)[0]
 	c.remember(client, endpoints(n)[0])
 	return n
 }
 
-func TestAvoidedEndpointsAreNotChosen(t *testing.T) {
+// All endpoints are tried, each once, up to a limit; chance decides about the order of those that nothing prefers.
+func TestEachEndpointIsTriedOnce(t *testing.T) {
 	for _, a := range model.Algorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			c := newChooser(a, time.Minute, 2, 3, 4)
-			c.remember(clientAddr(1), endpoints(2)[0]) // affinity is no reason to go there
+			c.remember(clientAddr(1), endpoints(3)[0])
+			second := map[int]bool{}
 			for range 100 {
-				if got := chosen(t, c, clientAddr(1), endpoints(2, 4, 9)...); got != 3 {
-					t.Fatalf("only 3 was not to be avoided, got %d", got)
+				got := c.choose(clientAddr(1))
+				second[got[1]] = true
+				if got[0] != 3 || !slices.Equal(slices.Sorted(slices.Values(got)), []int{2, 3, 4}) {
+					t.Fatalf("want 3 first, and then the others, got %v", got)
 				}
 			}
-			if e, ok := c.choose(clientAddr(1), endpoints(2, 3, 4)); ok {
-				t.Errorf("all were to be avoided, got %v", e)
+			if a == model.Random && len(second) != 2 {
+				t.Errorf("a hundred times, the second one was %v", second)
+			}
+			c.limits.tries = 2
+			if got := c.choose(clientAddr(2)); len(got) != 2 || got[0] == got[1] {
+				t.Errorf("want two of three, got %v", got)
 			}
 		})
 	}
@@ -130,8 +131,8 @@ func TestAffinity(t *testing.T) {
 			time.Sleep(59 * time.Second)
 			expect("each connection makes it last", true)
 		}
-		time.Sleep(time.Minute)
-		expect("a minute is too long", false)
+		time.Sleep(time.Minute + time.Second)
+		expect("more than a minute is too long", false)
 		expect("they are remembered again", true)
 
 		c.set(model.Random, time.Minute, 3, 4, 5)
@@ -142,8 +143,9 @@ func TestAffinity(t *testing.T) {
 			had[n] = e
 		}
 		c.set(model.Random, time.Hour, 3, 4, 5)
+		had = connect()
 		time.Sleep(59 * time.Minute)
-		expect("a longer timeout is for all", true)
+		expect("another timeout is for those who come later", true)
 		c.set(model.Random, 0, 3, 4, 5)
 		expect("without affinity", false)
 	})
@@ -156,13 +158,14 @@ func TestAffinityRemembersManyClients(t *testing.T) {
 		c.remember(more, endpoints(2)[0])
 		more = more.Next()
 	}
-	if n := len(c.visitors); n != mostVisitors {
+	remembered := func() int { return len(c.visitors.Keys()) }
+	if n := remembered(); n != mostVisitors {
 		t.Errorf("want %d clients remembered, got %d", mostVisitors, n)
 	}
 	c.set(model.Random, 0, 2)
 	c.remember(first, endpoints(2)[0])
-	if n := len(c.visitors); n != mostVisitors {
-		t.Errorf("without affinity, nobody is remembered, got %d", n)
+	if _, ok := c.visitors.Get(visitorOf(c.decision(first))); ok || remembered() != mostVisitors {
+		t.Errorf("without affinity, nobody is remembered, got %d", remembered())
 	}
 }
 
@@ -179,13 +182,8 @@ func TestTableOfTheModel(t *testing.T) {
 				d.Targets = append(d.Targets, model.Target{Endpoint: e})
 			}
 			want, ok := d.Chosen()
-			got, _ := c.choose(client, nil)
-			if !ok || got != want.Addr {
+			if got := c.Forwarder.choose(c.decision(client))[0]; !ok || got != want.Addr {
 				t.Fatalf("%v: %v gets %v, want %v, %v", a, client, got, want.Addr, ok)
-			}
-			other, ok := c.choose(clientAddr(i+1), []netip.AddrPort{got})
-			if before, _ := c.choose(clientAddr(i+1), nil); !ok || other == got || before != got && other != before {
-				t.Fatalf("%v: without %v, %v gets %v, and else %v", a, got, clientAddr(i+1), other, before)
 			}
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -24,34 +26,29 @@ const retry = time.Second
 // Options of a Forwarder. The zero value serves everything, on the addresses that the node has.
 type Options struct {
 	Loopback bool // only node ports, on 127.0.0.1 and ::1: beside a backend in the kernel, which can't
-	// Device gets the addresses of Services; nil: only addresses that the node has are served.
-	Device Device
+	// SetAddresses gives the node the addresses of Services, and takes away others that it gave; nil: only addresses
+	// that the node has are served. One that fails does not keep the others from it.
+	SetAddresses func(addrs map[netip.Addr]bool) error
 	// Failed is called when a service port can't be served in full, once for each reason. It must not block.
 	Failed func(service model.NamespacedName, err error)
 	Log    *slog.Logger // gets the same, and at level Debug connections and datagrams that fail; nil discards it
-}
-
-// Device holds addresses that connections to Services may come to.
-type Device interface {
-	// Set adds the addresses that it lacks, and removes all others. One that fails does not keep the others from it.
-	Set(map[netip.Addr]struct{}) error
 }
 
 // Forwarder keeps listeners in line with snapshots. A port that another process has is retried until it is free;
 // all others are served meanwhile.
 type Forwarder struct {
 	Options
-	sockets  sockets
-	limits   limits
-	ctx      context.Context // ends with the Forwarder
-	end      context.CancelFunc
-	next     chan *model.Snapshot   // of Follow; capacity 1
-	now      atomic.Pointer[wanted] // by which is decided
-	slots    chan struct{}          // one for each TCP connection there may be
-	clients  atomic.Int64           // of UDP
-	tasks    sync.WaitGroup         // all goroutines
-	buffers  sync.Pool              // of *[maxDatagram]byte
-	accepted [len(model.Families)]atomic.Uint64
+	sockets    sockets
+	limits     limits
+	ctx        context.Context // ends with the Forwarder
+	end        context.CancelFunc
+	now        atomic.Pointer[wanted] // by which is decided
+	slots      chan struct{}          // one for each TCP connection there may be
+	numClients atomic.Int64           // of UDP
+	tasks      sync.WaitGroup         // all goroutines
+	buffers    sync.Pool              // of *[maxDatagram]byte
+	visitors   *cache.LRUExpireCache  // the endpoint of each visitor
+	accepted   [len(model.Families)]atomic.Uint64
 
 	mu        sync.Mutex
 	listeners map[model.VIP]io.Closer
@@ -59,7 +56,6 @@ type Forwarder struct {
 	failures  [len(model.Families)]uint64
 	absent    sync.Once // to say that the node does not have addresses
 	flows     map[*flow]struct{}
-	visitors  map[visitor]visit // with session affinity
 }
 
 // sockets opens sockets. Tests have their own, as their endpoints are servers on loopback.
@@ -79,10 +75,9 @@ func New(o Options) *Forwarder {
 	system.ListenConfig.SetMultipathTCP(false) // there is one path
 	f := &Forwarder{
 		Options: o, sockets: system, limits: limitsFor(openFiles()),
-		next:      make(chan *model.Snapshot, 1),
 		buffers:   sync.Pool{New: func() any { return new([maxDatagram]byte) }},
-		listeners: map[model.VIP]io.Closer{}, missing: map[model.VIP]error{},
-		flows: map[*flow]struct{}{}, visitors: map[visitor]visit{},
+		visitors:  cache.NewLRUExpireCache(mostVisitors),
+		listeners: map[model.VIP]io.Closer{}, missing: map[model.VIP]error{}, flows: map[*flow]struct{}{},
 	}
 	f.slots = make(chan struct{}, f.limits.conns)
 	f.now.Store(want(new(model.Snapshot), o.Loopback))
@@ -90,17 +85,8 @@ func New(o Options) *Forwarder {
 	return f
 }
 
-// Follow lets Run apply a snapshot, and does not wait for it. One goroutine calls it.
-func (f *Forwarder) Follow(s *model.Snapshot) {
-	select {
-	case <-f.next: // Run needs the last one only
-	default:
-	}
-	f.next <- s
-}
-
-// Run retries what failed, and applies the snapshots of Follow, until ctx ends. When it returns, all
-// listeners are closed, all connections are reset, and all goroutines have ended. Call it once.
+// Run retries what failed until ctx ends. When it returns, all listeners are closed, all connections are reset, and all
+// goroutines have ended. Call it once.
 func (f *Forwarder) Run(ctx context.Context) {
 	tick := time.NewTicker(retry)
 	defer tick.Stop()
@@ -113,37 +99,38 @@ func (f *Forwarder) Run(ctx context.Context) {
 			f.mu.Lock()
 			f.openMissing()
 			f.mu.Unlock()
-		case s := <-f.next:
-			_ = f.Apply(ctx, s) // an error is about the device, and there is none
 		}
 	}
 }
 
 func (f *Forwarder) close() {
 	f.end()
-	f.serve(want(new(model.Snapshot), f.Loopback))
+	f.serve(nil)
 	f.tasks.Wait()
 }
 
-// Resync does nothing: each Apply reads what the device has.
+// Resync does nothing: each Apply reads which addresses the node has.
 func (f *Forwarder) Resync() {}
 
-// Apply makes the device and the listeners match a snapshot. A port that is taken is no error: Run opens the
-// listener when it is free.
+// Apply makes the addresses and the listeners match a snapshot. A port that is taken is no error: Run opens the
+// listener when it is free. Without SetAddresses, there is no error.
 func (f *Forwarder) Apply(_ context.Context, s *model.Snapshot) (err error) {
-	if f.Device != nil {
-		addrs := addresses(s.Family(model.IPv4))
-		maps.Copy(addrs, addresses(s.Family(model.IPv6)))
-		err = f.Device.Set(addrs)
+	w := want(s, f.Loopback)
+	if f.SetAddresses != nil {
+		err = f.SetAddresses(w.addrs)
 	}
-	f.serve(want(s, f.Loopback))
+	f.serve(w)
 	return err
 }
 
-// serve closes the listeners that nobody wants, opens the missing ones, and ends the flows that are stale.
+// serve closes the listeners that nobody wants, opens the missing ones, and ends the flows that are stale. After the
+// end, nothing is wanted.
 func (f *Forwarder) serve(w *wanted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ctx.Err() != nil {
+		w = want(new(model.Snapshot), f.Loopback)
+	}
 	f.now.Store(w)
 	for vip, socket := range f.listeners {
 		if !w.isPlace(vip) {
@@ -204,8 +191,49 @@ func (f *Forwarder) listen(vip model.VIP) (io.Closer, error) {
 	}
 	c, err := f.sockets.ListenPacket(f.ctx, "udp", at)
 	if err == nil {
-		l := &udpListener{Forwarder: f, vip: vip, socket: c.(*net.UDPConn), sessions: map[netip.AddrPort]*session{}}
+		l := &udpListener{Forwarder: f, vip: vip, socket: c.(*net.UDPConn)}
 		f.tasks.Go(l.serve)
 	}
 	return c, err
+}
+
+// Stats are figures of one family about node ports on loopback, and attempts and connections of all.
+type Stats struct {
+	Listeners int    // open now
+	Missing   int    // can't be opened now
+	Failures  uint64 // failed attempts to open a listener
+	Accepted  uint64 // TCP connections, and new clients of UDP
+}
+
+// Stats returns the figures of each family.
+func (f *Forwarder) Stats() (stats [len(model.Families)]Stats) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for vip := range f.now.Load().places {
+		of := &stats[model.FamilyOf(vip.Addr)]
+		switch {
+		case !vip.Addr.IsLoopback():
+		case f.listeners[vip] != nil:
+			of.Listeners++
+		default:
+			of.Missing++
+		}
+	}
+	for family := range stats {
+		stats[family].Failures, stats[family].Accepted = f.failures[family], f.accepted[family].Load()
+	}
+	return stats
+}
+
+// Missing returns why listeners of a family are missing.
+func (f *Forwarder) Missing(family model.Family) map[model.VIP]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	texts := map[model.VIP]string{}
+	for vip, err := range f.missing {
+		if model.FamilyOf(vip.Addr) == family {
+			texts[vip] = fmt.Sprintf("no listener at %v for %v: %v", vip, f.now.Load().places[vip].Name, err)
+		}
+	}
+	return texts
 }

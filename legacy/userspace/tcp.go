@@ -47,20 +47,14 @@ func (f *Forwarder) serveTCP(vip model.VIP, l *net.TCPListener) {
 
 // forward forwards one connection until it ends. It outlives the listener.
 func (f *Forwarder) forward(vip model.VIP, c *net.TCPConn) {
-	fl, to, err := f.connect(vip, c.RemoteAddr().(*net.TCPAddr).AddrPort())
+	fl, err := f.connect(vip, c.RemoteAddr().(*net.TCPAddr).AddrPort())
 	if err != nil {
 		reset(c)
 		f.Log.Debug("reset a connection", slog.Any("listener", vip), slog.Any("client", c.RemoteAddr()), slog.Any("err", err))
 		return
 	}
-	server := to.(*net.TCPConn)
-	fl.end = func() {
-		reset(c)
-		reset(server)
-	}
-	f.begin(fl)
-	relay(c, server)
-	f.finish(fl)
+	fl.client = c
+	f.hold(fl, func() { relay(c, fl.server.(*net.TCPConn)) })
 }
 
 // relay copies in both directions until both have ended, and closes both connections: by a reset if a
@@ -104,8 +98,10 @@ func isGone(c *net.TCPConn) bool {
 	return gone
 }
 
-// reset closes a connection so that the peer gets an error instead of an end.
-func reset(c *net.TCPConn) {
-	_ = c.SetLinger(0)
+// reset closes a connection, of TCP so that the peer gets an error instead of an end.
+func reset(c net.Conn) {
+	if c, ok := c.(*net.TCPConn); ok {
+		_ = c.SetLinger(0)
+	}
 	_ = c.Close() // nothing can be done about it
 }

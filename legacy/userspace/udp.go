@@ -16,24 +16,15 @@ import (
 // maxDatagram is larger than any datagram.
 const maxDatagram = 1 << 16
 
-// udpListener receives datagrams on one address. Each client has a session.
+// udpListener receives datagrams on one address.
 type udpListener struct {
 	*Forwarder
-	vip    model.VIP
-	socket *net.UDPConn
-
-	mu       sync.Mutex // locked before Forwarder.mu
-	sessions map[netip.AddrPort]*session
+	vip     model.VIP
+	socket  *net.UDPConn
+	clients sync.Map // the *flow of each, by its netip.AddrPort
 }
 
-// session is the flow between a client and an endpoint.
-type session struct {
-	*flow
-	client netip.AddrPort
-	conn   *net.UDPConn // to the endpoint
-}
-
-// serve serves until the socket is closed. The sessions end with their flows.
+// serve serves until the socket is closed. The flows end when their endpoints leave, or are idle.
 func (l *udpListener) serve() {
 	for !errors.Is(l.pass(l.socket, l.send), net.ErrClosed) {
 		time.Sleep(pause)
@@ -64,77 +55,70 @@ func (f *Forwarder) pass(from *net.UDPConn, to func(sender netip.AddrPort, datag
 }
 
 // send sends a client's datagram to its endpoint. The refusal of an earlier datagram may arrive only now: then
-// this one is lost, as datagrams may be, and the next one begins another session.
+// this one is lost, as datagrams may be, and the next one begins another flow.
 func (l *udpListener) send(client netip.AddrPort, datagram []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s, err := l.sessions[client], net.ErrClosed
-	if s != nil {
-		_, err = s.conn.Write(datagram)
+	had, _ := l.clients.Load(client)
+	fl, ok := had.(*flow)
+	err := net.ErrClosed
+	if ok {
+		_, err = fl.server.Write(datagram)
 	}
 	if errors.Is(err, net.ErrClosed) { // there is none, or its endpoint has just left
-		if s, err = l.open(client); err == nil {
-			_, err = s.conn.Write(datagram)
+		if fl, err = l.open(client); err == nil {
+			_, err = fl.server.Write(datagram)
 		}
 	}
-	switch {
-	case err == nil:
-		l.use(s)
+	if err == nil {
+		l.use(fl)
 		return
-	case s != nil && !errors.Is(err, unix.EMSGSIZE):
-		l.drop(s)
+	}
+	if fl != nil && !errors.Is(err, unix.EMSGSIZE) {
+		l.drop(client, fl)
 	}
 	l.Log.Debug("lost a datagram", slog.Any("listener", l.vip), slog.Any("client", client), slog.Any("err", err))
 }
 
-// open opens a session. At the limit, it takes the place of any other. l.mu is held.
-func (l *udpListener) open(client netip.AddrPort) (*session, error) {
-	fl, c, err := l.connect(l.vip, client)
+// open begins a flow. At the limit, it takes the place of any other.
+func (l *udpListener) open(client netip.AddrPort) (*flow, error) {
+	fl, err := l.connect(l.vip, client)
 	if err != nil {
 		return nil, err
 	}
-	if old := l.sessions[client]; old != nil {
-		l.drop(old)
+	if had, ok := l.clients.Load(client); ok {
+		l.drop(client, had.(*flow))
 	}
-	for _, other := range l.sessions {
-		if int(l.clients.Load()) < l.limits.clients {
-			break
-		}
-		l.drop(other)
+	if int(l.numClients.Load()) >= l.limits.clients {
+		l.clients.Range(func(other, had any) bool {
+			l.drop(other, had.(*flow))
+			return false
+		})
 	}
-	s := &session{flow: fl, client: client, conn: c.(*net.UDPConn)}
-	s.end = func() { _ = s.conn.Close() }
-	l.sessions[client] = s
-	l.clients.Add(1)
+	l.clients.Store(client, fl)
+	l.numClients.Add(1)
 	l.accepted[model.FamilyOf(l.vip.Addr)].Add(1)
-	l.begin(fl)
-	l.tasks.Go(func() { l.answer(s) })
-	return s, nil
+	l.tasks.Go(func() { l.hold(fl, func() { l.answer(client, fl) }) })
+	return fl, nil
 }
 
-// answer sends the endpoint's datagrams to the client until the session ends, for instance when the endpoint's
+// answer sends the endpoint's datagrams to the client until the flow ends, for instance when the endpoint's
 // port is closed, or when it is idle.
-func (l *udpListener) answer(s *session) {
-	_ = l.pass(s.conn, func(_ netip.AddrPort, datagram []byte) {
-		l.use(s)
-		_, _ = l.socket.WriteToUDPAddrPort(datagram, s.client) // the client may be gone, and a datagram may be lost
+func (l *udpListener) answer(client netip.AddrPort, fl *flow) {
+	_ = l.pass(fl.server.(*net.UDPConn), func(_ netip.AddrPort, datagram []byte) {
+		l.use(fl)
+		_, _ = l.socket.WriteToUDPAddrPort(datagram, client) // the client may be gone, and a datagram may be lost
 	})
-	l.mu.Lock()
-	l.drop(s)
-	l.mu.Unlock()
-	l.finish(s.flow)
+	l.drop(client, fl)
 }
 
-// use notes that a datagram passed: the session may be idle for a while again.
-func (l *udpListener) use(s *session) {
-	_ = s.conn.SetReadDeadline(time.Now().Add(l.limits.idle)) // fails only if it is closed
+// use notes that a datagram passed: the flow may be idle for a while again.
+func (l *udpListener) use(fl *flow) {
+	_ = fl.server.SetReadDeadline(time.Now().Add(l.limits.idle)) // fails only if it is closed
 }
 
-// drop ends a session, which may have ended already. l.mu is held.
-func (l *udpListener) drop(s *session) {
-	s.end()
-	if l.sessions[s.client] == s {
-		delete(l.sessions, s.client)
-		l.clients.Add(-1)
+// drop ends a flow, which may have ended already.
+func (l *udpListener) drop(client any, fl *flow) {
+	fl.end()
+	if l.clients.CompareAndDelete(client, fl) {
+		l.numClients.Add(-1)
 	}
 }

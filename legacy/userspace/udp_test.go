@@ -184,7 +184,7 @@ func TestAFullUDPNodePortForgetsAClient(t *testing.T) {
 		}
 	}
 	testaid.WaitUntil(t, "three are left", func() bool { return sessions(r) == 3 })
-	if n := r.clients.Load(); n != 3 {
+	if n := r.numClients.Load(); n != 3 {
 		t.Errorf("there are 3 clients, not %d", n)
 	}
 }

@@ -150,4 +150,105 @@ func TestAMissingSlotIsNotALostPacket(t *testing.T) {
 	}
 }
 
+// odd is a statement that the simulator does not know.
+type odd struct{ nft.Statement }
+
+func TestWhatIsUnknownIsAnError(t *testing.T) {
+	destKey := nft.Key{{Field: nft.DestAddr}}
+	for _, tt := range []struct {
+		name   string
+		change func(r *nft.Table)
+		want   string
+	}{
+		{"a jump to nowhere", func(r *nft.Table) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: "y"}}}})
+		}, "jump y: no such chain"},
+		{"a jump to a base chain", func(r *nft.Table) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Goto, Chain: "output"}}}})
+		}, "goto output: that is a base chain"},
+		{"an element whose chain is gone", func(r *nft.Table) {
+			r.Chains = slices.DeleteFunc(slices.Clone(r.Chains), func(c nft.Chain) bool { return c.Name == "endpoints-3-to-4" })
+		}, "goto endpoints-3-to-4: no such chain"},
+		{"a set that is gone", func(r *nft.Table) {
+			r.Sets = slices.DeleteFunc(slices.Clone(r.Sets), func(s nft.Set) bool { return s.Name == nft.Hairpin })
+		}, "hairpin: element"},
+		{"a rule that looks into a set that is not there", func(r *nft.Table) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.InSet{Key: destKey, Set: "y"}}}})
+		}, "no set y"},
+		{"a rule with another key than its set", func(r *nft.Table) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.InSet{Key: destKey, Set: nft.Hairpin}}}})
+		}, "set hairpin has another key"},
+		{"verdicts from a set without", func(r *nft.Table) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.VerdictMap{Key: destKey, Map: nft.ClusterIPs}}}})
+		}, "map cluster-ips has no verdicts"},
+		{"DNAT by a set without addresses", func(r *nft.Table) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.DNAT{Key: destKey, Map: nft.ClusterIPs}}}})
+		}, "map cluster-ips has no addresses and ports"},
+		{"a statement of tomorrow", func(r *nft.Table) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{odd{}}}})
+		}, "unknown statement nftsim_test.odd"},
+		{"a chain twice", func(r *nft.Table) { add(r, r.Chains[0]) }, "is there twice"},
+		{"a set twice", func(r *nft.Table) { r.Sets = append(slices.Clip(r.Sets), r.Sets[0]) }, "is declared twice"},
+		{"an element of another width than its set", func(r *nft.Table) {
+			r.Sets = slices.Clone(r.Sets)
+			i := slices.IndexFunc(r.Sets, func(s nft.Set) bool { return s.Name == nft.ClusterIPs })
+			r.Sets[i].Key = []nft.Type{nft.Addr, nft.Addr}
+		}, "key has 4 bytes, want 8"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := *example(t)
+			tt.change(&r)
+			_, err := nftsim.New(&r)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+
+	t.Run("a packet meets a foreign rule", func(t *testing.T) {
+		r := *example(t)
+		add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: -200, Rules: []nft.Rule{{nft.ReadRule{}}}})
+		if _, err := simulator(t, &r).Run(connection("10.0.0.9", "172.30.0.41:53", model.UDP)); err == nil {
+			t.Error("no error")
+		}
+	})
+
+	t.Run("a loop of jumps ends", func(t *testing.T) {
+		r := *example(t)
+		add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: -200, Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: "y"}}}})
+		add(&r, nft.Chain{Name: "y", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Goto, Chain: "y"}}}})
+		_, err := simulator(t, &r).Run(connection("10.0.0.9", "172.30.0.41:53", model.UDP))
+		if err == nil || !strings.Contains(err.Error(), "more than 16 jumps deep") {
+			t.Errorf("got error %v, want one about the depth", err)
+		}
+	})
+	t.Run("a packet of the other family", func(t *testing.T) {
+		_, err := simulator(t, example(t)).Run(connection("fd00:10::2", "[fd00:172:30::29]:80", model.TCP))
+		if err == nil || !strings.Contains(err.Error(), "for IPv4 alone") {
+			t.Errorf("got error %v, want one about the family", err)
+		}
+	})
+}
+
 func add(r *nft.Table, c nft.Chain) { r.Chains = append(slices.Clip(r.Chains), c) }
+
+// Base chains run by priority, and a drop in an earlier one spares the later.
+func TestBaseChainsRunByPriority(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		prio int32
+		want model.Verdict
+	}{{"before ours", -102, model.Dropped}, {"behind ours", -100, model.Forwarded}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := *example(t)
+			add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: tt.prio, Rules: []nft.Rule{{nft.Verdict{Kind: nft.DropPacket}}}})
+			got, err := simulator(t, &r).Run(connection("10.0.0.9", "172.30.0.41:53", model.UDP))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Verdict != tt.want {
+				t.Errorf("got %v, want %v", got.Verdict, tt.want)
+			}
+		})
+	}
+}

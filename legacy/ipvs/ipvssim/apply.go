@@ -34,7 +34,7 @@ func Clone(c *ipvs.Content) *ipvs.Content {
 // Apply applies an operation to a Content, and fails if a kernel would.
 func Apply(c *ipvs.Content, op ipvs.Op) error {
 	if err := op.Do(kernel{c}); err != nil {
-		return fmt.Errorf("%v: %w", op, err)
+		return fmt.Errorf("%s: %w", op.Command, err)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func remove[K comparable, V any](from map[K]V, k K) error {
 func Text(plan ipvs.Plan) string {
 	var b strings.Builder
 	for _, op := range plan {
-		fmt.Fprintln(&b, op)
+		fmt.Fprintln(&b, op.Command)
 	}
 	return b.String()
 }

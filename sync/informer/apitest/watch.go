@@ -50,7 +50,7 @@ func (s *Server) watch(x *exchange) {
 		out.sendEntry(watch.Added, e)
 	}
 	if initial && bookmarks && x.fault != NoBookmark {
-		out.bookmark(began)
+		out.bookmark(began, true)
 	}
 	for {
 		_ = out.Flush() // else the client is gone
@@ -71,6 +71,8 @@ func (s *Server) watch(x *exchange) {
 			case e.drop && next > began:
 				_ = out.Flush()
 				return
+			case e.bookmark && bookmarks:
+				out.bookmark(next, false)
 			default:
 				out.change(e, next)
 			}
@@ -118,11 +120,12 @@ func (o stream) change(e event, rv uint64) {
 	}
 }
 
-// bookmark ends the initial list.
-func (o stream) bookmark(rv uint64) {
+func (o stream) bookmark(rv uint64, initial bool) {
 	obj := newObject(kinds[o.Resource]).(object)
 	obj.SetResourceVersion(formatRV(rv))
-	obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	if initial {
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
 	o.send(watch.Bookmark, encode(o.format, obj))
 }
 

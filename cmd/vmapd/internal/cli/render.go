@@ -105,14 +105,14 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
 	switch c.Backend {
 	case config.IPVS:
-		_, err := io.WriteString(w, ipvs.Compile(nil, s, c.IPVS()).String())
+		_, err := io.WriteString(w, ipvs.Compile(s, c.IPVS()).String())
 		return err
 	case config.IPTables:
 		program := map[model.Family]string{model.IPv4: "iptables-restore", model.IPv6: "ip6tables-restore"}[s.Family]
 		if _, err := fmt.Fprintf(w, "# %s --noflush\n", program); err != nil {
 			return err
 		}
-		_, err := iptables.Compile(nil, s, c.IPTables()).WriteTo(w)
+		_, err := iptables.Compile(s, c.IPTables()).WriteTo(w)
 		return err
 	case config.Userspace:
 		return userspace.Write(w, s)

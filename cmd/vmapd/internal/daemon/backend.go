@@ -219,10 +219,10 @@ func watchRules(start func(changed chan<- struct{}) *host.Watch) watch {
 // serves the addresses that the node has.
 func (d *base) openUserspace(why string) (*dataplane, error) {
 	o, with := userspace.Options{Log: d.log, Failed: d.listenerFailed}, ""
-	device, err := userspace.OpenInterface()
+	set, err := userspace.OpenDevice()
 	switch {
 	case err == nil:
-		o.Device, with = device, "addresses on "+userspace.DeviceName
+		o.SetAddresses, with = set, "addresses on "+userspace.DeviceName
 	case errors.Is(err, unix.EPERM):
 		d.log.Warn("without CAP_NET_ADMIN: only addresses that this host has are served")
 	default:

@@ -135,7 +135,9 @@ func (d *base) reportEligibility(why string) {
 type loopback struct{ *userspace.Forwarder }
 
 // Done implements [reconcile.Observer].
-func (l loopback) Done(r reconcile.Round) { l.Follow(r.Snapshot) }
+func (l loopback) Done(r reconcile.Round) {
+	_ = l.Apply(context.Background(), r.Snapshot) // an error is about addresses, and it sets none
+}
 
 // watchTable warns of a connection tracking table that is nearly full, until ctx ends.
 func (d *base) watchTable(ctx context.Context) {

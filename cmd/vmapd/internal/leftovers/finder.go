@@ -53,9 +53,9 @@ func NewFinder(o ipvs.Options) *Finder {
 	return &Finder{Leftovers: host.Leftovers{NFT: others.IPTables{}, Options: o}}
 }
 
-// All looks for all leftovers or, unless all is set, for what shows that some came back, which takes little time.
-func (d *Finder) All(all bool) (Found, error) {
-	counts, err := d.Find(all)
+// All looks for all leftovers.
+func (d *Finder) All(bool) (Found, error) {
+	counts, err := d.Find()
 	errs := []error{err}
 	for _, f := range model.Families {
 		names, err := others.TableNames(f)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
@@ -64,7 +65,7 @@ func (d *Finder) Remove() error {
 		return err
 	}
 	if err = errors.Join(err, d.Leftovers.Remove()); !d.RunsUserspace {
-		err = errors.Join(err, host.RemoveDevice(userspace.DeviceName))
+		err = errors.Join(err, device.Remove(userspace.DeviceName))
 	}
 	return err
 }

@@ -103,7 +103,7 @@ func TestAChainThatAMapLeadsTo(t *testing.T) {
 	if got := output(t, "nft", "list", "table", "ip", "nat"); strings.Contains(got, "KUBE-SERVICES") || strings.Contains(got, "accept\n") {
 		t.Errorf("left:\n%s", got)
 	}
-	found, err := remover().Find(true)
+	found, err := remover().Find()
 	if want := (Found{{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}: 1}); err != nil || !cmp.Equal(want, Found(found)) {
 		t.Errorf("left: %v, %v; want %v", found, err, want)
 	}
@@ -183,14 +183,14 @@ func TestWithoutProgramsOfLegacy(t *testing.T) {
 	}
 }
 
-// A look costs the same with many chains; they are listed when they have come.
+// Chains that come back are noticed.
 func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
 	for _, program := range []string{"iptables-nft", "ip6tables-legacy"} {
 		t.Run(program, func(t *testing.T) {
 			nettest.Enter(t)
 			finder := remover()
 			look := func() int {
-				found, err := finder.Find(false)
+				found, err := finder.Find()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -66,10 +66,10 @@ func forwardFile(path string, args []string) error {
 	b := model.NewBuilder(traffic)
 	objects.ApplyTo(b)
 	o := userspace.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	device, err := userspace.OpenInterface()
+	set, err := userspace.OpenDevice()
 	switch {
 	case err == nil:
-		o.Device = device
+		o.SetAddresses = set
 	case !errors.Is(err, unix.EPERM):
 		return err
 	}

@@ -17,15 +17,18 @@ type place struct {
 	*model.Frontend
 }
 
-// wanted is a snapshot with the listeners that it wants.
+// wanted is a snapshot with the listeners that it wants, and the addresses that connections to Services come to: none
+// of the node's own, and none that may be a pod's, which would cut off the pod. A cluster IP without endpoints is one of
+// them: there, connections are refused.
 type wanted struct {
 	*model.Snapshot
 	places map[model.VIP]place
+	addrs  map[netip.Addr]bool
 }
 
 // want returns what a snapshot wants, on loopback alone or in all.
 func want(s *model.Snapshot, loopback bool) *wanted {
-	w := &wanted{s, map[model.VIP]place{}}
+	w := &wanted{s, map[model.VIP]place{}, map[netip.Addr]bool{}}
 	for _, f := range model.Families {
 		w.add(s.Family(f), loopback)
 	}
@@ -38,21 +41,27 @@ func (w *wanted) add(s *model.FamilySnapshot, loopback bool) {
 	if s.Settings == nil || loopback && !s.Localhost {
 		return
 	}
+	for a := range s.ClusterIPs() {
+		w.addrs[a] = true
+	}
 	for sp := range s.ServicePorts() {
 		local, _, onLoopback := sp.Loopback()
 		for i := range sp.Frontends {
 			fe := &sp.Frontends[i]
-			addrs := []netip.Addr{fe.VIP.Addr}
+			a := fe.VIP.Addr
+			at := []netip.Addr{a}
 			if fe.Kind == model.NodePort {
-				addrs = s.NodePortAddrs
+				at = s.NodePortAddrs
+			} else if !slices.Contains(s.NodeAddrs, a) && !slices.ContainsFunc(s.Pods.CIDRs, contains(a)) {
+				w.addrs[a] = true
 			}
 			if loopback || fe.Action == model.Reject {
-				addrs = nil
+				at = nil
 			}
 			if fe.Kind == model.NodePort && onLoopback && s.Localhost {
-				addrs = append(slices.Clip(addrs), local.Addr())
+				at = append(slices.Clip(at), local.Addr())
 			}
-			for _, a := range addrs {
+			for _, a := range at {
 				vip := model.VIP{Addr: a, Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}
 				if had, ok := w.places[vip]; !ok || had.Kind == model.NodePort {
 					w.places[vip] = place{sp, fe}
@@ -62,38 +71,21 @@ func (w *wanted) add(s *model.FamilySnapshot, loopback bool) {
 	}
 }
 
+func contains(a netip.Addr) func(netip.Prefix) bool {
+	return func(p netip.Prefix) bool { return p.Contains(a) }
+}
+
 // isPlace reports whether a listener serves an address and port.
 func (w *wanted) isPlace(vip model.VIP) bool { return w.places[vip].ServicePort != nil }
 
-// addresses returns those that a device must have so that connections to Services of a family arrive: none of the
-// node's own, and none that may be a pod's. Such an address would cut off the pod. A cluster IP without endpoints is
-// one of them: there, connections are refused.
-func addresses(s *model.FamilySnapshot) map[netip.Addr]struct{} {
-	set := map[netip.Addr]struct{}{}
-	for a := range s.ClusterIPs() {
-		set[a] = struct{}{}
-	}
-	for sp := range s.ServicePorts() {
-		for _, fe := range sp.Frontends {
-			a := fe.VIP.Addr
-			isPods := func(p netip.Prefix) bool { return p.Contains(a) }
-			if fe.Kind != model.NodePort && !slices.Contains(s.NodeAddrs, a) &&
-				(fe.Kind == model.ClusterIP || !slices.ContainsFunc(s.Pods.CIDRs, isPods)) {
-				set[a] = struct{}{}
-			}
-		}
-	}
-	return set
-}
-
 // Write writes the addresses that the device gets in a family, and the listeners, as text: a line for each.
 func Write(out io.Writer, s *model.FamilySnapshot) error {
+	w := &wanted{places: map[model.VIP]place{}, addrs: map[netip.Addr]bool{}}
+	w.add(s, false)
 	var lines []string
-	for a := range addresses(s) {
+	for a := range w.addrs {
 		lines = append(lines, fmt.Sprintf("address %v dev %s\n", a, DeviceName))
 	}
-	w := &wanted{places: map[model.VIP]place{}}
-	w.add(s, false)
 	for vip, at := range w.places {
 		lines = append(lines, fmt.Sprintf("listen %v for %v, %v\n", vip, at.Name, at.Action))
 	}

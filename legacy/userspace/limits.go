@@ -1,54 +1,13 @@
 package userspace
 
 import (
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/vmapd/vmapd/model"
 )
 
-// Stats are figures of one family.
-type Stats struct {
-	Listeners int    // for node ports on loopback, open now
-	Missing   int    // those that can't be opened now
-	Failures  uint64 // failed attempts to open a listener
-	Accepted  uint64 // TCP connections, and new clients of UDP
-}
-
-// Stats returns the figures of each family.
-func (f *Forwarder) Stats() (stats [len(model.Families)]Stats) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for vip := range f.listeners {
-		if vip.Addr.IsLoopback() {
-			stats[model.FamilyOf(vip.Addr)].Listeners++
-		}
-	}
-	for vip := range f.missing {
-		if vip.Addr.IsLoopback() {
-			stats[model.FamilyOf(vip.Addr)].Missing++
-		}
-	}
-	for family := range stats {
-		stats[family].Failures, stats[family].Accepted = f.failures[family], f.accepted[family].Load()
-	}
-	return stats
-}
-
-// Missing returns why listeners of a family are missing.
-func (f *Forwarder) Missing(family model.Family) map[model.VIP]string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	texts := map[model.VIP]string{}
-	for vip, err := range f.missing {
-		if model.FamilyOf(vip.Addr) == family {
-			texts[vip] = fmt.Sprintf("no listener at %v for %v: %v", vip, f.now.Load().places[vip].Name, err)
-		}
-	}
-	return texts
-}
+// mostVisitors, of about 300 bytes, are remembered; at the limit, the one that came least recently is forgotten.
+const mostVisitors = 1 << 17
 
 // limits bound the cost of a client or a dead endpoint. Tests have lower ones.
 type limits struct {
