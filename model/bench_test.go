@@ -2,9 +2,7 @@ package model_test
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -53,58 +51,4 @@ func BenchmarkOneEndpoint(b *testing.B) {
 			last = next
 		}
 	})
-}
-
-// BenchmarkMemory reports the memory of a Builder and its snapshot. Each object has strings of
-// its own, as from a decoder.
-func BenchmarkMemory(b *testing.B) {
-	benchClusters(b, func(b *testing.B, services, endpoints int) {
-		for b.Loop() {
-			before := liveHeap()
-			builder := model.NewBuilder(modeltest.Config())
-			for o := range modeltest.Cluster(services, endpoints) {
-				decoded(o).Set(builder)
-			}
-			snapshot := builder.Snapshot()
-			kept := liveHeap() - before
-			b.ReportMetric(kept/float64(services), "B/Service")
-			b.ReportMetric(kept/float64(services*endpoints), "B/endpoint")
-			b.ReportMetric(kept/1e6, "MB")
-			runtime.KeepAlive(builder)
-			runtime.KeepAlive(snapshot)
-		}
-	})
-}
-
-func liveHeap() float64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
-}
-
-// decoded returns a copy of an object that shares no string with others.
-func decoded(o modeltest.Object) modeltest.Object {
-	clone := func(n model.NamespacedName) model.NamespacedName {
-		return model.NamespacedName{Namespace: strings.Clone(n.Namespace), Name: strings.Clone(n.Name)}
-	}
-	switch o := o.(type) {
-	case modeltest.Service:
-		o.NamespacedName = clone(o.NamespacedName)
-		o.Ports = slices.Clone(o.Ports)
-		for i := range o.Ports {
-			o.Ports[i].Name = strings.Clone(o.Ports[i].Name)
-		}
-		return o
-	case modeltest.Slice:
-		o.NamespacedName = clone(o.NamespacedName)
-		o.Labels = map[string]string{model.LabelServiceName: strings.Clone(o.Labels[model.LabelServiceName])}
-		o.Ports = slices.Clone(o.Ports)
-		for i := range o.Ports {
-			o.Ports[i].Name = new(strings.Clone(*o.Ports[i].Name))
-		}
-		return o
-	}
-	return o
 }

@@ -58,7 +58,7 @@ var layout = []layoutSet{
 	{FastPathNodePorts, nodePorts, false, "with established connections on the fast path"},
 	{FirewallIPs, vips, false, "for some sources only, see source-ranges"},
 	{GoneEndpoints, gone, false, "removed from a Service with affinity: not chosen again, see remember-..."},
-	{Hairpin, addrPairs, false, "endpoints on this node that connect to themselves"},
+	{Hairpin, addrPairs, false, "endpoints that connect to themselves by this node"},
 	{affinityOf[model.Local], clients, true, ""},
 	{LocalEndpoints, vipSlots, false, "endpoints on this node: slots 0 to n-1 of each service address"},
 	{ownEndpointsOf[model.Local], endpoints, true, ""},

@@ -19,7 +19,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, m
 	t.Helper()
 	var sims [len(model.Families)]*iptsim.Simulator
 	for _, f := range model.Families {
-		sims[f] = simulate(t, load(t, all[f]), s.Family(f))
+		sims[f] = iptsim.New(load(t, all[f]), s.Family(f).NodeAddrs...)
 	}
 	var memory modeltest.Memory
 	clients := clients{}

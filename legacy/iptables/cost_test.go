@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -41,7 +42,7 @@ func TestANewConnectionMeetsFewRules(t *testing.T) {
 				t.Skip("-short: 10,000 Services take seconds")
 			}
 			s := cluster(tt.services, endpoints).Snapshot().Family(model.IPv4)
-			sim := simulate(t, load(t, iptables.Compile(s, iptables.Options{})), s)
+			sim := iptsim.New(load(t, iptables.Compile(s, iptables.Options{})), s.NodeAddrs...)
 			for _, kind := range []struct {
 				name string
 				most int
@@ -111,7 +112,7 @@ func TestEachEndpointHasTheSameShare(t *testing.T) {
 			service := modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80).Algorithm(algorithm)
 			b := modeltest.Builder(modeltest.Config(), service, bigSlice(upTo(n)...))
 			s := b.Snapshot().Family(model.IPv4)
-			sim := simulate(t, load(t, iptables.Compile(s, iptables.Options{})), s)
+			sim := iptsim.New(load(t, iptables.Compile(s, iptables.Options{})), s.NodeAddrs...)
 			o, err := sim.Run(connection(outside, netip.MustParseAddr("172.30.0.41"), 80))
 			if err != nil {
 				t.Fatal(err)

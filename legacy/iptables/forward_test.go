@@ -32,7 +32,7 @@ func TestForwardPolicyOfDrop(t *testing.T) {
 			if err := tables.Restore("*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"); err != nil {
 				t.Fatal(err)
 			}
-			got, err := simulate(t, tables, s).Run(connection(tt.source, netip.MustParseAddr(tt.to), tt.port))
+			got, err := iptsim.New(tables, s.NodeAddrs...).Run(connection(tt.source, netip.MustParseAddr(tt.to), tt.port))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestForwardPolicyOfDrop(t *testing.T) {
 // for the kernel to forget the connection: were it refused, the client would give up.
 func TestAConnectionFromBeforeTheRulesIsNotRefused(t *testing.T) {
 	s := dualStack().Snapshot().Family(model.IPv4)
-	sim := simulate(t, load(t, iptables.Compile(s, iptables.Options{})), s)
+	sim := iptsim.New(load(t, iptables.Compile(s, iptables.Options{})), s.NodeAddrs...)
 	for confirmed, want := range map[bool]model.Verdict{false: model.Rejected, true: model.Dropped} {
 		p := iptsim.Packet{
 			Connection: connection(modeltest.Pod(model.IPv4, 20), netip.MustParseAddr("172.30.0.41"), 80),

@@ -50,15 +50,6 @@ func load(t testing.TB, r *iptables.Ruleset) *iptsim.Tables {
 	return tables
 }
 
-func simulate(t testing.TB, tables *iptsim.Tables, s *model.FamilySnapshot) *iptsim.Simulator {
-	t.Helper()
-	sim, err := iptsim.New(tables, s.NodeAddrs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sim
-}
-
 func addRandom(f *testing.F) {
 	f.Helper()
 	for _, data := range modeltest.Corpus() {

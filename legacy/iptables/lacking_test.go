@@ -36,7 +36,7 @@ func TestAnEndpointAtItsServicesAddress(t *testing.T) {
 			modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80),
 			modeltest.NewSlice("ns1/web-1", "web").TCP("http", port).Ready("172.30.0.41"),
 		).Family(model.IPv4)
-		sim := simulate(t, load(t, iptables.Compile(s, iptables.Options{})), s)
+		sim := iptsim.New(load(t, iptables.Compile(s, iptables.Options{})), s.NodeAddrs...)
 		for sp := range s.ServicePorts() {
 			c := connection(modeltest.Pod(model.IPv4, 20), sp.Frontends[0].VIP.Addr, 80)
 			_, got, err := sim.Hook("filter", "FORWARD", iptsim.Packet{Connection: c})

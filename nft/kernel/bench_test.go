@@ -47,24 +47,6 @@ func BenchmarkApplyCold(b *testing.B) {
 	})
 }
 
-// BenchmarkRestart goes from a finished snapshot to knowing that the kernel has it all.
-func BenchmarkRestart(b *testing.B) {
-	forSizes(b, func(b *testing.B, _ benchSize, builder *model.Builder) {
-		n := newNetNS(b)
-		backend := open(b, n)
-		s := builder.Snapshot()
-		apply(b, backend, s)
-		before := backend.Stats(model.IPv4).Operations
-		for b.Loop() {
-			backend.Resync()
-			apply(b, backend, s)
-		}
-		if got := backend.Stats(model.IPv4).Operations; got != before {
-			b.Fatalf("%d operations, want none", got-before)
-		}
-	})
-}
-
 // oneService is the slice of one of the Services, with other endpoints: so many, from
 // a pod on that no other Service has.
 func oneService(size benchSize, endpoints, first int) model.EndpointSlice {

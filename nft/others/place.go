@@ -36,6 +36,7 @@ const (
 
 	earlyAnswersSuffix = "-early" + answersSuffix
 	untrackedSuffix    = "-untracked"
+	knownSuffix        = "-known"
 )
 
 // Priorities: that of connection tracking, and ours behind it.
@@ -59,8 +60,15 @@ func (e Event) Early() bool {
 }
 
 // Untracked reports whether the event shows that connection tracking ignores the packet.
-func (e Event) Untracked() bool {
-	return e.Place.IsOurs() && e.Kind == Rule && e.Rule != 0 && strings.HasSuffix(e.Place.Chain, untrackedSuffix)
+func (e Event) Untracked() bool { return e.matches(untrackedSuffix) }
+
+// Known reports whether the event shows that the packet belongs to an entry of connection tracking that has seen an
+// answer. No rule translates such a packet: the entry does.
+func (e Event) Known() bool { return e.matches(knownSuffix) }
+
+// matches reports whether the rule of a chain of ours matched.
+func (e Event) matches(suffix string) bool {
+	return e.Place.IsOurs() && e.Kind == Rule && e.Rule != 0 && strings.HasSuffix(e.Place.Chain, suffix)
 }
 
 // Stage returns the hook of a chain of ours, and whether the chain is the last one there.

@@ -53,6 +53,7 @@ type program struct {
 //	chain prerouting-early-answers { type filter hook prerouting priority -2147483648; EARLY }
 //	chain prerouting-answers { type filter hook prerouting priority -199; REDIRECT; ANSWER }
 //	chain prerouting-untracked { type filter hook prerouting priority -198; ct state untracked }
+//	chain prerouting-known { type filter hook prerouting priority -198; ct state established }
 //	chain prerouting-end { type filter hook prerouting priority 2147483647; }
 //	the same for output; for input, forward and postrouting a chain that begins, and one that ends
 //
@@ -76,7 +77,8 @@ func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
 			answers := p.base(name+answersSuffix, h.number, afterConntrack)
 			p.rule(answers, p.redirect())
 			p.rule(answers, p.answer(dests, clients, answered))
-			p.rule(p.base(name+untrackedSuffix, h.number, afterAnswers), untracked())
+			p.rule(p.base(name+untrackedSuffix, h.number, afterAnswers), state(expr.CtStateBitUNTRACKED))
+			p.rule(p.base(name+knownSuffix, h.number, afterAnswers), state(expr.CtStateBitESTABLISHED))
 		}
 		p.base(name+endSuffix, h.number, math.MaxInt32)
 	}
@@ -179,14 +181,14 @@ func (p *program) earlyAnswer(clients, early *nftables.Set) []expr.Any {
 	}, trace()...)
 }
 
-// untracked are the expressions "ct state untracked".
-func untracked() []expr.Any {
+// state are the expressions "ct state", for the bit of a state.
+func state(bit uint32) []expr.Any {
 	const size = 4
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: unix.NFT_REG_1},
 		&expr.Bitwise{
 			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: size,
-			Mask: binary.NativeEndian.AppendUint32(nil, expr.CtStateBitUNTRACKED), Xor: make([]byte, size),
+			Mask: binary.NativeEndian.AppendUint32(nil, bit), Xor: make([]byte, size),
 		},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, size)},
 	}

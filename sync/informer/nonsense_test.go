@@ -3,7 +3,6 @@ package informer
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -19,25 +18,6 @@ var faults = map[apitest.Fault]string{
 func spoil(s *apitest.Server, f apitest.Fault) {
 	for _, r := range everything {
 		s.Fault(r, f)
-	}
-}
-
-func TestNonsenseAtTheStart(t *testing.T) {
-	t.Parallel()
-	for f, name := range faults {
-		forEachServer(t, name, func(t *testing.T, s *apitest.Server) {
-			spoil(s, f)
-			w := follow(t, s)
-			w.fails(everything...)
-			w.until("a second try", func() bool { return lists(s, apitest.Services) > 2 })
-			// What came before the cut may be there, but does not count yet.
-			if got := w.incomplete(); len(got) > 0 && f != apitest.CutShort {
-				t.Errorf("state has %v", got)
-			}
-			spoil(s, apitest.NoFault)
-			w.want(whole...)
-			w.recovers(everything...)
-		})
 	}
 }
 
@@ -68,37 +48,6 @@ func TestNonsenseLater(t *testing.T) {
 			w.recovers(everything...)
 		})
 	}
-}
-
-// Watches that end in the orderly way as soon as they began.
-func TestWatchesThatEndAtOnceAreNoStorm(t *testing.T) {
-	t.Parallel()
-	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
-		w := followWhole(t, s)
-		for range 600 { // a storm would be hundreds of watches
-			s.Bookmark() // without an event, client-go waits
-			s.DropWatches()
-			time.Sleep(5 * time.Millisecond)
-		}
-		w.calm()
-		s.Set(slice("web", "10.180.2.1"))
-		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-	})
-}
-
-// Watches are useless, and lists work: they are enough to keep up, if not in time.
-func TestOnlyListsWork(t *testing.T) {
-	t.Parallel()
-	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
-		spoil(s, apitest.NoEvents)
-		w := follow(t, s)
-		w.want(whole...)
-		w.fails(everything...)
-		s.Set(slice("web", "10.180.2.1"))
-		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-		spoil(s, apitest.NoFault)
-		w.recovers(everything...)
-	})
 }
 
 // An overloaded server sends Retry-After, and gets no request until then.

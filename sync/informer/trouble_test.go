@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -16,47 +15,6 @@ func lists(s *apitest.Server, r apitest.Resource) int {
 		}
 	}
 	return n
-}
-
-// A watch ends after some minutes. The next one continues from the last known version, which
-// may be a bookmark's, if the Node is as new.
-func TestDroppedWatchResumes(t *testing.T) {
-	t.Parallel()
-	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
-		w := followWhole(t, s)
-		before := lists(s, apitest.Services)
-
-		// For client-go, a watch that ends at once without events is a failure, so each of
-		// these has an event.
-		rv := s.Set(service("api", "172.30.0.42"))
-		w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
-		for i := range 3 {
-			now := "192.168.0.2"
-			if i > 0 {
-				rv = s.Bookmark()
-				now = fmt.Sprintf("192.168.0.%d", 10+i)
-				s.Set(node("node1", now)) // it shows that the bookmark is of this history
-				w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], "node "+now, whole[2])
-			}
-			s.DropWatches()
-			w.until("a watch from version "+rv, func() bool {
-				all := s.Requests(apitest.Services)
-				last := all[len(all)-1]
-				return last.Verb == "watch" && last.URL.Query().Get("resourceVersion") == rv && s.Watching(apitest.Services) == 1
-			})
-			w.watching()
-			w.is("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], "node "+now, whole[2])
-		}
-		// The watch works.
-		s.Delete(service("api", ""))
-		w.want(whole[0], "node 192.168.0.12", whole[2])
-		if got := lists(s, apitest.Services); got != before {
-			t.Errorf("%d lists, want %d:\n%s", got, before, w.requests())
-		}
-		if got := w.logs.Count("ERROR"); got > 0 {
-			t.Errorf("errors:\n%s", w.logs)
-		}
-	})
 }
 
 // After 410 Gone everything is listed again, and objects that were deleted meanwhile are
@@ -116,24 +74,6 @@ func out(t *testing.T, s *apitest.Server, how apitest.Outage) {
 	}
 }
 
-func TestOutageAtTheStart(t *testing.T) {
-	t.Parallel()
-	for how, name := range outages {
-		forEachServer(t, name, func(t *testing.T, s *apitest.Server) {
-			patient(t, how)
-			out(t, s, how)
-			w := follow(t, s)
-			w.fails(everything...)
-			if got := w.incomplete(); len(got) > 0 {
-				t.Errorf("state has %v", got)
-			}
-			out(t, s, apitest.Up)
-			w.want(whole...)
-			w.recovers(everything...)
-		})
-	}
-}
-
 func TestOutageLater(t *testing.T) {
 	t.Parallel()
 	for how, name := range outages {
@@ -155,23 +95,6 @@ func TestOutageLater(t *testing.T) {
 			out(t, s, apitest.Up)
 			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
 			w.recovers(everything...)
-		})
-	}
-}
-
-// Run ends with its context in any state of the server. Each test checks that at its end; here
-// requests hang.
-func TestRunEnds(t *testing.T) {
-	t.Parallel()
-	for _, tt := range servers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, tt.opts)
-			spoil(s, apitest.Silent)
-			w := follow(t, s)
-			w.until("requests", func() bool { return len(s.Requests("")) >= len(everything) })
-			w.stop()
-			w.incomplete()
 		})
 	}
 }

@@ -257,69 +257,9 @@ func TestAReleaseHasWhatAClusterNeeds(t *testing.T) {
 	}
 }
 
-// An image is unpacked as a container has it, by the processor's name.
-func TestAnImageIsUnpacked(t *testing.T) {
-	r := written(t)
-	layout, folder := filepath.Join(r.out, imageName), filepath.Join(t.TempDir(), "image")
-	if err := run(t.Context(), []string{"--unpack", layout, "--processors", runtime.GOARCH, "--out", folder}, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	if c := mustRead(t, folder, unpackedConfig); !strings.Contains(c, `"Entrypoint":["/usr/local/bin/vmapd"]`) {
-		t.Errorf("the configuration is %s", c)
-	}
-	if mustRead(t, folder, unpackedRoot, "usr/local/bin/kube-proxy") != mustRead(t, r.programs, "vmapd-"+runtime.GOARCH) {
-		t.Error("kube-proxy is another program than the released one")
-	}
-	if got := mustRead(t, folder, unpackedRoot, "lib/libipset.so"); got != "text" {
-		t.Errorf("a file of a package has %q", got)
-	}
-	if err := run(t.Context(), []string{"--unpack", layout, "--processors", "z80", "--out", filepath.Join(t.TempDir(), "image")}, io.Discard); err == nil || !strings.Contains(err.Error(), "no image for z80") {
-		t.Errorf("want an error about the processor, got %v", err)
-	}
-}
-
 func TestOtherBytesThanLockedAreRefused(t *testing.T) {
 	r := example(t, []byte("something else"), deb(t))
 	if err := r.write(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "another checksum than packages.lock says") {
 		t.Errorf("want an error about the checksum, got %v", err)
-	}
-}
-
-func TestFoldersOfOthersAreNotDeleted(t *testing.T) {
-	pkg := deb(t)
-	r := example(t, pkg, pkg)
-	mine := filepath.Join(r.out, "mine")
-	if err := os.MkdirAll(mine, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.write(t.Context(), io.Discard); err == nil {
-		t.Error("no error")
-	}
-	if _, err := os.Stat(mine); err != nil {
-		t.Error(err)
-	}
-}
-
-// The lock file has the same packages for each processor.
-func TestTheLockFileIsComplete(t *testing.T) {
-	l, err := parseLock(lockFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, arch := range processors() {
-		has := map[string]bool{}
-		for _, p := range l.packages[arch] {
-			has[p.name] = true
-		}
-		for _, name := range []string{"iptables", "ipset", "kmod", "libc6"} {
-			if !has[name] {
-				t.Errorf("%s lacks %s", arch, name)
-			}
-		}
-	}
-	for _, bad := range []string{"", "date 2026-03-01\n", "date yesterday\n", "amd64 kmod 1\n"} {
-		if _, err := parseLock(bad); err == nil {
-			t.Errorf("%q is a lock file", bad)
-		}
 	}
 }

@@ -15,6 +15,6 @@
 // Simulator.Hook runs any packet through one table at one hook, also in mangle and with
 // ipsets. The simulator of IPVS (ipvssim) uses it.
 //
-// An option, match or target that it does not know, a chain that is missing or still in use
-// when it is deleted, a target in a table where the kernel refuses it are errors.
+// An option, match or target that it does not know, and a chain that is missing or still in use when it is deleted, are
+// errors. Whether the kernel takes the rules is for tests with the real programs.
 package iptsim

@@ -1,7 +1,6 @@
 package iptsim
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/vmapd/vmapd/model"
@@ -26,26 +25,6 @@ type Node struct {
 
 // Sets are the ipsets of a node.
 type Sets interface {
-	// Check returns an error if rules can't look packets up in a set by these fields.
-	Check(set, fields string) error
 	// Has reports whether a packet is in a set.
 	Has(set, fields string, p Packet) bool
-}
-
-// checkSets checks all rules that look into ipsets.
-func (n Node) checkSets(chains table) error {
-	for _, c := range chains {
-		for _, rule := range c.rules {
-			for _, m := range rule.sets {
-				err := fmt.Errorf("no set %s", m.set)
-				if n.Sets != nil {
-					err = n.Sets.Check(m.set, m.fields)
-				}
-				if err != nil {
-					return fmt.Errorf("chain %s: %s: %w", c.name, rule.text, err)
-				}
-			}
-		}
-	}
-	return nil
 }

@@ -6,15 +6,11 @@ import "net/netip"
 type rule struct {
 	text    string // without the chain
 	matches []match
-	sets    []setMatch
 	target  target
 }
 
 // match returns the share of the packets for which a condition holds.
 type match func(r *run, s *state) float64
-
-// setMatch is --match-set: an ipset is asked for the packet's values of these fields.
-type setMatch struct{ set, fields string }
 
 // target is what a rule does.
 type target struct {

@@ -17,56 +17,14 @@ type Simulator struct {
 	recent map[string]map[netip.Addr]bool
 }
 
-// maxJumps is NFT_JUMP_STACK_SIZE, which binds the variant nft. It counts gotos as well.
-const maxJumps = 16
-
 // New returns a simulator for a node with these addresses, and without ipsets.
-func New(t *Tables, nodeAddrs ...netip.Addr) (*Simulator, error) {
+func New(t *Tables, nodeAddrs ...netip.Addr) *Simulator {
 	return NewOn(Node{IsLocal: func(a netip.Addr) bool { return slices.Contains(nodeAddrs, a) }}, t)
 }
 
 // NewOn returns a simulator for a node.
-func NewOn(n Node, t *Tables) (*Simulator, error) {
-	s := &Simulator{Tables: t.Clone(), node: n, recent: map[string]map[netip.Addr]bool{}}
-	for name, chains := range t.tables {
-		if err := n.checkSets(chains); err != nil {
-			return nil, fmt.Errorf("table %s: %w", name, err)
-		}
-		depth := map[string]int{}
-		for _, c := range builtin[name] {
-			n, err := chains.depth(c, depth)
-			if err == nil && n > maxJumps {
-				err = fmt.Errorf("%d jumps deep, at most %d are allowed", n, maxJumps)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("table %s: chain %s: %w", name, c, err)
-			}
-		}
-	}
-	return s, nil
-}
-
-// depth returns the number of nested jumps from a chain; -1 marks chains in progress.
-func (t table) depth(name string, known map[string]int) (int, error) {
-	if n, ok := known[name]; ok {
-		if n < 0 {
-			return 0, fmt.Errorf("a loop through %s", name)
-		}
-		return n, nil
-	}
-	known[name] = -1
-	deepest := 0
-	for _, r := range t[name].rules {
-		if r.target.chain != "" {
-			n, err := t.depth(r.target.chain, known)
-			if err != nil {
-				return 0, err
-			}
-			deepest = max(deepest, n+1)
-		}
-	}
-	known[name] = deepest
-	return deepest, nil
+func NewOn(n Node, t *Tables) *Simulator {
+	return &Simulator{Tables: t.Clone(), node: n, recent: map[string]map[netip.Addr]bool{}}
 }
 
 // Remember puts an address into an xt_recent list.

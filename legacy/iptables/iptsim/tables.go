@@ -46,39 +46,27 @@ func NewTables(f model.Family) *Tables {
 	return t
 }
 
-// Restore restores a text as iptables-restore --noflush does. A table changes at its COMMIT,
-// or not at all.
+// Restore restores a text as iptables-restore --noflush does. A table changes at its COMMIT, or not at all.
 func (t *Tables) Restore(text string) error {
 	var now *restoring
-	for n, line := range slices.Collect(strings.Lines(text)) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		err := func() error {
-			switch {
-			case line == "" || line[0] == '#':
-				return nil
-			case line[0] == '*':
-				if now != nil {
-					return errors.New("the table before has no COMMIT")
-				}
-				have, ok := t.tables[line[1:]]
-				if !ok {
-					return errors.New("unknown table")
-				}
-				now = &restoring{t.family, line[1:], maps.Clone(have), map[string]bool{}}
-				return nil
-			case now == nil:
-				return errors.New("no table is open")
-			case line == "COMMIT":
-				if err := now.check(); err != nil {
-					return err
-				}
+		var err error
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] == '*':
+			now = &restoring{t.family, line[1:], maps.Clone(t.tables[line[1:]]), map[string]bool{}}
+		case now == nil:
+			err = errors.New("no table is open")
+		case line == "COMMIT":
+			if err = now.check(); err == nil {
 				t.tables[now.name], now = now.chains, nil
-				return nil
 			}
-			return now.line(line)
-		}()
+		default:
+			err = now.line(line)
+		}
 		if err != nil {
-			return fmt.Errorf("line %d: %s: %w", n+1, line, err)
+			return fmt.Errorf("%s: %w", line, err)
 		}
 	}
 	if now != nil {
@@ -129,32 +117,22 @@ func (r *restoring) line(line string) error {
 
 // declare makes or empties a chain, or sets the policy of a built-in one.
 func (r *restoring) declare(rest string) error {
-	fields := strings.Fields(rest)
-	if len(fields) != 3 || fields[2] != "[0:0]" {
-		return errors.New("a chain is declared by its name, policy and counters")
+	var c chain
+	var counters string
+	if _, err := fmt.Sscan(rest, &c.name, &c.policy, &counters); err != nil {
+		return fmt.Errorf("a chain is declared by its name, policy and counters: %w", err)
 	}
-	name, policy := fields[0], fields[1]
-	if slices.Contains(builtin[r.name], name) {
-		if policy != "ACCEPT" && policy != "DROP" {
-			return fmt.Errorf("unknown policy %q", policy)
-		}
-		r.chains[name] = &chain{name: name, policy: policy, rules: slices.Clone(r.chains[name].rules)}
-		r.owned[name] = true
-		return nil
-	}
-	if r.owned[name] {
+	if c.policy != "-" {
+		c.rules = slices.Clone(r.chains[c.name].rules)
+	} else if c.policy = ""; r.owned[c.name] {
 		return errors.New("a chain is declared twice")
 	}
-	if policy != "-" || len(name) > maxChain || strings.HasPrefix(name, "-") {
-		return fmt.Errorf("chain %q with policy %q", name, policy)
-	}
-	r.chains[name] = &chain{name: name}
-	r.owned[name] = true
+	r.chains[c.name], r.owned[c.name] = &c, true
 	return nil
 }
 
 func (r *restoring) insert(c *chain, at int, text string) error {
-	rule, err := parseRule(r.family, r.name, text)
+	rule, err := parseRule(r.family, text)
 	if err != nil {
 		return err
 	}

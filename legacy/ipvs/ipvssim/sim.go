@@ -67,7 +67,7 @@ func (s *Simulator) load() (err error) {
 	if err := tables.Restore(c.String()); err != nil {
 		return err
 	}
-	s.rules, err = iptsim.NewOn(iptsim.Node{IsLocal: s.isLocal, Sets: newSets(s.content)}, tables)
+	s.rules = iptsim.NewOn(iptsim.Node{IsLocal: s.isLocal, Sets: newSets(s.content)}, tables)
 	s.loaded = c
 	return err
 }
@@ -89,22 +89,10 @@ func newSets(c *ipvs.Content) sets {
 	return s
 }
 
-// Check implements iptsim.Sets.
-func (s sets) Check(name, fields string) error {
-	set, ok := s.names[name]
-	if !ok {
-		return fmt.Errorf("no set %s", name)
-	}
-	if _, ok := entry(set, fields, iptsim.Packet{}); !ok {
-		return fmt.Errorf("set %s of type %s is asked by %s", name, set.Type(), fields)
-	}
-	return nil
-}
-
 // Has implements iptsim.Sets. Sources are looked up by range.
 func (s sets) Has(name, fields string, p iptsim.Packet) bool {
 	set := s.names[name]
-	e, _ := entry(set, fields, p)
+	e := entry(set, fields, p)
 	if set != ipvs.Sources {
 		return s.content.Sets[set][e]
 	}
@@ -118,22 +106,22 @@ func (s sets) Has(name, fields string, p iptsim.Packet) bool {
 }
 
 // entry returns the packet's key in a set: a field for each component of the set's type.
-func entry(set ipvs.SetName, fields string, p iptsim.Packet) (e ipvs.Entry, ok bool) {
+func entry(set ipvs.SetName, fields string, p iptsim.Packet) ipvs.Entry {
 	whole := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 	dst := p.Dest.Addr()
 	switch set.Type() + " " + fields {
 	case "hash:ip dst":
-		return ipvs.Entry{Addr: dst}, true
+		return ipvs.Entry{Addr: dst}
 	case "hash:ip src":
-		return ipvs.Entry{Addr: p.Source}, true
+		return ipvs.Entry{Addr: p.Source}
 	case "hash:ip,port dst,dst":
-		return ipvs.Entry{Addr: dst, Protocol: p.Protocol, Port: p.Dest.Port()}, true
+		return ipvs.Entry{Addr: dst, Protocol: p.Protocol, Port: p.Dest.Port()}
 	case "hash:ip,port src,src":
-		return ipvs.Entry{Addr: p.Source, Protocol: p.Protocol, Port: p.SourcePort}, true
+		return ipvs.Entry{Addr: p.Source, Protocol: p.Protocol, Port: p.SourcePort}
 	case "hash:ip,port,net dst,dst,src":
-		return ipvs.Entry{Addr: dst, Protocol: p.Protocol, Port: p.Dest.Port(), Net: whole(p.Source)}, true
+		return ipvs.Entry{Addr: dst, Protocol: p.Protocol, Port: p.Dest.Port(), Net: whole(p.Source)}
 	case "hash:net,net src,dst":
-		return ipvs.Entry{Addr: p.Source, Net: whole(dst)}, true
+		return ipvs.Entry{Addr: p.Source, Net: whole(dst)}
 	}
-	return ipvs.Entry{}, false
+	panic(fmt.Sprintf("set %s of type %s is asked by %s", set, set.Type(), fields))
 }

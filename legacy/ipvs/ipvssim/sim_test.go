@@ -2,42 +2,12 @@ package ipvssim_test
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
 )
-
-// Rules that no kernel would accept are errors.
-func TestRulesThatAreNotSound(t *testing.T) {
-	for _, tt := range []struct{ name, table, rule, want string }{
-		{"no such set", "mangle", "-m set --match-set VMAPD-ADDRS dst -j DROP", "no set"},
-		{"no such chain", "mangle", "-j X", "no such chain"},
-		{"drop in nat", "nat", "-j DROP", "not for table nat"},
-		{"refuse in mangle", "mangle", "-j REJECT --reject-with icmp-port-unreachable", "in table mangle"},
-		{"masquerade in mangle", "mangle", "-j MASQUERADE", "nat only"},
-		{"a set by other fields than it has", "mangle", "-m set --match-set VMAPD-SERVICES dst -j DROP", "is asked by"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := ipvs.NewContent(model.IPv4)
-			c.Sets[ipvs.Services] = map[ipvs.Entry]bool{}
-			c.Rules = &ipvs.Rules{Chains: []ipvs.Chain{{Table: tt.table, Name: "C", Rules: []string{tt.rule}}}}
-			declared := map[string]bool{}
-			for _, j := range ipvs.Jumps() {
-				_, chain, _ := strings.Cut(j.Rule, "-j ")
-				if !declared[j.Table+chain] {
-					declared[j.Table+chain] = true
-					c.Rules.Chains = append(c.Rules.Chains, ipvs.Chain{Table: j.Table, Name: chain})
-				}
-			}
-			if _, err := ipvssim.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("want an error with %q, got %v", tt.want, err)
-			}
-		})
-	}
-}
 
 func connection(dest string) model.Connection {
 	return model.Connection{Source: netip.MustParseAddr("203.0.113.7"), Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP}

@@ -84,7 +84,6 @@ func formatRV(rv uint64) string { return strconv.FormatUint(rv, 10) }
 // event is what happened at one version.
 type event struct {
 	old, now *entry // of one object; either may be nil
-	bookmark bool   // watches report the version
 	drop     bool   // watches of before end
 }
 
@@ -128,15 +127,6 @@ func (s *Server) Delete(obj runtime.Object) {
 	key := newEntry(obj, 0).key
 	s.append(event{old: s.objects[key]})
 	delete(s.objects, key)
-}
-
-// Bookmark sends the current resource version to all watches that allow it. The version
-// is also advanced, as by a change of some other object.
-func (s *Server) Bookmark() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.append(event{bookmark: true})
-	return formatRV(s.rv)
 }
 
 // DropWatches ends all watches of now in an orderly manner, as a server does when their

@@ -50,7 +50,7 @@ func (s *Server) watch(x *exchange) {
 		out.sendEntry(watch.Added, e)
 	}
 	if initial && bookmarks && x.fault != NoBookmark {
-		out.bookmark(began, true)
+		out.bookmark(began)
 	}
 	for {
 		_ = out.Flush() // else the client is gone
@@ -71,8 +71,6 @@ func (s *Server) watch(x *exchange) {
 			case e.drop && next > began:
 				_ = out.Flush()
 				return
-			case e.bookmark && bookmarks:
-				out.bookmark(next, false)
 			default:
 				out.change(e, next)
 			}
@@ -120,12 +118,11 @@ func (o stream) change(e event, rv uint64) {
 	}
 }
 
-func (o stream) bookmark(rv uint64, initial bool) {
+// bookmark ends the initial list.
+func (o stream) bookmark(rv uint64) {
 	obj := newObject(kinds[o.Resource]).(object)
 	obj.SetResourceVersion(formatRV(rv))
-	if initial {
-		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	}
+	obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	o.send(watch.Bookmark, encode(o.format, obj))
 }
 

@@ -2,12 +2,11 @@ package main
 
 import (
 	"bytes"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -16,11 +15,7 @@ func TestMain(m *testing.M) { nettest.Main(m) }
 func TestDemo(t *testing.T) {
 	nettest.Need(t)
 	var out bytes.Buffer
-	d := demo{out: &out, vmapd: filepath.Join(t.TempDir(), "vmapd")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", d.vmapd, "github.com/vmapd/vmapd/cmd/vmapd")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	d := demo{out: &out, vmapd: labtest.Vmapd(t)}
 	if err := d.run(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}

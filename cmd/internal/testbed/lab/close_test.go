@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"os"
@@ -14,40 +13,6 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
-
-func TestClosedNamespaceRefuses(t *testing.T) {
-	nettest.Need(t)
-	ns, err := NewNamespace("closed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ns.Close(); err != nil {
-		t.Fatal(err)
-	}
-	// Above all it must not go on in the namespace of the caller.
-	for what, err := range map[string]error{
-		"do":    ns.Do(func() error { t.Error("ran"); return nil }),
-		"up":    ns.Up("lo"),
-		"addr":  ns.AddAddr("lo", netip.MustParsePrefix("192.168.0.77/32")),
-		"start": ns.Command(t.Context(), "true").Run(),
-		"again": ns.Close(),
-	} {
-		if (what == "again") != (err == nil) || err != nil && !errors.Is(err, ErrClosed) {
-			t.Errorf("%s: want %v, got %v", what, ErrClosed, err)
-		}
-	}
-}
-
-func TestCancelledNewLeavesNothing(t *testing.T) {
-	nettest.Need(t)
-	before := held(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := New(ctx, Config{Pods: 2}); !errors.Is(err, context.Canceled) {
-		t.Errorf("want %v, got %v", context.Canceled, err)
-	}
-	testaid.WaitUntil(t, "resources given back", func() bool { return !held(t).exceed(before) })
-}
 
 func TestCloseLeavesNothing(t *testing.T) {
 	nettest.Need(t)

@@ -2,10 +2,7 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"net/netip"
-	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -14,12 +11,7 @@ import (
 
 const port = 8080
 
-func TestMain(m *testing.M) {
-	if role := os.Getenv(roleEnv); role != "" {
-		os.Exit(play(role))
-	}
-	nettest.Main(m)
-}
+func TestMain(m *testing.M) { nettest.Main(m) }
 
 // newWorld builds a world of n pods that lasts as long as the test.
 func newWorld(t *testing.T, n int) *World {
@@ -35,52 +27,6 @@ func newWorld(t *testing.T, n int) *World {
 		}
 	})
 	return w
-}
-
-// networks are the protocols that servers answer, with the pod's address and
-// the client's for each.
-func networks(p *Pod) []struct {
-	name         string
-	pod          netip.AddrPort
-	client, node string
-} {
-	ip4, ip6 := netip.AddrPortFrom(p.IP4, port), netip.AddrPortFrom(p.IP6, port)
-	return []struct {
-		name         string
-		pod          netip.AddrPort
-		client, node string
-	}{
-		{"tcp4", ip4, ClientIP4, NodeIP4},
-		{"tcp6", ip6, ClientIP6, NodeIP6},
-		{"udp4", ip4, ClientIP4, NodeIP4},
-		{"udp6", ip6, ClientIP6, NodeIP6},
-	}
-}
-
-func TestPodsAnswerEveryone(t *testing.T) {
-	w := newWorld(t, 3)
-	other := w.Pods()[0]
-	for _, p := range w.Pods() {
-		for _, n := range networks(p) {
-			self := other.IP4.String()
-			if p.IP6 == n.pod.Addr() {
-				self = other.IP6.String()
-			}
-			for _, from := range []struct {
-				ns     *Namespace
-				source string
-			}{{w.Client, n.client}, {w.Node, n.node}, {other.Namespace, self}} {
-				a, err := from.ns.Ask(t.Context(), n.name, n.pod)
-				if err != nil {
-					t.Error(err)
-					continue
-				}
-				if want := p.Name() + " " + from.source; want != a.Pod+" "+a.Source.Addr().String() {
-					t.Errorf("%s from %s: want %s, got %s %s", n.name, from.ns.Name(), want, a.Pod, a.Source)
-				}
-			}
-		}
-	}
 }
 
 func TestFailuresAreDistinguished(t *testing.T) {
@@ -133,44 +79,4 @@ func TestFailuresAreDistinguished(t *testing.T) {
 			t.Errorf("want %s, got %v", Canceled, err)
 		}
 	})
-}
-
-func TestServerClosed(t *testing.T) {
-	w := newWorld(t, 1)
-	p := w.Pods()[0]
-	addr := netip.AddrPortFrom(p.IP4, 81)
-	s, err := p.Serve(addr.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := w.Client.Dial(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	for range 3 { // the connection stays open between questions
-		a, err := conn.Ask(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a.Pod != p.Name() || a.Source != conn.Local() {
-			t.Errorf("want %s %s, got %v", p.Name(), conn.Local(), a)
-		}
-	}
-	s.Close()
-	if _, err := conn.Ask(t.Context()); err == nil || FailureOf(err) != Reset {
-		t.Errorf("open connection: want %s, got %v", Reset, err)
-	}
-	for _, network := range []string{"tcp", "udp"} {
-		if _, err := w.Client.Ask(t.Context(), network, addr); err == nil || FailureOf(err) != Refused {
-			t.Errorf("new %s connection: want %s, got %v", network, Refused, err)
-		}
-	}
-}
-
-func TestDoSurvivesGoexit(t *testing.T) {
-	w := newWorld(t, 0)
-	if err := w.Node.Do(func() error { runtime.Goexit(); return nil }); !errors.Is(err, errGoexit) {
-		t.Errorf("want %v, got %v", errGoexit, err)
-	}
 }

@@ -2,6 +2,8 @@
 package labtest
 
 import (
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -28,4 +30,15 @@ func With(t *testing.T, config lab.Config) *lab.World {
 		}
 	})
 	return w
+}
+
+// Vmapd builds vmapd, and returns the program's path.
+func Vmapd(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "vmapd")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/vmapd/vmapd/cmd/vmapd")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build vmapd: %v\n%s", err, out)
+	}
+	return path
 }

@@ -2,45 +2,12 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-func TestAProgramHasItsOwnLibraries(t *testing.T) {
-	root := t.TempDir()
-	for name, text := range map[string]string{
-		"usr/lib/there/ld-linux.so.2": "#!/bin/sh\necho linker $*\n", "usr/sbin/nft": "", "usr/bin/dash": "",
-	} {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o := options{here: "nft", command: []string{"sh", "-c", "nft list ruleset; exit 7"}, timeout: time.Minute}
-	var stdout bytes.Buffer
-	code, err := o.runHere(t.Context(), root, &stdout, io.Discard)
-	if code != 7 || err != nil {
-		t.Errorf("exit code %d, error %v; want 7, none", code, err)
-	}
-	want := strings.ReplaceAll("linker --library-path ROOT/usr/lib/there:ROOT/lib/there ROOT/usr/sbin/nft list ruleset\n", "ROOT", root)
-	if diff := cmp.Diff(want, stdout.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	o.here = "ipset"
-	if _, err := o.runHere(t.Context(), root, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "find ipset") {
-		t.Errorf("got error %v, want one about ipset", err)
-	}
-}
 
 // TestBoot boots machines. The Makefile's target test-ipvs asks for it; it needs QEMU, and
 // the first time the kernel is downloaded.

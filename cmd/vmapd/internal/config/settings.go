@@ -18,7 +18,7 @@ const (
 )
 
 func (k kind) String() string {
-	return [...]string{further: "honoured", ignored: "ignored", deprecated: "deprecated"}[max(k, further)]
+	return [...]string{further: "yes", ignored: "ignored", deprecated: "deprecated"}[max(k, further)]
 }
 
 // setting is one field, one flag, or one of each that mean the same.

@@ -114,7 +114,7 @@ func TestTheDocumentIsUpToDate(t *testing.T) {
 
 func tableOf(settings []setting) string {
 	var b strings.Builder
-	b.WriteString("\n| Field | Flag | Here | What |\n|---|---|---|---|\n")
+	b.WriteString("\n| Field | Flag | Supported | What |\n|---|---|---|---|\n")
 	code := func(s, prefix string) string {
 		if s == "" {
 			return ""
@@ -138,7 +138,7 @@ func annotationTable() string {
 
 func gateTable() string {
 	var b strings.Builder
-	b.WriteString("\n| Gate | Here |\n|---|---|\n")
+	b.WriteString("\n| Gate | Effect |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", name, gates[name])
 	}

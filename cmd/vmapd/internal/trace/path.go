@@ -52,6 +52,7 @@ type path struct {
 	lostAt      string // where it vanished
 	dnat        bool   // a rule of nftables was seen to replace the destination
 	dnatBy      string // the rule, if it is another program's, and that it is
+	known       bool   // connection tracking had an entry of the connection, with an answer
 	untracked   bool
 	untrackedBy string // the last rule that said so; "": none was seen
 
@@ -109,7 +110,7 @@ func (p *path) enter(e others.Event) {
 func (p *path) step(e others.Event, h *Hook) {
 	isPolicy := e.Kind == others.Policy
 	if p.ours {
-		p.untracked = p.untracked || e.Untracked()
+		p.untracked, p.known = p.untracked || e.Untracked(), p.known || e.Known()
 		_, last := e.Place.Stage()
 		h.ended = h.ended || last && isPolicy
 		return

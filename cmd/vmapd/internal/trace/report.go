@@ -176,7 +176,14 @@ func (s *Story) hint(format string, args ...any) {
 
 func (s *Story) addHints(in *Input) {
 	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
-	if s.translated() && in.First.verdict != Lost && !in.First.dnat {
+	switch {
+	case !s.translated() || in.First.verdict == Lost || in.First.dnat:
+	case in.First.known:
+		from := s.Source
+		s.hint("Connection tracking already had an entry of this connection, with the endpoint of an earlier one: "+
+			"conntrack -L -p %s --orig-src %v --sport %d shows it, and with -D in place of -L removes it.",
+			s.Protocol, from.Addr(), from.Port())
+	default:
 		s.hint("No rule of nftables was seen to replace the destination: " +
 			"iptables-legacy, IPVS or an eBPF program did it.")
 	}

@@ -92,3 +92,32 @@ func matches(pattern, text string) bool {
 	}
 	return regexp.MustCompile(`(?s)\A` + strings.Join(parts, `.*`) + `\s*\z`).MatchString(strings.TrimSpace(text))
 }
+
+var (
+	// figure is a number with a unit of what is measured, or a part of a number.
+	figure = regexp.MustCompile(`\d[\d,.]*(?: of \d[\d,]*\d| (?:ms|s|MB|%)\b)`)
+	// aSource are the last columns of a row of Evidence: commit and command.
+	aSource = regexp.MustCompile("(?m)^\\| ([^|]*) \\|[^|]*\\| [^|]*\\b[0-9a-f]{7,8}\\b[^|]* \\| `[^|]*` \\|$")
+)
+
+// Each figure of the README is in Evidence, with the commit that recorded it and the command that repeats it.
+func TestFiguresOfTheReadmeHaveEvidence(t *testing.T) {
+	root := filepath.Dir(vmapdtest.Testdata(t))
+	_, table, _ := strings.Cut(testaid.Read(t, root+"/cmd/vmapd/docs/evidence.md"), "\n## Figures of the README\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	known := map[string]bool{}
+	for _, row := range aSource.FindAllStringSubmatch(table, -1) {
+		for _, f := range figure.FindAllString(row[1], -1) {
+			known[f] = true
+		}
+	}
+	figures := figure.FindAllString(fencedBlock.ReplaceAllString(testaid.Read(t, root+"/README.md"), ""), -1)
+	for _, f := range figures {
+		if !known[f] {
+			t.Errorf("README: %s is not among the figures of Evidence", f)
+		}
+	}
+	if len(figures) < 10 {
+		t.Errorf("README: found only %d figures", len(figures))
+	}
+}

@@ -17,12 +17,9 @@ import (
 
 // instead has the word of the field for words that native readers stumble over.
 var instead = map[string]string{
-	`ways?`:                           "path, how, or nothing",
-	`tells?|told`:                     "reports, says, names",
 	`befalls?`:                        "affects",
 	`go(es)? before`:                  "has priority over",
 	`counts? (for|as|against)`:        "applies, is treated as",
-	`whose`:                           "with, of",
 	`on paper`:                        "simulated",
 	`others'`:                         "other programs'",
 	`(rules|tables|chains) of others`: "rules of other programs",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func firstPackets(b *testing.B, w *lab.World, to netip.AddrPort) func() time.Dur
 	return func() time.Duration {
 		s := &syns{conn: all.conn, segments: all.segments[next : next+packets]}
 		next = (next + packets) % ports
-		return (&benchNode{World: w}).send(b, s)
+		return sendUntracked(b, w.Node, s)
 	}
 }
 
@@ -179,4 +180,39 @@ func slabs(b *testing.B) (sum int64) {
 		}
 	}
 	return sum
+}
+
+// compareMedians takes rounds of two kinds in turns.
+func compareMedians(b *testing.B, names [2]string, round func(kind int) time.Duration) {
+	b.Helper()
+	var took [2][]time.Duration
+	for n := 0; b.Loop(); n++ {
+		for k := range took {
+			i := (k + n) % len(took)
+			took[i] = append(took[i], round(i))
+		}
+	}
+	var median [2]float64
+	for i, list := range took {
+		slices.Sort(list)
+		median[i] = float64(list[len(list)/2].Nanoseconds())
+	}
+	for i, name := range names {
+		b.ReportMetric(median[i], "ns/"+name)
+	}
+	b.ReportMetric(median[0]/median[1], names[0]+":"+names[1])
+	b.ReportMetric(0, "ns/op")
+}
+
+// sendUntracked sends segments through a node that tracks no connection yet.
+func sendUntracked(b *testing.B, node *lab.Namespace, s *syns) time.Duration {
+	b.Helper()
+	if err := node.FlushConntrack(); err != nil {
+		b.Fatal(err)
+	}
+	took, err := s.send()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return took
 }
