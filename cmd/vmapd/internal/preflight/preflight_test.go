@@ -132,6 +132,8 @@ func TestDifferencesOfServices(t *testing.T) {
 		{id: "unused-port", with: plain, instead: "mode: nftables\n"},
 		{id: "unallocated-address", with: plain, version: 36, instead: "mode: nftables\n"},
 		{id: "unallocated-address", proxy: "mode: nftables\n", version: 32, with: plain, own2: "backend: userspace\n", instead: "mode: nftables\n"},
+		{id: "source-ranges-endpoints", with: ranges, without: inside, instead: "mode: nftables\n"},
+		{id: "node-port-endpoints", with: base + port + "}\n", without: plain, instead: "mode: iptables\n"},
 		{id: "chains", proxy: "mode: iptables\n", with: plain, instead: "mode: nftables\n"},
 		{id: "tables", proxy: "mode: nftables\n", with: plain, instead: "mode: iptables\n"},
 		{id: "backend", with: plain, instead: "mode: nftables\n"},
@@ -170,10 +172,10 @@ func TestDifferencesOfAWholeCluster(t *testing.T) {
 	}{
 		{
 			"from iptables", "", "", 0, "node-port-address node-port-loopback external-in-service-cidr forward-policy input-policy invalid-packets",
-			"session-affinity connection-retry unused-port unallocated-address chains backend",
+			"session-affinity connection-retry unused-port unallocated-address source-ranges-endpoints node-port-endpoints chains backend",
 		},
 		{"an empty mode of 1.40", "", "", 40, "external-in-service-cidr", "session-affinity connection-retry tables"},
-		{"from iptables to iptables", "mode: iptables\n", "", 0, "external-in-service-cidr input-policy invalid-packets", "session-affinity unused-port unallocated-address chains"},
+		{"from iptables to iptables", "mode: iptables\n", "", 0, "external-in-service-cidr input-policy invalid-packets", "session-affinity unused-port unallocated-address source-ranges-endpoints chains"},
 		{"from nftables", "mode: nftables\n", "", 36, "external-in-service-cidr", "session-affinity connection-retry tables"},
 		{
 			"from ipvs", "mode: ipvs\n", "backend: nftables\n", 36,

@@ -195,6 +195,17 @@ func notes() []row {
 			},
 		},
 		{
+			id: "source-ranges-endpoints", title: "Source ranges apply to Services without endpoints, too",
+			change: "vmapd drops other clients' packets. kube-proxy rejects them while there is no endpoint.",
+			from:   []string{iptables}, concerns: hasSourceRanges,
+		},
+		{
+			id: "node-port-endpoints", title: "Where node ports do not answer, they are not rejected either",
+			change: "kube-proxy rejects the node port of a Service without endpoints on all addresses of the node.",
+			from:   []string{iptables}, concerns: hasNodePort,
+			when: func(c *comparison) bool { return !c.Config.NodePortAddresses.All },
+		},
+		{
 			id: "chains", title: "The chains KUBE-… of iptables are removed, except the kubelet's",
 			change: "Programs that look for them find none. With nftables, no packet has kube-proxy's mark 0x4000.",
 			from:   []string{iptables, ipvs},
@@ -243,6 +254,8 @@ func hasAddressInServiceCIDR(c *comparison, s *model.Service) bool {
 			func(p netip.Prefix) bool { return p.Contains(a) })
 	})
 }
+
+func hasSourceRanges(_ *comparison, s *model.Service) bool { return len(s.SourceRanges) > 0 }
 
 // hasRestrictedExternalIP reports whether source ranges apply to an address that is an external IP, too.
 func hasRestrictedExternalIP(_ *comparison, s *model.Service) bool {
