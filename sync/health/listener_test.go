@@ -59,15 +59,3 @@ func TestAQuestionAboutNoPath(t *testing.T) {
 		t.Errorf("got %q, %v, want what others get", got, err)
 	}
 }
-
-func TestCloseEndsConnections(t *testing.T) {
-	l, at := server(t, limits{time.Hour, time.Hour})
-	silent, asked := connect(t, at), connect(t, at)
-	request(t, asked)
-	l.close()
-	mustClose(t, silent)
-	mustClose(t, asked)
-	if _, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("connect: %v, want it refused", err)
-	}
-}

@@ -43,19 +43,6 @@ func TestAPortThatIsTaken(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsTaken(t *testing.T) {
-	w := newWorld(t, restricted)
-	port := freePorts(t, 1)[0]
-	other := take(t, address("127.0.0.3", port))
-	w.on("192.168.0.2", "192.168.0.3", "192.168.0.4")
-	w.set(service("ns1/web", port))
-	w.mustSay("127.0.0.2", port, "503 web")
-	w.mustSay("127.0.0.4", port, "503 web")
-	w.mustFail(fmt.Sprintf("ns1/web: listen tcp4 127.0.0.3:%d: bind: address already in use", port))
-	hangUp(other)
-	w.mustSay("127.0.0.3", port, "503 web")
-}
-
 func TestTwoServicesWithOnePort(t *testing.T) {
 	w := newWorld(t)
 	p := freePorts(t, 2)
@@ -84,40 +71,6 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 	w.set(service("ns1/f", p[0]))
 	w.mustSay("127.0.0.1", p[0], "503 f")
 	w.mustFail()
-}
-
-func TestServicesExchangeTheirPorts(t *testing.T) {
-	w := newWorld(t)
-	p := freePorts(t, 3)
-	names := []string{"ns1/a", "ns1/b", "ns1/c"}
-	for turn := range 4 {
-		var objects []modeltest.Object
-		for i, name := range names {
-			objects = append(objects, service(name, p[(i+turn)%3]))
-		}
-		w.set(objects...)
-		for i, name := range names {
-			w.mustSay("127.0.0.1", p[(i+turn)%3], "503 "+strings.TrimPrefix(name, "ns1/"))
-		}
-	}
-	w.mustFail()
-}
-
-// Load balancers keep connections; so there are some to be closed, and their addresses
-// and ports linger in the kernel when the next process begins.
-func TestTheNextProcessCanBindAtOnce(t *testing.T) {
-	port := freePorts(t, 1)[0]
-	for range 3 {
-		w := newWorld(t)
-		w.set(service("ns1/web", port))
-		w.mustSay("127.0.0.1", port, "503 web")
-		c := connect(t, address("127.0.0.1", port))
-		request(t, c)
-		w.stop()
-		w.mustSay("127.0.0.1", port, "refused")
-		mustClose(t, c)
-		w.mustFail()
-	}
 }
 
 // attempts notes when it was tried to listen. Until free, each fails.

@@ -1,10 +1,7 @@
 package health
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +10,6 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -171,27 +167,6 @@ func TestHealthyWhileStarting(t *testing.T) {
 	})
 }
 
-func TestReadyWhenEveryFamilyWasProgrammedOnce(t *testing.T) {
-	tell(t, func(h *history) {
-		ready := func(want bool) {
-			h.Helper()
-			if got := h.Status().Ready; got != want {
-				h.Errorf("ready %v, want %v", got, want)
-			}
-		}
-		ready(false)
-		h.round(model.IPv4, model.IPv6)
-		ready(false)
-		h.round(model.IPv6)
-		ready(false)
-		h.round(model.IPv4)
-		ready(true)
-		h.round(model.IPv4, model.IPv6)
-		time.Sleep(long)
-		ready(true)
-	})
-}
-
 func TestStatus(t *testing.T) {
 	tell(t, func(h *history) {
 		start := time.Now()
@@ -255,62 +230,4 @@ func TestEligibility(t *testing.T) {
 	eligible(false, "deleted")
 	modeltest.OurNode().Set(b)
 	eligible(true, "created again")
-}
-
-// backend applies, or fails, or hangs as its test says.
-type backend struct {
-	err  error
-	hang bool
-}
-
-func (b *backend) Apply(ctx context.Context, _ *model.Snapshot) error {
-	if b.hang {
-		<-ctx.Done()
-	}
-	return b.err
-}
-
-func (*backend) Resync() {}
-
-// With a real loop.
-func TestTrackerOfALoop(t *testing.T) {
-	service := modeltest.NewService("ns1/web").On("172.30.0.41")
-	for _, tt := range []struct {
-		name    string
-		backend backend
-		want    [len(model.Families)]bool
-	}{
-		{"all is well, or a family is left out", backend{}, [...]bool{true, true}},
-		{"hangs", backend{hang: true}, [...]bool{false, false}},
-		{"fails", backend{err: errors.New("no")}, [...]bool{false, false}},
-		{"one family fails", backend{err: fmt.Errorf("apply: %w", &model.FamilyError{Family: model.IPv6, Err: errors.New("no")})}, [...]bool{true, false}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var b backend
-				state := reconcile.NewState(modeltest.Builder(modeltest.Config()), 0)
-				tracker := NewTracker(Options{})
-				loop := &reconcile.Loop{State: state, Backend: &b, Log: slog.New(slog.DiscardHandler), Observers: []reconcile.Observer{tracker}}
-				testaid.Run(t, loop.Run)
-				synctest.Wait()
-				if s := tracker.Status(); !s.Ready || !s.Healthy {
-					t.Errorf("after the first round: %+v, want ready and healthy", s)
-				}
-				b = tt.backend
-				for i := range 3 {
-					state.Update(reconcile.Change{Services: 1}, service.TCP("http", int32(80+i)).Set)
-					time.Sleep(limit / 2)
-					synctest.Wait()
-				}
-				s := tracker.Status()
-				got := [...]bool{s.Families[model.IPv4].Healthy, s.Families[model.IPv6].Healthy}
-				if diff := cmp.Diff(tt.want, got); diff != "" {
-					t.Errorf("healthy by family (-want +got):\n%s", diff)
-				}
-				if want := got[0] && got[1]; s.Healthy != want {
-					t.Errorf("healthy %v, want %v", s.Healthy, want)
-				}
-			})
-		})
-	}
 }

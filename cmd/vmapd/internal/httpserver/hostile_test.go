@@ -5,51 +5,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
-
-func dial(t *testing.T, address string) net.Conn {
-	t.Helper()
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
-// The test hangs where a server waits for such clients.
-func TestClientsThatDawdleAreCutOff(t *testing.T) {
-	t.Parallel()
-	address := start(t, Options{Address: "127.0.0.1:0", Handler: metricsPort().Handler()}).address()
-	var wait sync.WaitGroup
-	for name, sends := range map[string]string{
-		"nothing at all":        "",
-		"half a header":         "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: ",
-		"half a request line":   "GE",
-		"a header without end":  "GET /healthz HTTP/1.1\r\nHost: a\r\n",
-		"a preface of HTTP/2":   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-		"something that is not": "\x16\x03\x01\x00\xff\x00",
-	} {
-		c := dial(t, address)
-		if _, err := io.WriteString(c, sends); err != nil {
-			t.Fatal(err)
-		}
-		wait.Go(func() {
-			answer, _ := io.ReadAll(c) // until the server hangs up, however it does
-			if strings.Contains(string(answer), "200 OK") {
-				t.Errorf("%s: that was answered: %s", name, answer)
-			}
-		})
-	}
-	wait.Wait()
-}
 
 // pipeListener accepts what dial makes, within a bubble of synctest.
 type pipeListener struct {
@@ -126,21 +87,5 @@ func TestHowLongAClientMayTake(t *testing.T) {
 				stop()
 			})
 		})
-	}
-}
-
-func TestHugeHeaders(t *testing.T) {
-	t.Parallel()
-	url := "http://" + start(t, Options{Address: "127.0.0.1:0", Handler: says("hello")}).address()
-	if status, _, err := get(t, http.DefaultClient, url, "X-Large", strings.Repeat("x", 32<<10)); err != nil || status != http.StatusOK {
-		t.Errorf("a large one: got status %d, %v", status, err)
-	}
-	// The server hangs up while the client still sends, so the answer may get lost.
-	status, _, err := get(t, http.DefaultClient, url, "X-Huge", strings.Repeat("x", 128<<10))
-	if err == nil && status != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a huge one: got status %d", status)
-	}
-	if _, body, err := get(t, http.DefaultClient, url); err != nil || body != "hello" {
-		t.Errorf("afterwards: got %q, %v", body, err)
 	}
 }
