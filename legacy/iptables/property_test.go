@@ -122,24 +122,6 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-func TestDiffSpansSeveralSnapshots(t *testing.T) {
-	for seed := range uint64(15) {
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		b := model.NewBuilder(configs[seed%uint64(len(configs))])
-		var all []rulesets
-		var last rulesets
-		for range 15 {
-			r.Steps(b, 1+r.IntN(3))
-			last = compileAll(b.Snapshot(), options[0])
-			all = append(all, last)
-		}
-		for _, f := range model.Families {
-			first := all[r.IntN(len(all)-1)][f]
-			checkApplied(t, load(t, first), iptables.Diff(first, last[f]), last[f])
-		}
-	}
-}
-
 func TestOtherOptionsRewriteWhatTheyConcern(t *testing.T) {
 	for seed := range uint64(5) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))

@@ -81,23 +81,6 @@ func TestDiffTurnsOneStateIntoTheNext(t *testing.T) {
 	}
 }
 
-func TestDiffSpansSeveralStates(t *testing.T) {
-	for seed := range uint64(20) {
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		var all []*ipvs.State
-		history(t, r, configs[seed%uint64(len(configs))], ipvs.Options{}, 20, func(s step) {
-			if s.after.Family != model.IPv4 {
-				return
-			}
-			all = append(all, s.after)
-			first := all[r.IntN(len(all))]
-			content := first.Content()
-			apply(t, content, ipvs.Diff(first, s.after))
-			equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
-		})
-	}
-}
-
 // FuzzDiff follows random changes.
 func FuzzDiff(f *testing.F) {
 	addRandom(f)

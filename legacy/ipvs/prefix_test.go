@@ -81,12 +81,12 @@ func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) i
 		}
 		all = append(all, w)
 	}
-	sendAlong(t, before, old, now, plan, all)
+	sendAlong(t, before, now, plan, all)
 	return len(all) * len(plan)
 }
 
 // sendAlong sends packets after each operation of a plan.
-func sendAlong(t *testing.T, content *ipvs.Content, _, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
+func sendAlong(t *testing.T, content *ipvs.Content, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
 	t.Helper()
 	sim := simulate(t, content, now)
 	for i, op := range plan {

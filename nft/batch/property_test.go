@@ -107,43 +107,6 @@ func TestDiffTurnsOneRulesetIntoTheNext(t *testing.T) {
 	}
 }
 
-func TestDiffSpansSeveralSnapshots(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			var all []*compile.Ruleset
-			r := modeltest.NewRandom(modeltest.Seed(seed))
-			history(t, r, modeltest.Config(), 20, func(_, want *compile.Ruleset, _ *model.FamilySnapshot) {
-				if want.Family != model.IPv4 {
-					return
-				}
-				if all = append(all, want); len(all) > 1 {
-					first := all[r.IntN(len(all)-1)]
-					checkApplied(t, first, batch.Diff(first, want), want)
-				}
-			})
-		})
-	}
-}
-
-// FuzzCompile compiles random clusters from nothing.
-func FuzzCompile(f *testing.F) {
-	addRandom(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := modeltest.NewRandom(modeltest.Bytes(data))
-		b := model.NewBuilder(configs[r.IntN(len(configs))])
-		r.Steps(b, 1+min(len(data), 4096)/16)
-		for _, family := range model.Families {
-			ruleset := compile.Options{}.Compile(nil, b.Snapshot().Family(family))
-			checkSlots(t, ruleset)
-			if _, err := nftsim.New(ruleset.Table()); err != nil {
-				t.Errorf("the ruleset is not sound: %v", err)
-			}
-			equal(t, "the text, rendered again", ruleset.Table().String(), ruleset.Table().String())
-		}
-	})
-}
-
 // FuzzDiff follows random changes.
 func FuzzDiff(f *testing.F) {
 	addRandom(f)

@@ -4,9 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -226,68 +224,4 @@ func TestASetOfAnUnknownTypeIsRemoved(t *testing.T) {
 	withoutReplacement(t, k, noFault)
 	apply(t, b, s)
 	mustMatchIn(t, fakeDialer(k), s)
-}
-
-// A cluster changes at random, up to a message in ten fails in a random way, and now and then
-// the process starts anew. In the end all is as if nothing had ever failed.
-func TestRandomFaults(t *testing.T) {
-	seeds := 20
-	if testing.Short() {
-		seeds = 3
-	}
-	for seed := range uint64(seeds) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { randomFaults(t, seed) })
-		})
-	}
-}
-
-func randomFaults(t *testing.T, seed uint64) {
-	t.Helper()
-	const steps, tenth = 60, 10
-	rate := []int{10, 50, 200}[seed%3]
-	r := rand.New(rand.NewPCG(seed, 1))
-	changes := modeltest.NewRandom(modeltest.Seed(seed))
-	builder := model.NewBuilder(modeltest.Config())
-	k := &nftfake.Kernel{OnlyBefore69: seed%4 == 1, OnlyBefore63: seed%4 >= 2, OnlyBefore616: seed%4 == 3}
-	b := openFake(t, k)
-	faults := func(nftfake.Request) nftfake.Fault {
-		if r.IntN(rate) == 0 {
-			return nftfake.Faults[r.IntN(len(nftfake.Faults))]
-		}
-		return nftfake.NoFault
-	}
-	failed := 0
-	for range steps {
-		changes.Steps(builder, 1+r.IntN(5))
-		withoutReplacement(t, k, faults)
-		if err := b.Apply(t.Context(), builder.Snapshot()); err != nil {
-			failed++
-		}
-		withoutReplacement(t, k, noFault)
-		switch r.IntN(tenth) {
-		case 0:
-			b.Resync()
-		case 1:
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
-			b = openFake(t, k)
-		case 2:
-			_ = b.Purge(t.Context())
-		}
-	}
-	if failed == 0 || failed == steps && rate > tenth {
-		t.Errorf("%d of %d Applies failed: little is tested", failed, steps)
-	}
-	var err error
-	for range 3 {
-		if err = b.Apply(t.Context(), builder.Snapshot()); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatalf("it still fails: %v", err)
-	}
-	mustMatchIn(t, fakeDialer(k), builder.Snapshot())
 }

@@ -273,18 +273,6 @@ func TestTheEndDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	}
 }
 
-func TestWithoutAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := inMemory(t, func(o *Options) { o.Client = nil })
-		stop := w.start(t)
-		w.Node(Normal, ReasonStarting, "hello")
-		stop()
-		if got := w.log.String(); !strings.Contains(got, "level=DEBUG msg=event type=Normal reason=Starting") || strings.Count(got, "\n") != 1 {
-			t.Errorf("log:\n%s\nwant one line, for debugging", got)
-		}
-	})
-}
-
 func TestWhatIsTooLongIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := inMemory(t, func(o *Options) { o.NodeName = strings.Repeat("n", 253) })

@@ -26,6 +26,9 @@ func parseRule(f model.Family, text string) (rule, error) {
 	words := csv.NewReader(strings.NewReader(text))
 	words.Comma = ' '
 	list, err := words.Read()
+	if strings.Contains(text, `\`) {
+		err = errors.New("the programs read a backslash as the beginning of an escape")
+	}
 	p := &parser{family: f, words: list, rule: rule{text: text}}
 	for err == nil && len(p.words) > 0 {
 		err = p.option()

@@ -133,23 +133,6 @@ func TestTheClusterRoleIsWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// With the image alone exchanged, the daemon has kube-proxy's own ClusterRole. It is enough.
-// Before Kubernetes 1.31 it has no ServiceCIDRs; that is enough, too.
-func TestKubeProxysOwnClusterRoleIsEnough(t *testing.T) {
-	rules := proxierRules()
-	for name, rules := range map[string][]rbacv1.PolicyRule{"now": rules, "without ServiceCIDRs": rules[:len(rules)-1]} {
-		t.Run(name, func(t *testing.T) {
-			c := vmapdtest.ClusterOf(t, apitest.Options{Rules: rules})
-			aDay(t, c)
-			for _, a := range c.API.Denied() {
-				if name == "now" || a.Resource != "servicecidrs" {
-					t.Errorf("denied: %+v", a)
-				}
-			}
-		})
-	}
-}
-
 // The manifest for users of kubectl vmapd grants what the plugin's runs of kubectl need, and no more.
 func TestThePermissionsOfThePlugin(t *testing.T) {
 	objects := vmapdtest.ReadDeployed(t, "kubectl.yaml")
