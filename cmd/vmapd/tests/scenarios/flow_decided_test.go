@@ -1,21 +1,14 @@
 package scenarios
 
 import (
-	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/compile"
-	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
-// Flows without a kernel: the decisions of model.Decide, and the outcomes of the simulator.
+// Flows without a kernel: the decisions of model.Decide.
 
 // expected is the outcome that the flow means.
 func (f flow) expected() modeltest.Outcome {
@@ -69,72 +62,4 @@ func (f flow) checkDecision(t *testing.T, snapshot *model.Snapshot, nodeAddrs []
 	if got := tries(d); got != want {
 		t.Errorf("line %d of flows: %q at the end, want %q", f.line, f.tries, got)
 	}
-}
-
-// simulate runs a flow through the simulator. It returns the maps that remember the
-// client, by endpoint; last is what the flow above returned.
-func (f flow) simulate(t *testing.T, snapshot *model.Snapshot, nodeAddrs []netip.Addr, last memory) memory {
-	t.Helper()
-	got := f.simulateOnce(t, snapshot, nodeAddrs, memory{}, netip.AddrPort{})
-	d := model.Decide(snapshot, f.connection(nodeAddrs))
-	want := f.expected()
-	want.Slack = modeltest.Expected(d).Slack
-	if how := want.Disagrees(got); how != "" {
-		t.Fatalf("line %d of flows: simulated: %s\nrules met:\n%s", f.line, how, strings.Join(got.Trace, "\n"))
-	}
-	remembered := memory{}
-	for endpoint, a := range got.To {
-		remembered[endpoint] = a.Remembered
-	}
-	switch {
-	case d.Verdict != model.Forwarded || d.Port.Affinity == 0:
-		if len(slices.Concat(slices.Collect(maps.Values(remembered))...)) > 0 {
-			t.Errorf("line %d of flows: clients are remembered: %v", f.line, remembered)
-		}
-	case f.tries == same:
-		f.checkMemory(t, snapshot, nodeAddrs, last)
-	default:
-		f.checkMemory(t, snapshot, nodeAddrs, remembered)
-	}
-	return remembered
-}
-
-// memory has, for each endpoint, the maps that record its clients.
-type memory map[netip.AddrPort][]string
-
-// checkMemory checks that a client of an endpoint gets it again, and no other.
-func (f flow) checkMemory(t *testing.T, snapshot *model.Snapshot, nodeAddrs []netip.Addr, m memory) {
-	t.Helper()
-	for _, e := range f.endpoints {
-		if len(m[e.addr]) == 0 {
-			t.Errorf("line %d of flows: nobody remembers who got %v", f.line, e.addr)
-			continue
-		}
-		alone := f
-		alone.endpoints = []flowEndpoint{e}
-		if how := alone.expected().Disagrees(f.simulateOnce(t, snapshot, nodeAddrs, m, e.addr)); how != "" {
-			t.Errorf("line %d of flows: a client that got %v comes back: %s", f.line, e.addr, how)
-		}
-	}
-}
-
-// simulateOnce runs the flow through the rules as they are when a client got an endpoint.
-func (f flow) simulateOnce(t *testing.T, snapshot *model.Snapshot, nodeAddrs []netip.Addr, m memory, endpoint netip.AddrPort) modeltest.Outcome {
-	t.Helper()
-	options := compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
-	sim, err := nftsim.New(options.Compile(nil, snapshot.Family(f.family())).Table(), nodeAddrs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := f.connection(nodeAddrs)
-	for _, name := range m[endpoint] {
-		if err := sim.Remember(name, c.Source, endpoint); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := sim.Run(c)
-	if err != nil {
-		t.Fatal(fmt.Errorf("line %d of flows: %w", f.line, err))
-	}
-	return got.Outcome
 }

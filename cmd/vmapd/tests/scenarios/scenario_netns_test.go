@@ -260,7 +260,7 @@ func listen(t *testing.T, w *world, flows []flow) map[int]chan ask {
 func (f flow) connect(t *testing.T, w *world, heard <-chan ask, last string) string {
 	t.Helper()
 	if f.protocol == model.SCTP {
-		t.Skip("SCTP: only the simulator runs this flow")
+		t.Skip("SCTP: no program here speaks it")
 	}
 	switch f.want {
 	case "reject":
