@@ -9,7 +9,7 @@
 //
 //   - lost: new connections without an answer within three seconds, which is longer than the second after which the
 //     kernel sends a SYN again. A datagram is sent once only.
-//   - broken: connections of the kept ones that ended.
+//   - broken: how often one of the kept ones ended, and was replaced.
 //   - wrong: answers by a pod that is no endpoint of the Service.
 //   - recovered within: the time from the fault's end until a change of another Service's endpoint, written to the API
 //     server at that end, has reached the client and back again, all rules are as before, and no connection

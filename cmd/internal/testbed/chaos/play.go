@@ -41,10 +41,8 @@ func play(ctx context.Context, o *options, f fault, backend string) (r result, e
 	if err != nil {
 		return r, err
 	}
-	tr, err := startTraffic(ctx, w)
-	if err != nil {
-		return r, err
-	}
+	clients := w.newClients()
+	clients.Start(ctx, w.paths())
 	time.Sleep(o.settles)
 	err = f.do(ctx, w)
 	ended := time.Now()
@@ -53,7 +51,7 @@ func play(ctx context.Context, o *options, f fault, backend string) (r result, e
 	}
 	r.recovered = time.Since(ended)
 	time.Sleep(o.settles)
-	r.counts = tr.end()
+	r.counts = count(clients.Stop())
 	if late := r.last.Sub(ended); late > r.recovered {
 		r.recovered = late
 	}

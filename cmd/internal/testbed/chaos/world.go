@@ -47,8 +47,8 @@ func (w *world) start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.o.patience)
 	defer cancel()
-	for _, p := range paths() {
-		if err := w.answers(ctx, p.to, ""); err != nil {
+	for _, p := range w.paths() {
+		if err := w.answers(ctx, p.To, ""); err != nil {
 			return fmt.Errorf("start: %w; %s", err, w.Log())
 		}
 	}

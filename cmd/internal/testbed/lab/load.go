@@ -43,6 +43,7 @@ type Report struct {
 	Failed   map[Failure]int   // failures by kind
 	First    map[Failure]error // the first error of each kind
 	P99, Max time.Duration     // latency of those answered, connecting included
+	LastLost time.Time         // when the last of those that failed began
 	times    []time.Duration   // latencies
 }
 
@@ -50,6 +51,7 @@ type Report struct {
 type outcome struct {
 	answer Answer
 	err    error
+	began  time.Time
 	took   time.Duration
 }
 
@@ -104,7 +106,7 @@ func (l Load) one(ctx context.Context, timeout time.Duration) outcome {
 	defer cancel()
 	start := time.Now()
 	answer, err := l.Ask(ctx)
-	return outcome{answer: answer, err: err, took: time.Since(start)}
+	return outcome{answer, err, start, time.Since(start)}
 }
 
 // add counts one outcome.
@@ -112,6 +114,9 @@ func (r *Report) add(o outcome) {
 	if o.err != nil {
 		kind := FailureOf(o.err)
 		r.Failed[kind]++
+		if o.began.After(r.LastLost) {
+			r.LastLost = o.began
+		}
 		if r.First[kind] == nil {
 			r.First[kind] = o.err
 		}

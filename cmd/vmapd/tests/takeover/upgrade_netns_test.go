@@ -1,14 +1,11 @@
 package takeover
 
 import (
-	"context"
 	"flag"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,88 +29,45 @@ func startBase(t *testing.T, ns *lab.Namespace, args ...string) *vmapdtest.Proce
 
 // traffic are connections to a Service while daemons come and go: new ones all the time, and some that are kept.
 type traffic struct {
-	w       *lab.World
-	stop    context.CancelFunc
-	wait    sync.WaitGroup
-	reports []lab.Report
-	kept    []keptConn
+	*lab.Clients
+	first map[string]string // the pods that answered before, by network, if clients are to stay there
 }
 
-// keptConn is a connection, or a UDP socket with a peer, that is used all the time.
-type keptConn struct {
-	network string
-	asked   int
-	err     error
-}
-
-// The rates are those that two busy processors bear.
-const (
-	newRate   = 50 // a second, for each of the networks
-	keptConns = 5  // for each of them
-	keptPause = 20 * time.Millisecond
-	stall     = 20 * time.Second // a machine that is busy with other things stalls for seconds, and loses nothing
-)
-
+// The rates are those that two busy processors bear. A machine that is busy with other things stalls for seconds, and
+// loses nothing.
 func startTraffic(t *testing.T, w *lab.World, sticky bool) *traffic {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	tr := &traffic{w: w, stop: stop, reports: make([]lab.Report, len(vmapdtest.Networks)), kept: make([]keptConn, keptConns*len(vmapdtest.Networks))}
-	for i, network := range vmapdtest.Networks {
+	tr := &traffic{&lab.Clients{
+		Rate: 50, Kept: 5, Every: 20 * time.Millisecond, Within: func(lab.Path, bool) time.Duration { return 20 * time.Second },
+	}, map[string]string{}}
+	var routes []lab.Path
+	for _, network := range vmapdtest.Networks {
 		vip := netip.MustParseAddrPort(map[bool]string{true: "172.30.0.10:80", false: "[fd00:172:30::10]:80"}[strings.HasSuffix(network, "4")])
-		first, err := w.Client.Ask(t.Context(), network, vip)
+		a, err := w.Client.Ask(t.Context(), network, vip)
 		if err != nil {
 			t.Fatal(err)
 		}
-		load := lab.Load{Rate: newRate, Timeout: stall, Ask: func(ctx context.Context) (lab.Answer, error) {
-			a, err := w.Client.Ask(ctx, network, vip)
-			if err == nil && sticky && a.Pod != first.Pod {
-				err = fmt.Errorf("%s answers a client of %s", a.Pod, first.Pod)
-			}
-			return a, err
-		}}
-		tr.wait.Go(func() { tr.reports[i] = load.Run(ctx) })
-		for j := range keptConns {
-			c := &tr.kept[i*keptConns+j]
-			c.network = network
-			conn, err := w.Client.Dial(t.Context(), network, vip)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tr.wait.Go(func() {
-				defer conn.Close()
-				for ; ctx.Err() == nil && c.err == nil; time.Sleep(keptPause) {
-					asking, done := context.WithTimeout(context.WithoutCancel(ctx), stall)
-					_, c.err = conn.Ask(asking)
-					c.asked++
-					done()
-				}
-			})
+		if sticky {
+			tr.first[network] = a.Pod
 		}
+		routes = append(routes, lab.Path{From: w.Client, Network: network, To: vip})
 	}
+	tr.Start(t.Context(), routes)
 	return tr
 }
 
 // end stops the traffic, and fails the test for each connection that was lost.
 func (tr *traffic) end(t *testing.T) {
 	t.Helper()
-	tr.stop()
-	tr.wait.Wait()
-	asked, broken, sent, lost := 0, 0, 0, 0
-	for _, c := range tr.kept {
-		asked += c.asked
-		if c.err != nil || c.asked < 2 {
-			broken++
-			t.Errorf("a kept connection over %s broke after %d questions: %v", c.network, c.asked, c.err)
+	for _, s := range tr.Stop() {
+		t.Logf("%s: %v; kept connections asked %d times", s.Network, &s.Report, s.Asked)
+		if s.Lost() > 0 || s.Sent == 0 || len(s.Breaks) > 0 || s.Asked < 2*tr.Kept {
+			t.Errorf("%s: %v; %d questions on kept connections, and what broke: %v", s.Network, &s.Report, s.Asked, s.Breaks)
+		}
+		if pod := tr.first[s.Network]; pod != "" && s.Answered[pod] < s.Sent {
+			t.Errorf("%s: clients of %s were answered by %v", s.Network, pod, s.Answered)
 		}
 	}
-	for i, network := range vmapdtest.Networks {
-		r := &tr.reports[i]
-		sent, lost = sent+r.Sent, lost+r.Lost()
-		if r.Lost() > 0 || r.Sent == 0 {
-			t.Errorf("%s: %v", network, r)
-		}
-	}
-	t.Logf("%d new connections, %d lost; %d kept, asked %d times, %d broken", sent, lost, len(tr.kept), asked, broken)
 }
 
 // Another version of vmapd takes over what this one has in the kernel, and this one what the other has, while

@@ -72,7 +72,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	}
 	r.Log.Info("step", slog.String("name", s.Name), slog.String("proxy", r.Proxy))
 	result := &Result{Step: s.Name, Proxy: r.Proxy}
-	traffic := StartTraffic(ctx, routes)
+	clients := startClients(ctx, routes)
 	_ = lab.Pause(ctx, settle)
 	r.installed = ""
 	until := cmp.Or(s.Until, from)
@@ -83,7 +83,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	}
 	_ = lab.Pause(ctx, settle)
 	alive, err := r.alive(ctx)
-	result.Counts = traffic.Stop(alive)
+	result.Counts = count(clients.Stop(), alive)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (r *Run) rules(ctx context.Context, proxy string, isOther bool) (string, er
 }
 
 // served waits until each route works.
-func (r *Run) served(ctx context.Context, routes []Route) error {
+func (r *Run) served(ctx context.Context, routes []lab.Path) error {
 	return kube.Until(ctx, time.Minute, "connect", func() error {
 		var errs []error
 		for _, route := range routes {

@@ -28,7 +28,7 @@ const (
 const first, second = "n1", "n2"
 
 // startWorkload makes the pods and Services, or restores them, and returns the routes to them.
-func (r *Run) startWorkload(ctx context.Context) ([]Route, error) {
+func (r *Run) startWorkload(ctx context.Context) ([]lab.Path, error) {
 	if err := r.Apply(ctx, strings.ReplaceAll(workload, "IMAGE", kube.PodserverImage)); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (r *Run) startWorkload(ctx context.Context) ([]Route, error) {
 	return r.routes(ctx)
 }
 
-func (r *Run) routes(ctx context.Context) ([]Route, error) {
+func (r *Run) routes(ctx context.Context) ([]lab.Path, error) {
 	out, err := r.Kubectl(ctx, "-n", "life", "get", "service", "web", "-o", "jsonpath={.spec.clusterIPs[*]}")
 	if err != nil {
 		return nil, err
@@ -75,17 +75,20 @@ func (r *Run) routes(ctx context.Context) ([]Route, error) {
 	first4, _ := kube.Addresses(first)
 	second4, second6 := kube.Addresses(second)
 	to, balancer := netip.AddrPortFrom, netip.MustParseAddr
-	return []Route{
-		{"outside to a node port, IPv4", from[kube.Outside], "tcp", to(first4, nodePort)},
-		{"outside to a node port, IPv6", from[kube.Outside], "tcp", to(second6, nodePort)},
-		{"outside to a node port, UDP", from[kube.Outside], "udp", to(second4, nodePort)},
-		{"outside to a load balancer, IPv4", from[kube.Outside], "tcp", to(balancer(webBalancer4), 80)},
-		{"outside to a load balancer, IPv6", from[kube.Outside], "tcp", to(balancer(webBalancer6), 80)},
-		{"outside to a load balancer, policy Local", from[kube.Outside], "tcp", to(balancer(localBalancer), 80)},
-		{"pod to a cluster IP, IPv4", from["pod on "+first], "tcp", to(clusterIP[0], 80)},
-		{"pod to a cluster IP, IPv6", from["pod on "+second], "tcp", to(clusterIP[1], 80)},
-		{"pod to a cluster IP, UDP", from["pod on "+first], "udp", to(clusterIP[0], 80)},
-		{"node to a cluster IP, IPv4", from[second], "tcp", to(clusterIP[0], 80)},
+	route := func(name string, from *lab.Namespace, network string, to netip.AddrPort) lab.Path {
+		return lab.Path{Name: name, From: from, Network: network, To: to}
+	}
+	return []lab.Path{
+		route("outside to a node port, IPv4", from[kube.Outside], "tcp", to(first4, nodePort)),
+		route("outside to a node port, IPv6", from[kube.Outside], "tcp", to(second6, nodePort)),
+		route("outside to a node port, UDP", from[kube.Outside], "udp", to(second4, nodePort)),
+		route("outside to a load balancer, IPv4", from[kube.Outside], "tcp", to(balancer(webBalancer4), 80)),
+		route("outside to a load balancer, IPv6", from[kube.Outside], "tcp", to(balancer(webBalancer6), 80)),
+		route("outside to a load balancer, policy Local", from[kube.Outside], "tcp", to(balancer(localBalancer), 80)),
+		route("pod to a cluster IP, IPv4", from["pod on "+first], "tcp", to(clusterIP[0], 80)),
+		route("pod to a cluster IP, IPv6", from["pod on "+second], "tcp", to(clusterIP[1], 80)),
+		route("pod to a cluster IP, UDP", from["pod on "+first], "udp", to(clusterIP[0], 80)),
+		route("node to a cluster IP, IPv4", from[second], "tcp", to(clusterIP[0], 80)),
 	}, nil
 }
 
