@@ -41,19 +41,6 @@ func TestConnectionsFromWhileTheRulesWereGone(t *testing.T) {
 	c.wantPass(t, "after a repair", now, gone, slices.Concat(gone, stay))
 }
 
-// What a failed pass has not deleted, the next one does.
-func TestAFailedPassAfterARepairIsDoneAgain(t *testing.T) {
-	now := modeltest.Moment(0)
-	c := newCluster(append(dnsSlices(nil, 2), dns())...)
-	c.apply(now)
-	c.pass(t, now)
-	f := &c.families[model.IPv4]
-	f.whole = aRepair
-	f.end(f.begin(now), errShort)
-	gone := unanswered(to("tcp", 0)[:4])
-	c.wantPass(t, "again", now, gone, gone)
-}
-
 // repair tells of a round that has put rules back.
 func (b *bench) repair(failed ...model.Family) {
 	r := reconcile.Round{Snapshot: b.Snapshot(), Full: true, Repair: true}

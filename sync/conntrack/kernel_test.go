@@ -2,7 +2,6 @@ package conntrack
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -181,26 +180,5 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	}
 	if _, _, _, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); err != nil {
 		t.Errorf("after a sweep that failed: %v", err)
-	}
-}
-
-// The context ends while the last flow of a list is judged: no later sweep has the deadline that this sets.
-func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
-	n := newNamespace(t)
-	k := &Table{NetNS: n.fd()}
-	defer k.close()
-	stale := serving(model.IPv4)
-	n.fill(t, datagrams, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	_, _, _, err := k.sweep(ctx, model.IPv4, Filter{}, func(*Flow) bool {
-		cancel()
-		time.Sleep(10 * time.Millisecond) // the deadline is set meanwhile
-		return false
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the sweep ended with %v", err)
-	}
-	if _, deleted, _, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); deleted != 1 || err != nil {
-		t.Errorf("%d deleted by the next sweep, %v", deleted, err)
 	}
 }

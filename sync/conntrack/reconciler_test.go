@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
-	"github.com/vmapd/vmapd/sync/health"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -265,36 +263,5 @@ func TestTheGraceWakes(t *testing.T) {
 		b.fail(nil)
 		time.Sleep(10 * time.Minute)
 		b.want(t, "10m30s IPv4", "10m40s IPv4")
-	})
-}
-
-// willing is a backend that does everything.
-type willing struct{ applied int }
-
-func (w *willing) Apply(context.Context, *model.Snapshot) error { w.applied++; return nil }
-func (*willing) Resync()                                        {}
-
-// A kernel that refuses connection tracking's messages fails no round: the node is live and
-// ready, and changes are applied.
-func TestARefusedPassFailsNoRound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, ip(1))
-		b.fail(fmt.Errorf("list IPv4 udp flows: %w", syscall.EPERM))
-		tracker := health.NewTracker(health.Options{})
-		backend := &willing{}
-		state := reconcile.NewState(b.Builder, 0)
-		loop := &reconcile.Loop{State: state, Backend: backend, Log: slog.New(slog.DiscardHandler), Observers: []reconcile.Observer{tracker, b}}
-		testaid.Run(t, loop.Run)
-		for i := range 3 {
-			time.Sleep(40 * time.Second)
-			state.Update(reconcile.Change{}, func(m *model.Builder) { ip(10 + i).Set(m) })
-			time.Sleep(time.Minute)
-			if s := tracker.Status(); !s.Healthy || !s.Ready || backend.applied != i+2 {
-				t.Errorf("healthy %v, ready %v, %d rounds; want %d", s.Healthy, s.Ready, backend.applied, i+2)
-			}
-		}
-		if p := b.reports(); len(p) == 0 || !errors.Is(p[len(p)-1].Err, syscall.EPERM) {
-			t.Error("no pass failed: nothing is tested")
-		}
 	})
 }

@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -158,31 +157,6 @@ func TestWhichFlowsAreStale(t *testing.T) {
 				t.Errorf("deleted by an audit afterwards (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// Changes come in any order, also those of two Services one of which takes over from the
-// other.
-func TestAnAddressChangesHands(t *testing.T) {
-	const services = 20
-	c := newCluster()
-	now := modeltest.Moment(0)
-	var stay []string
-	for i := range services {
-		ip(i + 1).Set(c.Builder)
-		stay = append(stay, fmt.Sprintf("udp 172.30.0.%d:53 from 10.0.0.2:8053", i+1))
-	}
-	c.apply(now)
-	c.pass(t, now)
-	for i := range services {
-		ip(i + 1).Delete(c.Builder)
-		heir := ip(i + 1)
-		heir.Name = fmt.Sprintf("heir-%d", i)
-		set(c, heir, modeltest.NewSlice(fmt.Sprintf("ns/slice-%d", i), heir.Name).UDP("p", 8053).Ready("10.0.0.2"))
-	}
-	c.apply(now)
-	if got, did := c.pass(t, now, stay...); len(got) > 0 || !did {
-		t.Errorf("deleted %q, want none", got)
 	}
 }
 
