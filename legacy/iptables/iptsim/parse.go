@@ -13,8 +13,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// parser reads one rule. Each match has its options right behind it, in one order. Tests with the real programs show that
-// these take a rule; the parser refuses what the simulator does not know.
+// parser reads one rule. Each match has its options right behind it, in one order. Tests with the real programs show
+// that these take a rule; the parser refuses what the simulator does not know.
 type parser struct {
 	family model.Family
 	words  []string
