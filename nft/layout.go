@@ -42,7 +42,8 @@ var (
 )
 
 // layout has all sets and maps that a table can have, sorted by name. A set with a type that changes in a later version
-// must get another name: sets of the same name can't be exchanged without losing what they hold.
+// must get another name: sets of the same name can't be exchanged without losing what they hold. For the same reason,
+// a set keeps its comment.
 //
 // Counters have sets of their own: an element of a verdict map is replaced whenever the
 // number of endpoints changes, and would count from 0 again. The name of the service port is
@@ -58,7 +59,7 @@ var layout = []layoutSet{
 	{FastPathNodePorts, nodePorts, false, "with established connections on the fast path"},
 	{FirewallIPs, vips, false, "for some sources only, see source-ranges"},
 	{GoneEndpoints, gone, false, "removed from a Service with affinity: not chosen again, see remember-..."},
-	{Hairpin, addrPairs, false, "endpoints that connect to themselves by this node"},
+	{Hairpin, addrPairs, false, "endpoints on this node that connect to themselves"},
 	{affinityOf[model.Local], clients, true, ""},
 	{LocalEndpoints, vipSlots, false, "endpoints on this node: slots 0 to n-1 of each service address"},
 	{ownEndpointsOf[model.Local], endpoints, true, ""},
