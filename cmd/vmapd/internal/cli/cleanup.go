@@ -46,7 +46,7 @@ func newCleanupCommand() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Remove everything that vmapd or kube-proxy left on this node",
 		Long:  cleanupLong,
-		Args:  arguments(),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := config.Load(&flags)
 			if err != nil {

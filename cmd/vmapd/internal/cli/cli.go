@@ -4,7 +4,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -20,55 +19,38 @@ import (
 // Main is the program: it runs vmapd, or the plugin of kubectl if it is called by that name, and exits.
 func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	run := Run
+	root := Command()
 	if filepath.Base(os.Args[0]) == PluginName {
-		run = RunPlugin
+		root = asPlugin()
 	}
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := execute(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// RunPlugin runs the plugin of kubectl, and returns the exit code.
-func RunPlugin(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return execute(ctx, asPlugin(), nil, args, stdin, stdout, stderr)
-}
-
 // Run runs vmapd, and returns the exit code.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	var s start
-	return execute(ctx, newRootCommand(&s), &s, args, stdin, stdout, stderr)
+	return execute(ctx, Command(), args, stdin, stdout, stderr)
 }
 
-// execute runs a command. s is the start of the daemon that root is, or nil.
 func execute(
-	ctx context.Context, root *cobra.Command, s *start, args []string, stdin io.Reader, stdout, stderr io.Writer,
+	ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer,
 ) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(flagError)
-	root.SetUsageFunc(usage)
-	root.SuggestionsMinimumDistance = 2
-	failed, err := root.ExecuteContextC(ctx)
-	isDaemon := failed == root && s != nil
+	err := root.ExecuteContext(ctx)
 	var code exitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case !isDaemon && ctx.Err() != nil && errors.Is(err, context.Canceled): // Ctrl-C
-		return 128 + int(syscall.SIGINT) // as in a shell
-	case isDaemon && s.logs():
-		s.logFailure(stderr, err)
-		return 1
+	case ctx.Err() != nil && errors.Is(err, context.Canceled): // Ctrl-C
+		return exitInterrupted
 	}
 	report.Complain(stderr, err.Error())
-	if errors.As(err, new(usageError)) {
-		fmt.Fprintf(stderr, "See '%s --help'.\n", failed.CommandPath())
-	}
 	return 1
 }
 
@@ -89,9 +71,8 @@ It needs CAP_NET_ADMIN and Linux 5.10 or newer with nftables, but no nft command
 the kernel lacks a feature, it uses IPVS, iptables or listeners of its own.`
 
 // Command returns vmapd's command, for pages and tests.
-func Command() *cobra.Command { return newRootCommand(new(start)) }
-
-func newRootCommand(s *start) *cobra.Command {
+func Command() *cobra.Command {
+	var s start
 	root := &cobra.Command{
 		Use:   "vmapd",
 		Short: "A Kubernetes Service proxy on nftables maps",
@@ -100,7 +81,6 @@ func newRootCommand(s *start) *cobra.Command {
 		Version:       buildinfo.Current().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.run(cmd.Context(), cmd.ErrOrStderr())
 		},

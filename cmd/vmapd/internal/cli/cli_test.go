@@ -18,7 +18,7 @@ func TestAnInterruptedCommandPrintsNoError(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	var stdout, stderr bytes.Buffer
-	if code := execute(ctx, root, nil, []string{"wait"}, nil, &stdout, &stderr); code != 130 || stdout.Len()+stderr.Len() > 0 {
+	if code := execute(ctx, root, []string{"wait"}, nil, &stdout, &stderr); code != 130 || stdout.Len()+stderr.Len() > 0 {
 		t.Errorf("exit code %d, want 130; %s%s", code, &stdout, &stderr)
 	}
 }

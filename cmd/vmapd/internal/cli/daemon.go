@@ -18,15 +18,30 @@ import (
 // start is the command without a subcommand.
 type start struct {
 	config.Flags
-	log     *slog.Logger // nil before the configuration is read
-	running bool
+	log *slog.Logger // nil before the configuration is read
 }
 
+// run runs the daemon, or does a task in its place. An error for which the daemon exits is a line of its log, if it has
+// run, or if the log is JSON.
 func (s *start) run(ctx context.Context, stderr io.Writer) error {
+	running, err := s.start(ctx, stderr)
+	if err == nil || !running && s.LogFormat() != config.JSONLog {
+		return err
+	}
+	if s.log == nil {
+		s.log = newLogger(stderr, config.JSONLog, slog.LevelInfo)
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		s.log.Error("exiting because of an error", slog.String("err", line))
+	}
+	return exitError(1)
+}
+
+func (s *start) start(ctx context.Context, stderr io.Writer) (running bool, err error) {
 	started := time.Now()
 	c, err := config.Load(&s.Flags)
 	if err != nil {
-		return err
+		return false, err
 	}
 	level := new(slog.LevelVar)
 	level.Set(levelOf(c.Verbosity))
@@ -40,11 +55,11 @@ func (s *start) run(ctx context.Context, stderr io.Writer) error {
 	}
 	switch {
 	case s.WriteConfigTo != "":
-		return c.WriteFile(s.WriteConfigTo)
+		return false, c.WriteFile(s.WriteConfigTo)
 	case s.CleanUp:
-		return leftovers.Remove(c.IPVS())
+		return false, leftovers.Remove(c.IPVS())
 	case s.InitOnly:
-		return daemon.InitOnly(c, s.log)
+		return false, daemon.InitOnly(c, s.log)
 	}
 	daemon.LimitMemory(s.log)
 	d, err := daemon.New(daemon.Options{
@@ -55,23 +70,18 @@ func (s *start) run(ctx context.Context, stderr io.Writer) error {
 		},
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
-	s.running = true
 	if err := d.Run(ctx); err != nil {
-		return err
+		return true, err
 	}
 	stopped := "stopped"
 	if d.LeavesRules() {
 		stopped = "stopped; the rules stay"
 	}
 	s.log.Info(stopped)
-	return nil
+	return true, nil
 }
-
-// logs reports whether an error for which the daemon exits is a line of its log: if the daemon has run, or if the log
-// is JSON.
-func (s *start) logs() bool { return s.running || s.LogFormat() == config.JSONLog }
 
 // levelOf returns the level of the log for a verbosity.
 func levelOf(v int) slog.Level {
@@ -89,15 +99,4 @@ func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
-}
-
-// logFailure logs the error for which the daemon exits, each line of it alone.
-func (s *start) logFailure(stderr io.Writer, err error) {
-	log := s.log
-	if log == nil {
-		log = newLogger(stderr, config.JSONLog, slog.LevelInfo)
-	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		log.Error("exiting because of an error", slog.String("err", line))
-	}
 }

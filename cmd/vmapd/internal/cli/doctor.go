@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"os/exec" //nolint:depguard // it only looks for programs
@@ -49,7 +48,7 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine this node",
 		Long:  doctorLong,
-		Args:  arguments(),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.Flags().Changed("socket"))
 		},
@@ -132,10 +131,10 @@ func otherDaemon(ctx context.Context, path string) string {
 
 // examineNode adds what a daemon would know. It opens no backend, as that would load modules and make sets.
 func examineNode(ctx context.Context, f *doctor.Facts, c *config.Config) {
-	found, _ := leftovers.NewFinder(c.IPVS()).All(true) // what it could not examine is in it
+	found, _ := leftovers.NewFinder(c.IPVS()).All() // what it could not examine is in it
 	f.Leftovers, f.Unexamined = found.String(), found.Unknown()
-	if mode := leftovers.ProxyMode(ctx, c.MetricsBindAddress); mode != "" {
-		f.OtherProxies = []string{fmt.Sprintf("a proxy with mode %s answers at %s", mode, c.MetricsBindAddress)}
+	if proxy := leftovers.Answering(ctx, c.MetricsBindAddress); proxy != "" {
+		f.OtherProxies = []string{proxy}
 	}
 	if c.Backend == config.IPTables || c.Backend == config.IPVS {
 		if _, err := exec.LookPath("iptables"); err != nil {

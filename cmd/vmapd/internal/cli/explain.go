@@ -57,7 +57,7 @@ func newExplainCommand() *cobra.Command {
 		Use:   "explain [-f PATH | --kubeconfig FILE] --from CLIENT DESTINATION",
 		Short: "Explain what happens to a connection",
 		Long:  explainLong,
-		Args:  arguments("DESTINATION"),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if x.to = args[0]; x.from == "" {
 				return missing("client (--from CLIENT)")
@@ -117,7 +117,7 @@ func (x *connection) check() (explain.Expectation, error) {
 	case err != nil:
 		return want, fmt.Errorf("--expect: %w", err)
 	case x.ipv4 && x.ipv6:
-		return want, usageError{errors.New("give either -4 or -6")}
+		return want, errors.New("give either -4 or -6")
 	case x.ipv4:
 		x.query.Family = model.IPv4.String()
 	case x.ipv6:
@@ -132,7 +132,7 @@ func (x *connection) explanation(
 ) (e explain.Explanation, err error) {
 	if !x.hasObjects() {
 		if x.set.Changed("node-name") || x.ConfigFile != "" || x.OwnConfigFile != "" {
-			return e, usageError{errors.New("--node-name, --config and --vmapd-config: only with -f or --kubeconfig")}
+			return e, errors.New("--node-name, --config and --vmapd-config: only with -f or --kubeconfig")
 		}
 		err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", q.Values(), &e)
 		if errors.Is(err, socket.ErrNoDaemon) {

@@ -13,7 +13,7 @@ import (
 func newTunnelCommand() *cobra.Command {
 	var client socket.Client
 	c := &cobra.Command{
-		Use: "tunnel", Short: "Connect to the daemon's socket", Args: arguments(), Hidden: true,
+		Use: "tunnel", Short: "Connect to the daemon's socket", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conn, err := client.Dial(cmd.Context(), "", "")
 			if err != nil {
@@ -58,7 +58,7 @@ func newWaitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "wait",
 		Short:  "Do nothing until SIGTERM",
-		Args:   arguments(),
+		Args:   cobra.NoArgs,
 		Hidden: true,
 		Run:    func(cmd *cobra.Command, _ []string) { <-cmd.Context().Done() },
 	}

@@ -46,7 +46,7 @@ func (n *NodeFlags) hasObjects() bool { return n.kubeconfig != "" || len(n.Paths
 
 func (n *NodeFlags) connect() (*client.Client, error) {
 	if len(n.Paths) > 0 {
-		return nil, usageError{errors.New("give either manifests (-f) or a cluster (--kubeconfig)")}
+		return nil, errors.New("give either manifests (-f) or a cluster (--kubeconfig)")
 	}
 	c, err := informer.Connect(informer.Config{Kubeconfig: n.kubeconfig})
 	if err != nil {

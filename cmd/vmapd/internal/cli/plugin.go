@@ -56,7 +56,6 @@ func asPlugin() *cobra.Command {
 	p := &kubectlPlugin{}
 	root := &cobra.Command{
 		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: kubectlLong,
-		Args:         arguments(),
 		RunE:         func(*cobra.Command, []string) error { return missing("COMMAND") },
 		SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"},
@@ -132,7 +131,7 @@ func (p *kubectlPlugin) status() *cobra.Command {
 func (p *kubectlPlugin) ui() *cobra.Command {
 	var port uint16
 	c := &cobra.Command{
-		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: arguments(),
+		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k := p.begin(cmd)
 			target, err := p.find(cmd, "", nil)

@@ -46,7 +46,7 @@ func newPreflightCommand() *cobra.Command {
 		Long:  preflightLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return usageError{fmt.Errorf("unexpected argument %q (kube-proxy's flags follow --)", args[0])}
+				return fmt.Errorf("unexpected argument %q (kube-proxy's flags follow --)", args[0])
 			}
 			p.proxyFlags = args
 			return p.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -67,7 +67,7 @@ func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
 	case !p.hasObjects():
 		return missing("objects: manifests (-f PATH) or a cluster (--kubeconfig FILE)")
 	case p.ConfigFile != "" && len(p.proxyFlags) > 0:
-		return usageError{errors.New("give either --config or kube-proxy's flags: with --config, it ignores them")}
+		return errors.New("give either --config or kube-proxy's flags: with --config, it ignores them")
 	case p.kubeconfig == "" && p.ConfigFile == "" && len(p.proxyFlags) == 0:
 		return missing("kube-proxy's configuration: its file (--config), or its flags after --")
 	}

@@ -44,7 +44,7 @@ func newRenderCommand() *cobra.Command {
 		Use:   "render -f PATH",
 		Short: "Print the rules that vmapd would program",
 		Long:  renderLong,
-		Args:  arguments(),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(r.Paths) == 0 {
 				return missing("manifests (-f PATH)")

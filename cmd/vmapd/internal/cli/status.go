@@ -65,7 +65,7 @@ kubectl exec -n kube-system ds/vmapd -- vmapd `
 func newStatusCommand() *cobra.Command {
 	var q question
 	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", statusLong+asksLong+"status")
-	c.Args = arguments("[SERVICE]")
+	c.Args = cobra.MaximumNArgs(1)
 	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its part of the table of nftables")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -97,7 +97,7 @@ func newStatusCommand() *cobra.Command {
 func newServicesCommand() *cobra.Command {
 	var q question
 	c := q.command("services", "Show the Services that the daemon serves", servicesLong+asksLong+"services")
-	c.Args = arguments()
+	c.Args = cobra.NoArgs
 	c.Flags().BoolVarP(&q.all, "all-namespaces", "A", false, "show the Services of all namespaces")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		return q.run(cmd.Context(), cmd.OutOrStdout(), q.services)

@@ -64,7 +64,7 @@ func newTraceCommand() *cobra.Command {
 		Use:   "trace [--from CLIENT] DESTINATION",
 		Short: "Show what the kernel does with a connection",
 		Long:  traceLong,
-		Args:  arguments("DESTINATION"),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.to = args[0]
 			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())

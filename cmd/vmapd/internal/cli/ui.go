@@ -16,7 +16,7 @@ func newUICommand() *cobra.Command {
 	var path string
 	var port uint16
 	c := &cobra.Command{
-		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: arguments(),
+		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), socket.Client{Path: path}, port)
 		},

@@ -24,7 +24,7 @@ func newVersionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  arguments(),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := buildinfo.Current()
 			return report.Print(cmd.OutOrStdout(), output, b, func(t *report.Text) { writeBuild(t, b) })

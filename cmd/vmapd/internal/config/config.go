@@ -40,6 +40,12 @@ type Config struct {
 	// Socket is the path of the socket for vmapd's subcommands; empty disables it.
 	Socket string
 
+	// SyncPeriod is half the time for which a change may wait until the node is unhealthy. Default: 30s.
+	SyncPeriod time.Duration
+	// MinSyncPeriod is the minimum time between two syncs. Default: 1s for iptables if kube-proxy's mode is iptables, too;
+	// else 0.
+	MinSyncPeriod time.Duration
+
 	// OOMScoreAdj is the oom_score_adj of the process, -1000 to 1000.
 	OOMScoreAdj int
 	Conntrack   nodesetup.Conntrack // settings of connection tracking
@@ -97,19 +103,6 @@ func (c *Config) Client() informer.Config {
 	}
 }
 
-// SyncPeriod is half the time for which a change may wait until the node is unhealthy. Default: 30s.
-func (c *Config) SyncPeriod() time.Duration {
-	_, sync, _ := periods(c.kubeProxy)
-	return sync.Duration
-}
-
-// MinSyncPeriod is the minimum time between two syncs. Default: 1s for iptables if kube-proxy's mode is iptables, too;
-// else 0.
-func (c *Config) MinSyncPeriod() time.Duration {
-	_, _, pause := periods(c.kubeProxy)
-	return pause.Duration
-}
-
 // KubeProxy returns a copy of the effective configuration of kube-proxy.
 func (c *Config) KubeProxy() *proxyconfig.KubeProxyConfiguration { return c.kubeProxy.DeepCopy() }
 
@@ -134,19 +127,21 @@ func (c *Config) WriteFile(path string) error {
 }
 
 // fill derives the fields of c from the two configurations.
-func (l *loader) fill(c *Config) {
-	p, own := l.kubeProxy, l.own
+func (c *Config) fill() {
+	p := c.kubeProxy
 	c.HealthzBindAddress, c.MetricsBindAddress = p.HealthzBindAddress, p.MetricsBindAddress
-	if l.disabled("healthz-bind-address", "healthz-port", l.flags.healthzPort) {
+	if c.disabled("healthz-bind-address", "healthz-port", c.flags.healthzPort) {
 		c.HealthzBindAddress = ""
 	}
-	if l.disabled("metrics-bind-address", "metrics-port", l.flags.metricsPort) {
+	if c.disabled("metrics-bind-address", "metrics-port", c.flags.metricsPort) {
 		c.MetricsBindAddress = ""
 	}
 	c.BindAddressHardFail, c.EnableProfiling = p.BindAddressHardFail, p.EnableProfiling
-	c.ServiceCounters = own.ServiceCounters
-	c.FastPath, _ = devices.Parse(own.FastPath)
-	c.Socket = *own.Socket
+	c.ServiceCounters = c.own.ServiceCounters
+	c.FastPath, _ = devices.Parse(c.own.FastPath)
+	c.Socket = *c.own.Socket
+	_, sync, pause := periods(p)
+	c.SyncPeriod, c.MinSyncPeriod = sync.Duration, pause.Duration
 	c.OOMScoreAdj = int(*p.OOMScoreAdj)
 	c.Conntrack = nodesetup.Conntrack{
 		MaxPerCore: *p.Conntrack.MaxPerCore, Min: *p.Conntrack.Min,
@@ -157,33 +152,33 @@ func (l *loader) fill(c *Config) {
 		UDPStreamTimeout:      p.Conntrack.UDPStreamTimeout.Duration,
 	}
 	c.Verbosity, c.LogFormat = int(p.Logging.Verbosity), p.Logging.Format
-	c.model, c.ipvs = l.model(c.Backend), l.ipvs()
+	c.model, c.ipvs = c.trafficOf(c.Backend), c.optionsOfIPVS()
 }
 
 // disabled reports whether the flags disable an address: a file cannot.
-func (l *loader) disabled(address, port string, n int32) bool {
-	if l.flags.ConfigFile != "" {
+func (c *Config) disabled(address, port string, n int32) bool {
+	if c.flags.ConfigFile != "" {
 		return false
 	}
-	return l.flags.given(address) && l.flags.set.Lookup(address).Value.String() == "" || l.flags.given(port) && n == 0
+	return c.flags.given(address) && c.flags.set.Lookup(address).Value.String() == "" || c.flags.given(port) && n == 0
 }
 
-// model requires valid configurations.
-func (l *loader) model(b Backend) model.Config {
-	p := l.kubeProxy
+// trafficOf requires valid configurations.
+func (c *Config) trafficOf(b Backend) model.Config {
+	p := c.kubeProxy
 	m := model.Config{
-		NodeName: p.HostnameOverride, NodePortAddresses: l.nodePortAddresses(), MasqueradeAll: l.masqueradeAll(b),
-		DropInvalid: l.own.DropInvalid, ConnectionGrace: l.own.ConnectionGrace.Duration,
-		ConnectionRetry: *l.own.ConnectionRetry,
-		Budgets:         Budgets(b), ServiceCounters: l.own.ServiceCounters,
+		NodeName: p.HostnameOverride, NodePortAddresses: c.nodePortAddresses(), MasqueradeAll: c.masqueradeAll(b),
+		DropInvalid: c.own.DropInvalid, ConnectionGrace: c.own.ConnectionGrace.Duration,
+		ConnectionRetry: *c.own.ConnectionRetry,
+		Budgets:         Budgets(b), ServiceCounters: c.own.ServiceCounters,
 		ExternalAddresses: model.ExternalAddresses{
-			NoExternalIPs: l.noExternalIPs(), Ranges: validCIDRs(l.own.ExternalAddresses.IPRanges),
-			InServiceCIDRs:  l.own.ExternalAddresses.AllowServiceCIDRs,
-			NoNodeAddresses: l.own.ExternalAddresses.RefuseNodeAddresses,
+			NoExternalIPs: c.off(allowExternalIPs), Ranges: validCIDRs(c.own.ExternalAddresses.IPRanges),
+			InServiceCIDRs:  c.own.ExternalAddresses.AllowServiceCIDRs,
+			NoNodeAddresses: c.own.ExternalAddresses.RefuseNodeAddresses,
 		},
 	}
-	m.Algorithm, _, _ = model.ParseAlgorithm(l.own.LBAlgorithm)
-	if m.TableSize = int(l.own.MaglevTableSize); b == IPTables || b == IPVS {
+	m.Algorithm, _, _ = model.ParseAlgorithm(c.own.LBAlgorithm)
+	if m.TableSize = int(c.own.MaglevTableSize); b == IPTables || b == IPVS {
 		m.TableSize = model.MinTableSize // only the listener on loopback has a table, which must not use up a budget
 	}
 	if a, err := model.ParseAddr(p.BindAddress); err == nil && !a.IsUnspecified() {
@@ -201,12 +196,12 @@ func (l *loader) model(b Backend) model.Config {
 	return m
 }
 
-// ipvs leaves out invalid settings: they are errors only if IPVS is chosen.
-func (l *loader) ipvs() ipvs.Options {
-	p := l.kubeProxy
+// optionsOfIPVS leaves out invalid settings: they are errors only if IPVS is chosen.
+func (c *Config) optionsOfIPVS() ipvs.Options {
+	p := c.kubeProxy
 	o := ipvs.Options{MasqueradeMark: 1 << *p.IPTables.MasqueradeBit, ExcludeCIDRs: validCIDRs(p.IPVS.ExcludeCIDRs)}
 	if err := validateIPVS(p); err != nil {
-		l.note(slog.LevelWarn, l.place(err.Field), "%s: ignored, because ipvs is not chosen", err.ErrorBody())
+		c.note(slog.LevelWarn, c.place(err.Field), "%s: ignored, because ipvs is not chosen", err.ErrorBody())
 		return o
 	}
 	o.Scheduler, o.StrictARP = p.IPVS.Scheduler, p.IPVS.StrictARP

@@ -23,8 +23,7 @@ type Flags struct {
 	ConfigFile    string
 	OwnConfigFile string
 
-	set         *pflag.FlagSet
-	names       []string // of the flags in set that are ours; nil: all
+	set         *pflag.FlagSet // of all flags, also where a command has some of them
 	kubeProxy   proxyconfig.KubeProxyConfiguration
 	own         VmapdConfiguration
 	hostname    string
@@ -78,7 +77,6 @@ func (f *Flags) addSome(fs *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		fs.AddFlag(all.Lookup(name))
 	}
-	f.set, f.names = fs, names
 }
 
 // define defines the flags that set a field of c; its value is the default.
@@ -113,22 +111,17 @@ func define(fs *pflag.FlagSet, settings []setting, c any) {
 	}
 }
 
-// describe gives each flag the text of its setting as its help, and its group.
+// describe gives each flag the text of its setting as its help. A flag that sets two fields has the text of the first.
 func describe(fs *pflag.FlagSet) {
-	for i, s := range slices.Concat(kubeProxySettings, ownSettings) {
-		if flag := fs.Lookup(s.flag); flag != nil && flag.Annotations == nil {
-			flag.Usage = s.help()
-			flag.Hidden = s.kind > further
-			flag.Annotations = map[string][]string{groupAnnotation: {groupOf(s, i >= len(kubeProxySettings))}}
+	for _, s := range slices.Backward(slices.Concat(kubeProxySettings, ownSettings)) {
+		if flag := fs.Lookup(s.flag); flag != nil {
+			flag.Usage, flag.Hidden = s.help(), s.kind > honoured
 		}
 	}
 }
 
-// given reports whether the flag is on the command line. A subcommand may have one of the same
-// name, like explain's --kubeconfig, which is not ours.
-func (f *Flags) given(name string) bool {
-	return f.set != nil && f.set.Changed(name) && (f.names == nil || slices.Contains(f.names, name))
-}
+// given reports whether the flag is on the command line.
+func (f *Flags) given(name string) bool { return f.set != nil && f.set.Changed(name) }
 
 // configuration returns the flags of kube-proxy in the form of a file. Without their flag,
 // fields with a default that depends on others stay empty.
@@ -166,5 +159,5 @@ func (f *Flags) withoutEffect() []string {
 // JSONLog is the value of Config.LogFormat for JSON. All others mean text.
 const JSONLog = logsapi.JSONLogFormat
 
-// LogFormat returns the value of --logging-format. If an argument is invalid, those after it have no effect.
+// LogFormat returns the value of --logging-format.
 func (f *Flags) LogFormat() string { return f.kubeProxy.Logging.Format }

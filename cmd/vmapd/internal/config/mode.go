@@ -34,83 +34,83 @@ func modeOf(c *proxyconfig.KubeProxyConfiguration) Backend {
 
 // chooseBackend decides between vmapd's setting and kube-proxy's mode. An explicit mode is
 // honoured, so that no node changes its dataplane unasked.
-func (l *loader) chooseBackend() (b Backend, reason string) {
-	mode := l.kubeProxy.Mode
+func (c *Config) chooseBackend() (b Backend, reason string) {
+	mode := c.kubeProxy.Mode
 	switch {
-	case l.own.Backend != Auto:
-		reason := l.set("backend", string(l.own.Backend))
-		if mode != "" && Backend(mode) != l.own.Backend {
-			l.note(slog.LevelInfo, l.place("mode"), "%q does not choose the backend, because of %s", mode, reason)
+	case c.own.Backend != Auto:
+		reason := c.set("backend", string(c.own.Backend))
+		if mode != "" && Backend(mode) != c.own.Backend {
+			c.note(slog.LevelInfo, c.place("mode"), "%q does not choose the backend, because of %s", mode, reason)
 		}
-		return l.own.Backend, reason
+		return c.own.Backend, reason
 	case mode == "":
-		l.noteDefaultMode()
+		c.noteDefaultMode()
 		return Auto, "neither backend nor mode is set"
 	case mode == proxyconfig.ProxyMode(NFTables):
 	default:
-		l.notes = append(l.notes, Note{Level: slog.LevelWarn, Event: true, Text: fmt.Sprintf(
+		c.Notes = append(c.Notes, Note{Level: slog.LevelWarn, Event: true, Text: fmt.Sprintf(
 			"%s: %q is honoured, although the nftables backend is faster; "+
-				"to use that, set mode to \"\" or nftables, or use --backend=nftables", l.place("mode"), mode)})
+				"to use that, set mode to \"\" or nftables, or use --backend=nftables", c.place("mode"), mode)})
 	}
-	return Backend(mode), l.set("mode", string(mode))
+	return Backend(mode), c.set("mode", string(mode))
 }
 
-func (l *loader) noteDefaultMode() {
-	if l.flags.ConfigFile == "" {
+func (c *Config) noteDefaultMode() {
+	if c.flags.ConfigFile == "" {
 		return // nothing indicates that kube-proxy ran before
 	}
-	if len(l.kubeProxy.NodePortAddresses) == 0 {
-		l.note(slog.LevelInfo, l.place("nodePortAddresses"),
+	if len(c.kubeProxy.NodePortAddresses) == 0 {
+		c.note(slog.LevelInfo, c.place("nodePortAddresses"),
 			"empty: node ports answer on this node's primary addresses, as with mode nftables; with iptables, "+
 				"kube-proxy answers on all addresses (nodePortAddresses: [all])")
 	}
-	l.note(slog.LevelInfo, l.place("mode"), "empty: nftables if the kernel supports it, else ipvs, else iptables; "+
+	c.note(slog.LevelInfo, c.place("mode"), "empty: nftables if the kernel supports it, else ipvs, else iptables; "+
 		"kube-proxy uses iptables")
 }
 
 // masqueradeAll is set by the section of kube-proxy's mode, or by that of the backend. IPVS
 // uses the section of iptables.
-func (l *loader) masqueradeAll(b Backend) bool {
-	c := l.kubeProxy
-	iptables := modeOf(c) != NFTables || b == IPTables || b == IPVS
-	nftables := modeOf(c) == NFTables || b == NFTables || b == Auto
-	return iptables && c.IPTables.MasqueradeAll || nftables && c.NFTables.MasqueradeAll
+func (c *Config) masqueradeAll(b Backend) bool {
+	p := c.kubeProxy
+	iptables := modeOf(p) != NFTables || b == IPTables || b == IPVS
+	nftables := modeOf(p) == NFTables || b == NFTables || b == Auto
+	return iptables && p.IPTables.MasqueradeAll || nftables && p.NFTables.MasqueradeAll
 }
 
 // nodePortAddresses returns where node ports answer. The defaults are those of an explicit
 // mode, whatever the backend is.
-func (l *loader) nodePortAddresses() model.NodePortAddresses {
-	c := l.kubeProxy
-	list := c.NodePortAddresses
-	if legacy := c.Mode != "" && modeOf(c) != NFTables; len(list) == 0 && legacy {
+func (c *Config) nodePortAddresses() model.NodePortAddresses {
+	p := c.kubeProxy
+	list := p.NodePortAddresses
+	if legacy := p.Mode != "" && modeOf(p) != NFTables; len(list) == 0 && legacy {
 		list = []string{"all"}
 	}
 	n, err := ParseNodePortAddresses(list)
 	if err != nil {
 		return n // validation reports it
 	}
-	if c.Mode == proxyconfig.ProxyMode(IPTables) {
+	if p.Mode == proxyconfig.ProxyMode(IPTables) {
 		// On loopback, kube-proxy's iptables mode serves IPv4 only.
 		included := n.All || n.Unlisted[model.IPv4] || n.Localhost[model.IPv4] ||
 			slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(model.IPv4.Loopback()) })
-		if n.Localhost[model.IPv4] && !*c.IPTables.LocalhostNodePorts {
-			l.note(slog.LevelWarn, l.place("iptables.localhostNodePorts"),
+		if n.Localhost[model.IPv4] && !*p.IPTables.LocalhostNodePorts {
+			c.note(slog.LevelWarn, c.place("iptables.localhostNodePorts"),
 				"false: node ports do not answer on 127.0.0.1, although nodePortAddresses includes it")
 		}
-		n.Localhost[model.IPv4] = included && *c.IPTables.LocalhostNodePorts
+		n.Localhost[model.IPv4] = included && *p.IPTables.LocalhostNodePorts
 	}
-	place := l.place("nodePortAddresses")
+	place := c.place("nodePortAddresses")
 	for _, p := range n.CIDRs {
 		switch a := p.Addr(); {
 		case a.Is6() && a.IsLinkLocalUnicast():
-			l.note(slog.LevelWarn, place, "%v: node ports do not answer on IPv6 link-local addresses", p)
+			c.note(slog.LevelWarn, place, "%v: node ports do not answer on IPv6 link-local addresses", p)
 		case a.IsLoopback():
-			l.note(slog.LevelWarn, place, "%v: of loopback, node ports answer on 127.0.0.1 and ::1 alone", p)
+			c.note(slog.LevelWarn, place, "%v: of loopback, node ports answer on 127.0.0.1 and ::1 alone", p)
 		}
 	}
 	for _, f := range model.Families {
 		if n.Unlisted[f] && !n.All {
-			l.note(slog.LevelWarn, place, "no range of %v: node ports of this family answer on all addresses", f)
+			c.note(slog.LevelWarn, place, "no range of %v: node ports of this family answer on all addresses", f)
 		}
 	}
 	return n

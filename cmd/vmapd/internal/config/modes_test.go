@@ -54,7 +54,7 @@ func TestModes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := tt.in.mustLoad(t, tt.args...)
-			got := fmt.Sprintf("%s; %s; %s; %gs %gs", c.Backend, c.BackendReason, traffic(c.Model()), c.SyncPeriod().Seconds(), c.MinSyncPeriod().Seconds())
+			got := fmt.Sprintf("%s; %s; %s; %gs %gs", c.Backend, c.BackendReason, traffic(c.Model()), c.SyncPeriod.Seconds(), c.MinSyncPeriod.Seconds())
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // noteIgnored adds a note for each field without effect that does not have its default.
-func (l *loader) noteIgnored() {
+func (c *Config) noteIgnored() {
 	var defaults proxyconfig.KubeProxyConfiguration
 	setDefaults(&defaults)
 	var ownDefaults VmapdConfiguration
@@ -23,43 +23,43 @@ func (l *loader) noteIgnored() {
 			switch {
 			case s.kind != ignored:
 			case s.field == "":
-				if l.flags.given(s.flag) && l.flags.ConfigFile == "" {
-					l.note(slog.LevelInfo, "--"+s.flag, "ignored: %s", s.what)
+				if c.flags.given(s.flag) && c.flags.ConfigFile == "" {
+					c.note(slog.LevelInfo, "--"+s.flag, "ignored: %s", s.what)
 				}
 			case !sameField(s.field, given, defaults):
-				l.note(slog.LevelInfo, l.place(s.field), "ignored: %s", s.what)
+				c.note(slog.LevelInfo, c.place(s.field), "ignored: %s", s.what)
 			}
 		}
 	}
-	note(kubeProxySettings, l.kubeProxy, &defaults)
-	note(ownSettings, l.own, &ownDefaults)
+	note(kubeProxySettings, c.kubeProxy, &defaults)
+	note(ownSettings, &c.own, &ownDefaults)
 }
 
 // noteSurprises adds notes for valid settings that may be mistakes.
-func (l *loader) noteSurprises(b Backend) {
-	c, f := l.kubeProxy, l.flags
-	if c.DetectLocalMode == defaultDetectLocalMode && c.ClusterCIDR == "" {
-		l.note(slog.LevelInfo, l.place("clusterCIDR"),
+func (c *Config) noteSurprises(b Backend) {
+	p, f := c.kubeProxy, c.flags
+	if p.DetectLocalMode == defaultDetectLocalMode && p.ClusterCIDR == "" {
+		c.note(slog.LevelInfo, c.place("clusterCIDR"),
 			"empty: pods cannot be distinguished from other clients, so traffic to cluster IPs is not masqueraded")
 	}
-	if c.Mode == "" && c.IPTables.MasqueradeAll && f.ConfigFile != "" {
-		l.note(slog.LevelInfo, l.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")
+	if p.Mode == "" && p.IPTables.MasqueradeAll && f.ConfigFile != "" {
+		c.note(slog.LevelInfo, c.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")
 	}
-	if _, note, _ := model.ParseAlgorithm(l.own.LBAlgorithm); note != "" {
-		l.note(slog.LevelWarn, l.place("lbAlgorithm"), "%s", note)
+	if _, note, _ := model.ParseAlgorithm(c.own.LBAlgorithm); note != "" {
+		c.note(slog.LevelWarn, c.place("lbAlgorithm"), "%s", note)
 	}
-	if l.own.FastPath != "off" && b != NFTables && b != Auto {
-		l.note(slog.LevelWarn, l.place("fastPath"), "ignored: the backend %s has no fast path", b)
+	if c.own.FastPath != "off" && b != NFTables && b != Auto {
+		c.note(slog.LevelWarn, c.place("fastPath"), "ignored: the backend %s has no fast path", b)
 	}
 	for _, name := range []string{"healthz-port", "metrics-port"} {
 		if f.given(name) && f.ConfigFile == "" {
 			address := name[:len(name)-len("port")] + "bind-address"
-			l.note(slog.LevelWarn, "--"+name, "deprecated: use --%s; only 0, or the port of an address without one, "+
+			c.note(slog.LevelWarn, "--"+name, "deprecated: use --%s; only 0, or the port of an address without one, "+
 				"has an effect", address)
 		}
 	}
-	if len(f.from) > 0 && c.ClientConnection.Kubeconfig != "" {
-		l.note(slog.LevelInfo, l.place("clientConnection.kubeconfig"), "ignored because of --from")
+	if len(f.from) > 0 && p.ClientConnection.Kubeconfig != "" {
+		c.note(slog.LevelInfo, c.place("clientConnection.kubeconfig"), "ignored because of --from")
 	}
 }
 
@@ -96,36 +96,29 @@ var gates = map[string]string{
 	watchListClient:  "lists are streamed if the API server supports that, unless it is false",
 }
 
-// noExternalIPs reports whether the gate ends external IPs of Services (KEP-5707).
-func (l *loader) noExternalIPs() bool {
-	allowed, set := l.kubeProxy.FeatureGates[allowExternalIPs]
-	return set && !allowed
+// off reports whether a gate is set to false.
+func (c *Config) off(gate string) bool {
+	on, set := c.kubeProxy.FeatureGates[gate]
+	return set && !on
 }
 
 // PlainLists reports whether a gate ends streamed lists (KEP-3157): the API server is asked for plain lists.
-func (c *Config) PlainLists() bool {
-	for _, gate := range []string{watchList, watchListClient} {
-		if streamed, set := c.kubeProxy.FeatureGates[gate]; set && !streamed {
-			return true
-		}
-	}
-	return false
-}
+func (c *Config) PlainLists() bool { return c.off(watchList) || c.off(watchListClient) }
 
 // noteGates adds a note for each gate that is set. An unknown gate is not an error: files outlive gates.
-func (l *loader) noteGates() {
-	c := l.kubeProxy
-	for _, name := range slices.Sorted(maps.Keys(c.FeatureGates)) {
-		place := l.place("featureGates")
-		if l.flags.ConfigFile != "" {
+func (c *Config) noteGates() {
+	p := c.kubeProxy
+	for _, name := range slices.Sorted(maps.Keys(p.FeatureGates)) {
+		place := c.place("featureGates")
+		if c.flags.ConfigFile != "" {
 			place += "." + name
 		} else {
-			place += fmt.Sprintf("=%s=%t", name, c.FeatureGates[name])
+			place += fmt.Sprintf("=%s=%t", name, p.FeatureGates[name])
 		}
 		if what := gates[name]; what != "" {
-			l.note(slog.LevelInfo, place, "%t: %s", c.FeatureGates[name], what)
+			c.note(slog.LevelInfo, place, "%t: %s", p.FeatureGates[name], what)
 		} else {
-			l.note(slog.LevelWarn, place, "no effect: vmapd's behaviour does not depend on this gate")
+			c.note(slog.LevelWarn, place, "no effect: vmapd's behaviour does not depend on this gate")
 		}
 	}
 }

@@ -18,45 +18,28 @@ var ownVersion = schema.GroupVersion{Group: "vmapd.io", Version: "v1alpha1"}
 
 const ownKind = "VmapdConfiguration"
 
-// VmapdConfiguration has the settings that kube-proxy has no field for. A missing field has its default.
+// VmapdConfiguration has the settings that kube-proxy has no field for; settings.go describes them. A missing field has
+// its default.
 type VmapdConfiguration struct {
-	metav1.TypeMeta `json:",inline"`
-	// Backend is nftables, ipvs, iptables, userspace or auto. Default: auto.
-	Backend Backend `json:"backend,omitempty"`
-	// LBAlgorithm chooses an endpoint where a Service has no annotation for it: random,
-	// maglev or maglev-port. Default: random.
-	LBAlgorithm string `json:"lbAlgorithm,omitempty"`
-	// MaglevTableSize is the number of slots of a lookup table of maglev and maglev-port, from 61 to 65521. Default: 4093.
-	MaglevTableSize int32 `json:"maglevTableSize,omitempty"`
-	// DropInvalid drops packets of Services that connection tracking classifies as INVALID.
-	DropInvalid bool `json:"dropInvalid,omitempty"`
-	// ServiceCounters counts the new connections of each Service port.
-	ServiceCounters bool `json:"serviceCounters,omitempty"`
-	// FastPath are the devices between which packets of established connections take the fast path: off, auto, or names
-	// with commas between them, of which one with * at the end stands for those that begin so. Default: off.
-	FastPath string `json:"fastPath,omitempty"`
-	// ConnectionGrace is the time after which TCP and SCTP connections to a removed endpoint
-	// are closed. Default: 0, never.
-	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
-	// ConnectionRetry lets the kernel choose another endpoint for a connection that got no answer within a second, where a
-	// Service has no annotation for it; nftables and userspace only. Default: true.
-	ConnectionRetry  *bool `json:"connectionRetry,omitempty"`
-	OutlierDetection bool  `json:"outlierDetection,omitempty"`
-	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
+	metav1.TypeMeta   `json:",inline"`
+	Backend           Backend           `json:"backend,omitempty"`
+	LBAlgorithm       string            `json:"lbAlgorithm,omitempty"`
+	MaglevTableSize   int32             `json:"maglevTableSize,omitempty"`
+	DropInvalid       bool              `json:"dropInvalid,omitempty"`
+	ServiceCounters   bool              `json:"serviceCounters,omitempty"`
+	FastPath          string            `json:"fastPath,omitempty"`
+	ConnectionGrace   metav1.Duration   `json:"connectionGrace,omitzero"`
+	ConnectionRetry   *bool             `json:"connectionRetry,omitempty"`
+	OutlierDetection  bool              `json:"outlierDetection,omitempty"`
 	ExternalAddresses ExternalAddresses `json:"externalAddresses,omitzero"`
-	// Socket is the path of the unix socket at which vmapd's subcommands ask the daemon; an empty one
-	// disables it. Default: /run/vmapd/vmapd.sock.
-	Socket *string `json:"socket,omitempty"`
+	Socket            *string           `json:"socket,omitempty"`
 }
 
 // ExternalAddresses has settings of [model.ExternalAddresses].
 type ExternalAddresses struct {
-	// IPRanges are the ranges in which spec.externalIPs are served. Default: all.
-	IPRanges []string `json:"ipRanges,omitempty"`
-	// AllowServiceCIDRs serves addresses in a range of cluster IPs.
-	AllowServiceCIDRs bool `json:"allowServiceCIDRs,omitempty"`
-	// RefuseNodeAddresses does not serve addresses of the node.
-	RefuseNodeAddresses bool `json:"refuseNodeAddresses,omitempty"`
+	IPRanges            []string `json:"ipRanges,omitempty"`
+	AllowServiceCIDRs   bool     `json:"allowServiceCIDRs,omitempty"`
+	RefuseNodeAddresses bool     `json:"refuseNodeAddresses,omitempty"`
 }
 
 // Budgets returns the limits of one Service with a backend. With iptables and IPVS, each endpoint of each port is a

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -22,7 +23,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
@@ -42,7 +42,7 @@ func (d *Daemon) routes() map[string]socket.Route {
 func (d *Daemon) overview(context.Context, url.Values) (any, error) {
 	lines := d.report(readEvery).Lines
 	o := status.Overview{
-		Version: buildinfo.Current().Version, Started: d.started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
+		Version: buildinfo.Current().Version, Started: d.Started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
 		Node: d.nodeName, Backend: d.dataplane.name, With: d.dataplane.with, Why: d.dataplane.why,
 		Doctor: report.Total(lines), Findings: report.Bad(lines),
 	}
@@ -66,13 +66,22 @@ func (d *Daemon) services(_ context.Context, query url.Values) (any, error) {
 // programmed returns the state after the latest round, and how much of it is asked for; 0: all.
 func (d *Daemon) programmed(query url.Values) (view *status.View, limit int, err error) {
 	if view = d.view.View(); view.Snapshot == nil {
-		return nil, 0, d.in.unprogrammed()
+		return nil, 0, d.unprogrammed()
 	}
 	text := cmp.Or(query.Get("limit"), "0")
 	if limit, err = strconv.Atoi(text); err != nil || limit < 0 {
 		return nil, 0, socket.BadRequest(fmt.Sprintf("limit: %q is not a number from 0 on", text))
 	}
 	return view, limit, nil
+}
+
+// unprogrammed is the answer to a question about Services before anything is programmed.
+func (d *Daemon) unprogrammed() error {
+	text := "the daemon has not programmed anything yet: it waits for the objects of the cluster"
+	if d.cluster != nil && len(d.cluster.Unread()) > 0 {
+		text += fmt.Sprintf(" (%s); vmapd doctor has the reason", strings.Join(d.cluster.Unread(), ", "))
+	}
+	return &socket.Error{Status: http.StatusServiceUnavailable, Message: text}
 }
 
 // lookTime limits what the daemon reads for an answer about a Service: the API server, or the kernel, may be slow.
@@ -92,7 +101,7 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 	}
 	ports := view.Ports(status.Filter{Namespace: name.Namespace, Name: name.Name})
 	found := status.Found{Most: limit, Candidates: func(sp *model.ServicePort) []model.Candidate {
-		return d.in.state.Selection(sp.Name, sp.Family).Candidates
+		return d.state.Selection(sp.Name, sp.Family).Candidates
 	}}
 	note := func(what string, err error) {
 		if err != nil {
@@ -146,13 +155,13 @@ func (p *places) of(
 
 // slices reads the EndpointSlices of a Service in a cluster.
 func (d *Daemon) slices(ctx context.Context, name model.NamespacedName) (out names.Directory, err error) {
-	if d.in.cluster == nil {
+	if d.cluster == nil {
 		return out, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	of := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name.Name}
-	list, err := d.in.cluster.Client.EndpointSlices().In(name.Namespace).List(ctx, of)
+	list, err := d.cluster.Client.EndpointSlices().In(name.Namespace).List(ctx, of)
 	if err != nil {
 		return out, err
 	}
@@ -164,21 +173,13 @@ func (d *Daemon) slices(ctx context.Context, name model.NamespacedName) (out nam
 
 // countsTo returns the numbers of new connections to service ports, or the reason for which they are not counted.
 func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (status.Counts, error) {
-	var list []kernel.Count
-	var err error
 	switch {
-	case d.dataplane.iptables != nil:
-		return nil, errors.New("with iptables, each answer would need a listing of all rules")
-	case d.dataplane.ipvs != nil:
-		return nil, errors.New("IPVS does not count refused connections, " +
-			"and counts from 0 when it creates a virtual server again")
-	case d.dataplane.userspace != nil:
-		return nil, errors.New("with userspace, connections are not counted")
-	case !d.config.ServiceCounters:
+	case d.dataplane.nft == nil:
+		return nil, errors.New("only the backend nftables counts them")
+	case !d.Config.ServiceCounters:
 		return nil, errors.New("the daemon runs without --service-counters")
-	default:
-		list, err = d.dataplane.nft.Connections(ctx)
 	}
+	list, err := d.dataplane.nft.Connections(ctx)
 	counts := status.Counts{}
 	for _, n := range list {
 		for _, sp := range ports {

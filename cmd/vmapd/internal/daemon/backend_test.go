@@ -1,77 +1,46 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
+	"github.com/vmapd/vmapd/sync/events"
 )
 
-// flatBackend fails with err.
-type flatBackend struct{ err error }
-
-func (b *flatBackend) Apply(context.Context, *model.Snapshot) error { return b.err }
-
-func (b *flatBackend) Resync() {}
-
-// Leftovers go once the backend has programmed a snapshot, and those that can't be removed fail no round.
-func TestLeftoversFailNoRound(t *testing.T) {
-	removals := 0
-	backend := &flatBackend{err: errors.New("no")}
-	p := &dataplane{Backend: backend, evidence: new(leftovers.Evidence), sweep: leftovers.NewSweeper(leftovers.Options{
-		Remove: func() error {
-			removals++
-			return errors.New("the lock is held")
-		},
-		Find: func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil },
-		Log:  slog.New(slog.DiscardHandler), Event: func(string) {},
-	})}
-	apply := func(err error, want int) {
+// A finding is an event once it has lasted, again after a while, and its end is a line of the log.
+func TestAFindingThatLastsIsAnEvent(t *testing.T) {
+	log := &testlog.Log{}
+	d := &Daemon{Options: Options{Log: slog.New(slog.NewTextHandler(log, nil))}, events: events.New(events.Options{Log: slog.New(slog.DiscardHandler)})}
+	n := &noticed{check: "other-proxies", level: report.Fail}
+	bad := []report.Line{{Name: "other-proxies", Level: report.Fail, Text: "it is back"}}
+	now := time.Now()
+	look := func(after time.Duration, lines []report.Line, message string, want int) {
 		t.Helper()
-		backend.err = err
-		if got := p.Apply(t.Context(), new(model.Snapshot)); !errors.Is(got, err) || removals != want {
-			t.Errorf("error %v, %d removals, want %v, %d", got, removals, err, want)
+		now = now.Add(after)
+		d.noticeOne(n, lines, now)
+		if got := strings.Count(log.String(), message); got != want {
+			t.Errorf("%d lines %q, want %d:\n%s", got, message, want, log)
 		}
 	}
-	apply(errors.New("no"), 0)
-	apply(&model.RefusedError{Err: errors.New("not this Service")}, 1)
-	apply(nil, 1) // a change: it is too early
-}
-
-// An instance of vmapd that waits for another one to end is no evidence of another proxy, unless it
-// takes too long.
-func TestAnotherOwnerOfTheTable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backend := &flatBackend{err: fmt.Errorf("table vmapd is %w", kernel.ErrOwned)}
-		r := &leftovers.Evidence{Log: slog.New(slog.DiscardHandler), Event: func(string) {}}
-		nothing := func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil }
-		p := &dataplane{Backend: backend, evidence: r, sweep: leftovers.NewSweeper(leftovers.Options{Find: nothing, Log: r.Log})}
-		apply := func(after time.Duration, want string) {
-			t.Helper()
-			time.Sleep(after)
-			if err := p.Apply(t.Context(), new(model.Snapshot)); !errors.Is(err, backend.err) {
-				t.Fatal(err)
-			}
-			if got := r.Current()[leftovers.EvidenceOwner]; got != want {
-				t.Errorf("evidence %q, want %q", got, want)
-			}
-		}
-		apply(0, "")
-		apply(leftovers.HandOver, "")
-		apply(time.Second, "table vmapd is owned by another process; waiting for it to end")
-		backend.err = nil
-		apply(time.Second, "")
-	})
+	const found, ended = "doctor has a finding", "has ended"
+	look(0, bad, found, 0)
+	look(lasting-1, bad, found, 0)
+	look(1, nil, ended, 0)
+	look(1, []report.Line{{Name: "other-proxies", Level: report.Warn}}, found, 0)
+	look(lasting, bad, found, 0)
+	look(lasting, bad, found, 1)
+	look(repeatEvent-1, bad, found, 1)
+	look(1, bad, found, 2)
+	look(1, nil, ended, 1)
+	look(1, nil, ended, 1)
 }
 
 // An error about a program that is not there names what has it; other errors do not.

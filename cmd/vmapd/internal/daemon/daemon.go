@@ -1,8 +1,8 @@
 // Package daemon programs a node, and answers for what it does.
 //
-//	inputs: a cluster or files, this host ──> reconcile.State ──> reconcile.Loop ──> dataplane: a backend
-//	observers: metrics, health, events, connection tracking <──────────┘
-//	answers, doctor's reports: vmapd's commands at the socket; ports: probes and Prometheus
+//	sources: a cluster or files, this host ──> reconcile.State ──> reconcile.Loop ──> dataplane: a backend
+//	observers: metrics, health, events, connection tracking, leftovers <──┘
+//	answers, doctor's reports: vmapd's commands at the socket; two ports: probes and Prometheus
 package daemon
 
 import (
@@ -11,23 +11,33 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/events"
+	"github.com/vmapd/vmapd/sync/health"
+	"github.com/vmapd/vmapd/sync/hostaddr"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube/client"
+	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -41,130 +51,116 @@ type Options struct {
 
 // Daemon programs a node.
 type Daemon struct {
-	*base
-	*observers
+	Options
+	nodeName  string
+	client    *client.Client // nil with files
+	events    *events.Recorder
 	dataplane *dataplane
-	in        inputs
-	ports     *ports
-	started   time.Time
+	sweeper   *leftovers.Sweeper
+
+	state    *reconcile.State
+	cluster  *informer.Source           // nil with files
+	describe func(model.Problem) string // nil, or adds the place to a problem
+
+	metrics   *metrics.Metrics
+	tracker   *health.Tracker
+	view      status.Recorder
+	observers []reconcile.Observer // these, and more
+	tasks     []task               // what runs beside the loop
+
+	healthzPort, metricsPort *httpserver.Server
+
 	tracked   conntrack.Table
 	places    places
-
-	examining sync.Mutex // held during an examination
-	read      reading    // of the last one
+	refused   atomic.Pointer[string] // why the configuration's files are invalid now; nil: they are valid
+	examining sync.Mutex             // held during an examination
+	read      reading                // of the last one
 	examined  atomic.Pointer[doctor.Report]
 }
 
-// base is what all parts of a daemon know.
-type base struct {
-	config   *config.Config
-	log      *slog.Logger
-	nodeName string
-	client   *client.Client // nil with files
-	events   *events.Recorder
-	refused  atomic.Pointer[string] // why the configuration's files are invalid now; nil: they are valid
-}
+// task runs until its context ends, or until it fails.
+type task func(context.Context) error
 
-func newBase(c *config.Config, log *slog.Logger) (*base, error) {
-	nodeName := c.Model().NodeName
-	if nodeName == "" {
-		var err error
-		if nodeName, err = config.HostNodeName(); err != nil {
-			return nil, err
-		}
+// run adds tasks that can't fail.
+func (d *Daemon) run(tasks ...func(context.Context)) {
+	for _, run := range tasks {
+		d.tasks = append(d.tasks, func(ctx context.Context) error {
+			run(ctx)
+			return nil
+		})
 	}
-	b := &base{config: c, log: log, nodeName: nodeName}
-	o := events.Options{NodeName: nodeName, Log: log}
-	if len(c.From) == 0 {
-		var err error
-		if b.client, err = informer.Connect(c.Client()); err == nil {
-			o.Client, err = b.client.Apart() // so that events do not delay lists
-		}
-		if err != nil {
-			return nil, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
-		}
-	}
-	b.events = events.New(o)
-	return b, nil
 }
 
 // New opens what a daemon needs: the backend, the sources of objects, and its ports. Nothing is programmed yet.
 func New(o Options) (*Daemon, error) {
-	b, err := newBase(o.Config, o.Log)
-	if err != nil {
+	d := &Daemon{Options: o}
+	if err := d.connect(); err != nil {
 		return nil, err
 	}
-	var d *Daemon // is made before anybody asks
-	backend, err := b.openBackend()
-	if err != nil {
+	var err error
+	if d.dataplane, err = d.openBackend(); err != nil {
 		return nil, err
 	}
-	in, err := b.openInputs(b.traffic(config.Backend(backend.name)))
-	if err != nil {
-		return nil, errors.Join(err, backend.close())
+	if err := d.openSources(); err != nil {
+		return nil, errors.Join(err, d.dataplane.close())
 	}
-	examined := func() []report.Line { return d.report(readEvery).Lines }
-	about := b.observe(backend, in, o.Started, examined)
-	ports := b.newPorts(backend, about, o)
-	d = &Daemon{base: b, observers: about, dataplane: backend, in: in, ports: ports, started: o.Started}
+	d.observe()
+	d.openPorts()
 	return d, nil
 }
 
-// Run programs the node until ctx ends, or a part fails so that a new start is needed.
-func (d *Daemon) Run(ctx context.Context) error {
-	defer func() { _ = d.dataplane.close() }()
-	d.setUpNode() // connection tracking is loaded, by the backend
-	d.announce(ctx)
-	api := &socket.Server{Path: d.config.Socket, Routes: d.routes(), Log: d.log}
-	tasks := slices.Concat(d.beside, d.in.tasks, d.dataplane.tasks, []task{
-		noError(d.events.Run), noError(d.newLoop().Run), d.ports.metrics.Run, d.ports.healthz.Run, noError(api.Run),
-		d.follow, noError(d.watchOthers),
-	})
-	if d.dataplane.nft != nil {
-		tasks = append(tasks, noError(d.dataplane.nft.RunPurges))
-		if d.config.FastPath.On() {
-			tasks = append(tasks, noError(d.followDevices))
+// connect connects to the cluster, unless there are files.
+func (d *Daemon) connect() (err error) {
+	if d.nodeName = d.Config.Model().NodeName; d.nodeName == "" {
+		if d.nodeName, err = config.HostNodeName(); err != nil {
+			return err
 		}
 	}
-	return runAll(ctx, tasks)
-}
-
-// LeavesRules reports whether rules stay in the kernel when the daemon ends.
-func (d *Daemon) LeavesRules() bool {
-	return d.view.View().Snapshot != nil && d.dataplane.userspace == nil
-}
-
-// newLoop returns the loop that applies the state of the inputs to the dataplane, also when another program has
-// changed that.
-func (d *Daemon) newLoop() *reconcile.Loop {
-	backend, observers := config.Backend(d.dataplane.name), d.all
-	if t := newStartThrift(); t != nil {
-		observers = append(observers, t)
+	o := events.Options{NodeName: d.nodeName, Log: d.Log}
+	if len(d.Config.From) == 0 {
+		if d.client, err = informer.Connect(d.Config.Client()); err == nil {
+			o.Client, err = d.client.Apart() // so that events do not delay lists
+		}
+		if err != nil {
+			return fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
+		}
 	}
-	return &reconcile.Loop{
-		State: d.in.state, Backend: d.dataplane, Log: d.log, Describe: d.in.describe, Observers: observers,
-		ForeignChange:  d.dataplane.foreign,
-		MinInterval:    d.config.MinSyncPeriod(),
-		ResyncInterval: resyncInterval(d.config, backend),
+	d.events = events.New(o)
+	d.run(d.events.Run)
+	return nil
+}
+
+// openSources opens a cluster or files, and the addresses of this host that are no Service's.
+func (d *Daemon) openSources() error {
+	traffic := d.traffic()
+	d.state = reconcile.NewState(model.NewBuilder(traffic), 2) // of two sources
+	d.events.ServiceUID = d.state.ServiceUID
+	if len(d.Config.From) > 0 {
+		s, err := manifest.Open(d.Config.From, d.Log)
+		if err != nil {
+			return err
+		}
+		d.run(func(ctx context.Context) { s.Run(ctx, d.state) })
+		d.describe = s.Located
+	} else {
+		d.cluster = &informer.Source{
+			Client: d.client, NodeName: traffic.NodeName, Log: d.Log, Plain: d.Config.PlainLists(),
+		}
+		d.tasks = append(d.tasks, func(ctx context.Context) error { return d.cluster.Run(ctx, d.state) })
 	}
+	ignored := []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}
+	addresses := &hostaddr.Source{Log: d.Log, Ignore: ignored}
+	d.tasks = append(d.tasks, func(ctx context.Context) error { return addresses.Run(ctx, d.state) })
+	return nil
 }
 
-// followDevices keeps the devices of the fast path until ctx ends.
-func (d *Daemon) followDevices(ctx context.Context) {
-	source := devices.Source{Log: d.log, Choice: d.config.FastPath, Changed: func(names []string) {
-		d.dataplane.nft.SetDevices(names)
-		d.in.again()
-	}}
-	source.Run(ctx)
-}
-
-// traffic returns the settings that decide about traffic, adapted to this host and a backend.
-func (d *base) traffic(backend config.Backend) model.Config {
-	traffic := d.config.Model()
-	traffic.Budgets, traffic.NodeName = config.Budgets(backend), d.nodeName
+// traffic returns the settings that decide about traffic, adapted to this host and the backend.
+func (d *Daemon) traffic() model.Config {
+	traffic := d.Config.Model()
+	traffic.Budgets, traffic.NodeName = config.Budgets(config.Backend(d.dataplane.name)), d.nodeName
 	if traffic.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
 		traffic.NodePortAddresses.Localhost[model.IPv6] = false
-		d.log.Info("node ports on localhost: IPv4 only; this host has no ::1")
+		d.Log.Info("node ports on localhost: IPv4 only; this host has no ::1")
 	}
 	return traffic
 }
@@ -178,15 +174,99 @@ func hasIPv6Loopback() bool {
 	return true
 }
 
-// task runs until its context ends, or until it fails.
-type task func(context.Context) error
-
-// noError makes a task of a function that can't fail.
-func noError(run func(context.Context)) task {
-	return func(ctx context.Context) error {
-		run(ctx)
-		return nil
+// observe makes the observers of the loop: they serve metrics and probes, send events, delete stale flows from
+// connection tracking, listen for node ports on loopback, and remove leftovers.
+func (d *Daemon) observe() {
+	p := d.dataplane
+	localhost := p.userspace // it serves loopback, too
+	if localhost == nil {
+		localhost = userspace.New(userspace.Options{Loopback: true, Log: d.Log, Failed: d.listenerFailed})
+		d.observers = append(d.observers, loopback{localhost})
 	}
+	d.metrics = d.newMetrics(localhost)
+	d.tracker = d.newTracker()
+	services := health.NewServices(health.ServicesOptions{
+		Serve: func(s *http.Server, l net.Listener) error {
+			const most = 128
+			return connlimit.Serve(s, connlimit.New(l, most))
+		},
+		Healthy: d.tracker.Healthy, Restricted: !d.Config.Model().NodePortAddresses.All, Log: d.Log,
+		Failed: func(service model.NamespacedName, _ uint16, err error) {
+			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, err.Error())
+		},
+	})
+	problems := &events.Problems{Recorder: d.events}
+	d.sweeper = d.newSweeper()
+	d.observers = append(d.observers, d.tracker, d.metrics, services, &d.view, problems)
+	d.run(services.Run, problems.Run, localhost.Run, d.notice)
+	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
+		flows := conntrack.New(conntrack.Options{Log: d.Log, Table: new(conntrack.Table), Report: d.metrics.Conntrack})
+		d.observers = append(d.observers, flows)
+		d.run(flows.Run)
+	}
+	if len(d.Config.From) > 0 {
+		d.observers = append(d.observers, &filesNote{d: d})
+	}
+	if t := newStartThrift(); t != nil {
+		d.observers = append(d.observers, t)
+	}
+	if doctor.HasNetAdmin() { // without, nothing can be looked for or removed
+		d.observers = append(d.observers, d.sweeper)
+		d.run(d.sweeper.Run)
+	}
+}
+
+// loopback lets a forwarder follow the rounds, also the failed ones: its listeners need no rules, so a family that
+// can't be programmed is no reason to send clients to removed endpoints or to refuse those of a new Service.
+type loopback struct{ *userspace.Forwarder }
+
+// Done implements [reconcile.Observer].
+func (l loopback) Done(r reconcile.Round) {
+	_ = l.Apply(context.Background(), r.Snapshot) // an error is about addresses, and it sets none
+}
+
+// openPorts makes the two HTTP ports, on which nothing listens yet.
+func (d *Daemon) openPorts() {
+	c := d.Config
+	server := func(name, address string, handler http.Handler, reason string) *httpserver.Server {
+		s := httpserver.New(httpserver.Options{
+			Name: name, Address: address, Handler: handler, HardFail: c.BindAddressHardFail, Log: d.Log,
+			Failed: func(err error) { d.events.Node(events.Warning, reason, err.Error()) },
+		})
+		d.tasks = append(d.tasks, s.Run)
+		return s
+	}
+	pages := httpserver.MetricsPort{
+		Metrics: d.metrics.Handler, SLIs: d.metrics.SLIs, ProxyMode: d.dataplane.name,
+		KubeProxy: c.KubeProxy(), Own: c.Own(), Flags: c.FlagValues(),
+		Started: d.Started, Version: buildinfo.Current().String(),
+		Profiling: c.EnableProfiling, SetVerbosity: d.SetVerbosity,
+	}
+	d.healthzPort = server("healthz", c.HealthzBindAddress, d.tracker.Handler(), events.ReasonHealthzFailed)
+	d.metricsPort = server("metrics", c.MetricsBindAddress, pages.Handler(), events.ReasonMetricsFailed)
+}
+
+// Run programs the node until ctx ends, or a part fails so that a new start is needed.
+func (d *Daemon) Run(ctx context.Context) error {
+	defer func() { _ = d.dataplane.close() }()
+	d.setUpNode() // connection tracking is loaded, by the backend
+	d.announce(ctx)
+	p, backend := d.dataplane, config.Backend(d.dataplane.name)
+	loop := &reconcile.Loop{
+		State: d.state, Backend: p.Backend, Log: d.Log, Describe: d.describe, Observers: d.observers,
+		ForeignChange: p.foreign, MinInterval: d.Config.MinSyncPeriod, ResyncInterval: resyncInterval(d.Config, backend),
+	}
+	d.run(loop.Run)
+	if p.watch != nil {
+		d.run(p.watch)
+	}
+	if p.nft != nil {
+		d.run(p.nft.RunPurges)
+		if d.Config.FastPath.On() {
+			d.run(d.followDevices)
+		}
+	}
+	return runAll(ctx, append(d.tasks, socket.NewServer(d.Config.Socket, d.routes(), d.Log).Run, d.follow))
 }
 
 // runAll runs tasks until ctx ends or one of them fails, and waits for all.
@@ -196,4 +276,9 @@ func runAll(ctx context.Context, tasks []task) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	return group.Wait()
+}
+
+// LeavesRules reports whether rules stay in the kernel when the daemon ends.
+func (d *Daemon) LeavesRules() bool {
+	return d.view.View().Snapshot != nil && d.dataplane.userspace == nil
 }

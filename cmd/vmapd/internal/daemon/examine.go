@@ -2,28 +2,33 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"math"
 	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
-	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // The least times between two examinations, and between two readings of all rules: for these, the kernel's table is
 // compared, and other programs' chains are listed. Readings that take long are farther apart, readingShare times as
 // long.
 const examinedEvery, readEvery, readingShare = time.Second, 10 * time.Second, 50
+
+// never is the age of rules that need not be read.
+const never = time.Duration(math.MaxInt64)
 
 // reading is what takes long to read.
 type reading struct {
@@ -57,7 +62,7 @@ func (d *Daemon) report(age time.Duration) doctor.Report {
 func (d *Daemon) examine(age time.Duration) (report doctor.Report) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			d.log.Error("doctor panicked",
+			d.Log.Error("doctor panicked",
 				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
 			report = doctor.Failed(time.Now(), d.nodeName, reason)
 		}
@@ -76,17 +81,26 @@ func (d *Daemon) examine(age time.Duration) (report doctor.Report) {
 
 // facts returns what the daemon knows about itself.
 func (d *Daemon) facts() doctor.Facts {
-	snapshot, traffic := d.view.View().Snapshot, d.config.Model()
-	services, endpointSlices := d.in.state.Pending()
+	snapshot, traffic := d.view.View().Snapshot, d.Config.Model()
+	services, endpointSlices := d.state.Pending()
 	self := &doctor.Daemon{
-		Started: d.started, Why: d.dataplane.why, Pods: traffic.LocalPods, Health: d.tracker.Status(),
+		Started: d.Started, Why: d.dataplane.why, Pods: traffic.LocalPods, Health: d.tracker.Status(),
 		Pending: services + endpointSlices, NodeUnread: snapshot == nil, Listeners: d.dataplane.listenerNotes(),
 	}
 	f := doctor.Facts{
 		At: time.Now(), Version: buildinfo.Current().Version, Daemon: self,
-		Wants:        doctor.WantsOf(d.config.Conntrack, traffic, snapshot),
-		OtherProxies: slices.Sorted(maps.Values(d.dataplane.evidence.Current())),
-		Leftovers:    d.dataplane.sweep.Remaining().String(), Unexamined: d.dataplane.sweep.Remaining().Unknown(),
+		Wants: doctor.WantsOf(d.Config.Conntrack, traffic, snapshot),
+	}
+	found, cameBack := d.sweeper.Left()
+	if f.Unexamined = found.Unknown(); cameBack {
+		f.OtherProxies = append(f.OtherProxies, "objects came back after they had been removed: "+found.String())
+	} else {
+		f.Leftovers = found.String()
+	}
+	if errors.Is(d.metricsPort.Err(), syscall.EADDRINUSE) {
+		if proxy := leftovers.Answering(context.Background(), d.Config.MetricsBindAddress); proxy != "" {
+			f.OtherProxies = append(f.OtherProxies, proxy)
+		}
 	}
 	f.Wants.NodeName, f.Wants.Backend = d.nodeName, d.dataplane.name
 	if refused := d.refused.Load(); refused != nil {
@@ -96,16 +110,16 @@ func (d *Daemon) facts() doctor.Facts {
 		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
 		self.IsClusterIP = func(a netip.Addr) bool { return snapshot.Family(model.FamilyOf(a)).IsClusterIP(a) }
 	}
-	self.Ports = slices.DeleteFunc([]error{d.ports.healthz.Err(), d.ports.metrics.Err()},
+	self.Ports = slices.DeleteFunc([]error{d.healthzPort.Err(), d.metricsPort.Err()},
 		func(err error) bool { return err == nil })
-	self.FastPath, self.NoFastPath = d.dataplane.fastPath(d.config.FastPath.On())
+	self.FastPath, self.NoFastPath = d.dataplane.fastPath(d.Config.FastPath.On())
 	if p := d.dataplane.nft; p != nil && traffic.ConnectionRetry {
 		self.Retry = "without an answer within a second, the kernel chooses another endpoint"
 		if err := p.RetryLacks(); err != nil {
 			self.Retry, self.NoRetry = err.Error(), true
 		}
 	}
-	if source := d.in.cluster; source != nil {
+	if source := d.cluster; source != nil {
 		self.Cluster = &doctor.Cluster{
 			Address: source.Client.Address(), Failing: source.Failing(), Unread: source.Unread(),
 		}
@@ -213,29 +227,14 @@ func (p *dataplane) fastPath(wanted bool) (text string, lacks bool) {
 	}
 	var parts []string
 	for _, f := range p.nft.FastPaths() {
-		part, bad := fastPathOf(f)
-		parts, lacks = append(parts, part), lacks || bad
-	}
-	if len(parts) == 2 && strings.TrimPrefix(parts[0], "IPv4: ") == strings.TrimPrefix(parts[1], "IPv6: ") {
-		parts = []string{"IPv4 and " + parts[1]}
+		text := fmt.Sprintf("%v: on, with %s (%s)", f.Family,
+			report.Plural(len(f.Devices), "device"), report.List(f.Devices, 5))
+		if f.Lacks != nil {
+			text = fmt.Sprintf("%v: not possible: %v", f.Family, f.Lacks)
+		} else if f.Refused != nil {
+			text += fmt.Sprintf("; %v", f.Refused)
+		}
+		parts, lacks = append(parts, text), lacks || f.Lacks != nil || f.Refused != nil
 	}
 	return strings.Join(parts, "; "), lacks
-}
-
-func fastPathOf(f kernel.FastPath) (text string, lacks bool) {
-	switch {
-	case f.Lacks != nil:
-		return fmt.Sprintf("%v: not possible: %v", f.Family, f.Lacks), true
-	case f.Refused != nil:
-		return fmt.Sprintf("%v: %s; %v", f.Family, devicesText(f.Devices), f.Refused), true
-	case len(f.Devices) == 0:
-		return fmt.Sprintf("%v: on, with no device yet", f.Family), false
-	}
-	return fmt.Sprintf("%v: on, with %s", f.Family, devicesText(f.Devices)), false
-}
-
-// devicesText names a few devices, and says how many there are.
-func devicesText(names []string) string {
-	const named = 5
-	return fmt.Sprintf("%d devices (%s)", len(names), report.List(names, named))
 }

@@ -17,7 +17,7 @@ import (
 // Probes and scrapes do not wait while another request examines the node: they get the last report. There is one after
 // the first examination, for which they wait.
 func TestOneExaminationAtATime(t *testing.T) {
-	d := &Daemon{base: &base{log: slog.New(slog.DiscardHandler)}}
+	d := &Daemon{Options: Options{Log: slog.New(slog.DiscardHandler)}}
 	asked := func() <-chan doctor.Report {
 		answer := make(chan doctor.Report, 1)
 		go func() { answer <- d.report(readEvery) }()
@@ -51,7 +51,7 @@ func TestOneExaminationAtATime(t *testing.T) {
 // A panic during an examination is a finding: here, of an examiner that lacks everything. The process goes on.
 func TestAPanicOfDoctorIsAFinding(t *testing.T) {
 	log := &bytes.Buffer{}
-	d := &Daemon{base: &base{log: slog.New(slog.NewTextHandler(log, nil))}}
+	d := &Daemon{Options: Options{Log: slog.New(slog.NewTextHandler(log, nil))}}
 	lines := d.report(readEvery).Lines
 	if len(lines) != 1 || lines[0].Name != "doctor" || lines[0].Level != report.Fail ||
 		!strings.HasPrefix(lines[0].Text, "doctor failed: runtime error: ") {

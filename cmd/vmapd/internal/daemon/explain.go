@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
@@ -27,17 +26,17 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	}
 	snapshot := d.view.View().Snapshot
 	if snapshot == nil {
-		return nil, d.in.unprogrammed()
+		return nil, d.unprogrammed()
 	}
 	q.NodeName = d.nodeName
 	found, err := d.readObjects(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := found.Node(d.nodeName); err != nil && d.in.cluster == nil && len(found.Nodes) > 0 {
+	if _, err := found.Node(d.nodeName); err != nil && d.cluster == nil && len(found.Nodes) > 0 {
 		return nil, socket.NotFound(fmt.Sprintf("the daemon's %v (start it with --hostname-override NODE)", err))
 	}
-	in, err := explain.NewInput(found, d.traffic(config.Backend(d.dataplane.name)), q)
+	in, err := explain.NewInput(found, d.traffic(), q)
 	if err != nil {
 		return nil, socket.NotFound(err.Error())
 	}
@@ -50,7 +49,7 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	in.Snapshot = snapshot
 	e := explain.Explain(in)
 	compared := d.compareWithKernel(ctx, snapshot, in.Decide())
-	services, endpoints := d.in.state.Pending()
+	services, endpoints := d.state.Pending()
 	compared.Pending = services + endpoints
 	compared.Error = d.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
 	e.Compare(compared)
@@ -59,8 +58,8 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 
 // readObjects reads what a query is about, from the cluster or from files.
 func (d *Daemon) readObjects(ctx context.Context, q names.Query) (*names.Directory, error) {
-	if d.in.cluster == nil {
-		o, _, err := manifest.Load(d.config.From) // the daemon has logged the errors in manifests
+	if d.cluster == nil {
+		o, _, err := manifest.Load(d.Config.From) // the daemon has logged the errors in manifests
 		if err != nil {
 			return nil, err
 		}

@@ -4,104 +4,42 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/component-base/metrics/prometheus/feature"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/legacy/userspace"
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
-	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// observers are the observers of the loop: they serve metrics and probes, send events, delete
-// stale flows from connection tracking, and listen for node ports on loopback.
-type observers struct {
-	metrics *metrics.Metrics
-	tracker *health.Tracker
-	view    *status.Recorder
-	all     []reconcile.Observer // these, and more
-	beside  []task               // what they do beside the loop
-}
-
-// observe makes the observers. examined returns the lines of doctor.
-func (d *base) observe(
-	p *dataplane, in inputs, started time.Time, examined func() []report.Line,
-) *observers {
-	localhost := p.userspace // it serves loopback, too
-	if localhost == nil {
-		localhost = userspace.New(userspace.Options{Loopback: true, Log: d.log, Failed: d.listenerFailed})
-	}
-	figures := d.figures(p, started)
-	figures.Pending, figures.Localhost = in.state.Pending, localhost.Stats
-	figures.Findings = func() map[metrics.Finding]int { return findings(examined()) }
-	healthOf := health.Options{SyncPeriod: d.config.SyncPeriod(), Eligibility: d.reportEligibility}
-	healthOf.Findings = func() (names []string) {
-		for _, l := range report.Bad(examined()) {
-			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))
-		}
-		return names
-	}
-	if in.cluster != nil {
-		figures.APIServerHeard = in.cluster.Heard
-		healthOf.NodeName, healthOf.Unreadable = in.cluster.NodeName, in.unreadable
-	}
-	m := metrics.New(figures)
-	healthOf.Count = m.HTTP
-	tracker, view, problems := health.NewTracker(healthOf), new(status.Recorder), &events.Problems{Recorder: d.events}
-	services := health.NewServices(health.ServicesOptions{
-		Serve: func(s *http.Server, l net.Listener) error {
-			const most = 128
-			return connlimit.Serve(s, connlimit.New(l, most))
-		},
-		Healthy: tracker.Healthy, Restricted: !d.config.Model().NodePortAddresses.All, Log: d.log,
-		Failed: func(service model.NamespacedName, _ uint16, err error) {
-			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, err.Error())
-		},
-	})
-	o := &observers{
-		metrics: m, tracker: tracker, view: view,
-		all:    []reconcile.Observer{tracker, m, services, view, problems},
-		beside: []task{noError(services.Run), noError(problems.Run), noError(localhost.Run), noError(d.watchTable)},
-	}
-	if p.userspace == nil {
-		o.all = append(o.all, loopback{localhost})
-	}
-	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
-		flows := conntrack.New(conntrack.Options{Log: d.log, Table: new(conntrack.Table), Report: m.Conntrack})
-		o.all, o.beside = append(o.all, flows), append(o.beside, noError(flows.Run))
-	}
-	o.all = append(o.all, &nodeCheck{base: d})
-	return o
-}
-
-// figures are the metrics of a backend and of the node.
-func (d *base) figures(p *dataplane, started time.Time) metrics.Options {
-	for gate, on := range d.config.KubeProxy().FeatureGates {
+func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
+	for gate, on := range d.Config.KubeProxy().FeatureGates {
 		feature.RecordFeatureInfo(context.Background(), gate, "", on)
 	}
+	p := d.dataplane
 	o := metrics.Options{
-		Backend: config.Backend(p.name), Reason: p.why, Started: started,
-		Legacy: p.stats, ForeignChanges: p.changes, Leftovers: p.sweep.Counts, OtherProxy: p.evidence.Flags,
+		Backend: config.Backend(p.name), Reason: p.why, Started: d.Started,
+		Legacy: p.stats, Pending: d.state.Pending, Localhost: localhost.Stats,
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
+		Findings:       func() map[metrics.Finding]int { return findings(d.report(readEvery).Lines) },
 	}
 	if p.nft != nil {
 		o.NFT = p.nft.Stats
-		o.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
+		o.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.Log) }
 	}
-	return o
+	if d.cluster != nil {
+		o.APIServerHeard = d.cluster.Heard
+	}
+	return metrics.New(o)
 }
 
 // findings counts the lines of an examination that are not ok, by check.
@@ -118,36 +56,6 @@ func findings(lines []report.Line) map[metrics.Finding]int {
 	return counts
 }
 
-// reportEligibility reports whether load balancers may send new connections to this node.
-func (d *base) reportEligibility(why string) {
-	if why == "" {
-		d.log.Info("the node is eligible for load balancers again")
-		d.events.Node(events.Normal, events.ReasonNodeEligible, "load balancers may send new connections again")
-		return
-	}
-	d.log.Warn("the node is not eligible for load balancers: /healthz answers 503", slog.String("reason", why))
-	d.events.Node(events.Warning, events.ReasonNodeNotEligible, why+": /healthz answers 503, "+
-		"so that load balancers send no new connections; Services go on with the last known addresses")
-}
-
-// loopback lets a forwarder follow the rounds, also the failed ones: its listeners need no rules, so a family that
-// can't be programmed is no reason to send clients to removed endpoints or to refuse those of a new Service.
-type loopback struct{ *userspace.Forwarder }
-
-// Done implements [reconcile.Observer].
-func (l loopback) Done(r reconcile.Round) {
-	_ = l.Apply(context.Background(), r.Snapshot) // an error is about addresses, and it sets none
-}
-
-// watchTable warns of a connection tracking table that is nearly full, until ctx ends.
-func (d *base) watchTable(ctx context.Context) {
-	nodesetup.WatchTable(ctx, nodesetup.Options{}, func(used, limit int) {
-		d.events.Node(events.Warning, events.ReasonConntrackNearlyFull,
-			fmt.Sprintf("connection tracking has %d of at most %d entries: at the limit, new connections are dropped "+
-				"(conntrack.maxPerCore)", used, limit))
-	})
-}
-
 // scrapeTimeout limits a scrape: Prometheus' default timeout is 10 s.
 const scrapeTimeout = 8 * time.Second
 
@@ -160,4 +68,124 @@ func serviceConnections(b *kernel.Backend, log *slog.Logger) []kernel.Count {
 		log.Debug("could not read all counters of connections", slog.Any("err", err))
 	}
 	return counts
+}
+
+func (d *Daemon) newTracker() *health.Tracker {
+	o := health.Options{
+		SyncPeriod: d.Config.SyncPeriod, Count: d.metrics.HTTP, Eligibility: d.reportEligibility,
+		Findings: func() (names []string) {
+			for _, l := range report.Bad(d.report(readEvery).Lines) {
+				names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))
+			}
+			return names
+		},
+	}
+	if d.cluster != nil {
+		o.NodeName, o.Unreadable = d.cluster.NodeName, d.unreadable
+	}
+	return health.NewTracker(o)
+}
+
+// unreadable returns what can't be read from the API server, and what has not been read yet, for clients that are not
+// authenticated: most errors are left out.
+func (d *Daemon) unreadable() (sentences []string) {
+	failing := map[string]bool{}
+	for _, f := range d.cluster.Failing() {
+		failing[f.Resource] = true
+		if f.Silent() {
+			sentences = append(sentences, fmt.Sprintf("%s can't be read from the API server: %v", f.Resource, f.Err))
+		} else {
+			sentences = append(sentences, f.Resource+" can't be read from the API server; the log has the reason")
+		}
+	}
+	for _, kind := range d.cluster.Unread() {
+		if !failing[kind] {
+			sentences = append(sentences, kind+" have not been read yet")
+		}
+	}
+	return sentences
+}
+
+// reportEligibility reports whether load balancers may send new connections to this node.
+func (d *Daemon) reportEligibility(why string) {
+	if why == "" {
+		d.Log.Info("the node is eligible for load balancers again")
+		d.events.Node(events.Normal, events.ReasonNodeEligible, "load balancers may send new connections again")
+		return
+	}
+	d.Log.Warn("the node is not eligible for load balancers: /healthz answers 503", slog.String("reason", why))
+	d.events.Node(events.Warning, events.ReasonNodeNotEligible, why+": /healthz answers 503, "+
+		"so that load balancers send no new connections; Services go on with the last known addresses")
+}
+
+// newSweeper returns what removes the rules of kube-proxy and of other backends than the one that runs.
+func (d *Daemon) newSweeper() *leftovers.Sweeper {
+	look, p := leftovers.NewFinder(d.Config.IPVS()), d.dataplane
+	look.RunsNFT, look.RunsIPVS, look.RunsUserspace = p.nft != nil, p.ipvs != nil, p.userspace != nil
+	look.Rules = p.iptables
+	return &leftovers.Sweeper{
+		Find: look.All, Remove: look.Remove, Log: d.Log,
+		Event: func(text string) { d.events.Node(events.Warning, events.ReasonLeftovers, text) },
+	}
+}
+
+// noticed is a check of doctor with findings that are events about the Node, too.
+type noticed struct {
+	check, reason string
+	level         report.Level // the least
+	since         time.Time    // since when there is a finding; zero: there is none
+	said          time.Time    // when its event was sent
+}
+
+const (
+	// lasting is the time for which a finding must last until it is an event: a proxy that another one replaces may need
+	// so long to end, and the kubelet of a node that has just booted to register the Node.
+	lasting = 20 * time.Second
+	// repeatEvent is the time between two events about a finding that lasts.
+	repeatEvent = 30 * time.Minute
+)
+
+// notice examines the node, but not all rules, until ctx ends, and reports findings that last.
+func (d *Daemon) notice(ctx context.Context) {
+	checks := []*noticed{
+		{check: "other-proxies", reason: events.ReasonOtherProxy, level: report.Fail},
+		{check: "conntrack", reason: events.ReasonConntrackNearlyFull, level: report.Warn},
+		{check: "node", reason: events.ReasonNoNode, level: report.Fail},
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(readEvery):
+		}
+		d.examining.Lock()
+		lines := d.examine(never).Lines
+		d.examining.Unlock()
+		if d.tracker.Status().NoNode == "" { // other findings about the Node have no event, or another one
+			lines = slices.DeleteFunc(lines, func(l report.Line) bool { return l.Name == "node" })
+		}
+		for _, n := range checks {
+			d.noticeOne(n, lines, time.Now())
+		}
+	}
+}
+
+func (d *Daemon) noticeOne(n *noticed, lines []report.Line, now time.Time) {
+	i := slices.IndexFunc(lines, func(l report.Line) bool {
+		return l.Name == n.check && report.Worse(l.Level, n.level) == l.Level
+	})
+	switch {
+	case i < 0:
+		if !n.said.IsZero() {
+			d.Log.Info("a finding of doctor has ended", slog.String("check", n.check))
+		}
+		n.since, n.said = time.Time{}, time.Time{}
+	case n.since.IsZero():
+		n.since = now
+	case now.Sub(n.since) >= lasting && now.Sub(n.said) >= repeatEvent:
+		n.said = now
+		d.Log.Warn("doctor has a finding", slog.String("check", n.check), slog.String("finding", lines[i].Text),
+			slog.String("remedy", lines[i].Fix))
+		d.events.Node(events.Warning, n.reason, lines[i].Text+": "+lines[i].Fix)
+	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
@@ -41,7 +40,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		}), 1),
 		Log: log,
 	}
-	var watching []task
+	var watch func(context.Context)
 	if err := node.Do(func() error { // its sockets stay in the namespace
 		backend, err := kernel.Open(kernel.Options{Log: log, Unowned: true})
 		if err != nil {
@@ -51,11 +50,9 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		if backend.Owned() {
 			return errors.New("the tables are owned: nothing is tested")
 		}
-		watched, w := watchTables(backend, log)
-		loop.Backend = &dataplane{Backend: watched, evidence: new(leftovers.Evidence), sweep: leftovers.NewSweeper(leftovers.Options{
-			Find: func(bool) (leftovers.Found, error) { return leftovers.Found{}, nil },
-		})}
-		loop.ForeignChange, watching = w.foreign, w.tasks
+		p := &dataplane{}
+		p.watchTables(backend, log)
+		loop.Backend, loop.ForeignChange, watch = p.Backend, p.foreign, p.watch
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -66,8 +63,9 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		t.Fatal(err)
 	}
 	go func() {
-		fill := func(ctx context.Context) { source.Run(ctx, loop.State) }
-		done <- runAll(ctx, append(watching, noError(loop.Run), noError(fill)))
+		var d Daemon
+		d.run(watch, loop.Run, func(ctx context.Context) { source.Run(ctx, loop.State) })
+		done <- runAll(ctx, d.tasks)
 	}()
 	t.Cleanup(func() {
 		cancel()

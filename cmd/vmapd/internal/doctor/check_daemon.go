@@ -310,7 +310,7 @@ func (f *Facts) otherProxies(l *found) {
 			continue
 		}
 		l.fail("end the other proxy: delete its DaemonSet, or keep it from this node "+
-			"(cmd/vmapd/docs/from-kube-proxy.md)", "%s", text)
+			"(cmd/vmapd/docs/from-kube-proxy.md); then restart vmapd, which removes its rules", "%s", text)
 	}
 	if f.Leftovers != "" {
 		fix := "vmapd removes them; if they stay, the log has the reason"
@@ -323,7 +323,9 @@ func (f *Facts) otherProxies(l *found) {
 		l.warn("give vmapd CAP_NET_ADMIN and the programs of iptables-legacy; the log has the reason",
 			"what another proxy left is unknown: %s could not be examined", strings.Join(f.Unexamined, ", "))
 	}
-	l.otherwise("no other Service proxy detected")
+	if f.Daemon == nil || f.Host.NetAdmin { // else, nothing could be looked for
+		l.otherwise("no other Service proxy detected")
+	}
 }
 
 func (f *Facts) ports(l *found) {

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -25,8 +22,8 @@ func (f *Facts) Examine() {
 	h := &f.Host
 	h.NetAdmin, h.Sysctls, h.Addrs, h.Bridges = HasNetAdmin(), map[string]string{}, HostAddrs(), bridges()
 	for _, file := range append([]string{IPForward, IPv6Forward, IPv6Disabled}, nodesetup.BridgeCalls[:]...) {
-		if b, err := os.ReadFile(filepath.Join("/proc/sys", file)); err == nil {
-			h.Sysctls[file] = strings.TrimSpace(string(b))
+		if value, err := nodesetup.Sysctl(file); err == nil {
+			h.Sysctls[file] = value
 		}
 	}
 	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {

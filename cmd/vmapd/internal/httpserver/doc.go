@@ -13,7 +13,6 @@
 //	a request                    30 s; profiles 10 min
 //	idle between requests        90 s
 //	connections per port         512; then see package connlimit
-//	profiles at a time           2; further ones get status 429
 //
 // HTTP/2 is disabled: scrapes do not need it, and it has been used to exhaust servers (CVE-2023-44487).
 package httpserver

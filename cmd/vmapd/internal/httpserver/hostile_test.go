@@ -65,11 +65,11 @@ func TestHowLongAClientMayTake(t *testing.T) {
 				mux := http.NewServeMux()
 				mux.Handle("/debug/flags/v", verbosity(func(int) {}))
 				mux.Handle("/flood", flood)
-				mux.Handle("/profile", profile(make(chan struct{}, 1), flood))
-				mux.Handle("/wait", profile(make(chan struct{}, 1), wait))
+				mux.Handle("/profile", slow(flood))
+				mux.Handle("/wait", slow(wait))
 				l := pipeListener{stuckListener{make(chan struct{})}, make(chan net.Conn)}
 				s := New(Options{Address: "here:1", Handler: mux, Log: discard()})
-				s.listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
+				s.opts.Listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
 				stop := testaid.Run(t, func(ctx context.Context) { _ = s.Run(ctx) })
 				c, begin := l.dial(), time.Now()
 				if _, err := io.WriteString(c, tt.sends); err != nil {

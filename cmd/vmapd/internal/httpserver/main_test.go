@@ -71,8 +71,8 @@ func start(t *testing.T, o Options) *running {
 	}
 	s := New(o)
 	r := &running{listening: make(chan net.Listener, 1), result: make(chan error, 1)}
-	listen := s.listen
-	s.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+	listen := s.opts.Listen
+	s.opts.Listen = func(ctx context.Context, network, address string) (net.Listener, error) {
 		l, err := listen(ctx, network, address)
 		if err == nil && len(r.listening) == 0 {
 			r.listening <- l

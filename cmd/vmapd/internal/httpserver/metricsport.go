@@ -49,7 +49,8 @@ func (m MetricsPort) routes() map[string]http.Handler {
 		"GET /statusz":   zpage("statusz", m.statusz),
 	}
 	if m.Profiling {
-		addProfiling(routes)
+		routes["/debug/pprof/"] = slow(http.DefaultServeMux) // package pprof adds its pages there, but for this one
+		routes["POST /debug/pprof/symbol"] = http.HandlerFunc(pprof.Symbol)
 		routes["PUT /debug/flags/v"] = verbosity(m.SetVerbosity)
 	}
 	return routes
@@ -103,38 +104,12 @@ func (m MetricsPort) statusz() string {
 		m.Started.UTC().Format(time.UnixDate), up/3600, up/60%60, up%60, runtime.Version(), m.Version, debug)
 }
 
-const (
-	// maxProfiles limits the CPU time that profiling takes.
-	maxProfiles    = 2
-	profileTimeout = 10 * time.Minute
-)
+// profileTimeout is the time for a profile, which takes as long as the client asks for.
+const profileTimeout = 10 * time.Minute
 
-// addProfiling adds the handlers that net/http/pprof adds to http.DefaultServeMux.
-func addProfiling(routes map[string]http.Handler) {
-	slots := make(chan struct{}, maxProfiles)
-	for pattern, h := range map[string]http.HandlerFunc{
-		"GET /debug/pprof/":        pprof.Index,
-		"GET /debug/pprof/cmdline": pprof.Cmdline,
-		"GET /debug/pprof/profile": pprof.Profile,
-		"GET /debug/pprof/symbol":  pprof.Symbol,
-		"POST /debug/pprof/symbol": pprof.Symbol,
-		"GET /debug/pprof/trace":   pprof.Trace,
-	} {
-		routes[pattern] = profile(slots, h)
-	}
-}
-
-// profile limits concurrent requests, and extends their deadline.
-func profile(slots chan struct{}, h http.Handler) http.Handler {
+// slow extends the deadline of requests.
+func slow(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		default:
-			text := fmt.Sprintf("%d profiles are already running; try again later", maxProfiles)
-			http.Error(w, text, http.StatusTooManyRequests)
-			return
-		}
 		setDeadline(w, time.Now().Add(profileTimeout))
 		h.ServeHTTP(w, r)
 	})

@@ -36,14 +36,15 @@ type Options struct {
 	// Failed is called if the server can't listen, once for each error until it can. It must not block.
 	Failed func(error)
 	Log    *slog.Logger
+	// Listen and ConnContext replace those of packages net and http; they may be nil.
+	Listen      func(ctx context.Context, network, address string) (net.Listener, error)
+	ConnContext func(context.Context, net.Conn) context.Context
 }
 
 // Server keeps an address served.
 type Server struct {
 	opts Options
 	log  *slog.Logger
-	// listen is net.ListenConfig.Listen; tests replace it.
-	listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	mu  sync.Mutex
 	err error // of the last attempt to listen
@@ -51,8 +52,10 @@ type Server struct {
 
 // New returns a server that does not serve yet.
 func New(o Options) *Server {
-	listen := (&net.ListenConfig{}).Listen
-	return &Server{opts: o, log: o.Log.With(slog.String("server", o.Name)), listen: listen}
+	if o.Listen == nil {
+		o.Listen = (&net.ListenConfig{}).Listen
+	}
+	return &Server{opts: o, log: o.Log.With(slog.String("server", o.Name))}
 }
 
 // Err returns why the address is not served now, or nil.
@@ -104,7 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // serve listens, and serves until ctx or the listener ends.
 func (s *Server) serve(ctx context.Context) error {
-	l, err := s.listen(ctx, "tcp", s.opts.Address)
+	l, err := s.opts.Listen(ctx, "tcp", s.opts.Address)
 	if err != nil {
 		return err
 	}
@@ -117,7 +120,8 @@ func (s *Server) serve(ctx context.Context) error {
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.answer), Protocols: protocols,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // errors of clients
+		ConnContext: s.opts.ConnContext,
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // errors of clients
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- connlimit.Serve(server, connlimit.New(l, maxConnections)) }()

@@ -96,7 +96,7 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 		var tries []time.Duration
 		var open stuckListener
 		answers := []error{errors.New("one"), errors.New("one"), errors.New("two"), nil, errors.New("one"), nil}
-		s.listen = func(context.Context, string, string) (net.Listener, error) {
+		s.opts.Listen = func(context.Context, string, string) (net.Listener, error) {
 			err := answers[len(tries)]
 			tries = append(tries, time.Since(begin))
 			open = stuckListener{make(chan struct{})}

@@ -32,10 +32,7 @@ const (
 	kindOurDevice = "device of userspace"
 )
 
-var (
-	owners = []string{host.OwnerKubeProxy, host.OwnerVmapd}
-	kinds  = []string{kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindSet, kindOurDevice}
-)
+var owners = []string{host.OwnerKubeProxy, host.OwnerVmapd}
 
 // Found is a number of objects of each kind that other backends or kube-proxy have on the node; [host.Unknown]: they
 // could not be examined.
@@ -54,7 +51,7 @@ func NewFinder(o ipvs.Options) *Finder {
 }
 
 // All looks for all leftovers.
-func (d *Finder) All(bool) (Found, error) {
+func (d *Finder) All() (Found, error) {
 	counts, err := d.Find()
 	errs := []error{err}
 	for _, f := range model.Families {
@@ -81,17 +78,6 @@ func (d *Finder) All(bool) (Found, error) {
 	return counts, errors.Join(errs...)
 }
 
-// unexamined is what is found where nothing may be examined.
-func unexamined() Found {
-	f := Found{}
-	for _, owner := range owners {
-		for _, kind := range kinds {
-			f[host.Leftover{Owner: owner, Kind: kind}] = host.Unknown
-		}
-	}
-	return f
-}
-
 // Unknown returns the kinds of objects that could not be examined.
 func (f Found) Unknown() []string {
 	kinds := map[string]bool{}
@@ -110,16 +96,15 @@ func (f Found) Of(owner string) Found {
 	return theirs
 }
 
-// String is like "of kube-proxy: 57 × iptables-nft chain, 1 × IPVS device", without what is unknown.
+// String is like "of kube-proxy: 1 × IPVS device, 57 × iptables-nft chain", without what is unknown.
 func (f Found) String() string {
 	var all []string
 	for _, owner := range owners {
 		var parts []string
-		for _, kind := range slices.Sorted(slices.Values(kinds)) {
-			if n := f[host.Leftover{Owner: owner, Kind: kind}]; n > 0 {
-				parts = append(parts, fmt.Sprintf("%d × %s", n, kind))
-			}
+		for l, n := range f.Of(owner) {
+			parts = append(parts, fmt.Sprintf("%d × %s", n, l.Kind))
 		}
+		slices.Sort(parts)
 		if len(parts) > 0 {
 			all = append(all, fmt.Sprintf("of %s: %s", owner, strings.Join(parts, ", ")))
 		}
@@ -130,8 +115,8 @@ func (f Found) String() string {
 // RunningProxy says which proxy runs in this network namespace: the process kube-proxy, or what answers at an address
 // of metrics; "" if none is found.
 func RunningProxy(ctx context.Context, address string) string {
-	if mode := ProxyMode(ctx, address); mode != "" {
-		return fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
+	if proxy := Answering(ctx, address); proxy != "" {
+		return proxy
 	}
 	here, _ := os.Readlink("/proc/self/ns/net")
 	names, _ := filepath.Glob("/proc/[0-9]*/comm")
@@ -148,8 +133,8 @@ func RunningProxy(ctx context.Context, address string) string {
 	return ""
 }
 
-// ProxyMode asks a proxy at an address of metrics for its mode, as kube-proxy serves it; "" if none answers.
-func ProxyMode(ctx context.Context, address string) string {
+// Answering says which proxy answers at an address of metrics, by its mode, as kube-proxy serves it; "" if none does.
+func Answering(ctx context.Context, address string) string {
 	const timeout, longest = time.Second, 16
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -167,5 +152,5 @@ func ProxyMode(ctx context.Context, address string) string {
 	if err != nil || !slices.Contains(modes, config.Backend(mode)) {
 		return ""
 	}
-	return string(mode)
+	return fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
 }

@@ -17,11 +17,11 @@ func TestProxyModeOfAnotherProxy(t *testing.T) {
 	}))
 	defer server.Close()
 	address := strings.TrimPrefix(server.URL, "http://")
-	if got := ProxyMode(t.Context(), address); got != "ipvs" {
-		t.Errorf("got %q, want ipvs", got)
+	if got := Answering(t.Context(), address); got != "a proxy with mode ipvs answers at "+address {
+		t.Errorf("got %q", got)
 	}
 	answer = "<html>ipvs"
-	if got := ProxyMode(t.Context(), address); got != "" {
+	if got := Answering(t.Context(), address); got != "" {
 		t.Errorf("another page: %q", got)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -72,7 +72,7 @@ func (d *Finder) Remove() error {
 
 // stillThere returns an error if something is left of that which should have gone.
 func (d *Finder) stillThere() error {
-	left, err := d.All(true)
+	left, err := d.All()
 	if d.KeepKubeProxy {
 		left = left.Of(host.OwnerVmapd)
 	}
@@ -114,6 +114,6 @@ func (d *Finder) kubeProxyServes() error {
 // both families then.
 func withIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
-	disabled, _ := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6") // where it is missing, it is enabled
-	return err == nil && strings.TrimSpace(string(disabled)) != "1"
+	disabled, _ := nodesetup.Sysctl("net/ipv6/conf/all/disable_ipv6") // where it is missing, it is enabled
+	return err == nil && disabled != "1"
 }

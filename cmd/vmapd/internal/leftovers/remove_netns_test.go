@@ -148,7 +148,7 @@ func TestTablesThatIPTablesCannotList(t *testing.T) {
 					}
 					path := os.Getenv("PATH")
 					t.Setenv("PATH", "")
-					found, err := remover().All(true)
+					found, err := remover().All()
 					if n := found[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}]; err != nil || n != 3*len(chains) || len(found.Unknown()) > 0 {
 						t.Errorf("%d chains, %v", n, err)
 					}
@@ -174,7 +174,7 @@ func TestWithoutProgramsOfLegacy(t *testing.T) {
 	nettest.Enter(t)
 	feed(t, "iptables-legacy", "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT")
 	t.Setenv("PATH", "")
-	found, err := remover().All(true)
+	found, err := remover().All()
 	if !host.LacksProgram(err) || !slices.Equal(found.Unknown(), []string{host.KindLegacyChain}) {
 		t.Errorf("found %v, %v", found, err)
 	}

@@ -3,7 +3,6 @@ package leftovers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // proxied is a node on which somebody else has some chains.
@@ -26,13 +27,12 @@ type proxied struct {
 	events   []string
 }
 
+var chain = host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}
+
 func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	p := &proxied{}
-	chain := host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}
-	event := func(text string) { p.events = append(p.events, text) }
-	log := slog.New(slog.DiscardHandler)
-	p.Sweeper = NewSweeper(Options{
+	p.Sweeper = &Sweeper{
 		Remove: func() error {
 			p.removals++
 			if p.stuck == nil {
@@ -40,114 +40,79 @@ func newProxied(t *testing.T) *proxied {
 			}
 			return p.stuck
 		},
-		Find: func(bool) (Found, error) {
+		Find: func() (Found, error) {
 			if p.unknown != nil {
 				return Found{chain: host.Unknown}, p.unknown
 			}
 			return Found{chain: p.chains}, nil
 		},
-		Evidence: &Evidence{Log: log, Event: event}, Log: log, Event: event,
-	})
+		Log: slog.New(slog.DiscardHandler), Event: func(text string) { p.events = append(p.events, text) },
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	go p.Watch(ctx, func() {})
+	go p.Run(ctx)
 	return p
 }
 
-// jam makes removals fail with an error.
-func (p *proxied) jam(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stuck = err
-}
-
-// put makes the other proxy have so many chains.
-func (p *proxied) put(chains int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.chains = chains
-}
-
-// after lets time pass.
-func after(d time.Duration) {
-	time.Sleep(d)
+// pass lets time for a look pass.
+func pass() {
+	time.Sleep(LookInterval)
 	synctest.Wait()
 }
 
-// What comes back is removed again, but not for ever: another proxy that is alive would put it
-// back each time.
-func TestTwoProxiesDoNotFight(t *testing.T) {
+// Leftovers go after the first round that programs the node. What comes back shows, and is not removed: another proxy
+// that is alive would put it back each time.
+func TestSweepUntilClean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxied(t)
-		check := func(when string, removals, chains, events int) {
+		check := func(when string, removals, chains int, back bool) {
 			t.Helper()
-			want := fmt.Sprintf("%d removals, %d chains, %d events", removals, chains, events)
-			got := fmt.Sprintf("%d removals, %d chains, %d events", p.removals, p.chains, len(p.events))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s%s", when, diff, strings.Join(p.events, "\n"))
+			found, cameBack := p.Left()
+			if p.removals != removals || p.chains != chains || cameBack != back || back != (found.String() != "") {
+				t.Errorf("%s: %d removals, %d chains, %v came back: %v", when, p.removals, p.chains, found, cameBack)
 			}
 		}
-		p.put(7)
-		after(time.Minute)
-		check("before the first Apply nothing is touched", 0, 7, 0)
-		p.Applied(t.Context())
-		check("at the start", 1, 0, 0)
-		after(time.Minute)
-		p.Applied(t.Context())
-		check("nothing came back", 1, 0, 0)
-
-		p.put(7)
-		after(settleTime)
-		p.put(0)
-		check("it came back for a moment", 1, 0, 0)
-		after(time.Minute)
-		p.put(7)
-		after(settleTime)
-		check("it came back, and vmapd may be about to end", 1, 7, 0)
-		after(LookInterval)
-		check("it came back", 2, 0, 1)
-		p.put(7)
-		after(settleTime + LookInterval)
-		check("it came back again", 2, 7, 2)
-		if !strings.Contains(p.events[1], "after 1h0m0s") {
-			t.Errorf("the event does not tell: %s", p.events[1])
-		}
-		after(evidenceRepeat - LookInterval)
-		check("soon after", 2, 7, 2)
-		after(2 * LookInterval)
-		check("some minutes later it is told again", 2, 7, 3)
-		if evidence := p.o.Evidence.Current(); len(evidence) != 1 || evidence[EvidenceIPTables] == "" || p.Remaining().String() == "" {
-			t.Errorf("evidence %q, leftovers %q", evidence, p.Remaining())
-		}
-		after(restTime)
-		if p.removals != 3 || p.chains != 0 {
-			t.Errorf("after a rest: %d removals, %d chains", p.removals, p.chains)
-		}
-		after(LookInterval)
-		if evidence := p.o.Evidence.Current(); len(evidence) != 0 || p.Remaining().String() != "" {
-			t.Errorf("the other proxy has ended: evidence %q, leftovers %q", evidence, p.Remaining())
+		p.chains = 7
+		pass()
+		p.Done(reconcile.Round{Err: errors.New("no")})
+		check("nothing is programmed", 0, 7, false)
+		p.Done(reconcile.Round{Err: &model.RefusedError{Err: errors.New("not this Service")}})
+		check("at the start", 1, 0, false)
+		pass()
+		p.Done(reconcile.Round{})
+		check("nothing came back", 1, 0, false)
+		p.chains = 7
+		pass()
+		p.Done(reconcile.Round{})
+		check("it came back", 1, 7, true)
+		p.chains = 0
+		pass()
+		check("the other proxy has ended", 1, 0, false)
+		if len(p.events) > 0 {
+			t.Errorf("events %q", p.events)
 		}
 	})
 }
 
-// Leftovers that can't be removed are counted, tell what to do, and are tried again without end.
+// Leftovers that can't be removed are an event with a remedy, and are tried again without end.
 func TestLeftoversThatStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxied(t)
-		p.put(7)
-		p.jam(errors.New("operation not permitted"))
-		p.Applied(t.Context())
-		after(10*RetryTime + time.Second)
+		p.chains, p.stuck = 7, errors.New("operation not permitted")
+		p.Done(reconcile.Round{})
+		for range 10 {
+			pass()
+		}
 		if p.removals < 10 || len(p.events) != 1 || !strings.Contains(p.events[0], "7 × iptables-nft chain") || !strings.Contains(p.events[0], Remedy) {
 			t.Errorf("%d removals, events %q", p.removals, p.events)
 		}
-		if got := p.Counts()[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}]; got != 7 {
-			t.Errorf("want 7 counted, got %d", got)
+		if found, back := p.Left(); found[chain] != 7 || back {
+			t.Errorf("found %v, came back: %v", found, back)
 		}
-		p.jam(nil)
-		after(RetryTime + LookInterval)
-		if p.chains != 0 || len(p.o.Evidence.Current()) != 0 {
-			t.Errorf("%d chains, evidence %q", p.chains, p.o.Evidence.Current())
+		p.stuck = nil
+		pass()
+		if found, back := p.Left(); p.chains != 0 || found.String() != "" || back {
+			t.Errorf("%d chains, found %v", p.chains, found)
 		}
 	})
 }
@@ -156,45 +121,34 @@ func TestLeftoversThatStay(t *testing.T) {
 func TestLeftoversThatAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxied(t)
-		chain := host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}
-		check := func(when string, count int, unknown ...string) {
+		check := func(when string, unknown ...string) {
 			t.Helper()
-			if n := p.Counts()[chain]; n != count || !slices.Equal(unknown, p.Remaining().Unknown()) {
-				t.Errorf("%s: %d, unknown %q; want %d, %q", when, n, p.Remaining().Unknown(), count, unknown)
+			if found, _ := p.Left(); !slices.Equal(unknown, found.Unknown()) {
+				t.Errorf("%s: unknown %q; want %q", when, found.Unknown(), unknown)
 			}
 		}
-		check("before the first look", host.Unknown)
-		p.put(7)
-		p.unknown = errors.New("the program is missing")
-		p.Applied(t.Context())
-		check("at the start", host.Unknown, host.KindNFTChain)
+		p.chains, p.unknown = 7, errors.New("the program is missing")
+		p.Done(reconcile.Round{})
+		check("at the start", host.KindNFTChain)
 		if len(p.events) != 1 {
 			t.Errorf("events %q", p.events)
 		}
-		p.mu.Lock()
 		p.unknown = nil
-		p.mu.Unlock()
-		after(RetryTime + LookInterval)
-		check("with the program", 0)
-		p.mu.Lock()
+		pass()
+		check("with the program")
 		p.unknown = errors.New("the program is missing")
-		p.mu.Unlock()
-		after(LookInterval)
-		check("without it again", host.Unknown, host.KindNFTChain)
+		pass()
+		check("without it again", host.KindNFTChain)
 	})
 }
 
-func TestSignsOfLeftovers(t *testing.T) {
+func TestTextOfLeftovers(t *testing.T) {
 	of := func(owner, kind string) host.Leftover { return host.Leftover{Owner: owner, Kind: kind} }
 	got := Found{
 		of(host.OwnerKubeProxy, kindTable): 2, of(host.OwnerVmapd, kindTable): 1, of(host.OwnerVmapd, host.KindLegacyChain): 3,
 		of(host.OwnerKubeProxy, host.KindDevice): 1, of(host.OwnerKubeProxy, host.KindNFTChain): 0,
 	}
-	want := map[string]string{EvidenceNFTables: host.OwnerKubeProxy, EvidenceIPTables: host.OwnerVmapd, EvidenceIPVS: host.OwnerKubeProxy}
-	if diff := cmp.Diff(want, got.evidence()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	const text = "of kube-proxy: 1 × IPVS device, 2 × nftables table; of vmapd: 3 × iptables-legacy chain, 1 × nftables table"
+	const text = "of kube-proxy: 1 × IPVS device, 2 × nftables table; of vmapd: 1 × nftables table, 3 × iptables-legacy chain"
 	if diff := cmp.Diff(text, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -61,8 +61,6 @@ func bare(backend config.Backend) Options {
 		Localhost:      func() (none [2]userspace.Stats) { return none },
 		ConntrackTable: func() (int, int, error) { return 0, 0, errors.New("not known") },
 		Findings:       func() map[Finding]int { return nil },
-		Leftovers:      func() map[host.Leftover]int { return nil },
-		OtherProxy:     func() map[string]bool { return nil },
 	}
 	if backend != config.NFTables {
 		o.NFT, o.Legacy = nil, func() (none [2]host.Stats) { return none }
@@ -95,13 +93,8 @@ func all(backend config.Backend) Options {
 	o.Findings = func() map[Finding]int {
 		return map[Finding]int{{"firewall", "warn"}: 0, {"firewall", "fail"}: 2, {"clock", "warn"}: 1, {"clock", "fail"}: 0}
 	}
-	o.Leftovers = func() map[host.Leftover]int {
-		return map[host.Leftover]int{{Owner: host.OwnerKubeProxy, Kind: host.KindSet}: 2, {Owner: host.OwnerVmapd, Kind: host.KindDevice}: 0}
-	}
-	o.OtherProxy = func() map[string]bool { return map[string]bool{"iptables": true, "ipvs": false} }
 	o.ConntrackTable = func() (int, int, error) { return 4711, 262144, nil }
 	o.ServiceConnections = connections
-	o.ForeignChanges = func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: 4, Overruns: 1} }
 	if backend == config.NFTables {
 		o.NFT = func(f model.Family) kernel.Stats {
 			return [2]kernel.Stats{

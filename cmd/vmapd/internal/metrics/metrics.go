@@ -36,15 +36,12 @@ type Options struct {
 	ConntrackTable func() (entries, limit int, err error)
 
 	// Findings counts the lines of vmapd doctor that are not ok; a check without one has 0.
-	Findings   func() map[Finding]int
-	Leftovers  func() map[host.Leftover]int // objects of other proxies and backends on the node
-	OtherProxy func() map[string]bool       // whether the signs of another proxy are there, by kind
+	Findings func() map[Finding]int
 
 	// Without one of these, its metrics do not exist. APIServerHeard returns when the API server last sent something
 	// that made sense, by the plural names of the kinds of objects.
 	APIServerHeard     func() map[string]time.Time
-	ForeignChanges     func() kernel.ForeignChanges // changes of our rules by others
-	ServiceConnections func() []kernel.Count        // new connections of each service port and family
+	ServiceConnections func() []kernel.Count // new connections of each service port and family
 }
 
 // Finding is a check of vmapd doctor, and its result.

@@ -144,14 +144,8 @@ func (m *Metrics) Conntrack(pass conntrack.Pass) {
 }
 
 // ConfigRead records that the configuration was read again. err is the reason why it is invalid.
-func (m *Metrics) ConfigRead(err error) { m.configRead.Set(number(err == nil)) }
-
-// number is 1 or 0.
-func number(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
+func (m *Metrics) ConfigRead(err error) {
+	m.configRead.Set(map[bool]float64{true: 1}[err == nil])
 }
 
 // seconds since 1970.

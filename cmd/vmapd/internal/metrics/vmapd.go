@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"cmp"
-	"math"
 	"runtime/debug"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -59,7 +57,7 @@ func (m *Metrics) stats(f model.Family) kernel.Stats {
 		return m.options.NFT(f)
 	}
 	s := m.options.Legacy()[f]
-	return kernel.Stats{Batches: s.Batches, Operations: s.Operations, Bytes: s.Bytes, Repairs: s.Repairs}
+	return kernel.Stats{Operations: s.Operations, Repairs: s.Repairs}
 }
 
 func (m *Metrics) registerBackend() {
@@ -67,26 +65,14 @@ func (m *Metrics) registerBackend() {
 		perFamily(in, counter, name, help, func(f model.Family) float64 { return float64(of(m.stats(f))) })
 	}
 	all, rules := m.in(config.NFTables, config.IPTables, config.IPVS), m.in(config.NFTables, config.IPTables)
-	count(all, "vmapd_batches_total", "Batches of changes that were applied to the dataplane.",
-		func(s kernel.Stats) uint64 { return s.Batches })
 	count(all, "vmapd_batch_operations_total",
 		"Operations in all batches, such as nftables operations sent to the kernel.",
 		func(s kernel.Stats) uint64 { return s.Operations })
-	count(rules, "vmapd_batch_bytes_total", "Bytes in all batches, as sent to the kernel or to iptables-restore.",
-		func(s kernel.Stats) uint64 { return s.Bytes })
 	count(rules, "vmapd_repairs_total", "Comparisons that found and repaired changes of vmapd's rules by other programs.",
 		func(s kernel.Stats) uint64 { return s.Repairs })
 	perFamily(m.in(config.NFTables), gauge, "vmapd_refused_service_ports",
 		"Service ports that the kernel rejects; the log has the reasons.",
 		func(f model.Family) float64 { return float64(m.stats(f).Rejected) })
-	if read := m.options.ForeignChanges; read != nil {
-		atScrape(m.registry, counter, "vmapd_foreign_changes_total",
-			"Changes of vmapd's rules by other programs that were noticed as they happened.",
-			nil, func(emit emitter) { emit(float64(read().Changes)) })
-		atScrape(m.registry, counter, "vmapd_foreign_change_overruns_total",
-			"Times when there were too many changes by other programs to follow.",
-			nil, func(emit emitter) { emit(float64(read().Overruns)) })
-	}
 }
 
 // registerNode makes the metrics about the API server, and about the node and other programs there.
@@ -106,25 +92,6 @@ func (m *Metrics) registerNode() {
 		[]string{"check", "level"}, func(emit emitter) {
 			for f, n := range o.Findings() {
 				emit(float64(n), f.Check, f.Level)
-			}
-		})
-	atScrape(all, gauge, "vmapd_leftovers",
-		"Chains, tables, IPVS devices and ipsets of another proxy or backend that are on the node; NaN: "+
-			"they could not be examined.",
-		[]string{"owner", "kind"}, func(emit emitter) {
-			for l, n := range o.Leftovers() {
-				value := float64(n)
-				if n == host.Unknown {
-					value = math.NaN()
-				}
-				emit(value, l.Owner, l.Kind)
-			}
-		})
-	atScrape(all, gauge, "vmapd_other_proxy",
-		"Whether another proxy was detected on the node; the log has the details.",
-		[]string{"kind"}, func(emit emitter) {
-			for kind, is := range o.OtherProxy() {
-				emit(number(is), kind)
 			}
 		})
 	for i, metric := range []struct{ name, help string }{

@@ -33,7 +33,7 @@ var ErrNotInitial = errors.New("only the initial network namespace may change th
 	"set it on the host itself")
 
 // Apply writes the values of c that the node does not have. A setting that can't be written keeps its value: there is
-// an error for each, with a remedy. Nothing can be set before the module nf_conntrack is loaded, which the first rules
+// an error for each. Nothing can be set before the module nf_conntrack is loaded, which the first rules
 // do.
 func Apply(o Options, c Conntrack) []error {
 	plan := Plan(c, o.facts())
@@ -73,9 +73,7 @@ func OOM(o Options, score int) {
 	if err := o.writeFile(w); err != nil {
 		o.Log.Info("could not set the OOM score; keeping its current value",
 			slog.String("file", w.File), slog.String("want", w.Value), slog.String("have", w.Have), slog.Any("err", err))
-		return
 	}
-	o.logSet(w)
 }
 
 // bridges returns the writes that make packets on bridges meet netfilter, as far as the kernel has such settings.
@@ -92,19 +90,16 @@ func (o Options) bridges() (plan []Write) {
 // write writes settings, and returns an error for each that could not be written.
 func (o Options) write(plan []Write) (failed []error) {
 	for _, w := range plan {
-		if err := o.writeFile(w); err != nil {
-			have := cmp.Or(w.Have, "unknown")
-			failed = append(failed, fmt.Errorf("%s should be %s and is %s: %w", w.File, w.Value, have, o.explain(w.File, err)))
-			continue
+		err := o.writeFile(w)
+		if o.notInitial(w.File, err) {
+			err = ErrNotInitial
 		}
-		o.logSet(w)
+		if err != nil {
+			have := cmp.Or(w.Have, "unknown")
+			failed = append(failed, fmt.Errorf("%s should be %s and is %s: %w", w.File, w.Value, have, err))
+		}
 	}
 	return failed
-}
-
-func (o Options) logSet(w Write) {
-	o.Log.Info("changed node setting", slog.String("file", w.File), slog.String("value", w.Value),
-		slog.String("before", w.Have), slog.String("reason", w.Why))
 }
 
 func (o Options) facts() Facts {
@@ -150,22 +145,17 @@ func (o Options) writeFile(w Write) error {
 		return err
 	}
 	_, err = f.WriteString(w.Value)
-	return errors.Join(err, f.Close())
-}
-
-// explain adds a remedy to the kernel's error.
-func (o Options) explain(file string, err error) error {
-	const container = "an init container with --init-only"
-	switch info, statErr := os.Stat(o.path(file)); {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the kernel module nf_conntrack is not loaded, or has no such setting: %w", err)
-	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("mounted read-only: use a privileged container, for instance %s: %w", container, err)
-	case errors.Is(err, unix.EOPNOTSUPP), // the answer of the module's parameter
-		errors.Is(err, fs.ErrPermission) && statErr == nil && info.Mode().Perm()&0o222 == 0: // nobody may in other namespaces
-		return ErrNotInitial
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("only root may change this: set it on the host itself, or by %s: %w", container, err)
+	if err = errors.Join(err, f.Close()); err == nil {
+		o.Log.Info("changed node setting", slog.String("file", w.File), slog.String("value", w.Value),
+			slog.String("before", w.Have), slog.String("reason", w.Why))
 	}
 	return err
+}
+
+// notInitial reports whether an error means that only the initial network namespace may write a file: the module says
+// so about its parameter, and sysctls of other namespaces have a mode by which nobody may.
+func (o Options) notInitial(file string, err error) bool {
+	info, statErr := os.Stat(o.path(file))
+	return errors.Is(err, unix.EOPNOTSUPP) ||
+		errors.Is(err, fs.ErrPermission) && statErr == nil && info.Mode().Perm()&0o222 == 0
 }

@@ -1,21 +1,11 @@
 package nodesetup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"strconv"
-	"time"
-)
-
-// The watcher reports a table that is nearlyFull percent full, and reports it again only after
-// it was below relieved percent.
-const (
-	nearlyFull    = 90
-	relieved      = 80
-	watchInterval = 15 * time.Second
 )
 
 // TableUse returns the number of connections that the kernel tracks in this network namespace, and its limit; 0 is no
@@ -28,29 +18,8 @@ func TableUse(o Options) (used, limit int, err error) {
 	return used, limit, err
 }
 
-// WatchTable reads the use of the table every 15 s until ctx ends. It calls near when the table
-// is 90 % full, and again only after it was below 80 %. It ignores errors.
-func WatchTable(ctx context.Context, o Options, near func(used, limit int)) {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	warned := false
-	for {
-		if used, limit, err := TableUse(o); err == nil && limit > 0 {
-			switch percent := int64(used) * 100 / int64(limit); {
-			case percent >= nearlyFull && !warned:
-				warned = true
-				near(used, limit)
-			case percent < relieved:
-				warned = false
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
+// Sysctl reads a file below /proc/sys.
+func Sysctl(file string) (string, error) { return Options{}.read("/proc/sys/" + file) }
 
 // Setting returns a setting of connection tracking in this network namespace, by its name below net/netfilter; false if
 // the kernel has none of this name.

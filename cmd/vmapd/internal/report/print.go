@@ -45,7 +45,9 @@ func (*Format) Type() string { return "format" }
 // Complain writes an error or a warning to standard error: each line of it begins with the program's name.
 func Complain(stderr io.Writer, text string) {
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(stderr, "vmapd: %s\n", strings.TrimSuffix(line, "\n"))
+		if line = strings.TrimRight(line, " \n"); line != "" {
+			fmt.Fprintf(stderr, "vmapd: %s\n", line)
+		}
 	}
 }
 

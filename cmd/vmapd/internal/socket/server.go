@@ -13,81 +13,33 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
-	"github.com/vmapd/vmapd/sync/reconcile"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
 )
-
-// Limits of clients. A client that hangs keeps a connection until a time limit ends it.
-const (
-	headerTimeout  = 5 * time.Second
-	requestTimeout = time.Minute
-	maxHeaderBytes = 64 << 10
-)
-
-// retryInterval is the interval of trying to open the socket.
-const retryInterval = 5 * time.Second
 
 // Route answers one path: it returns a value that can be marshalled to JSON.
 type Route func(ctx context.Context, query url.Values) (any, error)
 
-// Server answers requests at a socket.
-type Server struct {
-	Path   string           // of the socket; "": Run returns at once
-	Routes map[string]Route // by path
-	Log    *slog.Logger
-}
-
-// Run serves until ctx ends, and removes the socket's file then.
-func (s *Server) Run(ctx context.Context) {
-	if s.Path == "" {
-		return
-	}
-	said := reconcile.LastError{}
-	for ctx.Err() == nil {
-		l, err := listen(s.Path)
-		isNew := said.Differs(err)
-		if err == nil {
-			s.Log.Debug("serving", slog.String("socket", s.Path))
-			err = s.serve(ctx, l)
-			s.Log.Debug("stopped serving", slog.String("socket", s.Path), slog.Any("reason", err))
-			continue
-		}
-		if isNew {
-			s.Log.Warn("cannot open the socket for vmapd's subcommands; retrying",
-				slog.Any("err", err), slog.Duration("retry_every", retryInterval))
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryInterval):
-		}
-	}
-}
-
-// serve serves until ctx ends.
-func (s *Server) serve(ctx context.Context, l *listener) error {
-	server := &http.Server{
-		Handler: s.handler(), ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
-		IdleTimeout: requestTimeout, MaxHeaderBytes: maxHeaderBytes,
-	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // ends connections of clients that hang
-	return errors.Join(server.Serve(l), l.remove())
+// NewServer returns a server that answers at the socket of a path, and removes its file in the end; "": it serves nothing.
+func NewServer(path string, routes map[string]Route, log *slog.Logger) *httpserver.Server {
+	return httpserver.New(httpserver.Options{
+		Name: "socket", Address: path, Handler: handler(routes), Log: log, ConnContext: withPeer,
+		Listen: func(context.Context, string, string) (net.Listener, error) { return listen(path) },
+	})
 }
 
 // handler answers requests of this process' user and of root.
-func (s *Server) handler() http.Handler {
+func handler(routes map[string]Route) http.Handler {
 	mux := http.NewServeMux()
-	for path, route := range s.Routes {
+	for path, route := range routes {
 		mux.Handle("GET "+path, answer(route))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer s.answerPanic(w, r)
 		w.Header().Set(versionHeader, buildinfo.Current().Version)
 		if uid, ok := r.Context().Value(peerKey{}).(int); !ok || !trusted(uid) {
 			writeError(w, &Error{
@@ -97,15 +49,6 @@ func (s *Server) handler() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-// answerPanic answers a request after a panic of its handler.
-func (s *Server) answerPanic(w http.ResponseWriter, r *http.Request) {
-	if reason := recover(); reason != nil {
-		s.Log.Error("a handler panicked", slog.String("path", r.URL.Path),
-			slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
-		writeError(w, &Error{http.StatusInternalServerError, "the daemon panicked; its log has the reason"})
-	}
 }
 
 // answer returns a handler that answers with the value of a route, as JSON.
@@ -135,7 +78,7 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(e) // an error means that the client left
 }
 
-// listener is a listening socket with its file, which another may replace.
+// listener is a listening socket with its file, which another may replace. Close removes the file.
 type listener struct {
 	net.Listener
 	path string
@@ -172,12 +115,16 @@ func listen(path string) (*listener, error) {
 	return &listener{l, path, file}, nil
 }
 
-// remove removes the file, unless it is another.
-func (l *listener) remove() error {
-	if now, err := os.Lstat(l.path); err != nil || !os.SameFile(l.file, now) {
-		return nil
+// Addr implements net.Listener.
+func (l *listener) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: l.path} }
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	err := l.Listener.Close()
+	if now, missing := os.Lstat(l.path); missing == nil && os.SameFile(l.file, now) {
+		err = errors.Join(err, os.Remove(l.path))
 	}
-	return os.Remove(l.path)
+	return err
 }
 
 // private makes a folder if there is none, and refuses one where others could put a socket of their own in the place

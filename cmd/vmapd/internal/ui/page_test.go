@@ -27,7 +27,7 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 func daemon(t *testing.T) socket.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "vmapd.sock")
-	s := socket.Server{Path: path, Log: slog.New(slog.DiscardHandler), Routes: map[string]socket.Route{
+	s := socket.NewServer(path, map[string]socket.Route{
 		"/v1/service": func(_ context.Context, query url.Values) (any, error) {
 			if query.Get("name") == "none" {
 				return nil, socket.NotFound("there is none")
@@ -35,8 +35,8 @@ func daemon(t *testing.T) socket.Client {
 			return map[string]string{"name": query.Get("name")}, nil
 		},
 		"/v1/doctor": func(context.Context, url.Values) (any, error) { return "facts", nil },
-	}}
-	testaid.Run(t, s.Run)
+	}, slog.New(slog.DiscardHandler))
+	testaid.Run(t, func(ctx context.Context) { _ = s.Run(ctx) })
 	client := socket.Client{Path: path}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if client.Get(t.Context(), "/v1/doctor", nil, new(string)) == nil {

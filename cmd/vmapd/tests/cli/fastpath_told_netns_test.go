@@ -44,5 +44,5 @@ func TestTheDaemonTellsTheFastPath(t *testing.T) {
 		return
 	}
 	const devices = `on, with \d+ devices \([a-z0-9-]+, .*\)`
-	want(`IPv4 and IPv6: ` + devices)
+	want(`IPv4: ` + devices + `; IPv6: ` + devices)
 }

@@ -141,7 +141,7 @@ func TestWithoutTheSocketTheDaemonGoesOn(t *testing.T) {
 	taken := filepath.Join(t.TempDir(), "a-file")
 	vmapdtest.ReplaceFile(t, taken, "not a socket")
 	p := vmapdtest.StartDemo(t, w.Node, "--socket", taken)
-	p.WaitFor(t, "cannot open the socket for vmapd's subcommands")
+	p.WaitFor(t, "cannot listen; retrying\" server=socket")
 	if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil {
 		t.Error(err)
 	}

@@ -36,10 +36,10 @@ func TestAWrongNodeName(t *testing.T) {
 	c.Ask(t, vmapdtest.WebVIP)
 
 	event := c.WantEvent(t, "NodeNotFound", "Node", wrong, "--hostname-override")
-	if event.Type != "Warning" || !strings.HasSuffix(event.Note, `"kubectl get nodes" lists the names`) {
+	if event.Type != "Warning" || !strings.Contains(event.Note, "kubectl get nodes") {
 		t.Errorf("the event says %q", event.Note)
 	}
-	if !strings.Contains(p.Log.String(), `level=WARN msg="not ready"`) {
+	if !strings.Contains(p.Log.String(), `level=WARN msg="doctor has a finding" check=node`) {
 		t.Errorf("the log does not tell")
 	}
 
@@ -47,7 +47,7 @@ func TestAWrongNodeName(t *testing.T) {
 	late.Name = wrong
 	c.API.Set(late)
 	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
-	p.WaitFor(t, "the cluster has this node's Node now")
+	p.WaitFor(t, "a finding of doctor has ended")
 	c.API.Delete(late)
 	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
 	p.MustStay(t)
