@@ -65,7 +65,7 @@ func newCleanupCommand() *cobra.Command {
 			return leftovers.Remove(conf.IPVS())
 		},
 	}
-	flags.AddCleanupFlags(c.Flags())
+	flags.AddSome(c.Flags(), "config", "ipvs-exclude-cidrs")
 	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only vmapd's rules, none of kube-proxy's")
 	c.Flags().BoolVar(&yes, "yes", false, "remove the rules of a proxy that runs, too, without a question")
 	return c

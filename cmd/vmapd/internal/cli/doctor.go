@@ -54,7 +54,7 @@ func newDoctorCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	x.flags.AddFileFlags(f, "backend")
+	x.flags.AddSome(f, "config", "vmapd-config", "backend")
 	f.StringVar(&x.socket, "socket", socket.DefaultPath, "the daemon's unix socket")
 	report.AddFormat(f, &x.output)
 	return c

@@ -33,7 +33,7 @@ type NodeFlags struct {
 // addFlags defines the flags, but for --kubeconfig, and some more of the daemon's.
 func (n *NodeFlags) addFlags(f *pflag.FlagSet, nodeName string, more ...string) {
 	n.set = f
-	n.AddFileFlags(f, more...)
+	n.AddSome(f, append(more, "config", "vmapd-config")...)
 	f.StringVar(&n.NodeName, "node-name", "", nodeName)
 	f.StringArrayVarP(&n.Paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
 }

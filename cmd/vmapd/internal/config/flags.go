@@ -62,16 +62,8 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	f.kubeProxy.HealthzBindAddress, f.kubeProxy.MetricsBindAddress = "", ""
 }
 
-// AddFileFlags defines the flags with the configuration files, and some more, for commands that show what the daemon
-// with the same files does.
-func (f *Flags) AddFileFlags(fs *pflag.FlagSet, more ...string) {
-	f.addSome(fs, append([]string{"config", "vmapd-config"}, more...)...)
-}
-
-// AddCleanupFlags defines the flags that restrict a cleanup.
-func (f *Flags) AddCleanupFlags(fs *pflag.FlagSet) { f.addSome(fs, "config", "ipvs-exclude-cidrs") }
-
-func (f *Flags) addSome(fs *pflag.FlagSet, names ...string) {
+// AddSome defines some of the daemon's flags, for other commands.
+func (f *Flags) AddSome(fs *pflag.FlagSet, names ...string) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.AddFlags(all)
 	for _, name := range names {
