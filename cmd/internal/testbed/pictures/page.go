@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// page returns a screenshot of the status page, as a PNG, once it shows the Service in its address.
+// page returns a screenshot of the status page, as a PNG, once it shows the Service in its address, and connections to it.
 func page(ctx context.Context, address string, width, height int64) (png []byte, err error) {
 	const patience = time.Minute
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -30,7 +30,7 @@ func page(ctx context.Context, address string, width, height int64) (png []byte,
 		return nil, err
 	}
 	const complete = `String(document.querySelector(".path") !== null && ` +
-		`document.querySelector("#node").textContent.includes("Doctor"))`
+		`document.querySelector("#node").textContent.includes("Doctor") && !document.body.textContent.includes("0.0 now"))`
 	for {
 		shown, err := chromedp.Run(ctx, chromedp.Evaluate[string](complete))
 		if err != nil {

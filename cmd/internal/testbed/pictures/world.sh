@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes the pictures of the status page and of trace in the folder $1: a node with the Services of shop.yaml, at
-# first as it should be, then with a firewall that drops connections to pods, and a Service without a ready endpoint.
+# Makes the pictures of the status page and of trace in the folder $1: a node with the Services of shop.yaml and clients,
+# with a firewall that drops connections to pods, and a Service without a ready endpoint.
 # "make pictures" of the bench runs it, in a network namespace, and in the folder of the repository.
 set -eu
-to=$1 dir=$(mktemp -d)
-trap 'kill "$daemon" "$page"; rm -rf "$dir"' EXIT
+to=$1 dir=$(mktemp -d) daemon='' page='' clients=''
+trap 'kill $daemon $page $clients; rm -rf "$dir"' EXIT
 export CLICOLOR_FORCE=1
 ip link set lo up
 ip link add pods type veth peer name pods-end
@@ -21,10 +21,6 @@ until bin/vmapd services --socket "$dir/socket" >/dev/null 2>&1; do sleep 0.1; d
 bin/vmapd ui --socket "$dir/socket" >"$dir/page" &
 page=$!
 until grep -q http "$dir/page"; do sleep 0.1; done
-shot() { # NAME SERVICE WIDTHxHEIGHT: a picture of the status page
-	bin/pictures "$(grep http "$dir/page")#$2" "$3" >"$to/$1.png"
-}
-shot page shop/frontend 1180x560
 nft -f - <<END
 table inet host-firewall {
 	chain output {
@@ -41,4 +37,6 @@ bin/pictures "vmapd trace shop/frontend:http" <"$dir/out" >"$to/trace.svg"
 echo 0 >/proc/sys/net/ipv4/ip_forward # doctor has it as a reason
 sed '/name: payments-1}}$/s/ready: true/ready: false/' cmd/internal/testbed/pictures/shop.yaml >"$dir/shop.yaml"
 until bin/vmapd services -n shop --socket "$dir/socket" | grep -q 'payments.*rejected'; do sleep 0.1; done
-shot page-failing shop/payments 1180x710
+while :; do timeout 0.05 bash -c 'exec 3<>/dev/tcp/10.96.0.20/80' 2>/dev/null || true; done &
+clients=$!
+bin/pictures "$(grep http "$dir/page")#shop/frontend" 1180x710 >"$to/page.png"

@@ -36,7 +36,7 @@ var kubeProxySettings = []setting{
 	{"", "init-only", honoured, "set sysctls of connection tracking and bridges (privileged), then exit; the daemon " +
 		"then needs CAP_NET_ADMIN"},
 	{"", "master", honoured, "address of the API server; overrides the kubeconfig's, also with `--config`"},
-	{"featureGates", "feature-gates", honoured, "`AllowServiceExternalIPs=false` ends external IPs of Services, " +
+	{"featureGates", "feature-gates", honoured, "`AllowServiceExternalIPs=false` disables external IPs of Services, " +
 		"`WatchListClient=false` or `WatchList=false` streamed lists; the log has a note for each other gate"},
 	{"clientConnection.kubeconfig", "kubeconfig", honoured, "file with the cluster's address and credentials (default: " +
 		"the pod's own)"},
