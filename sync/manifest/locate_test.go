@@ -25,9 +25,9 @@ func TestLocate(t *testing.T) {
 	}{
 		{web, "", "in.yaml:1"},
 		{web, "spec.ports[0].port", "in.yaml:1"},
-		{node("a"), "metadata.name", "in.yaml:16"},
-		{node("b"), "", "in.yaml:16"},
-		{node("b"), "status.addresses[1].address", "in.yaml:16"},
+		{node("a"), "metadata.name", "in.yaml:16 items[0]"},
+		{node("b"), "", "in.yaml:16 items[1] items[0]"},
+		{node("b"), "status.addresses[1].address", "in.yaml:16 items[1] items[0]"},
 		{node("c"), "spec.podCIDRs[0]", "in.yaml:26"},
 		{sticky, "spec.loadBalancerSourceRanges[0]", "in.yaml:30"},
 		{node("none"), "", ""},

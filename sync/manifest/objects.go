@@ -72,7 +72,7 @@ func (o *Objects) ApplyTo(b *model.Builder) {
 	}
 }
 
-// Located is the text of a problem. Before it is the place of its object as "file:line", where its document begins,
+// Located is the text of a problem. Before it is the place of its object, as "file:line" or "file:line items[0]",
 // if the object is in a manifest.
 func (o *Objects) Located(p model.Problem) string {
 	if o.byRef[p.Object] == nil {
@@ -108,7 +108,7 @@ type kubeObject interface {
 // object is an API object.
 type object struct {
 	ref   model.ObjectRef
-	place string // "file:line", where its document begins
+	place string // "file:line", where its document begins, and the item of a List
 	raw   any    // the API object; nil in a [Source]
 
 	value       any                  // what the model takes of it, to be compared

@@ -40,7 +40,8 @@ type file struct {
 type parser struct {
 	file
 	name string
-	line int // where the document begins
+	line int    // where the document begins
+	item string // of a List, or ""
 }
 
 func parse(name string, data []byte) *file {
@@ -73,8 +74,8 @@ func parse(name string, data []byte) *file {
 	}
 }
 
-// place is where the document begins.
-func (p *parser) place() string { return fmt.Sprintf("%s:%d", p.name, p.line) }
+// place is where the document begins, with the item of a List.
+func (p *parser) place() string { return fmt.Sprintf("%s:%d%s", p.name, p.line, p.item) }
 
 // fail reports an error in an object, of which the kind may be known alone, or nothing.
 func (p *parser) fail(ref model.ObjectRef, message string) {
@@ -168,9 +169,12 @@ func (p *parser) list(text []byte, kind string, of head) {
 		p.fail(model.ObjectRef{Kind: kind}, err.Error())
 		return
 	}
-	for _, item := range list.Items {
+	outer := p.item
+	for i, item := range list.Items {
+		p.item = fmt.Sprintf("%s items[%d]", outer, i)
 		p.object(item, of)
 	}
+	p.item = outer
 }
 
 // read keeps one object.
