@@ -1,15 +1,25 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
 const preflightLong = `Preflight lists what changes on a node when vmapd replaces kube-proxy: for each known
@@ -82,8 +92,111 @@ func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
 	case !complete:
 		return exitError(1) // the errors were printed
-	case r.Differs():
+	case len(r.Differences) > 0:
 		return exitError(exitDifferent)
 	}
 	return nil
+}
+
+// input reads everything. It is not complete if an object could not be read.
+func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight.Input, complete bool, err error) {
+	var cluster *client.Client
+	if p.kubeconfig != "" {
+		if cluster, err = p.connect(); err != nil {
+			return in, false, err
+		}
+	}
+	c, err := p.configuration(ctx, cluster)
+	if err != nil {
+		return in, false, err
+	}
+	in = preflight.Input{
+		KubeProxy: c.KubeProxy(), Config: c.Model(), Backend: string(c.Backend),
+		ProxyFile: filepath.Base(cmp.Or(p.ConfigFile, "config.conf")),
+		OwnFile:   filepath.Base(cmp.Or(p.OwnConfigFile, "vmapd.yaml")),
+	}
+	if c.Backend == config.Auto {
+		in.Backend = string(config.NFTables)
+	}
+	for _, n := range c.Notes {
+		in.Notes = append(in.Notes, n.Text)
+	}
+	if in.Version, err = p.minorVersion(ctx, cluster); err != nil {
+		return in, false, err
+	}
+	if in.Objects, complete, err = p.read(ctx, nil, stderr); err != nil {
+		return in, false, err
+	}
+	in.Config.NodeName = strings.ToLower(cmp.Or(p.NodeName, in.Config.NodeName))
+	if in.Config.NodeName == "" {
+		if in.Config.NodeName, err = config.OnlyNode(in.Objects.Nodes); err != nil {
+			return in, false, err
+		}
+	}
+	if _, err = in.Objects.Node(in.Config.NodeName); err != nil {
+		err = fmt.Errorf("--node-name: %w", err)
+	}
+	return in, complete, err
+}
+
+// configuration returns that of a vmapd with kube-proxy's configuration.
+func (p *preflighter) configuration(ctx context.Context, cluster *client.Client) (*config.Config, error) {
+	flags := slices.Clone(p.proxyFlags)
+	if cluster != nil && p.ConfigFile == "" && len(flags) == 0 {
+		data, err := cluster.ConfigMap(ctx, metav1.NamespaceSystem, "kube-proxy")
+		if err == nil && data["config.conf"] == "" {
+			err = errors.New("it has no config.conf")
+		}
+		if err != nil {
+			const without = "without it: --config FILE, or kube-proxy's flags after --"
+			return nil, fmt.Errorf("read the ConfigMap kube-system/kube-proxy: %w (%s)", err, without)
+		}
+		dir, err := os.MkdirTemp("", "configmap-kube-proxy-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		file := filepath.Join(dir, "config.conf")
+		if err := os.WriteFile(file, []byte(data["config.conf"]), 0o600); err != nil {
+			return nil, err
+		}
+		flags = append(flags, "--config="+file)
+	}
+	for _, name := range []string{"config", "vmapd-config", "backend"} {
+		if f := p.set.Lookup(name); f.Changed {
+			flags = append(flags, "--"+name+"="+f.Value.String())
+		}
+	}
+	return loadConfig(flags)
+}
+
+// loadConfig returns the configuration of a daemon with these flags.
+func loadConfig(flags []string) (*config.Config, error) {
+	var f config.Flags
+	set := pflag.NewFlagSet("kube-proxy", pflag.ContinueOnError)
+	set.Usage = func() {}
+	f.AddFlags(set)
+	if err := set.Parse(flags); err != nil {
+		return nil, fmt.Errorf("kube-proxy's flags: %w", err)
+	}
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("kube-proxy's flags: %q is not a flag", set.Arg(0))
+	}
+	return config.Load(&f)
+}
+
+// minorVersion returns that of kube-proxy, or 0 if it is not known.
+func (p *preflighter) minorVersion(ctx context.Context, cluster *client.Client) (int, error) {
+	text := p.version
+	if text == "" && cluster != nil {
+		text, _ = cluster.Version(ctx) // without it, differences of each version are listed
+	}
+	if text == "" {
+		return 0, nil
+	}
+	v, err := utilversion.ParseGeneric(text)
+	if err != nil || v.Major() != 1 {
+		return 0, fmt.Errorf("--kube-proxy-version: %q is not a version of Kubernetes, such as 1.36", text)
+	}
+	return int(v.Minor()), nil
 }

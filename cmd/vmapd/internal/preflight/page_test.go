@@ -14,7 +14,7 @@ import (
 func TestThePageHasTheDifferences(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("\n| Former mode | Difference | Remedy |\n|---|---|---|\n")
-	for _, r := range slices.Concat(differences(), notes()) {
+	for _, r := range slices.Concat(differences, notes) {
 		if r.to != nil && !slices.Contains(r.to, nftables) || r.id == "backend" || r.id == "problem" {
 			continue
 		}

@@ -1,13 +1,95 @@
+// Package preflight lists what changes on a node when vmapd replaces kube-proxy.
+//
+//	kube-proxy's configuration, mode, version ──┐
+//	vmapd's configuration and backend ──────────┼── table of known differences ──> Report
+//	Services, EndpointSlices, the node ─────────┘
+//
+// Each row of the table is a difference that is known for a mode and a backend, with the Services that it
+// concerns and the setting that keeps the former behaviour. Nothing is read from the kernel, so
+// rules that a kube-proxy has there are not examined.
+//
+// It is pure: values in, values out.
 package preflight
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
+	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
+
+// Input is everything that the differences depend on.
+type Input struct {
+	// KubeProxy is kube-proxy's configuration with its defaults, which vmapd reads, too.
+	KubeProxy *proxyconfig.KubeProxyConfiguration
+	// Version is kube-proxy's minor version, 36 for 1.36; 0: it is not known.
+	Version int
+	// Config is vmapd's configuration, Backend the one that it chooses: nftables, iptables, ipvs or userspace.
+	Config  model.Config
+	Backend string
+	// Notes are what vmapd says about its configuration.
+	Notes []string
+	// ProxyFile and OwnFile name the files of kube-proxy's settings and of vmapd's own.
+	ProxyFile, OwnFile string
+
+	// Objects are those of the cluster.
+	Objects *names.Directory
+}
+
+// Modes of kube-proxy and backends of vmapd.
+const (
+	nftables  = "nftables"
+	iptables  = "iptables"
+	ipvs      = "ipvs"
+	userspace = "userspace"
+)
+
+// nftablesDefault is the first minor version in which an empty mode is nftables (KEP-5343).
+const nftablesDefault = 40
+
+// mode is the mode in which kube-proxy runs.
+func (in *Input) mode() string {
+	switch {
+	case in.KubeProxy.Mode != "":
+		return string(in.KubeProxy.Mode)
+	case in.Version >= nftablesDefault:
+		return nftables
+	}
+	return iptables
+}
+
+// before reports whether kube-proxy is, or may be, older than a minor version.
+func (in *Input) before(minor int) bool { return in.Version < minor }
+
+// nodePortSetting makes node ports answer where kube-proxy's do, in words that all versions know.
+func (in *Input) nodePortSetting() *Setting {
+	list := slices.Clone(in.KubeProxy.NodePortAddresses)
+	if len(list) == 0 {
+		list = []string{"0.0.0.0/0", "::/0"}
+	}
+	if in.loopback() {
+		list = append(list, "127.0.0.0/8")
+	}
+	return &Setting{in.ProxyFile, `nodePortAddresses: ["` + strings.Join(list, `", "`) + `"]`}
+}
+
+// loopback reports whether kube-proxy's node ports answer on 127.0.0.1.
+func (in *Input) loopback() bool {
+	if in.mode() != iptables || !*in.KubeProxy.IPTables.LocalhostNodePorts {
+		return false
+	}
+	n, err := config.ParseNodePortAddresses(in.KubeProxy.NodePortAddresses)
+	included := slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(model.IPv4.Loopback()) })
+	return err == nil && (len(in.KubeProxy.NodePortAddresses) == 0 || n.All || n.Unlisted[model.IPv4] ||
+		n.Localhost[model.IPv4] || included)
+}
 
 // Report is the result.
 type Report struct {
@@ -45,23 +127,28 @@ type Setting struct {
 	YAML string `json:"yaml"`
 }
 
-// Differs reports whether something changes.
-func (r *Report) Differs() bool { return len(r.Differences) > 0 }
-
 // comparison is what the rows of the table look at.
 type comparison struct {
 	Input
 	snapshot *model.Snapshot
 	served   []names.ServiceObject             // by a proxy
 	hinted   map[model.NamespacedName]bool     // Services with hints for nodes
-	problems map[model.NamespacedName][]string // of Services, but for addresses in a ServiceCIDR
+	problems map[model.NamespacedName][]string // of Services, with addresses in a ServiceCIDR allowed
 }
 
 func newComparison(in Input) *comparison {
+	served := in.Config
+	served.ExternalAddresses.InServiceCIDRs = true // these addresses are a difference of their own
 	c := &comparison{
-		in, in.Objects.Builder(in.Config).Snapshot(), in.served(),
-		map[model.NamespacedName]bool{},
-		map[model.NamespacedName][]string{},
+		Input: in, snapshot: in.Objects.Builder(served).Snapshot(),
+		hinted: map[model.NamespacedName]bool{}, problems: map[model.NamespacedName][]string{},
+	}
+	for _, s := range in.Objects.Services {
+		_, other := s.Labels[model.LabelServiceProxyName]
+		hasIP := len(s.ClusterIPs) > 0 && s.ClusterIPs[0] != "" && s.ClusterIPs[0] != "None"
+		if !other && s.Type != "ExternalName" && hasIP {
+			c.served = append(c.served, s)
+		}
 	}
 	for _, s := range in.Objects.Slices {
 		if slices.ContainsFunc(s.Endpoints, func(e model.SliceEndpoint) bool { return len(e.HintNodes) > 0 }) {
@@ -69,7 +156,7 @@ func newComparison(in Input) *comparison {
 		}
 	}
 	for _, p := range c.snapshot.Problems() {
-		if p.Object.Kind == "Service" && !strings.Contains(p.Message, "it is in a ServiceCIDR") {
+		if p.Object.Kind == "Service" {
 			c.problems[p.Object.NamespacedName] = append(c.problems[p.Object.NamespacedName], p.Error())
 		}
 	}
@@ -86,8 +173,8 @@ func Compare(in Input) *Report {
 	if in.Version > 0 {
 		r.Version = fmt.Sprintf("1.%d", in.Version)
 	}
-	r.Differences = c.apply(differences(), &r.NotConcerned)
-	r.Notes = c.apply(notes(), &r.NotConcerned)
+	r.Differences = c.apply(differences, &r.NotConcerned)
+	r.Notes = c.apply(notes, &r.NotConcerned)
 	return r
 }
 
@@ -118,4 +205,57 @@ func (c *comparison) apply(rows []row, notConcerned *int) []Difference {
 		list = append(list, d)
 	}
 	return list
+}
+
+// Write writes the report for people.
+func (r *Report) Write(t *report.Text) {
+	t.Wrap(fmt.Sprintf("Node %s, %s: from %s, mode %s, to vmapd with the backend %s.", r.Node,
+		report.Plural(r.Services, "Service"), strings.TrimSpace("kube-proxy "+r.Version), r.Mode, r.Backend), "", "")
+	for i, d := range r.Differences {
+		d.write(t, report.Warn, fmt.Sprintf("%d. ", i+1))
+	}
+	if len(r.Notes) > 0 {
+		t.Say("")
+		t.Say("Notes: new connections are answered as before.")
+	}
+	for _, d := range r.Notes {
+		d.write(t, "", "-  ")
+	}
+	if len(r.Configuration) > 0 {
+		t.Say("")
+		t.Say("Configuration:")
+	}
+	for _, note := range r.Configuration {
+		t.Wrap(note, "-  ", "   ")
+	}
+	level, total := report.OK, "nothing changes"
+	if len(r.Differences) > 0 {
+		level, total = report.Warn, report.Plural(len(r.Differences), "difference")
+	}
+	t.Say("")
+	t.Verdict(level, "%s, %s; not applicable here: %s", total, report.Plural(len(r.Notes), "note"),
+		report.Plural(r.NotConcerned, "known difference"))
+}
+
+// most is how many Services and details are shown.
+const most = 5
+
+func (d Difference) write(t *report.Text, l report.Level, head string) {
+	indent := strings.Repeat(" ", len(head))
+	t.Say("")
+	t.Paragraph(l, d.Title, head, indent)
+	t.Wrap(d.Change, indent, indent)
+	for _, detail := range report.First(d.Details, most) {
+		t.Wrap(detail, indent+"- ", indent+"  ")
+	}
+	if len(d.Services) > 0 {
+		t.Wrap(report.Plural(len(d.Services), "Service")+": "+report.List(d.Services, most), indent, indent)
+	}
+	if d.Remedy != "" {
+		t.Wrap(d.Remedy, indent+"-> ", indent+"   ")
+	}
+	if d.Setting != nil {
+		t.Say("%sTo keep it as it was, in %s:", indent, d.Setting.File)
+		t.Say("%s  %s", indent, d.Setting.YAML)
+	}
 }

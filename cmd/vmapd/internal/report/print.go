@@ -6,9 +6,13 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // Format is the value of --output.
@@ -73,4 +77,89 @@ func Print(w io.Writer, format Format, value any, text func(*Text)) error {
 	}
 	_, err := io.WriteString(w, t.out.String())
 	return err
+}
+
+// Outcome is what happens to a connection, in the words of all commands.
+type Outcome string
+
+// The outcomes.
+const (
+	Forwarded  Outcome = "forwarded"     // to an endpoint
+	Rejected   Outcome = "rejected"      // with a TCP reset or an ICMP error
+	Dropped    Outcome = "dropped"       // without an answer
+	NotService Outcome = "not a Service" // no Service has the address and port
+)
+
+// OutcomeOf returns the word for a verdict.
+func OutcomeOf(v model.Verdict) Outcome {
+	return [...]Outcome{
+		model.NotOurs: NotService, model.Forwarded: Forwarded, model.Rejected: Rejected, model.Dropped: Dropped,
+	}[v]
+}
+
+// OfAction returns the word for what a Service does to connections to one of its addresses.
+func OfAction(a model.Action) Outcome {
+	return [...]Outcome{model.Forward: Forwarded, model.Reject: Rejected, model.Drop: Dropped}[a]
+}
+
+// Level is how bad a line or a row is.
+type Level string
+
+// The levels, the worst first. The zero value has no level.
+const (
+	Fail Level = "fail" // connections fail, or the node's rules are out of date
+	Warn Level = "warn" // some connections may fail, or will when something else changes
+	OK   Level = "ok"
+)
+
+// Level is how bad an outcome is for the client.
+func (o Outcome) Level() Level {
+	return map[Outcome]Level{Forwarded: OK, Rejected: Fail, Dropped: Fail}[o]
+}
+
+// Rank is lower for worse levels.
+func (l Level) Rank() int { return map[Level]int{Fail: -2, Warn: -1}[l] }
+
+// Worse returns the worse of two levels.
+func Worse(a, b Level) Level {
+	if b.Rank() < a.Rank() {
+		return b
+	}
+	return a
+}
+
+// Age returns the time since t as kubectl prints it; "" for the zero time.
+func Age(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(max(0, now.Sub(t)))
+}
+
+// Plural returns a number with a noun.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// First returns the first elements of a list, and that there are more; most is 0 for all.
+func First(list []string, most int) []string {
+	if more := len(list) - most; most > 0 && more > 0 {
+		return append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", more))
+	}
+	return list
+}
+
+// List returns the first elements of a list, and the number of others; most is 0 for all.
+func List[T any](list []T, most int) string {
+	var texts []string
+	for i, v := range list {
+		if most > 0 && i == most {
+			return fmt.Sprintf("%s and %d more", strings.Join(texts, ", "), len(list)-most)
+		}
+		texts = append(texts, fmt.Sprint(v))
+	}
+	return strings.Join(texts, ", ")
 }

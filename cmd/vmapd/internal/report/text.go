@@ -79,6 +79,14 @@ type Line struct {
 
 // Lines adds findings, failures first, and their total.
 func (t *Text) Lines(lines []Line) {
+	t.Findings(lines)
+	if len(lines) > 0 {
+		t.Say("%s", Total(lines))
+	}
+}
+
+// Findings adds findings, failures first.
+func (t *Text) Findings(lines []Line) {
 	const levels = 6
 	names := 0
 	for _, l := range lines {
@@ -94,9 +102,6 @@ func (t *Text) Lines(lines []Line) {
 		if l.Fix != "" {
 			t.Wrap("-> "+l.Fix, indent, indent)
 		}
-	}
-	if len(lines) > 0 {
-		t.Say("%s", Total(lines))
 	}
 }
 
