@@ -9,9 +9,12 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Compare returns the differences between the rules that a family has now and those of s, as text. It
-// changes nothing, and may be called during Apply: a change that Apply makes meanwhile may be among them.
-func (b *IPTables) Compare(ctx context.Context, family model.Family, s *model.Snapshot) ([]string, error) {
+// Compare returns the differences between the rules that a family has now and those of s, as text; with a service port,
+// those alone that its connections meet. It changes nothing, and may be called during Apply: a change that Apply makes
+// meanwhile may be among them.
+func (b *IPTables) Compare(
+	ctx context.Context, family model.Family, s *model.Snapshot, of *model.ServicePort,
+) ([]string, error) {
 	for _, f := range b.families {
 		if f.family != family {
 			continue
@@ -20,7 +23,7 @@ func (b *IPTables) Compare(ctx context.Context, family model.Family, s *model.Sn
 		if err != nil {
 			return nil, err
 		}
-		list := iptables.Compile(s.Family(family), b.optionsOf(f)).Repair(saved).Chains()
+		list := iptables.Compile(s.Family(family), b.optionsOf(f)).Repair(saved).Chains(of)
 		return append(list, missingJumps(saved.HookText())...), nil
 	}
 	return nil, nil
@@ -36,9 +39,12 @@ func missingJumps(text string) (list []string) {
 	return list
 }
 
-// Compare returns the operations that would turn what the kernel has of a family now into s. It changes
-// nothing, and may be called during Apply: a change that Apply makes meanwhile may be among them.
-func (b *IPVS) Compare(ctx context.Context, family model.Family, s *model.Snapshot) (list []string, err error) {
+// Compare returns the operations that would turn what the kernel has of a family now into s; with a service port,
+// without those on other virtual servers. It changes nothing, and may be called during Apply: a change that Apply makes
+// meanwhile may be among them.
+func (b *IPVS) Compare(
+	ctx context.Context, family model.Family, s *model.Snapshot, of *model.ServicePort,
+) (list []string, err error) {
 	own := &IPVS{options: b.options}
 	if own.servers, err = openServers(); err != nil { // Apply may use that of b meanwhile
 		return nil, err
@@ -53,7 +59,10 @@ func (b *IPVS) Compare(ctx context.Context, family model.Family, s *model.Snapsh
 			return nil, err
 		}
 		for _, op := range ipvs.DiffContent(have, want) {
-			list = append(list, op.Command)
+			owner, _ := want.Owner(op.Key)
+			if of == nil || op.Key == (ipvs.Key{}) || owner == of.Name {
+				list = append(list, op.Command)
+			}
 		}
 	}
 	return list, nil

@@ -15,14 +15,14 @@ import (
 // comparer is a backend.
 type comparer interface {
 	Apply(ctx context.Context, s *model.Snapshot) error
-	Compare(ctx context.Context, f model.Family, s *model.Snapshot) ([]string, error)
+	Compare(ctx context.Context, f model.Family, s *model.Snapshot, of *model.ServicePort) ([]string, error)
 }
 
 // differences returns those of both families.
 func differences(t *testing.T, b comparer, s *model.Snapshot) (all []string) {
 	t.Helper()
 	for _, f := range model.Families {
-		list, err := b.Compare(t.Context(), f, s)
+		list, err := b.Compare(t.Context(), f, s, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

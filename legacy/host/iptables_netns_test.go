@@ -305,7 +305,7 @@ func TestAKernelWithoutAMatch(t *testing.T) {
 				t.Errorf("nothing has %s:\n%s", want, rules)
 			}
 		}
-		if list, err := b.Compare(t.Context(), model.IPv4, builder.Snapshot()); err != nil || len(list) > 0 {
+		if list, err := b.Compare(t.Context(), model.IPv4, builder.Snapshot(), nil); err != nil || len(list) > 0 {
 			t.Errorf("differences: %v, %v", list, err)
 		}
 		modeltest.NewService("ns3/sctp").Delete(builder)

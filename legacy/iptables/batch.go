@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // A Batch turns one ruleset into another. It is text for iptables-restore --noflush or ip6tables-restore --noflush,
@@ -59,14 +61,19 @@ func (b *Batch) Size() Size {
 	return s
 }
 
-// Chains returns the chains that the batch writes or deletes, each behind its table.
-func (b *Batch) Chains() (list []string) {
+// Chains returns the chains that the batch writes or deletes, each behind its table; with a service port, those alone
+// that its connections meet.
+func (b *Batch) Chains(of *model.ServicePort) (list []string) {
 	for t := range tables {
 		for _, c := range b.tables[t].set {
-			list = append(list, fmt.Sprintf("chain %s of table %v is missing or different", c.name, t))
+			if of == nil || isOf(c.name, of.Name) {
+				list = append(list, fmt.Sprintf("chain %s of table %v is missing or different", c.name, t))
+			}
 		}
 		for _, name := range b.tables[t].delete {
-			list = append(list, fmt.Sprintf("chain %s of table %v is too many", name, t))
+			if of == nil {
+				list = append(list, fmt.Sprintf("chain %s of table %v is too many", name, t))
+			}
 		}
 	}
 	return list

@@ -54,6 +54,13 @@ func portHash(n model.ServicePortName) string {
 	return hash(n.Namespace, "/", n.Name, ":", n.Port, "/", n.Protocol.String())
 }
 
+// isOf reports whether a chain is one of a service port's, or none of any: those have no hash behind a role.
+func isOf(chain string, n model.ServicePortName) bool {
+	own := portHash(n)
+	_, rest, _ := strings.Cut(strings.TrimPrefix(chain, Prefix), "-")
+	return len(rest) < len(own) || strings.HasPrefix(rest, own)
+}
+
 // RecentName is the name of the xt_recent list of the clients of one endpoint, for one
 // service port. Both IP families share the names.
 func RecentName(n model.ServicePortName, e netip.AddrPort) string {

@@ -39,6 +39,7 @@ otherwise.
 type examination struct {
 	flags  config.Flags
 	socket string
+	all    bool
 	output report.Format
 }
 
@@ -56,6 +57,7 @@ func newDoctorCommand() *cobra.Command {
 	f := c.Flags()
 	x.flags.AddSome(f, "config", "vmapd-config", "backend")
 	f.StringVar(&x.socket, "socket", socket.DefaultPath, "the daemon's unix socket")
+	f.BoolVar(&x.all, "all", false, "list all differences of the kernel's rules from the expected ones, too")
 	report.AddFormat(f, &x.output)
 	return c
 }
@@ -68,7 +70,7 @@ func (x *examination) run(ctx context.Context, stdout io.Writer, socketGiven boo
 	if conf != nil && !socketGiven {
 		x.socket = conf.Socket
 	}
-	r, asked := askReport(ctx, x.socket)
+	r, asked := askReport(ctx, x.socket, x.all)
 	if errors.Is(asked, socket.ErrElsewhere) {
 		return asked
 	}
@@ -94,14 +96,17 @@ func (x *examination) run(ctx context.Context, stdout io.Writer, socketGiven boo
 	return nil
 }
 
-// askReport asks the daemon for its report on this node.
-func askReport(ctx context.Context, path string) (r doctor.Report, err error) {
-	c := socket.Client{Path: path}
+// askReport asks the daemon for its report on this node, with all differences of the kernel's rules or without them.
+func askReport(ctx context.Context, path string, all bool) (r doctor.Report, err error) {
+	c, query := socket.Client{Path: path}, url.Values{}
+	if all {
+		query.Set("all", "")
+	}
 	if err = c.Elsewhere(ctx); err == nil {
 		// A daemon that hangs does not answer this, either.
 		if err = c.Get(ctx, "/v1/services", url.Values{"limit": {"1"}}, new(any)); !errors.Is(err, socket.ErrLate) {
 			c.Deadline = examineTime
-			err = c.Get(ctx, "/v1/doctor", nil, &r)
+			err = c.Get(ctx, "/v1/doctor", query, &r)
 		}
 	}
 	r.AskedBy(buildinfo.Current().Version)

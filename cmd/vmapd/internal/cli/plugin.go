@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/plugin"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -29,6 +30,7 @@ const kubectlLong = `Kubectl vmapd asks the daemons of a cluster, through the AP
 in its pods, by kubectl.
 
   kubectl vmapd status                           all nodes, one row each
+  kubectl vmapd doctor                           all nodes: what is not ok, failures first
   kubectl vmapd --node node-1 doctor
   kubectl vmapd trace --from pod/web-1 svc/frontend:80
   kubectl vmapd status shop/frontend --rules
@@ -38,7 +40,8 @@ Without --node, the node is that of the client, or of the destination: of a pod,
 of an endpoint of a Service. If there is none, one node of all is asked.
 
 It needs the rights to get and list vmapd's pods and to create pods/exec in their namespace,
-and to read the pods and EndpointSlices that are named.`
+and to read the pods and EndpointSlices that are named. With the right to list Nodes, status
+and doctor show those without a pod of vmapd, too.`
 
 const bundleLong = `Bundle collects what the daemons of all nodes, or of those that are named, say: their state,
 their Services, doctor's report, logs and versions, and the Services, EndpointSlices and Nodes,
@@ -69,8 +72,8 @@ func asPlugin() *cobra.Command {
 	for _, name := range kubectlFlags {
 		f.String(name, "", "as kubectl's")
 	}
-	root.AddCommand(p.status(), p.ui(), p.bundle(), newVersionCommand())
-	inPods := []*cobra.Command{newExplainCommand(), newTraceCommand(), newDoctorCommand(), newServicesCommand()}
+	root.AddCommand(p.status(), p.doctor(), p.ui(), p.bundle(), newVersionCommand())
+	inPods := []*cobra.Command{newExplainCommand(), newTraceCommand(), newServicesCommand()}
 	for _, c := range inPods {
 		c.RunE = p.inPod
 		root.AddCommand(c)
@@ -123,6 +126,32 @@ func (p *kubectlPlugin) status() *cobra.Command {
 			}
 			return err
 		}
+	}
+	return c
+}
+
+// doctor asks all nodes or, with --node, one.
+func (p *kubectlPlugin) doctor() *cobra.Command {
+	c := newDoctorCommand()
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if p.Node != "" {
+			return p.inPod(cmd, args)
+		}
+		p.begin(cmd)
+		line, err := lineOf(cmd, args)
+		if err != nil {
+			return err
+		}
+		nodes, err := p.Reports(cmd.Context(), line)
+		if err != nil {
+			return err
+		}
+		format := report.Format(cmd.Flag("output").Value.String())
+		err = report.Print(cmd.OutOrStdout(), format, nodes, func(t *report.Text) { plugin.WriteReports(t, nodes) })
+		if err == nil && plugin.Failed(nodes) {
+			return exitError(doctor.ExitFail)
+		}
+		return err
 	}
 	return c
 }
@@ -192,13 +221,27 @@ func (p *kubectlPlugin) find(cmd *cobra.Command, namespace string, refs []names.
 	return target, err
 }
 
+// lineOf returns the command line in a pod, and refuses flags about this machine.
+func lineOf(cmd *cobra.Command, args []string) ([]string, error) {
+	for _, name := range []string{"filename", "live", "master", "config", "vmapd-config", "socket"} {
+		if cmd.Flags().Changed(name) {
+			return nil, fmt.Errorf("--%s: only with vmapd %s, on this machine", name, cmd.Name())
+		}
+	}
+	line := []string{cmd.Name()}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			line = append(line, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return append(line, args...), nil
+}
+
 // inPod runs a command in the pod of the node that it is about.
 func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 	flags := cmd.Flags()
-	for _, name := range []string{"filename", "live", "master", "config", "vmapd-config", "socket"} {
-		if flags.Changed(name) {
-			return fmt.Errorf("--%s: only with vmapd %s, on this machine", name, cmd.Name())
-		}
+	if _, err := lineOf(cmd, args); err != nil {
+		return err
 	}
 	k := p.begin(cmd)
 	refs, err := refsOf(cmd, args)
@@ -226,13 +269,11 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	line := []string{"attached", cmd.Name()}
-	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed {
-			line = append(line, "--"+f.Name+"="+f.Value.String())
-		}
-	})
-	run := target.Exec(append(line, args...)...)
+	line, err := lineOf(cmd, args) // the flags have changed
+	if err != nil {
+		return err
+	}
+	run := target.Exec(append([]string{"attached"}, line...)...)
 	code, err := k.Exec(cmd.Context(), run, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err == nil && code != 0 {
 		return exitError(code)

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -28,10 +26,9 @@ type question struct {
 	rules     bool
 }
 
-// answer is a daemon's answer, and the tables that stand for it.
-type answer struct {
-	value  any
-	tables []report.Table
+// tabled is an answer, with tables as its text.
+type tabled interface {
+	Tables(now time.Time) []report.Table
 }
 
 // watchInterval is the time between two questions of --watch.
@@ -72,7 +69,7 @@ func newStatusCommand() *cobra.Command {
 			if q.rules {
 				return missing("SERVICE: --rules is about one")
 			}
-			return q.run(cmd.Context(), cmd.OutOrStdout(), q.overview)
+			return q.run(cmd, "/v1/status", nil, func() tabled { return new(status.Overview) })
 		}
 		ref, err := names.ParseService(args[0])
 		if err != nil {
@@ -87,8 +84,8 @@ func newStatusCommand() *cobra.Command {
 		if q.rules {
 			query.Set("rules", "")
 		}
-		return q.run(cmd.Context(), cmd.OutOrStdout(), func(ctx context.Context, again bool) (answer, error) {
-			return q.service(ctx, query, again)
+		return q.run(cmd, "/v1/service", query, func() tabled {
+			return &status.One{Namespace: query.Get("namespace"), Name: query.Get("name")}
 		})
 	}
 	return c
@@ -100,7 +97,14 @@ func newServicesCommand() *cobra.Command {
 	c.Args = cobra.NoArgs
 	c.Flags().BoolVarP(&q.all, "all-namespaces", "A", false, "show the Services of all namespaces")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		return q.run(cmd.Context(), cmd.OutOrStdout(), q.services)
+		query, none := url.Values{}, ""
+		if !q.all {
+			query.Set("namespace", cmp.Or(q.namespace, "default"))
+			none = fmt.Sprintf("no Services in namespace %q; -A shows those of all namespaces", query.Get("namespace"))
+		}
+		return q.run(cmd, "/v1/services", query, func() tabled {
+			return &status.Services{Namespaces: q.all, Wide: q.format == report.Wide, None: none}
+		})
 	}
 	return c
 }
@@ -115,54 +119,24 @@ func (q *question) command(use, short, long string) *cobra.Command {
 	return c
 }
 
-func (q *question) overview(ctx context.Context, _ bool) (answer, error) {
-	var o status.Overview
-	err := q.daemon.Get(ctx, "/v1/status", nil, &o)
-	return answer{&o, o.Tables(time.Now())}, err
-}
-
-func (q *question) services(ctx context.Context, _ bool) (answer, error) {
-	query := url.Values{}
-	if !q.all {
-		query.Set("namespace", cmp.Or(q.namespace, "default"))
-	}
-	var s status.Services
-	err := q.daemon.Get(ctx, "/v1/services", query, &s)
-	tables := s.Tables(q.all, q.format == report.Wide, time.Now())
-	if len(s.Items) == 0 && !q.all {
-		none := fmt.Sprintf("no Services in namespace %q; -A shows those of all namespaces", query.Get("namespace"))
-		tables[0].Notes = []string{none}
-	}
-	return answer{&s, tables}, err
-}
-
-// service asks about one Service. One that is deleted while it is watched is an answer without ports.
-func (q *question) service(ctx context.Context, query url.Values, again bool) (answer, error) {
-	var one status.One
-	err := q.daemon.Get(ctx, "/v1/service", query, &one)
-	if refused, ok := errors.AsType[*socket.Error](err); ok && again && refused.Status == http.StatusNotFound {
-		one, err = status.One{Namespace: query.Get("namespace"), Name: query.Get("name")}, nil
-	}
-	return answer{&one, one.Tables(time.Now())}, err
-}
-
-// run prints the answer to a question and, with --watch, what changes.
-func (q *question) run(
-	ctx context.Context, w io.Writer, ask func(ctx context.Context, again bool) (answer, error),
-) error {
+// run prints the answer to a question and, with --watch, what changes. What is deleted meanwhile is an empty answer.
+func (q *question) run(cmd *cobra.Command, path string, query url.Values, empty func() tabled) error {
 	if q.watch && q.format != report.InText && q.format != report.Wide {
 		return errors.New("--watch: only with -o text or wide")
 	}
-	p := report.Watcher{W: w, Format: q.format}
+	ctx, p := cmd.Context(), report.Watcher{W: cmd.OutOrStdout(), Format: q.format}
 	for again := false; ; again = true {
-		a, err := ask(ctx, again)
+		answer := empty()
+		err := q.daemon.Get(ctx, path, query, answer)
+		refused, ok := errors.AsType[*socket.Error](err)
 		switch {
+		case ok && again && refused.Status == http.StatusNotFound:
 		case err != nil && again && ctx.Err() != nil:
 			return nil //nolint:nilerr // the end of --watch
 		case err != nil:
 			return err
 		}
-		if err := p.Print(a.value, a.tables); err != nil || !q.watch {
+		if err := p.Print(answer, answer.Tables(time.Now())); err != nil || !q.watch {
 			return err
 		}
 		select {

@@ -160,7 +160,7 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	case err == nil && !x.each:
 		err = x.write(ctx, stdout, s)
 	}
-	endpoints := []explain.Endpoint{{Address: s.Endpoint.String(), Pod: s.Pod}}
+	endpoints := []explain.Endpoint{{Address: s.Endpoint, Pod: s.Pod}}
 	otherwise := want.Differs(s.Outcome(), s.Conclusion, endpoints)
 	if err != nil || otherwise == "" {
 		return err
@@ -187,13 +187,13 @@ func (x *tracing) suggest(ctx context.Context, stderr io.Writer, why string) {
 }
 
 // runEach connects until all endpoints of the Service have been chosen, and prints how each of them ended. It returns
-// the story of the first faulty one, or the last story.
-func (x *tracing) runEach(ctx context.Context, stdout io.Writer) (worst trace.Story, err error) {
+// the story of a faulty one, if there is one.
+func (x *tracing) runEach(ctx context.Context, stdout io.Writer) (s trace.Story, err error) {
 	const perEndpoint = 20 // connections, on the average: the choice is random
-	stories, rest := map[netip.AddrPort]trace.Story{}, map[string]string{}
-	for tries := 1; tries > 0; tries-- {
-		s, err := x.Run(ctx)
-		if err != nil {
+	stories := map[netip.AddrPort]trace.Story{}
+	var rest []explain.Endpoint // that were not chosen yet
+	for tries := 1; tries > 0 && (len(stories) == 0 || len(rest) > 0); tries-- {
+		if s, err = x.Run(ctx); err != nil {
 			return s, err
 		}
 		if len(stories) == 0 {
@@ -201,51 +201,49 @@ func (x *tracing) runEach(ctx context.Context, stdout io.Writer) (worst trace.St
 			if e == nil || len(e.Used) == 0 {
 				return s, x.write(ctx, stdout, s)
 			}
-			for _, used := range e.Used {
-				rest[used.Address] = used.Pod
+			rest, tries = e.Used, tries+perEndpoint*len(e.Used)
+		}
+		for _, at := range append(s.Silent, s.Endpoint) {
+			one := s
+			if at != s.Endpoint {
+				one.Endpoint, one.Pod, one.Answer = at, stories[at].Pod, trace.Answer{Kind: trace.NoAnswer}
+				one.Conclusion = fmt.Sprintf("forwarded to %v, which did not answer in time: the kernel chose again.", at)
 			}
-			tries += perEndpoint * len(e.Used)
-		}
-		stories[s.Endpoint] = s
-		delete(rest, s.Endpoint.String())
-		if !s.Answered() {
-			worst = s
-		}
-		if len(rest) == 0 {
-			break
+			if i := slices.IndexFunc(rest, func(u explain.Endpoint) bool { return u.Address == at }); i >= 0 {
+				one.Pod, rest = rest[i].Pod, slices.Delete(rest, i, i+1)
+			}
+			stories[at] = one
 		}
 	}
-	return x.writeEach(stdout, stories, rest, worst)
+	return writeEach(stdout, x.output, stories, rest)
 }
 
-func (x *tracing) writeEach(
-	stdout io.Writer, stories map[netip.AddrPort]trace.Story, rest map[string]string, worst trace.Story,
-) (trace.Story, error) {
+// writeEach prints a line for each endpoint, and returns the story of a faulty one, if there is one.
+func writeEach(
+	stdout io.Writer, format report.Format, stories map[netip.AddrPort]trace.Story, rest []explain.Endpoint,
+) (worst trace.Story, err error) {
 	var table report.Table
 	var faulty []string
 	for _, at := range slices.SortedFunc(maps.Keys(stories), netip.AddrPort.Compare) {
-		s := stories[at]
-		level := report.OK
+		s, level := stories[at], report.OK
 		if !s.Answered() {
 			level, faulty = report.Fail, append(faulty, strings.TrimSpace(at.String()+" "+s.Pod))
 		}
-		table.Rows = append(table.Rows, report.Row{Level: level, Cells: []string{at.String(), s.Conclusion}})
-		if len(faulty) == 0 {
+		if !s.Answered() || len(faulty) == 0 {
 			worst = s
 		}
+		table.Rows = append(table.Rows, report.Row{Level: level, Cells: []string{at.String(), s.Conclusion}})
 	}
-	for at, pod := range rest {
-		table.Notes = append(table.Notes, strings.TrimSpace(fmt.Sprintf("%s %s was never chosen", at, pod)))
+	for _, u := range rest {
+		table.Notes = append(table.Notes, strings.TrimSpace(fmt.Sprintf("%v %s", u.Address, u.Pod))+" was never chosen")
 	}
-	value := slices.Collect(maps.Values(stories))
-	return worst, report.Print(stdout, x.output, value, func(t *report.Text) {
-		level, text := report.OK, fmt.Sprintf("all of %s answered", report.Plural(len(stories), "endpoint"))
+	value, all := slices.Collect(maps.Values(stories)), report.Plural(len(stories), "endpoint")
+	return worst, report.Print(stdout, format, value, func(t *report.Text) {
 		if len(faulty) > 0 {
-			level = report.Fail
-			all := report.Plural(len(stories), "endpoint")
-			text = fmt.Sprintf("%d of %s faulty: %s", len(faulty), all, report.List(faulty, 0))
+			t.Verdict(report.Fail, "%d of %s faulty: %s", len(faulty), all, report.List(faulty, 0))
+		} else {
+			t.Verdict(report.OK, "all of %s answered", all)
 		}
-		t.Verdict(level, "%s", text)
 		t.Say("")
 		t.Table(table)
 	})
@@ -270,7 +268,7 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 		Doctor []report.Line `json:"doctor,omitempty"`
 	}{Story: s}
 	if !s.Answered() {
-		r, err := askReport(ctx, x.socket)
+		r, err := askReport(ctx, x.socket, false)
 		if err != nil {
 			r = examine(doctor.Facts{NoDaemon: err})
 		}

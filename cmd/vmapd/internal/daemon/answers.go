@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,13 +18,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
+	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/conntrack"
+	"github.com/vmapd/vmapd/sync/manifest"
 )
 
 // routes are all paths of the socket: state, a decision, and doctor's facts. A request takes no lock that a round needs
@@ -34,13 +39,22 @@ func (d *Daemon) routes() map[string]socket.Route {
 		"/v1/services": d.services,
 		"/v1/service":  d.service,
 		"/v1/explain":  d.explain,
-		"/v1/doctor":   func(context.Context, url.Values) (any, error) { return d.report(0), nil },
+		"/v1/doctor":   d.doctor,
 	}
+}
+
+// doctor answers /v1/doctor: with "all", all differences of the kernel's rules are in the report.
+func (d *Daemon) doctor(_ context.Context, query url.Values) (any, error) {
+	r := d.report(0)
+	if !query.Has("all") {
+		r.Differences = nil
+	}
+	return r, nil
 }
 
 // overview answers /v1/status.
 func (d *Daemon) overview(context.Context, url.Values) (any, error) {
-	lines := d.report(readEvery).Lines
+	lines := d.recent().Lines
 	o := status.Overview{
 		Version: buildinfo.Current().Version, Started: d.Started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
 		Node: d.nodeName, Backend: d.dataplane.name, With: d.dataplane.with, Why: d.dataplane.why,
@@ -229,8 +243,114 @@ func (d *Daemon) rules(sp *model.ServicePort) (text []string) {
 			text = append(text, strings.ReplaceAll(line, "\t", "  "))
 		}
 	}
-	if more := len(text) - mostLines; more > 0 {
-		text = append(text[:mostLines], fmt.Sprintf("and %d more lines", more))
+	return report.First(text, mostLines)
+}
+
+// explain answers /v1/explain: an explanation by the snapshot of the last sync. Names and the reasons
+// for unused endpoints are not in a snapshot, so the objects are read for this answer.
+func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
+	q, err := names.ParseQuery(query)
+	if err != nil {
+		return nil, socket.BadRequest(err.Error())
 	}
-	return text
+	snapshot := d.view.View().Snapshot
+	if snapshot == nil {
+		return nil, d.unprogrammed()
+	}
+	q.NodeName = d.nodeName
+	found, err := d.readObjects(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := found.Node(d.nodeName); err != nil && d.cluster == nil && len(found.Nodes) > 0 {
+		return nil, socket.NotFound(fmt.Sprintf("the daemon's %v (start it with --hostname-override NODE)", err))
+	}
+	in, err := explain.NewInput(found, d.traffic(), q)
+	if err != nil {
+		return nil, socket.NotFound(err.Error())
+	}
+	in.ByListeners = d.dataplane.userspace != nil
+	var own []netip.Addr
+	for _, f := range model.Families {
+		own = append(own, snapshot.Family(f).NodeAddrs...)
+	}
+	in.Builder.SetHostAddresses(own)
+	in.Snapshot = snapshot
+	e := explain.Explain(in)
+	differs, notCompared := d.compareWithKernel(ctx, snapshot, in.Decide())
+	e.Compare(d.dataplane.name, differs, notCompared, d.late(model.FamilyOf(in.Dest.Addr())))
+	return e, nil
+}
+
+// late returns what is not programmed yet, "" if that is nothing.
+func (d *Daemon) late(f model.Family) string {
+	services, endpointSlices := d.state.Pending()
+	if err := d.tracker.Status().Families[f].LastError; err != "" {
+		return "The last sync failed: " + err
+	}
+	if n := services + endpointSlices; n > 0 {
+		return fmt.Sprintf("%d changes of Services and EndpointSlices are not programmed yet.", n)
+	}
+	return ""
+}
+
+// readObjects reads what a query is about, from the cluster or from files.
+func (d *Daemon) readObjects(ctx context.Context, q names.Query) (*names.Directory, error) {
+	if d.cluster == nil {
+		o, _, err := manifest.Load(d.Config.From) // the daemon has logged the errors in manifests
+		if err != nil {
+			return nil, err
+		}
+		return objects.Of(o), nil
+	}
+	own, err := d.client.Apart() // so that the daemon's lists do not wait
+	if err != nil {
+		return nil, err
+	}
+	nodes := []string{q.NodeName}
+	for _, ref := range q.Named(names.Node) {
+		if ref.Name != q.NodeName {
+			nodes = append(nodes, ref.Name)
+		}
+	}
+	found, refused, err := objects.Read(ctx, own, &q, ErrNoPods, nodes...)
+	return found, errors.Join(append(refused, err)...)
+}
+
+// ErrNoPods is why the daemon explains nothing about names of pods that no EndpointSlice has.
+var ErrNoPods = errors.New("the daemon has no permission to read pods; " +
+	"--kubeconfig, with credentials that have it, does")
+
+// compareWithKernel returns how the kernel differs from what a connection is to meet, or why that is not known.
+func (d *Daemon) compareWithKernel(
+	ctx context.Context, s *model.Snapshot, of model.Decision,
+) (differs, notCompared string) {
+	if of.Dest.Addr().IsLoopback() && d.dataplane.userspace == nil {
+		return "", "a listener of vmapd answers on loopback, not a rule"
+	}
+	const longest = 3 * time.Second
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	f := model.FamilyOf(of.Dest.Addr())
+	list, err := d.dataplane.differences(bounded, f, s, of.Port)
+	if err != nil {
+		return "", err.Error()
+	}
+	return report.List(list, 1), d.dataplane.byNature(s.Family(f), of)
+}
+
+// byNature returns what the backend does otherwise than decided, by its nature, "" if nothing.
+func (p *dataplane) byNature(s *model.FamilySnapshot, d model.Decision) string {
+	if p.userspace != nil && d.Verdict == model.Dropped && d.Protocol == model.TCP {
+		return "known difference of the backend userspace: a TCP connection that is to be dropped is accepted and reset"
+	}
+	if p.ipvs == nil {
+		return ""
+	}
+	for _, k := range ipvs.Differences {
+		if k.Concerns(s, d) {
+			return "known difference of the backend IPVS: " + k.What
+		}
+	}
+	return ""
 }

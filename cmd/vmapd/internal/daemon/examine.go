@@ -32,7 +32,7 @@ const never = time.Duration(math.MaxInt64)
 
 // reading is what takes long to read.
 type reading struct {
-	table []report.Line
+	table doctor.Comparison
 	rules doctor.Rules
 	began time.Time
 	took  time.Duration
@@ -55,6 +55,15 @@ func (d *Daemon) report(age time.Duration) doctor.Report {
 	now := d.examine(age)
 	d.examined.Store(&now)
 	return now
+}
+
+// recent returns the last report and asks for another one, for which it waits only if the last one is old.
+func (d *Daemon) recent() doctor.Report {
+	if last := d.examined.Load(); last != nil && time.Since(last.At) < readEvery {
+		go d.report(readEvery)
+		return *last
+	}
+	return d.report(readEvery)
 }
 
 // examine examines the node. It reads other programs' rules and settings: a panic about these must not end
@@ -112,11 +121,11 @@ func (d *Daemon) facts() doctor.Facts {
 	}
 	self.Ports = slices.DeleteFunc([]error{d.healthzPort.Err(), d.metricsPort.Err()},
 		func(err error) bool { return err == nil })
-	self.FastPath, self.NoFastPath = d.dataplane.fastPath(d.Config.FastPath.On())
+	self.FastPath = d.dataplane.fastPath(d.Config.FastPath.On())
 	if p := d.dataplane.nft; p != nil && traffic.ConnectionRetry {
-		self.Retry = "without an answer within a second, the kernel chooses another endpoint"
+		self.Retry.Text = "without an answer within a second, the kernel chooses another endpoint"
 		if err := p.RetryLacks(); err != nil {
-			self.Retry, self.NoRetry = err.Error(), true
+			self.Retry = doctor.Ability{Text: err.Error(), Lacks: true}
 		}
 	}
 	if source := d.cluster; source != nil {
@@ -143,65 +152,59 @@ const comparisons = 3
 const compareTime = 20 * time.Second
 
 // table compares the kernel's tables with the last snapshot that was applied.
-func (d *Daemon) table() []report.Line {
+func (d *Daemon) table() (c doctor.Comparison) {
 	ctx, cancel := context.WithTimeout(context.Background(), compareTime)
 	defer cancel()
 	for range comparisons {
 		snapshot := d.view.View().Snapshot
 		if snapshot == nil {
-			return doctor.NotCompared("nothing is programmed yet")
+			return doctor.Comparison{Not: "nothing is programmed yet"}
 		}
-		var differences []string
-		var all int
-		var errs []error
+		c = doctor.Comparison{}
 		for _, f := range model.Families {
-			list, count, err := d.dataplane.differences(ctx, f, snapshot, nil)
+			list, err := d.dataplane.differences(ctx, f, snapshot, nil)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%v: %w", f, err))
+				c.Errs = append(c.Errs, fmt.Errorf("%v: %w", f, err))
 			}
-			all, differences = all+count, append(differences, list...)
+			c.Differences = append(c.Differences, list...)
 		}
-		if all == 0 || snapshot == d.view.View().Snapshot {
-			const few = 3
-			return doctor.Compared(d.dataplane.name, differences[:min(few, len(differences))], all, errs)
+		if len(c.Differences) == 0 || snapshot == d.view.View().Snapshot {
+			return c
 		}
 	}
-	return doctor.NotCompared("the Services are changing constantly")
+	return doctor.Comparison{Not: "the Services are changing constantly"}
 }
 
-// differences returns the differences of the kernel's rules from a snapshot, as text, and their number. Of a decision,
-// nftables and userspace return those alone that the connection meets.
+// differences returns the differences of the kernel's rules from a snapshot, as text; with a service port, those alone
+// that its connections meet.
 func (p *dataplane) differences(
-	ctx context.Context, f model.Family, s *model.Snapshot, of *model.Decision,
-) (list []string, count int, err error) {
+	ctx context.Context, f model.Family, s *model.Snapshot, of *model.ServicePort,
+) (list []string, err error) {
 	switch {
 	case p.userspace != nil:
 		for vip, text := range p.userspace.Missing(f) {
-			if of == nil || of.Frontend == nil || vip == of.Frontend.VIP {
+			if of == nil || slices.ContainsFunc(of.Frontends, func(fe model.Frontend) bool { return fe.VIP == vip }) {
 				list = append(list, text)
 			}
 		}
 		slices.Sort(list)
+		return list, nil
 	case p.iptables != nil:
-		list, err = p.iptables.Compare(ctx, f, s)
+		return p.iptables.Compare(ctx, f, s, of)
 	case p.ipvs != nil:
-		list, err = p.ipvs.Compare(ctx, f, s)
-	default:
-		diff, err := p.nft.Compare(f, s)
-		if err != nil || diff == nil {
-			return nil, 0, err
-		}
-		if rules := p.nft.Ruleset(f); rules != nil && of != nil && of.Frontend != nil {
-			keepOf(diff, rules.OfPort(of.Port.Name))
-		}
-		for line := range strings.Lines(diff.String()) {
-			if line = strings.TrimSpace(line); line != "" && !diff.Empty() {
-				list = append(list, line)
-			}
-		}
-		return list, diff.Len(), nil
+		return p.ipvs.Compare(ctx, f, s, of)
 	}
-	return list, len(list), err
+	diff, err := p.nft.Compare(f, s)
+	if err != nil || diff == nil {
+		return nil, err
+	}
+	if rules := p.nft.Ruleset(f); rules != nil && of != nil {
+		keepOf(diff, rules.OfPort(of.Name))
+	}
+	if !diff.Empty() {
+		list = strings.Split(strings.TrimSpace(diff.String()), "\n")
+	}
+	return list, nil
 }
 
 // keepOf removes operations for elements that a part of the table does not have. Others may concern all connections.
@@ -216,14 +219,13 @@ func keepOf(diff *batch.Batch, part *nft.Table) {
 	}
 }
 
-// fastPath says whether connections take the fast path, and by which devices; "" if nobody wants that. lacks reports
-// whether some that should can't.
-func (p *dataplane) fastPath(wanted bool) (text string, lacks bool) {
-	if !wanted {
-		return "", false
-	}
-	if p.nft == nil {
-		return fmt.Sprintf("not possible: the backend %s has none", p.name), true
+// fastPath says whether connections take the fast path, and by which devices.
+func (p *dataplane) fastPath(wanted bool) (a doctor.Ability) {
+	switch {
+	case !wanted:
+		return a
+	case p.nft == nil:
+		return doctor.Ability{Text: fmt.Sprintf("not possible: the backend %s has none", p.name), Lacks: true}
 	}
 	var parts []string
 	for _, f := range p.nft.FastPaths() {
@@ -234,7 +236,8 @@ func (p *dataplane) fastPath(wanted bool) (text string, lacks bool) {
 		} else if f.Refused != nil {
 			text += fmt.Sprintf("; %v", f.Refused)
 		}
-		parts, lacks = append(parts, text), lacks || f.Lacks != nil || f.Refused != nil
+		parts, a.Lacks = append(parts, text), a.Lacks || f.Lacks != nil || f.Refused != nil
 	}
-	return strings.Join(parts, "; "), lacks
+	a.Text = strings.Join(parts, "; ")
+	return a
 }

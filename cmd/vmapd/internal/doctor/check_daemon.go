@@ -275,29 +275,31 @@ func (f *Facts) sync(l *found) {
 	l.otherwise("%s", text)
 }
 
-// Compared returns the lines about a comparison of the kernel's rules with those of the Services: a few of count
-// differences, and the errors of reading.
-func Compared(backend string, differences []string, count int, errs []error) []report.Line {
-	var l found
-	if count > 0 {
+// Comparison is one of the kernel's rules with those of the Services.
+type Comparison struct {
+	Differences []string
+	Errs        []error // of reading
+	Not         string  // why it was not made; "": it was
+}
+
+func (f *Facts) table(l *found) {
+	if f.Table.Not != "" {
+		l.good("not compared: %s", f.Table.Not)
+	}
+	if n := len(f.Table.Differences); n > 0 {
+		const few = 3
 		fix := "wait for --iptables-sync-period, after which vmapd compares and repairs; if the line stays, " +
-			"keep the output for a report"
-		if backend == "nftables" {
-			fix = "restart vmapd, which compares and repairs at its start; keep the output for a report"
+			"keep the output of vmapd doctor --all for a report"
+		if f.Wants.Backend == "nftables" {
+			fix = "restart vmapd, which compares and repairs at its start; keep the output of vmapd doctor --all for a report"
 		}
 		l.fail(fix, "the kernel's rules differ from the expected ones in %d operations, such as: %s",
-			count, strings.Join(differences, "; "))
+			n, strings.Join(f.Table.Differences[:min(few, n)], "; "))
 	}
-	for _, err := range errs {
+	for _, err := range f.Table.Errs {
 		l.warn("the error names the cause", "can't be compared: %v", err)
 	}
 	l.otherwise("the kernel has exactly the expected rules")
-	return l
-}
-
-// NotCompared returns the line about a comparison that was not made.
-func NotCompared(why string) []report.Line {
-	return []report.Line{{Level: report.OK, Text: "not compared: " + why}}
 }
 
 func (f *Facts) otherProxies(l *found) {
@@ -345,20 +347,20 @@ func (f *Facts) listeners(l *found) {
 	}
 }
 
-func (f *Facts) retry(l *found) {
+// judge warns if something wanted is lacking.
+func (a Ability) judge(l *found, fix string) {
 	switch {
-	case f.Daemon.NoRetry:
-		l.warn("a kernel that has it, or --connection-retry=false", "%s", f.Daemon.Retry)
-	case f.Daemon.Retry != "":
-		l.good("%s", f.Daemon.Retry)
+	case a.Lacks:
+		l.warn(fix, "%s", a.Text)
+	case a.Text != "":
+		l.good("%s", a.Text)
 	}
 }
 
+func (f *Facts) retry(l *found) {
+	f.Daemon.Retry.judge(l, "a kernel that has it, or --connection-retry=false")
+}
+
 func (f *Facts) fastPath(l *found) {
-	switch {
-	case f.Daemon.NoFastPath:
-		l.warn("--fast-path=off, a kernel that has it, or names of devices that can", "%s", f.Daemon.FastPath)
-	case f.Daemon.FastPath != "":
-		l.good("%s", f.Daemon.FastPath)
-	}
+	f.Daemon.FastPath.judge(l, "--fast-path=off, a kernel that has it, or names of devices that can")
 }

@@ -69,7 +69,6 @@ func healthy() *world {
 		},
 		Pods: model.LocalPods{ClusterCIDRs: ranges},
 	}
-	w.Table = doctor.Compared("nftables", nil, 0, nil)
 	for _, f := range model.Families {
 		w.Daemon.Health.Families[f] = health.FamilyStatus{Synced: now.Add(-time.Second), Healthy: true}
 	}
@@ -84,8 +83,8 @@ func podBridge() []doctor.Bridge {
 
 func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
 	w := healthy()
-	w.Daemon.FastPath = "on, between eth0 and pods0" // off, it has no line
-	w.Daemon.Retry = "on"
+	w.Daemon.FastPath.Text = "on, between eth0 and pods0" // off, it has no line
+	w.Daemon.Retry.Text = "on"
 	w.Wants.Pods = w.Wants.LocalPods
 	w.Host.Bridges = podBridge() // without one, there is no line
 	r := w.diagnose()
@@ -122,7 +121,7 @@ func TestEachCheck(t *testing.T) {
 		}},
 		{"configuration", report.Warn, "the last change is refused", func(w *world) { w.ConfigError = "x" }},
 		{"version", report.Warn, "the daemon is v0, and this program v1", func(w *world) { w.Version = "v0" }},
-		{"connection-retry", report.Warn, "the kernel lacks it", func(w *world) { w.Daemon.Retry, w.Daemon.NoRetry = "the kernel lacks it", true }},
+		{"connection-retry", report.Warn, "the kernel lacks it", func(w *world) { w.Daemon.Retry = doctor.Ability{Text: "the kernel lacks it", Lacks: true} }},
 		{"privilege", report.Fail, "the daemon lacks CAP_NET_ADMIN", func(w *world) { w.Host.NetAdmin = false }},
 		{"api-server", report.Fail, "services can't be read from https://192.168.0.1:6443 for 10m (last answer 2s ago): refused", func(w *world) {
 			w.Daemon.Cluster.Failing = []informer.Failure{{Resource: "services", Since: now.Add(-10 * time.Minute), Err: errors.New("refused")}}
@@ -147,10 +146,10 @@ func TestEachCheck(t *testing.T) {
 			w.Daemon.Health.Families[1].LastError, w.Daemon.Health.Families[1].Waiting = "x", now.Add(-5*time.Second)
 		}},
 		{"table", report.Fail, "in 2 operations, such as: add element", func(w *world) {
-			w.Table = doctor.Compared("nftables", []string{"add element"}, 2, nil)
+			w.Table.Differences = []string{"add element", "add rule"}
 		}},
 		{"table", report.Warn, "can't be compared: IPv6: x", func(w *world) {
-			w.Table = doctor.Compared("nftables", nil, 0, []error{errors.New("IPv6: x")})
+			w.Table.Errs = []error{errors.New("IPv6: x")}
 		}},
 		{"other-proxies", report.Fail, "kube-proxy came back", func(w *world) { w.OtherProxies = []string{"kube-proxy came back"} }},
 		{"other-proxies", report.Warn, "rules that another proxy left: 3", func(w *world) { w.Leftovers = "3" }},
@@ -274,7 +273,7 @@ func TestFalseAlarms(t *testing.T) {
 		"no --cluster-cidr":      func(w *world) { w.Daemon.Pods.ClusterCIDRs = nil },
 		"files and no cluster":   func(w *world) { w.Daemon.Cluster = nil },
 		"a clock 3 s behind":     func(w *world) { w.Daemon.Cluster.Skew = 3 * time.Second },
-		"no table was compared":  func(w *world) { w.Table = doctor.NotCompared("x") },
+		"no table was compared":  func(w *world) { w.Table.Not = "x" },
 		"an old watch is silent": func(w *world) { w.Daemon.Cluster.Heard = now.Add(-time.Hour) },
 		"no connection tracking": func(w *world) { w.Host.TrackedMost = 0 },
 		"a bridge past netfilter that is not the pods'": func(w *world) {
@@ -349,7 +348,7 @@ func text(t *testing.T, r doctor.Report) string {
 // An error about one family hides no difference of the other.
 func TestAnErrorHidesNoDifference(t *testing.T) {
 	w := healthy()
-	w.Table = doctor.Compared("nftables", []string{"add element"}, 2, []error{errors.New("IPv6: x")})
+	w.Table = doctor.Comparison{Differences: []string{"add element"}, Errs: []error{errors.New("IPv6: x")}}
 	if bad := report.Bad(w.diagnose().Lines); len(bad) != 2 || bad[0].Level != report.Fail || bad[1].Level != report.Warn {
 		t.Errorf("got %v", texts(bad))
 	}

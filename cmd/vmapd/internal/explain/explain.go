@@ -1,8 +1,18 @@
+// Package explain explains in words what happens to a connection on a node, if a Service does not work.
+//
+//	model.Decide ─────────┐
+//	Builder.Selection ────┼──> Explanation: facts, steps, conclusion ──> text, JSON
+//	the objects as given ─┘
+//
+// It decides nothing: [model.Decide] decides about the connection, and [model.Builder.Selection]
+// has the reasons why endpoints are not used. The objects only add names: an endpoint's node and pod, the
+// zone of a hint, the Service of an address that is not served, and the selector that matches no pod.
 package explain
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -30,6 +40,7 @@ type Explanation struct {
 	Problems   []string `json:"problems,omitempty"` // of the objects that concern the connection
 	Next       []string `json:"next,omitempty"`     // advice, if the result is not the expected one
 	Conclusion string   `json:"conclusion"`
+	Differs    bool     `json:"kernelDiffers,omitempty"` // from what the daemon wants
 }
 
 // Step is one step of the explanation: a sentence, and lines below it.
@@ -40,10 +51,10 @@ type Step struct {
 
 // Endpoint is one endpoint.
 type Endpoint struct {
-	Address    string `json:"address"`
-	Pod        string `json:"pod,omitempty"` // namespace/name
-	Node       string `json:"node,omitempty"`
-	Masquerade bool   `json:"masquerade,omitempty"` // it has the node's address as the source
+	Address    netip.AddrPort `json:"address"`
+	Pod        string         `json:"pod,omitempty"` // namespace/name
+	Node       string         `json:"node,omitempty"`
+	Masquerade bool           `json:"masquerade,omitempty"` // it has the node's address as the source
 }
 
 // Write writes the explanation as text for people. Each sentence is a line, for programs that search.
@@ -69,7 +80,7 @@ func (e Explanation) Write(t *report.Text) {
 		t.Say("")
 	}
 	level := e.Verdict.Level()
-	if strings.HasSuffix(e.Conclusion, kernelDiffers) {
+	if e.Differs {
 		level = report.Fail
 	}
 	t.Mark(level, "=> %s", e.Conclusion)
@@ -89,14 +100,14 @@ type explainer struct {
 
 // Explain explains what happens to a connection.
 func Explain(in Input) Explanation {
-	s, d := cmp.Or(in.Snapshot, in.Builder.Snapshot()), in.Decide()
+	d := in.Decide()
 	if in.ByListeners {
 		d.Targets = slices.Clone(d.Targets)
 		for i := range d.Targets {
 			d.Targets[i].SNAT = model.ByForwarder
 		}
 	}
-	x := explainer{in: in, family: s.Family(model.FamilyOf(in.Dest.Addr())), d: d}
+	x := explainer{in: in, family: in.Snapshot.Family(model.FamilyOf(in.Dest.Addr())), d: d}
 	x.node, _ = in.Objects.Node(in.Config.NodeName)
 	x.e.Verdict, x.e.Client = report.OutcomeOf(d.Verdict), d.Source.String()
 	x.e.Listener = d.Frontend != nil && (in.ByListeners || d.Dest.Addr().IsLoopback())
@@ -107,7 +118,7 @@ func Explain(in Input) Explanation {
 	} else {
 		x.explainService(d.Port.Name.NamespacedName)
 	}
-	for _, p := range s.Problems() {
+	for _, p := range in.Snapshot.Problems() {
 		if p.Object.Kind == "Node" || slices.Contains(x.about, p.Object) {
 			x.e.Problems = append(x.e.Problems, p.Error())
 		}
@@ -159,10 +170,11 @@ func (x *explainer) conclude() string {
 	case x.d.Verdict == model.Forwarded:
 		var list []string
 		for _, u := range x.e.Used {
+			text := u.Address.String()
 			if u.Pod != "" {
-				u.Address += " (" + path.Base(u.Pod) + ")"
+				text += " (" + path.Base(u.Pod) + ")"
 			}
-			list = append(list, u.Address)
+			list = append(list, text)
 		}
 		return "forwarded to " + someOf(list)
 	case x.d.Verdict == model.NotOurs:
@@ -214,36 +226,125 @@ func someOf(list []string) string {
 	}
 }
 
-// Daemon compares the daemon's decision with the kernel.
-type Daemon struct {
-	Pending int    // changes that wait for a sync
-	Error   string // of the last sync
-	// Kernel are the differences of the backend's rules from what the daemon wants, if there are any. NotCompared is
-	// the reason if they mean nothing for this connection.
-	Backend, Kernel, NotCompared string
+// Compare adds a step: that the kernel's rules of a backend agree with what the daemon wants, in what way they differ,
+// or why they were not compared. late is what is not programmed yet; "": nothing.
+func (e *Explanation) Compare(backend, differs, notCompared, late string) {
+	text := fmt.Sprintf("the kernel rules agree (backend %s)", backend)
+	switch {
+	case differs != "":
+		text = fmt.Sprintf("the kernel rules differ (backend %s): %s", backend, differs)
+		e.Conclusion, e.Differs = e.Conclusion+"; but the kernel differs from what the daemon wants", true
+		e.Next = append(e.Next,
+			"Why does the kernel differ? vmapd doctor --all lists all differences; vmapd trace follows one connection.")
+	case notCompared != "":
+		text = "the kernel rules were not compared: " + notCompared
+	}
+	step := Step{Text: "Source: the running daemon; " + text + "."}
+	if late != "" {
+		step.Lines = []string{late}
+	}
+	e.Steps = append(e.Steps, step)
 }
 
-// kernelDiffers is the end of a conclusion that the kernel's rules do not have.
-const kernelDiffers = "; but the kernel differs from what the daemon wants"
+// Input is a connection, with the objects and the configuration that decide about it.
+type Input struct {
+	names.Answer
+	Objects *names.Directory // all, also those that the proxy ignores
+	Config  model.Config
+	Builder *model.Builder // of the objects
+	// Snapshot decides. That of NewInput is the Builder's.
+	Snapshot *model.Snapshot
+	// ByListeners: a listener of vmapd's serves every Service, and makes connections of its own.
+	ByListeners bool
+}
 
-// Compare adds the comparison to an explanation, as its last step.
-func (e *Explanation) Compare(d Daemon) {
-	x := explainer{e: *e}
-	source := fmt.Sprintf("the kernel rules agree (backend %s)", d.Backend)
+// NewInput finds the ends of a connection, and checks the node.
+func NewInput(d *names.Directory, c model.Config, q names.Query) (in Input, err error) {
+	answer, err := d.Resolve(q)
+	if err != nil {
+		return in, errors.New(model.OneLine(err.Error())) // nothing has checked names in manifests
+	}
+	c.NodeName = answer.NodeName
+	if err := d.CheckNode(c.NodeName); err != nil && c.NodeName != "" {
+		return in, err
+	}
+	in = Input{Answer: answer, Objects: d, Config: c, Builder: d.Builder(c)}
+	in.Snapshot = in.Builder.Snapshot()
+	if in.Interface = q.Interface; in.Node && !in.Source.IsValid() {
+		in.Source, err = in.nodeAddress()
+	}
+	return in, err
+}
+
+// nodeAddress returns the source of a connection that this node makes: a loopback address if the destination is one,
+// and otherwise the node's primary address.
+func (in *Input) nodeAddress() (netip.Addr, error) {
+	family := model.FamilyOf(in.Dest.Addr())
+	if in.Dest.Addr().IsLoopback() {
+		return family.Loopback(), nil
+	}
+	if n, _ := in.Objects.Node(in.Config.NodeName); n != nil {
+		for _, a := range names.Addrs(n.Addresses) {
+			if model.FamilyOf(a) == family {
+				return a, nil
+			}
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("--from: the %v address of the node %q is not known", family, in.Config.NodeName)
+}
+
+// Decide returns what the model decides.
+func (in *Input) Decide() model.Decision {
+	c := in.Connection
+	own := in.Snapshot.Family(model.FamilyOf(c.Dest.Addr())).NodeAddrs
+	if c.Node = c.Node || c.Source.IsLoopback() || slices.Contains(own, c.Source); c.Node {
+		c.Interface = ""
+	}
+	return model.Decide(in.Snapshot, c)
+}
+
+// ExitUnexpected is the exit code of an explanation that is not the expected one.
+const ExitUnexpected = 2
+
+// Expectation is the expected result of a connection. The zero value expects nothing.
+type Expectation struct {
+	outcome  report.Outcome
+	endpoint string
+}
+
+// ParseExpectation reads VERDICT[=ENDPOINT]; "" expects nothing.
+func ParseExpectation(s string) (w Expectation, err error) {
+	if s == "" {
+		return w, nil
+	}
+	text, endpoint, found := strings.Cut(s, "=")
+	w = Expectation{report.Outcome(text), endpoint}
+	if text == "not-a-service" {
+		w.outcome = report.NotService
+	}
+	outcomes := []report.Outcome{report.Forwarded, report.Rejected, report.Dropped, report.NotService}
 	switch {
-	case d.Kernel != "":
-		source = fmt.Sprintf("the kernel rules differ (backend %s): %s", d.Backend, d.Kernel)
-		x.e.Conclusion += kernelDiffers
-		x.next("Why does the kernel differ? vmapd doctor has all differences; vmapd trace follows one connection.")
-	case d.NotCompared != "":
-		source = "the kernel rules were not compared: " + d.NotCompared
+	case !slices.Contains(outcomes, w.outcome):
+		return w, fmt.Errorf("unknown result %q (forwarded, rejected, dropped, not-a-service)", text)
+	case found && (w.outcome != report.Forwarded || endpoint == ""):
+		return w, fmt.Errorf("want an endpoint after forwarded=; got %q", s)
+	}
+	return w, nil
+}
+
+// Differs returns how a connection differs from the expectation, or "".
+func (w Expectation) Differs(outcome report.Outcome, conclusion string, endpoints []Endpoint) string {
+	is := func(u Endpoint) bool {
+		pod := strings.TrimPrefix(w.endpoint, "pod/")
+		return w.endpoint == u.Address.String() || w.endpoint == u.Address.Addr().String() ||
+			u.Pod != "" && (pod == u.Pod || strings.HasSuffix(u.Pod, "/"+pod))
 	}
 	switch {
-	case d.Error != "":
-		x.line("The last sync failed: %s", d.Error)
-	case d.Pending > 0:
-		x.line("%d changes of Services and EndpointSlices are not programmed yet.", d.Pending)
+	case w.outcome == "":
+	case w.outcome != outcome:
+		return fmt.Sprintf("expected %s, got: %s", w.outcome, conclusion)
+	case w.endpoint != "" && !slices.ContainsFunc(endpoints, is):
+		return fmt.Sprintf("expected the endpoint %s, got: %s", w.endpoint, conclusion)
 	}
-	x.step("Source: the running daemon; %s.", source)
-	*e = x.e
+	return ""
 }

@@ -45,6 +45,7 @@ func input(dest string, objects *names.Directory) Input {
 		in.Source = netip.MustParseAddr("2001:db8:203::7")
 	}
 	in.Builder = objects.Builder(in.Config)
+	in.Snapshot = in.Builder.Snapshot()
 	return in
 }
 
@@ -95,6 +96,7 @@ func TestExplainSaysWhatIsDecided(t *testing.T) {
 		}
 		in := Input{Config: modeltest.Config(), Objects: collect(objects)}
 		in.Builder = in.Objects.Builder(in.Config)
+		in.Snapshot = in.Builder.Snapshot()
 		snapshot := in.Builder.Snapshot()
 		for _, f := range model.Families {
 			for _, dest := range destinations(snapshot.Family(f)) {
@@ -367,6 +369,7 @@ func TestLessCommonSituations(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&in)
 				in.Builder = in.Objects.Builder(in.Config)
+				in.Snapshot = in.Builder.Snapshot()
 			}
 			got := text(t, Explain(in))
 			for _, want := range tt.want {

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 )
@@ -28,32 +30,71 @@ const (
 // NodeStatus is the answer of a node's daemon, or the reason for which there is none.
 type NodeStatus struct {
 	Node   string           `json:"node"`
-	Pod    string           `json:"pod"`
+	Pod    string           `json:"pod,omitempty"`
 	Error  string           `json:"error,omitempty"`
 	Status *status.Overview `json:"status,omitempty"`
 }
 
+// NodeReport is the report of a node's daemon, or the reason for which there is none.
+type NodeReport struct {
+	Node   string         `json:"node"`
+	Pod    string         `json:"pod,omitempty"`
+	Error  string         `json:"error,omitempty"`
+	Report *doctor.Report `json:"report,omitempty"`
+}
+
 // Ask asks all daemons for their state.
 func (p *Plugin) Ask(ctx context.Context) ([]NodeStatus, error) {
-	pods, err := p.Pods(ctx)
+	return ask(ctx, p, []string{"status", "-o", "json"}, func(t Target, s *status.Overview, failed string) NodeStatus {
+		return NodeStatus{t.Node, t.Pod, failed, s}
+	}, (*NodeStatus).level)
+}
+
+// Reports asks all daemons for their reports, by a command line of doctor.
+func (p *Plugin) Reports(ctx context.Context, line []string) ([]NodeReport, error) {
+	return ask(ctx, p, append(line, "--output=json"), func(t Target, r *doctor.Report, failed string) NodeReport {
+		return NodeReport{t.Node, t.Pod, failed, r}
+	}, (*NodeReport).level)
+}
+
+// ask runs a command in all pods, and returns what is made of each answer, the worst first.
+func ask[Answer, Node any](
+	ctx context.Context, p *Plugin, line []string,
+	node func(Target, *Answer, string) Node, level func(*Node) report.Level,
+) ([]Node, error) {
+	pods, err := p.everywhere(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]NodeStatus, len(pods))
+	nodes := make([]Node, len(pods))
 	p.each(pods, func(i int, t Target) {
-		nodes[i] = NodeStatus{Node: t.Node, Pod: t.Pod}
-		out, err := p.in(ctx, t, "status", "-o", "json")
-		if err == nil {
-			err = json.Unmarshal(out, &nodes[i].Status)
+		out, err := p.in(ctx, t, line...)
+		answer := new(Answer)
+		if json.Unmarshal(out, answer) != nil || len(out) == 0 { // else, an exit code is about the node
+			nodes[i] = node(t, nil, cmp.Or(err, errors.New("its answer is no JSON")).Error())
+			return
 		}
-		if err != nil {
-			nodes[i].Error, nodes[i].Status = err.Error(), nil
-		}
+		nodes[i] = node(t, answer, "")
 	})
-	slices.SortFunc(nodes, func(a, b NodeStatus) int {
-		return cmp.Or(cmp.Compare(a.level().Rank(), b.level().Rank()), strings.Compare(a.Node, b.Node))
-	})
+	slices.SortStableFunc(nodes, func(a, b Node) int { return cmp.Compare(level(&a).Rank(), level(&b).Rank()) })
 	return nodes, nil
+}
+
+// everywhere returns a target for each Linux Node, by name; with the right to list Nodes, also for those without a pod.
+func (p *Plugin) everywhere(ctx context.Context) ([]Target, error) {
+	targets, err := p.Pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, _ := p.Kubectl(ctx, "get", "nodes", "-l", corev1.LabelOSStable+"=linux",
+		"-o", "jsonpath={.items[*].metadata.name}")
+	for _, node := range strings.Fields(string(out)) {
+		if !slices.ContainsFunc(targets, func(t Target) bool { return t.Node == node }) {
+			targets = append(targets, Target{Node: node, NotRunning: "no pod of vmapd is on this node"})
+		}
+	}
+	slices.SortFunc(targets, func(a, b Target) int { return strings.Compare(a.Node, b.Node) })
+	return targets, nil
 }
 
 // each calls a function for all pods, a few at a time.
@@ -97,6 +138,31 @@ func (n *NodeStatus) level() report.Level {
 	}
 	return n.Status.Level
 }
+
+func (n *NodeReport) level() report.Level {
+	if n.Report == nil {
+		return report.Fail
+	}
+	return n.Report.Level
+}
+
+// WriteReports writes what is not ok on each node.
+func WriteReports(t *report.Text, nodes []NodeReport) {
+	for i, n := range nodes {
+		if i > 0 && nodes[i-1].level() != report.OK {
+			t.Say("")
+		}
+		if n.Report == nil {
+			t.Mark(report.Fail, "%s: no answer: %s", n.Node, n.Error)
+			continue
+		}
+		t.Mark(n.level(), "%s: %s", n.Node, report.Total(n.Report.Lines))
+		t.Findings(report.Bad(n.Report.Lines))
+	}
+}
+
+// Failed reports whether a node has a failure, or no answer.
+func Failed(nodes []NodeReport) bool { return len(nodes) > 0 && nodes[0].level() == report.Fail }
 
 // NodesTable has a row for each node, those that fail first.
 func NodesTable(nodes []NodeStatus, now time.Time) report.Table {

@@ -6,8 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 // answers stands for kubectl.
@@ -69,5 +73,62 @@ func TestFindChoosesTheNode(t *testing.T) {
 		if got != test.want || !slices.Equal(target.Client, test.client) {
 			t.Errorf("the node %s: got %q, client %v; want %q, %v", name, got, target.Client, test.want, test.client)
 		}
+	}
+}
+
+// Each Node has its place, those that fail first, and one without a pod is not left out.
+func TestAllNodesAreAsked(t *testing.T) {
+	p := Plugin{Namespace: "kube-system", Selector: "k8s-app=vmapd", Kubectl: func(ctx context.Context, args ...string) ([]byte, error) {
+		switch line := strings.Join(args, " "); {
+		case strings.HasPrefix(line, "get nodes"):
+			return []byte("a b c e"), nil
+		case strings.Contains(line, "vmapd-a") && strings.Contains(line, "doctor"):
+			return []byte(`{"node": "a", "level": "ok", "lines": [{"level": "ok", "name": "daemon", "text": "runs"}]}`), nil
+		case strings.Contains(line, "doctor"):
+			const failure = `{"node": "b", "level": "fail", "lines": [{"level": "fail", "name": "sync", "text": "no", "fix": "x"}]}`
+			return []byte(failure), errors.New("command terminated with exit code 3")
+		case strings.Contains(line, "vmapd-a") && strings.Contains(line, "status"):
+			return []byte(`{"ready": true, "level": "ok"}`), nil
+		case strings.Contains(line, "status"):
+			return nil, errors.New("no daemon answers")
+		}
+		return answers(ctx, args...)
+	}}
+	all, err := p.Ask(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range all {
+		got = append(got, n.Node+" "+n.Error)
+	}
+	want := []string{"b no daemon answers", "c pod /vmapd-c is Pending", "e no pod of vmapd is on this node", "a "}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	notes := NodesTable(all, time.Now()).Notes
+	if last := notes[len(notes)-1]; last != "4 nodes: 1 ready, 0 not ready, 3 without an answer" {
+		t.Errorf("%q", last)
+	}
+	reports, err := p.Reports(t.Context(), []string{"doctor"})
+	if err != nil || !Failed(reports) {
+		t.Fatal(err, reports)
+	}
+	var out strings.Builder
+	if err := report.Print(&out, report.InText, nil, func(text *report.Text) { WriteReports(text, reports) }); err != nil {
+		t.Fatal(err)
+	}
+	const text = `b: 1 failure, 0 warnings, 0 ok
+fail  sync no
+           -> x
+
+c: no answer: pod /vmapd-c is Pending
+
+e: no answer: no pod of vmapd is on this node
+
+a: 0 failures, 0 warnings, 1 ok
+`
+	if diff := cmp.Diff(text, out.String()); diff != "" {
+		t.Errorf("doctor (-want +got):\n%s", diff)
 	}
 }

@@ -167,7 +167,11 @@ func (found *Found) endpoints(sp *model.ServicePort, tracked map[netip.AddrPort]
 		add(Endpoint{Address: a, State: "draining"})
 	}
 	serving := len(list)
-	for _, c := range found.candidates(sp) {
+	var candidates []model.Candidate
+	if found.Candidates != nil {
+		candidates = found.Candidates(sp)
+	}
+	for _, c := range candidates {
 		state := "not used"
 		switch {
 		case c.Terminating:
@@ -182,13 +186,6 @@ func (found *Found) endpoints(sp *model.ServicePort, tracked map[netip.AddrPort]
 	}
 	slices.SortFunc(list[serving:], func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
 	return list
-}
-
-func (found *Found) candidates(sp *model.ServicePort) []model.Candidate {
-	if found.Candidates == nil {
-		return nil
-	}
-	return found.Candidates(sp)
 }
 
 // Tables describes the Service, as kubectl describe does.

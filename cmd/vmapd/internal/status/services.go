@@ -19,6 +19,10 @@ type Services struct {
 	Items []Service `json:"items"` // Services that fail come first
 	// Left is the number of further items that a limit has left out.
 	Left int `json:"left,omitempty"`
+
+	// For Tables: with namespaces, with further columns, and what is said if there are no items.
+	Namespaces, Wide bool   `json:"-"`
+	None             string `json:"-"`
 }
 
 // Service is one port of one Service in one IP family or, without a port, a Service of which nothing is served.
@@ -89,7 +93,7 @@ func (v *View) Services(filter Filter, limit int) Services {
 	if limit > 0 && len(items) > limit {
 		left, items = len(items)-limit, items[:limit]
 	}
-	return Services{items, left}
+	return Services{Items: items, Left: left}
 }
 
 func (s *Service) name() model.NamespacedName {
@@ -176,12 +180,12 @@ func (v *View) state(sp *model.ServicePort) (State, string) {
 }
 
 // Tables has a row for each service port.
-func (s *Services) Tables(namespaces, wide bool, now time.Time) []report.Table {
+func (s *Services) Tables(now time.Time) []report.Table {
 	shown := func(cells ...string) []string {
-		if !wide {
+		if !s.Wide {
 			cells = slices.Delete(cells, 5, 9)
 		}
-		if !namespaces {
+		if !s.Namespaces {
 			cells = cells[1:]
 		}
 		return cells
@@ -200,7 +204,7 @@ func (s *Services) Tables(namespaces, wide bool, now time.Time) []report.Table {
 	}
 	t.Notes = []string{fmt.Sprintf("%s: %v", report.Plural(len(s.Items), "service port"), states)}
 	if len(s.Items) == 0 {
-		t.Notes = []string{"no Services"}
+		t.Notes = []string{cmp.Or(s.None, "no Services")}
 	}
 	return []report.Table{t}
 }

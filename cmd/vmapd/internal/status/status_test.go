@@ -71,7 +71,8 @@ func printed(t *testing.T, tables []report.Table) string {
 func services(t *testing.T, v *status.View, filter status.Filter, wide bool) string {
 	t.Helper()
 	list := v.Services(filter, 0)
-	return printed(t, list.Tables(true, wide, modeltest.Moment(100)))
+	list.Namespaces, list.Wide = true, wide
+	return printed(t, list.Tables(modeltest.Moment(100)))
 }
 
 func checkText(t *testing.T, want, got string) {
@@ -371,7 +372,7 @@ func TestOnlyChangesAreShown(t *testing.T) {
 	shows := func(n int) string {
 		b.Reset()
 		list := w.View().Services(status.Filter{}, 0)
-		if err := watcher.Print(nil, list.Tables(false, false, modeltest.Moment(n))); err != nil {
+		if err := watcher.Print(nil, list.Tables(modeltest.Moment(n))); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

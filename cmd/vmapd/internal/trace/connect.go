@@ -48,10 +48,9 @@ func (t *Watch) choosePort() error {
 	})
 }
 
-// dial makes a connection. It ends when the answer has come, or the time to wait for it is over. small says that, after
-// that, a full packet got no answer.
-func (t *Watch) dial(ctx context.Context) (small string, err error) {
-	err = inside(t.from, func() error {
+// dial makes a connection, and sends a full packet. It ends with the answer, or when the time to wait for it is over.
+func (t *Watch) dial(ctx context.Context) error {
+	return inside(t.from, func() error {
 		network, from := "udp", net.Addr(net.UDPAddrFromAddrPort(t.Filter.Source))
 		if t.Filter.Protocol == model.TCP {
 			network, from = "tcp", net.TCPAddrFromAddrPort(t.Filter.Source)
@@ -63,7 +62,7 @@ func (t *Watch) dial(ctx context.Context) (small string, err error) {
 		}
 		defer conn.Close()
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			small = fill(ctx, tcp, min(t.Wait, fillTime))
+			t.small = fill(ctx, tcp, min(t.Wait, fillTime))
 			return nil
 		}
 		_ = conn.SetDeadline(time.Now().Add(t.Wait))
@@ -72,7 +71,6 @@ func (t *Watch) dial(ctx context.Context) (small string, err error) {
 		}
 		return err
 	})
-	return small, err
 }
 
 // fillTime is how long a full packet may take.

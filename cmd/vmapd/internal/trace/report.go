@@ -82,7 +82,7 @@ func NewStory(in Input) Story {
 	if e := in.Expected; e != nil {
 		s.translates = s.translates || e.Listener && s.Verdict == Delivered
 		s.Expected, s.Differs = e.Conclusion, s.differs(e, p.byVmapd || in.Answer.byVmapd)
-		i := slices.IndexFunc(e.Used, func(u explain.Endpoint) bool { return u.Address == s.Endpoint.String() })
+		i := slices.IndexFunc(e.Used, func(u explain.Endpoint) bool { return u.Address == s.Endpoint })
 		if i >= 0 {
 			s.Pod = e.Used[i].Pod
 		}
@@ -317,7 +317,7 @@ func (s *Story) reportSilence(in *Input) string {
 }
 
 func (s *Story) differs(e *explain.Explanation, byVmapd bool) bool {
-	isEndpoint := func(u explain.Endpoint) bool { return u.Address == s.Endpoint.String() }
+	isEndpoint := func(u explain.Endpoint) bool { return u.Address == s.Endpoint }
 	switch {
 	case s.Verdict == "":
 		return false

@@ -7,10 +7,8 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -185,8 +183,8 @@ func isReversed(from netip.Addr, in string) bool {
 
 // read returns the value of a sysctl, or "".
 func read(sysctl string) string {
-	b, _ := os.ReadFile("/proc/sys/" + sysctl)
-	return strings.TrimSpace(string(b))
+	value, _ := nodesetup.Sysctl(sysctl)
+	return value
 }
 
 // pastNetfilter returns why packets between two ports of a bridge do not pass netfilter, or "". A bridge's own setting

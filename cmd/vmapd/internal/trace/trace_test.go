@@ -244,7 +244,7 @@ to   172.30.0.10:80/tcp
 func decision(verdict report.Outcome, endpoints ...string) *explain.Explanation {
 	e := &explain.Explanation{Verdict: verdict}
 	for _, a := range endpoints {
-		e.Used = append(e.Used, explain.Endpoint{Address: a, Pod: "default/web-1"})
+		e.Used = append(e.Used, explain.Endpoint{Address: netip.MustParseAddrPort(a), Pod: "default/web-1"})
 	}
 	return e
 }

@@ -35,6 +35,8 @@ type Watch struct {
 
 	from      *os.File // the client's network namespace; nil: that of this process
 	namespace string   // its name
+	dialed    string   // how the connection ended that vmapd made
+	small     string   // what says that full packets do not pass; "": they do
 }
 
 // Run reports on the connection that it makes, or on the next one that somebody makes.
@@ -61,36 +63,25 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	}
 	defer func() { _ = tracer.Close() }() // at the latest, the kernel removes the table at the end of this process
 	c := &Collector{Table: tracer.Table()}
-	dialed, small, err := t.watch(ctx, tracer, c)
-	if err != nil {
+	if err := t.watch(ctx, tracer, c); err != nil {
 		return s, err
 	}
 	in, err := t.ask(ctx, c)
-	in.Dialed, in.OnlySmall = dialed, small
+	in.Dialed, in.OnlySmall = t.dialed, t.small
 	if t.Connect {
 		in.Namespace = cmp.Or(t.namespace, "this node")
 	}
 	return NewStory(in), err
 }
 
-// end is the end of a connection of vmapd's own.
-type end struct {
-	small string
-	err   error
-}
-
-// watch reads events until those of a connection are complete, or the time is over. It returns how a connection of
-// vmapd's own ended, and what became of a full packet.
-func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) (dialed, small string, err error) {
+// watch reads events until those of a connection are complete, or the time is over.
+func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) error {
 	const pause = 50 * time.Millisecond // events of a packet follow one another without one
-	over, isSeen, done := time.Now().Add(t.Timeout), false, make(chan end, 1)
+	over, isSeen, done := time.Now().Add(t.Timeout), false, make(chan error, 1)
 	dialing, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if t.Connect {
-		go func() {
-			small, err := t.dial(dialing)
-			done <- end{small, err}
-		}()
+		go func() { done <- t.dial(dialing) }()
 	}
 	var dialErr error
 	for {
@@ -99,7 +90,7 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 		}
 		events, err := tracer.Read(ctx, time.Now().Add(pause))
 		if err != nil {
-			return "", "", err
+			return err
 		}
 		for _, e := range events {
 			c.Add(e)
@@ -108,9 +99,8 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 			isSeen, over = true, time.Now().Add(t.Wait)
 		}
 		select {
-		case e := <-done:
-			dialErr, small = e.err, e.small
-			if dialed = outcome(dialErr); !isSeen {
+		case dialErr = <-done:
+			if t.dialed = outcome(dialErr); !isSeen {
 				over = time.Now().Add(t.Wait)
 			}
 		default:
@@ -119,15 +109,15 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 		complete, ended := c.complete()
 		switch {
 		case isSeen && ended && len(events) == 0: // nothing more can come, whatever the client still waits for
-			return dialed, small, nil
-		case t.Connect && dialed == "": // it ends in time
+			return nil
+		case t.Connect && t.dialed == "": // it ends in time
 		case isSeen && (isOver || len(events) == 0 && complete):
-			return dialed, small, nil
+			return nil
 		case isSeen || !isOver:
 		case !t.Connect:
-			return "", "", fmt.Errorf("no new connection to %v has come to this node within %v", t.Filter.Dest, t.Timeout)
+			return fmt.Errorf("no new connection to %v has come to this node within %v", t.Filter.Dest, t.Timeout)
 		default:
-			return "", "", t.unseen(dialErr)
+			return t.unseen(dialErr)
 		}
 	}
 }

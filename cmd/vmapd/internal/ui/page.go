@@ -32,8 +32,9 @@ import (
 //go:embed page.html
 var text string
 
-// headerTimeout ends connections that ask for nothing.
-const headerTimeout = 5 * time.Second
+// headerTimeout ends connections that ask for nothing. A daemon on a busy node has answerTime: the page says meanwhile
+// how old it is.
+const headerTimeout, answerTime = 5 * time.Second, 30 * time.Second
 
 // Serve serves the page on a port of loopback, or with 0 on a free one, until ctx ends, and prints its address.
 func Serve(ctx context.Context, stdout io.Writer, daemon socket.Client, port uint16) error {
@@ -54,6 +55,7 @@ func Serve(ctx context.Context, stdout io.Writer, daemon socket.Client, port uin
 
 // Handler returns the handler of the page below a path, and of its requests.
 func Handler(secret string, daemon socket.Client) http.Handler {
+	daemon.Deadline = answerTime
 	mux := http.NewServeMux()
 	policy := Policy(text)
 	mux.HandleFunc("GET /"+secret+"/{$}", func(w http.ResponseWriter, _ *http.Request) {

@@ -42,6 +42,8 @@ func TestTheDaemonExplains(t *testing.T) {
 				spoil("ipvsadm", "-d", "-t", "192.168.98.10:80", "-r", "10.0.0.3:8080")
 				text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
 				wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules differ \(backend `+backend+`\): .*`)
+				text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "svc/empty")
+				wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend `+backend+`\)\.`)
 			}
 			var stdout, stderr bytes.Buffer
 			code := cli.Run(t.Context(), []string{"explain", "--socket", socket, "--from", "node", "svc/wbe:80"}, nil, &stdout, &stderr)
@@ -123,4 +125,7 @@ func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
 	text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
 	wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules differ \(backend iptables\): chain VMAPD-.* of table nat is missing or different\.`)
 	wantLine(t, text, `=> forwarded to .*; but the kernel differs from what the daemon wants`)
+	// A connection to another Service does not meet the rule.
+	text = vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "svc/empty")
+	wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend iptables\)\.`)
 }

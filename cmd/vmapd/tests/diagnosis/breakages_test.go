@@ -39,8 +39,10 @@ type breakage struct {
 
 	command []string // vmapd's subcommand
 	want    string   // in its output, whose spaces and breaks are one space each
-	more    []string // further texts in the same output
-	exit    int      // the exit code
+	// firstLine: want begins the first line that says something, be it a verdict or a failure.
+	firstLine bool
+	more      []string // further texts in the same output
+	exit      int      // the exit code
 }
 
 // patient is a cluster with a node on which something may be broken.
@@ -153,6 +155,9 @@ func (b breakage) run(t *testing.T) {
 			if !strings.Contains(output, want) {
 				return "vmapd " + strings.Join(b.command, " ") + " does not say " + want + ":\n" + output
 			}
+		}
+		if first := strings.Index(output, b.want[:len("=> ")]); b.firstLine && !strings.HasPrefix(output[first:], b.want) {
+			return "vmapd " + strings.Join(b.command, " ") + " does not begin with " + b.want + ":\n" + output
 		}
 		if exit != b.exit {
 			t.Errorf("exit code %d, want %d", exit, b.exit)

@@ -180,8 +180,12 @@ func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
 			p.startReady(t, "--backend", tt.backend, "--iptables-sync-period=1h", "--ipvs-sync-period=1h")
 			p.wantHealthy(t)
 			vmapdtest.Feed(t, p.Node, "", tt.change[0], tt.change[1:]...)
-			if output, exit := p.vmapd(t, "doctor"); exit != 3 || !strings.Contains(output, "fail table the kernel's rules differ") || !strings.Contains(output, tt.want) {
+			if output, exit := p.vmapd(t, "doctor"); exit != 3 || strings.Contains(output, "differs: ") ||
+				!strings.Contains(output, "fail table the kernel's rules differ") || !strings.Contains(output, tt.want) {
 				t.Errorf("exit code %d, want 3 and %q:\n%s", exit, tt.want, output)
+			}
+			if output, _ := p.vmapd(t, "doctor", "--all"); !strings.Contains(output, "differs: ") {
+				t.Errorf("--all lists no difference:\n%s", output)
 			}
 		})
 	}

@@ -71,9 +71,6 @@ func (b *tab) note(event any) {
 	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
-		if strings.Contains(e.Entry.Text, "502 (Bad Gateway)") {
-			return // the daemon answered too late on a busy machine, and the page asks again
-		}
 		b.wrong = append(b.wrong, fmt.Sprintf("%s: %s (%s)", e.Entry.Level, e.Entry.Text, e.Entry.URL))
 	case *cdpruntime.EventExceptionThrown:
 		text := e.ExceptionDetails.Text

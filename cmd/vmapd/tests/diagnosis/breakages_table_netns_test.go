@@ -1,0 +1,169 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
+)
+
+// tableBreakages are those of the table in docs/troubleshooting.md, by their names: the first line of the command says
+// the cause.
+func tableBreakages() []breakage {
+	web := vmapdtest.WebVIP.String()
+	fromClient := []string{"trace", "--from", lab.ClientIP4, "--wait", "500ms", "--timeout", "10s", web}
+	fromNode := []string{"trace", "--from", "node", "--wait", "500ms", web}
+	each := []string{"trace", "--each", web}
+	connects := connectsTo(vmapdtest.WebVIP)
+	nft := func(rules string) func(*testing.T, *patient) {
+		return func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, rules+"\n", "nft", "-f", "-") }
+	}
+	ip := func(t *testing.T, p *patient, args string) {
+		vmapdtest.Feed(t, p.Node, "", "ip", strings.Fields(args)...)
+	}
+	drops := func(rule string, from, to int) func(*testing.T, *patient) { // in the firewalls of some pods
+		const text = "table inet guard { chain in { type filter hook input priority 0; %s drop;\n}\n}\n"
+		return func(t *testing.T, p *patient) {
+			for _, pod := range p.Pods()[from:to] {
+				vmapdtest.Feed(t, pod.Namespace, fmt.Sprintf(text, rule), "nft", "-f", "-")
+			}
+		}
+	}
+	service := func(name string) func(*testing.T, *patient) {
+		return func(_ *testing.T, p *patient) {
+			i := slices.IndexFunc(serviceBreakages, func(b serviceBreakage) bool { return b.name == name })
+			s, slice := serviceBreakages[i].objects(i)
+			p.API.Set(s)
+			p.API.Set(slice)
+		}
+	}
+	return []breakage{
+		{
+			name: "`net.ipv4.ip_forward` is 0", command: []string{"doctor"}, exit: 3, broken: true,
+			spoil: func(t *testing.T, p *patient) {
+				if err := p.Node.Sysctl("net/ipv4/ip_forward", "0"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: "fail forwarding net.ipv4.ip_forward is 0",
+		},
+		{
+			name: "a firewall drops one endpoint of three", command: each,
+			spoil: nft("table inet guard { chain out { type filter hook output priority 0; ip daddr 10.0.0.3 drop;\n}\n}"),
+			want:  "=> 1 of 3 endpoints faulty: 10.0.0.3:8080",
+		},
+		{
+			name: "the chain FORWARD has the policy DROP", command: fromClient, meanwhile: connects, broken: true,
+			spoil: func(t *testing.T, p *patient) {
+				vmapdtest.Feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP")
+			},
+			want: "=> dropped by table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
+		},
+		{
+			name: "no pod matches the selector", spoil: service("selector"),
+			command: []string{"explain", "--from", "node", "svc/selector"},
+			want:    `=> rejected: Service default/selector, port "http", has no endpoint that can answer`,
+		},
+		{
+			name: "a wrong targetPort", spoil: service("number-of-port"),
+			command: []string{"trace", "--wait", "500ms", "svc/number-of-port"},
+			want:    "=> forwarded to 10.0.0.2:9999 by veth1, which refused it with a TCP reset: nothing listens on that port",
+		},
+		{
+			name: "the pods' own firewall", command: fromNode, spoil: drops("tcp dport 8080", 0, 3), broken: true,
+			want: "=> forwarded to 10.0.0.",
+			more: []string{", which did not answer within 500ms. -> check the pod's firewall, NetworkPolicies on its node"},
+		},
+		{
+			name: "`rp_filter`, and answers leave by another interface", command: fromClient, meanwhile: connects, broken: true,
+			spoil: func(t *testing.T, p *patient) {
+				if err := p.Node.Sysctl("net/ipv4/conf/eth0/rp_filter", "1"); err != nil {
+					t.Fatal(err)
+				}
+				ip(t, p, "route replace 203.0.113.0/24 dev veth3")
+			},
+			want: "=> dropped, because the kernel does not route it to 10.0.0.",
+			more: []string{": the reverse path filter refuses the source 203.0.113.9 on interface eth0"},
+		},
+		{ // the limit of connection tracking is the machine's: doctor's own test has it
+			name: "connection tracking is full", command: []string{"doctor"},
+			want: "fail conntrack ", more: []string{" entries: at the limit, new connections are dropped"},
+		},
+		{
+			name: "policy Local, and no local endpoint", spoil: service("local"),
+			command: []string{"explain", "--from", "node", "svc/local"},
+			want:    "=> dropped: the policy is Local, and no endpoint on this node can answer",
+		},
+		{
+			name: "the client is outside loadBalancerSourceRanges", spoil: service("source-ranges"),
+			command: []string{"explain", "--from", lab.ClientIP4, externalIP + ":80"},
+			want:    "=> dropped: 203.0.113.9 is not in loadBalancerSourceRanges",
+		},
+		{
+			name: "the daemon is stopped", command: []string{"doctor"}, exit: 3,
+			spoil: func(t *testing.T, p *patient) { p.daemon.Kill(t) },
+			want:  "fail daemon no daemon answers",
+		},
+		{
+			name: "one endpoint of three is silent", command: each, spoil: drops("tcp dport 8080", 1, 2),
+			want: "=> 1 of 3 endpoints faulty: 10.0.0.3:8080",
+		},
+		{
+			name: "a rule drops the client's address", command: fromClient, meanwhile: connects, broken: true,
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; " +
+				"ip saddr 203.0.113.9 drop;\n}\n}"),
+			want: "=> dropped by table inet guard, chain early, rule 1 (ip saddr 203.0.113.9 drop), which is not vmapd's.",
+		},
+		{
+			name: "the path to the pods has a small MTU", command: fromNode, spoil: drops("meta length > 1000", 0, 3),
+			want: "=> forwarded to 10.0.0.",
+			more: []string{
+				", which accepted it. But a packet with ",
+				" bytes got no answer within 500ms, though small ones pass: an MTU on the path is smaller",
+			},
+		},
+		{
+			name: "an address that no Service has", spoil: func(*testing.T, *patient) {},
+			command: []string{"explain", "--from", "node", "172.30.9.9:80"},
+			want:    "=> dropped: 172.30.9.9 is in a range of cluster IPs, and no Service served on this node has it",
+		},
+		{
+			name: "a mark leads to a blackhole", command: fromClient, meanwhile: connects, broken: true,
+			spoil: func(t *testing.T, p *patient) {
+				const chain = "table inet theirs { chain early { type filter hook prerouting priority -150; "
+				nft(chain+"meta mark set 0x7;\n}\n}")(t, p)
+				ip(t, p, "rule add priority 77 fwmark 7 table 77")
+				ip(t, p, "route add blackhole 10.0.0.0/8 table 77")
+			},
+			want: "=> dropped, because the kernel does not route it to 10.0.0.",
+			more: []string{": the route 10.0.0.0/8 of table 77 makes it a blackhole (ip rule 77, by the packet's mark 0x7)."},
+		},
+	}
+}
+
+func TestBreakagesOfTheTable(t *testing.T) {
+	t.Parallel()
+	for _, b := range tableBreakages() {
+		if b.firstLine = true; b.spoil != nil {
+			t.Run(b.name, b.run)
+		}
+	}
+}
+
+// The table has each breakage with the command, and what its first line begins with; … stands for any text.
+func TestTroubleshootingHasTheTable(t *testing.T) {
+	table := "| What is broken | First command | Its first line |\n|---|---|---|\n"
+	for _, b := range tableBreakages() {
+		command := strings.NewReplacer(" --wait 500ms", "", " --timeout 10s", "").Replace(strings.Join(b.command, " "))
+		line := strings.Join(append([]string{b.want}, b.more...), "…")
+		if !strings.HasSuffix(line, ".") {
+			line += "…"
+		}
+		table += fmt.Sprintf("| %s | `vmapd %s` | `%s` |\n", b.name, command, line)
+	}
+	testaid.Tables(t, vmapdtest.Folder(t)+"/docs/troubleshooting.md", map[string]string{"breakages": table})
+}
