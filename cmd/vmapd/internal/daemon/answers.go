@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -122,7 +121,7 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 			found.Notes = append(found.Notes, what+": "+err.Error())
 		}
 	}
-	found.Pods, err = d.places.of(name, ports, func() (names.Directory, error) { return d.slices(ctx, name) })
+	found.Pods, err = d.podsOf(ctx, name, ports)
 	note("the pods of endpoints are not known", err)
 	found.Counts, err = d.countsTo(ctx, ports)
 	note("new connections are not counted", err)
@@ -136,41 +135,25 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 	return view.One(name, found), nil
 }
 
-// places remembers the slices of the last Services that were asked about until their ports change: pods and zones are
-// not in a snapshot, and who watches a Service must not cost the API server a list each second.
-type places struct {
-	mu    sync.Mutex
-	known map[model.NamespacedName]place
-}
-
+// place are the slices of a Service while it has these ports.
 type place struct {
 	ports []*model.ServicePort
 	found names.Directory
 }
 
-func (p *places) of(
-	name model.NamespacedName, ports []*model.ServicePort, read func() (names.Directory, error),
-) (names.Directory, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if one, ok := p.known[name]; ok && slices.Equal(one.ports, ports) {
-		return one.found, nil
-	}
-	found, err := read()
-	const most = 8
-	if len(p.known) >= most || p.known == nil {
-		p.known = map[model.NamespacedName]place{}
-	}
-	if err == nil {
-		p.known[name] = place{ports, found}
-	}
-	return found, err
-}
+// mostPlaces is the number of Services of which slices are remembered.
+const mostPlaces = 8
 
-// slices reads the EndpointSlices of a Service in a cluster.
-func (d *Daemon) slices(ctx context.Context, name model.NamespacedName) (out names.Directory, err error) {
+// podsOf reads the EndpointSlices of a Service in a cluster, again when its ports have changed: pods and zones are not
+// in a snapshot, and who watches a Service must not cost the API server a list each second.
+func (d *Daemon) podsOf(
+	ctx context.Context, name model.NamespacedName, ports []*model.ServicePort,
+) (out names.Directory, err error) {
 	if d.cluster == nil {
 		return out, nil
+	}
+	if known, ok := d.places.Get(name); ok && slices.Equal(known.(place).ports, ports) {
+		return known.(place).found, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -182,6 +165,7 @@ func (d *Daemon) slices(ctx context.Context, name model.NamespacedName) (out nam
 	for i := range list.Items {
 		out.Slices = append(out.Slices, names.NewSlice(&list.Items[i]))
 	}
+	d.places.Add(name, place{ports, out}, time.Hour)
 	return out, nil
 }
 

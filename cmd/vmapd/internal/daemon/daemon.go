@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -71,7 +72,7 @@ type Daemon struct {
 	healthzPort, metricsPort *httpserver.Server
 
 	tracked   conntrack.Table
-	places    places
+	places    *cache.LRUExpireCache  // of slices, by Service
 	refused   atomic.Pointer[string] // why the configuration's files are invalid now; nil: they are valid
 	examining sync.Mutex             // held during an examination
 	read      reading                // of the last one
@@ -93,7 +94,7 @@ func (d *Daemon) run(tasks ...func(context.Context)) {
 
 // New opens what a daemon needs: the backend, the sources of objects, and its ports. Nothing is programmed yet.
 func New(o Options) (*Daemon, error) {
-	d := &Daemon{Options: o}
+	d := &Daemon{Options: o, places: cache.NewLRUExpireCache(mostPlaces)}
 	if err := d.connect(); err != nil {
 		return nil, err
 	}
