@@ -35,7 +35,6 @@ otherwise.
   vmapd doctor
   kubectl -n kube-system exec POD -- vmapd doctor -o json`
 
-// examination is the subcommand that examines a node.
 type examination struct {
 	flags  config.Flags
 	socket string

@@ -40,7 +40,6 @@ daemon is asked, and --config and --vmapd-config are the files of one.
 Exit codes: 0 after an explanation, 2 if it is not the expected one (--expect), and 1
 after an error.`
 
-// connection has the flags of commands about a connection.
 type connection struct {
 	NodeFlags
 	query      names.Query // without its ends

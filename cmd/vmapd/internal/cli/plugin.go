@@ -81,10 +81,8 @@ func asPlugin() *cobra.Command {
 	return root
 }
 
-// kubectlPlugin runs commands in pods.
 type kubectlPlugin struct{ plugin.Plugin }
 
-// begin takes the flags of kubectl.
 func (p *kubectlPlugin) begin(cmd *cobra.Command) plugin.Kubectl {
 	var k plugin.Kubectl
 	for _, name := range kubectlFlags {
@@ -156,7 +154,6 @@ func (p *kubectlPlugin) doctor() *cobra.Command {
 	return c
 }
 
-// ui serves the page of a node's daemon on this machine.
 func (p *kubectlPlugin) ui() *cobra.Command {
 	var port uint16
 	c := &cobra.Command{
@@ -178,7 +175,6 @@ func (p *kubectlPlugin) ui() *cobra.Command {
 	return c
 }
 
-// bundle writes an archive for a bug report.
 func (p *kubectlPlugin) bundle() *cobra.Command {
 	var file string
 	c := &cobra.Command{

@@ -40,7 +40,6 @@ and 1 after an error, also if an object could not be read.`
 // exitDifferent is the exit code if something changes.
 const exitDifferent = 2
 
-// preflighter is the subcommand that lists what changes without kube-proxy.
 type preflighter struct {
 	NodeFlags
 	proxyFlags []string // kube-proxy's

@@ -51,7 +51,6 @@ Exit codes: 0 if a connection was traced, 2 if its end is not the expected one
 (--expect), 130 if it is interrupted, and 1 after an error. A connection that its
 endpoint refuses is rejected, too; one of TCP is dropped if no answer arrives.`
 
-// tracing is the subcommand that traces a connection.
 type tracing struct {
 	connection
 	trace.Watch

@@ -128,7 +128,6 @@ func sayExcluded(c model.Candidate, policy model.TrafficPolicy, e names.Endpoint
 	return ""
 }
 
-// table adds a line of two columns for each endpoint, up to maxRows.
 func (x *explainer) table(list [][2]string) {
 	width := 0
 	for _, r := range list[:min(len(list), maxRows)] {

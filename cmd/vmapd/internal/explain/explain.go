@@ -149,12 +149,10 @@ func (x *explainer) explainService(name model.NamespacedName) {
 	}
 }
 
-// line adds a line below the next step.
 func (x *explainer) line(format string, args ...any) {
 	x.lines = append(x.lines, fmt.Sprintf(format, args...))
 }
 
-// step adds a step, with the lines below it.
 func (x *explainer) step(format string, args ...any) {
 	x.e.Steps = append(x.e.Steps, Step{fmt.Sprintf(format, args...), x.lines})
 	x.lines = nil

@@ -21,7 +21,6 @@ import (
 var secret = regexp.MustCompile(`(?i)(authorization\b|cookie\b|bearer\s|--(token|password)\b|` +
 	`(token|passw(or)?d|secret|api-?key)[\\"']*\s*[=:]|://[^/\s@:]*:[^/\s@]+@|\beyJ[\w-]{8,}\.[\w-]{8,}).*`)
 
-// leftOut stands for a secret.
 const leftOut = "(left out: may be a secret)"
 
 // gathered are the commands with outputs in a bundle, of each node, by file.
@@ -91,7 +90,6 @@ type bundle struct {
 	err     error
 }
 
-// add adds a file with an output, and notes an error.
 func (b *bundle) add(name string, out []byte, failed error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

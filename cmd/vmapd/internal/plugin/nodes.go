@@ -97,7 +97,6 @@ func (p *Plugin) everywhere(ctx context.Context) ([]Target, error) {
 	return targets, nil
 }
 
-// each calls a function for all pods, a few at a time.
 func (p *Plugin) each(pods []Target, do func(i int, t Target)) {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -110,7 +109,6 @@ func (p *Plugin) each(pods []Target, do func(i int, t Target)) {
 	_ = group.Wait()
 }
 
-// in runs a command in a pod, and returns its output.
 func (p *Plugin) in(ctx context.Context, t Target, args ...string) ([]byte, error) {
 	if t.NotRunning != "" {
 		return nil, errors.New(t.NotRunning)

@@ -209,7 +209,6 @@ func (s *Services) Tables(now time.Time) []report.Table {
 	return []report.Table{t}
 }
 
-// port is the port as kubectl has it.
 func (s *Service) port() string {
 	if s.Port == 0 {
 		return s.Protocol
@@ -228,7 +227,6 @@ func (s *Service) sentence() string {
 	return state
 }
 
-// unlessZero returns the text of a value, "" for the zero value.
 func unlessZero[T comparable](v T) string {
 	if v == *new(T) {
 		return ""

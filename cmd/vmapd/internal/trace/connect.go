@@ -73,7 +73,6 @@ func (t *Watch) dial(ctx context.Context) error {
 	})
 }
 
-// fillTime is how long a full packet may take.
 const fillTime = time.Second
 
 // fill sends as much as a full packet, and reports that it is not acknowledged in time, as where a smaller MTU on the
@@ -167,7 +166,6 @@ func findNamespace(addr netip.Addr) (ns *os.File, name string, found bool) {
 	return nil, "", false
 }
 
-// cantEnter returns why the network namespace of a pod can't be entered.
 func cantEnter() string {
 	if !doctor.Has(unix.CAP_SYS_ADMIN) {
 		return "this process lacks CAP_SYS_ADMIN, and so can't enter the pod's network namespace"

@@ -96,7 +96,6 @@ func NewStory(in Input) Story {
 	return s
 }
 
-// remedy says what to do about the verdict.
 func (s *Story) remedy(in *Input) string {
 	rule, byVmapd := s.Rule, in.First.byVmapd
 	if s.Answer.Lost && in.Answer.rule != nil {
@@ -250,7 +249,6 @@ func (s *Story) afterSilence() string {
 	return "; before, no answer came from " + report.List(s.Silent, 0)
 }
 
-// because names the rule that keeps a packet from being tracked.
 func because(by string) string {
 	if by != "" {
 		return " because of " + by
