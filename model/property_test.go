@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -130,38 +129,4 @@ func changes[T interface {
 		}
 	}
 	return d
-}
-
-// FuzzBuilder makes random changes, with a snapshot now and then, and compares the last one
-// with the snapshot of a new Builder with the remaining objects.
-func FuzzBuilder(f *testing.F) {
-	for seed := range uint64(20) {
-		data := make([]byte, 400)
-		r := rand.New(modeltest.Seed(seed))
-		for i := range data {
-			data[i] = byte(r.Uint32())
-		}
-		f.Add(data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 4096 {
-			t.Skip("longer than any history that tells something new")
-		}
-		r := modeltest.NewRandom(modeltest.Bytes(data))
-		config := configs[r.IntN(len(configs))]
-		b := model.NewBuilder(config)
-		before := b.Snapshot()
-		for range 1 + len(data)/16 {
-			r.Step().Apply(b)
-			if r.IntN(3) == 0 {
-				now := b.Snapshot()
-				checkChanges(t, before, now)
-				before = now
-			}
-		}
-		fresh := model.NewBuilder(config)
-		r.Rebuild(fresh)
-		equal(t, "after all changes, against the same objects from nothing",
-			modeltest.Text(fresh.Snapshot()), modeltest.Text(b.Snapshot()))
-	})
 }

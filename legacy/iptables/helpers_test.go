@@ -49,10 +49,3 @@ func load(t testing.TB, r *iptables.Ruleset) *iptsim.Tables {
 	}
 	return tables
 }
-
-func addRandom(f *testing.F) {
-	f.Helper()
-	for _, data := range modeltest.Corpus() {
-		f.Add(data)
-	}
-}

@@ -113,15 +113,6 @@ func TestBatchesLeadToTheWholeText(t *testing.T) {
 	}
 }
 
-// FuzzDiff follows random changes.
-func FuzzDiff(f *testing.F) {
-	addRandom(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := modeltest.NewRandom(modeltest.Bytes(data))
-		history(t, r, configs[r.IntN(len(configs))], options[r.IntN(len(options))], 1+min(len(data), 2048)/48)
-	})
-}
-
 func TestOtherOptionsRewriteWhatTheyConcern(t *testing.T) {
 	for seed := range uint64(5) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))

@@ -79,8 +79,6 @@ type tally struct {
 	reasons  map[model.Reason]int
 }
 
-func newTally() *tally { return &tally{map[int]int{}, map[model.Reason]int{}} }
-
 // agree makes random connections, one after the other, and compares decisions with simulated
 // outcomes. Each connection gets one of its targets, and IPVS and the model remember it: by the
 // address, protocol and port of the destination, as each frontend has session affinity of its own.
@@ -127,7 +125,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(m
 
 func TestIPVSDoesWhatIsDecided(t *testing.T) {
 	const seeds, steps, connections = 60, 20, 40
-	total := newTally()
+	total := &tally{map[int]int{}, map[model.Reason]int{}}
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := modeltest.NewRandom(modeltest.Seed(seed))
@@ -156,20 +154,4 @@ func TestIPVSDoesWhatIsDecided(t *testing.T) {
 		}
 	}
 	t.Logf("differed: %v, decided by reason: %v", total.differed, total.reasons)
-}
-
-// FuzzDecide looks for a connection for which IPVS differs from the specification.
-func FuzzDecide(f *testing.F) {
-	addRandom(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := modeltest.NewRandom(modeltest.Bytes(data))
-		b := model.NewBuilder(configs[r.IntN(len(configs))])
-		r.Steps(b, 1+min(len(data), 4096)/24)
-		s := b.Snapshot()
-		var contents [len(model.Families)]*ipvs.Content
-		for family, state := range compile(s, ipvs.Options{}) {
-			contents[family] = state.Content()
-		}
-		agree(t, r, s, contents, 16, newTally())
-	})
 }

@@ -82,10 +82,3 @@ var compareContents = []cmp.Option{
 	cmp.Comparer(func(a, b ipvs.Entry) bool { return a == b }),
 	cmp.Comparer(func(a, b ipvs.Key) bool { return a == b }),
 }
-
-func addRandom(f *testing.F) {
-	f.Helper()
-	for _, data := range modeltest.Corpus() {
-		f.Add(data)
-	}
-}

@@ -81,20 +81,6 @@ func TestDiffTurnsOneStateIntoTheNext(t *testing.T) {
 	}
 }
 
-// FuzzDiff follows random changes.
-func FuzzDiff(f *testing.F) {
-	addRandom(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := modeltest.NewRandom(modeltest.Bytes(data))
-		config := configs[r.IntN(len(configs))]
-		n := 0
-		history(t, r, config, ipvs.Options{}, 1+min(len(data), 2048)/48, func(s step) {
-			checkPlan(t, s)
-			n += checkPrefixes(t, r, s, 4)
-		})
-	})
-}
-
 // A real server that leaves may finish its connections, and gets its weight back if it returns.
 func TestARealServerThatLeavesDrains(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).UDP("dns", 53)

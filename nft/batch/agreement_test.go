@@ -183,15 +183,3 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 		})
 	}
 }
-
-// FuzzDecide looks for a connection for which the rules differ from the specification.
-func FuzzDecide(f *testing.F) {
-	addRandom(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := modeltest.NewRandom(modeltest.Bytes(data))
-		b := model.NewBuilder(configs[r.IntN(len(configs))])
-		r.Steps(b, 1+min(len(data), 4096)/24)
-		s := b.Snapshot()
-		agree(t, r, s, compileAll(counting(len(data)), s, nil), 16, &tally{})
-	})
-}

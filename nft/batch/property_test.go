@@ -106,21 +106,3 @@ func TestDiffTurnsOneRulesetIntoTheNext(t *testing.T) {
 		})
 	}
 }
-
-// FuzzDiff follows random changes.
-func FuzzDiff(f *testing.F) {
-	addRandom(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := modeltest.NewRandom(modeltest.Bytes(data))
-		history(t, r, configs[r.IntN(len(configs))], 1+min(len(data), 2048)/48, func(have, want *compile.Ruleset, s *model.FamilySnapshot) {
-			checkStep(t, have, want, s)
-		})
-	})
-}
-
-func addRandom(f *testing.F) {
-	f.Helper()
-	for _, data := range modeltest.Corpus() {
-		f.Add(data)
-	}
-}
