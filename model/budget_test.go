@@ -15,7 +15,7 @@ import (
 // small are budgets that a test can exceed with few objects.
 func small() model.Config {
 	c := modeltest.Config()
-	c.Budgets = model.Budgets{Ports: 3, Frontends: 12, Endpoints: 6, Entries: 24, SourceRanges: 4, Counters: 2, Problems: 3}
+	c.Budgets = model.Budgets{Ports: 3, Endpoints: 6, Entries: 24, Problems: 3}
 	return c
 }
 
@@ -37,6 +37,12 @@ func TestBudgets(t *testing.T) {
 		}
 		return s
 	}
+	ranges := func(n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("40.0.%d.%d/32", i/256, i%256))
+		}
+		return list
+	}
 	for _, tt := range []struct {
 		name     string
 		objects  []modeltest.Object
@@ -50,12 +56,12 @@ func TestBudgets(t *testing.T) {
 			[]string{"spec.ports[3]: more than 3 ports: this one and those after it are not served"},
 		},
 		{
-			"frontends: load balancers first",
+			"entries: a frontend uses six, load balancers first",
 			[]modeltest.Object{external(ports3.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 1)},
 			map[string]string{
-				"p1": "172.30.0.41 30.0.0.1 20.0.0.1: 1", "p2": "172.30.0.41 30.0.0.1 20.0.0.1: 1", "p3": "172.30.0.41 30.0.0.1 20.0.0.1 node port: 1",
+				"p1": "172.30.0.41 30.0.0.1: 1", "p2": "172.30.0.41 30.0.0.1: 1", "p3": "172.30.0.41 30.0.0.1 node port: 1",
 			},
-			[]string{"spec.externalIPs[1]: more than 12 frontends (addresses times ports): this address and those after it are not served"},
+			[]string{"spec.externalIPs: more than 24 entries (IPv4 frontends times endpoints): external IP 20.0.0.1 and those after it are not served"},
 		},
 		{
 			"endpoints: whole slices, by name",
@@ -80,13 +86,13 @@ func TestBudgets(t *testing.T) {
 		},
 		{
 			"source ranges: none is allowed",
-			[]modeltest.Object{web.TCP("p2", 82).LoadBalancer("30.0.0.1").Ranges("40.0.0.0/32", "40.0.0.2/32", "40.0.0.4/32"), slice("a", 1, 1)},
+			[]modeltest.Object{web.TCP("p2", 82).LoadBalancer("30.0.0.1").Ranges(ranges(2001)...), slice("a", 1, 1)},
 			map[string]string{"p1": "172.30.0.41 30.0.0.1 from nowhere: 1", "p2": "172.30.0.41 30.0.0.1 from nowhere: 1"},
-			[]string{"spec.loadBalancerSourceRanges: more than 4 IPv4 source ranges times frontends of the load balancer: all connections to these are dropped"},
+			[]string{"spec.loadBalancerSourceRanges: more than 4000 IPv4 source ranges times frontends of the load balancer: all connections to these are dropped"},
 		},
 		{
 			"source ranges without a load balancer",
-			[]modeltest.Object{web.Ranges("40.0.0.0/32", "40.0.0.2/32", "40.0.0.4/32", "40.0.0.6/32", "40.0.0.8/32"), slice("a", 1, 1)},
+			[]modeltest.Object{web.Ranges(ranges(4001)...), slice("a", 1, 1)},
 			map[string]string{"p1": "172.30.0.41: 1"},
 			nil,
 		},
@@ -147,7 +153,9 @@ func TestManyProblemsAreCounted(t *testing.T) {
 	}
 	old, web = old.External("20.0.0.1"), web.External("20.0.0.1", "nowhere")
 	web = web.Algorithm(strings.Repeat("é", 100_000))
-	b := model.NewBuilder(small())
+	c := modeltest.Config()
+	c.Budgets.Problems = 3
+	b := model.NewBuilder(c)
 	for _, o := range []modeltest.Object{web, old} {
 		o.Set(b)
 	}
@@ -166,32 +174,6 @@ func TestManyProblemsAreCounted(t *testing.T) {
 	web.Set(b)
 	if got := b.Snapshot().Problems(); len(got) != 2 {
 		t.Errorf("problems: %v; want one for each node port", got)
-	}
-}
-
-// Connections are counted for a number of ports. It matters only if they are counted at all.
-func TestBudgetOfCounters(t *testing.T) {
-	c := small()
-	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("p1", 81).TCP("p2", 82).TCP("p3", 83)
-	for _, c.ServiceCounters = range []bool{false, true} {
-		b := modeltest.Builder(c, web)
-		var counted []string
-		for sp := range b.Snapshot().Family(model.IPv4).ServicePorts() {
-			if !sp.Uncounted {
-				counted = append(counted, sp.Name.Port)
-			}
-		}
-		slices.Sort(counted)
-		if diff := cmp.Diff([]string{"p1", "p2"}, counted); diff != "" {
-			t.Errorf("counted ports (-want +got):\n%s", diff)
-		}
-		want := 0
-		if c.ServiceCounters {
-			want = 1
-		}
-		if got := b.Snapshot().Problems(); len(got) != want {
-			t.Errorf("problems: %v, want %d", got, want)
-		}
 	}
 }
 

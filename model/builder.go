@@ -26,10 +26,10 @@ type Builder struct {
 	problemsStale bool
 	locality      locality
 	addrScope     addrScope
-	counts        counts
+	edit          *edit
 	last          *Snapshot
 
-	scratch          []candidate
+	scratch          []Candidate
 	scratchFrontends []Frontend
 }
 
@@ -60,7 +60,7 @@ func NewBuilder(c Config) *Builder {
 		cidrs:         map[string][]netip.Prefix{},
 		claims:        claims{map[VIP]*service{}, map[VIP][]*service{}},
 		problems:      map[ObjectRef][]Problem{},
-		counts:        newCounts(c),
+		edit:          newEdit(c.DropInvalid),
 		settingsStale: true,
 		last:          new(Snapshot),
 	}

@@ -50,8 +50,6 @@ type Config struct {
 	ExternalAddresses ExternalAddresses
 	// Budgets limit the cost of each Service.
 	Budgets Budgets
-	// ServiceCounters: connections are counted, as far as the budget of a Service allows.
-	ServiceCounters bool
 }
 
 // DefaultTableSize is the number of slots of a lookup table unless Config.TableSize says otherwise. It is prime,

@@ -6,33 +6,30 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// edit collects the changes that turn one Snapshot into the next.
+// edit has what the next Snapshot will have, and goes on from there.
 type edit struct {
 	families [len(Families)]familyEdit
 	health   *persist.Edit[NamespacedName, *HealthCheck]
 }
 
-// familyEdit collects the changes of a FamilySnapshot.
+// familyEdit is the part of a FamilySnapshot.
 type familyEdit struct {
-	ports      *persist.Edit[*ServicePortName, *ServicePort]
-	clusterIPs *persist.Edit[netip.Addr, struct{}]
-	hairpins   *persist.Edit[netip.Addr, struct{}]
-	endpoints  *persist.Edit[VIP, struct{}]
-	noLocal    noLocal
-	unserved   int
+	ports       *persist.Edit[*ServicePortName, *ServicePort]
+	clusterIPs  counted[netip.Addr]
+	hairpins    counted[netip.Addr]
+	endpoints   counted[VIP] // only with dropInvalid
+	dropInvalid bool
+	noLocal     noLocal
+	unserved    int
 }
 
-func newEdit(s *Snapshot) *edit {
-	e := &edit{health: s.health.Edit(nameKeys)}
+func newEdit(dropInvalid bool) *edit {
+	e := &edit{health: persist.Map[NamespacedName, *HealthCheck]{}.Edit(nameKeys)}
 	for _, f := range Families {
-		fs := &s.families[f]
 		e.families[f] = familyEdit{
-			ports:      fs.ports.Edit(portKeys),
-			clusterIPs: fs.clusterIPs.Edit(AddrKeys),
-			hairpins:   fs.hairpins.Edit(AddrKeys),
-			endpoints:  fs.endpoints.Edit(VIPKeys),
-			noLocal:    fs.noLocal,
-			unserved:   fs.unserved,
+			ports:      persist.Map[*ServicePortName, *ServicePort]{}.Edit(portKeys),
+			clusterIPs: newCounted(AddrKeys), hairpins: newCounted(AddrKeys), endpoints: newCounted(VIPKeys),
+			dropInvalid: dropInvalid,
 		}
 	}
 	return e
@@ -51,23 +48,8 @@ func (e *edit) done(next *Snapshot) {
 	}
 }
 
-// counts are how many Services or service ports need what a FamilySnapshot has once.
-type counts struct {
-	clusterIPs counted[netip.Addr]
-	hairpins   counted[netip.Addr]
-	endpoints  counted[VIP] // nil without Config.DropInvalid
-}
-
-func newCounts(c Config) counts {
-	n := counts{clusterIPs: counted[netip.Addr]{}, hairpins: counted[netip.Addr]{}}
-	if c.DropInvalid {
-		n.endpoints = counted[VIP]{}
-	}
-	return n
-}
-
 // setPort adds a service port, or replaces one that differs.
-func (c *counts) setPort(e *familyEdit, sp *ServicePort) {
+func (e *familyEdit) setPort(sp *ServicePort) {
 	old, ok := e.ports.Get(&sp.Name)
 	if !ok {
 		old = &noPort
@@ -75,22 +57,22 @@ func (c *counts) setPort(e *familyEdit, sp *ServicePort) {
 		return
 	}
 	e.ports.Set(&sp.Name, sp)
-	c.recount(e, old, sp)
+	e.recount(old, sp)
 }
 
 // noPort is in place of a service port that does not exist.
 var noPort ServicePort //nolint:gochecknoglobals // it is never written
 
-func (c *counts) deletePort(e *familyEdit, name ServicePortName) {
+func (e *familyEdit) deletePort(name ServicePortName) {
 	if old, ok := e.ports.Get(&name); ok {
 		e.ports.Delete(&name)
-		c.recount(e, old, &noPort)
+		e.recount(old, &noPort)
 	}
 }
 
 // recount takes a service port from the counts and adds another. The cost depends on the
 // endpoints that only one of them has.
-func (c *counts) recount(e *familyEdit, old, now *ServicePort) {
+func (e *familyEdit) recount(old, now *ServicePort) {
 	e.noLocal.count(now, +1)
 	e.noLocal.count(old, -1)
 	left, joined := old.Endpoints, now.Endpoints
@@ -107,62 +89,64 @@ func (c *counts) recount(e *familyEdit, old, now *ServicePort) {
 			continue
 		}
 		if order >= 0 {
-			c.countEndpoint(e, now, joined[0], +1)
+			e.countEndpoint(now, joined[0], +1)
 			joined = joined[1:]
 		}
 		if order <= 0 {
-			c.countEndpoint(e, old, left[0], -1)
+			e.countEndpoint(old, left[0], -1)
 			left = left[1:]
 		}
 	}
 }
 
 // countEndpoint adds an endpoint to the counts (by is 1) or takes it from them (-1).
-func (c *counts) countEndpoint(e *familyEdit, sp *ServicePort, ep Endpoint, by int) {
+func (e *familyEdit) countEndpoint(sp *ServicePort, ep Endpoint, by int) {
 	if ep.Hairpin {
-		c.hairpins.count(ep.Addr.Addr(), by, e.hairpins)
+		e.hairpins.count(ep.Addr.Addr(), by)
 	}
-	if c.endpoints != nil {
-		c.endpoints.count(endpointVIP(sp, ep), by, e.endpoints)
+	if e.dropInvalid {
+		e.endpoints.count(VIP{ep.Addr.Addr(), sp.Name.Protocol, ep.Addr.Port()}, by)
 	}
 }
 
 // replaceClusterIP counts a Service's cluster IP in place of another. The zero Addr is none.
-func (c *counts) replaceClusterIP(e *familyEdit, was, now netip.Addr) {
+func (e *familyEdit) replaceClusterIP(was, now netip.Addr) {
 	if was == now {
 		return
 	}
 	if now.IsValid() {
-		c.clusterIPs.count(now, +1, e.clusterIPs)
+		e.clusterIPs.count(now, +1)
 	}
 	if was.IsValid() {
-		c.clusterIPs.count(was, -1, e.clusterIPs)
+		e.clusterIPs.count(was, -1)
 	}
 }
 
-func endpointVIP(sp *ServicePort, ep Endpoint) VIP {
-	return VIP{ep.Addr.Addr(), sp.Name.Protocol, ep.Addr.Port()}
+// counted is a set of keys that Services or service ports need.
+type counted[K comparable] struct {
+	*persist.Edit[K, struct{}]
+	more map[K]int // how many need a key, if more than one does
 }
 
-// counted holds how many Services or service ports need a key, if more than one does. A key
-// that one needs is in the snapshot alone.
-type counted[K comparable] map[K]int
+func newCounted[K comparable](keys persist.KeyFuncs[K]) counted[K] {
+	return counted[K]{persist.Map[K, struct{}]{}.Edit(keys), map[K]int{}}
+}
 
 // count changes the count of a key by 1 or -1.
-func (c counted[K]) count(k K, by int, e *persist.Edit[K, struct{}]) {
+func (c counted[K]) count(k K, by int) {
 	if by > 0 {
-		if !e.Set(k, struct{}{}) {
-			c[k] = max(c[k], 1) + 1
+		if !c.Set(k, struct{}{}) {
+			c.more[k] = max(c.more[k], 1) + 1
 		}
 		return
 	}
-	switch n := c[k]; n {
+	switch n := c.more[k]; n {
 	case 0:
-		e.Delete(k)
+		c.Delete(k)
 	case 2:
-		delete(c, k)
+		delete(c.more, k)
 	default:
-		c[k] = n - 1
+		c.more[k] = n - 1
 	}
 }
 

@@ -5,54 +5,59 @@ import (
 	"slices"
 )
 
-// candidate is an endpoint that slices offer for a service port.
-type candidate struct {
-	addr netip.AddrPort
-	conditions
-	excluded [len(TrafficPolicies)]Exclusion // why each policy does not select it
+// Candidate is an endpoint that slices offer for a service port.
+type Candidate struct {
+	Addr netip.AddrPort
+	Conditions
+	// Excluded is the reason why each traffic policy does not select it, even a policy that no frontend uses.
+	Excluded [len(TrafficPolicies)]Exclusion
 }
 
-// conditions are properties of an endpoint, as bits. A slice keeps those before hintsZones in a byte.
-type conditions uint16
+// Conditions are properties of an endpoint, as bits. A slice keeps those before hintsZones in a byte.
+type Conditions uint16
 
+// The conditions. Of several copies of an endpoint, those that terminate are left out beside one that does not.
 const (
-	ready         conditions = 1 << iota
+	Ready         Conditions = 1 << iota
 	serving                  // ready or not, it serves the connections that it has
-	terminating              // ready or not
-	local                    // on this node
+	Terminating              // ready or not
+	OnThisNode               // on this node
 	elsewhere                // on another one; neither: no slice names its Node
-	hintsNodes               // it has hints for Nodes
+	HintsNodes               // it has hints for Nodes
 	hintsThisNode            // … and one is for this Node
-	hintsZones               // it has hints for zones
+	HintsZones               // it has hints for zones
 	hintsThisZone            // … and one is for this Node's zone
 
-	draining = serving | terminating // the condition of those that are used while none is ready
+	draining = serving | Terminating // the condition of those that are used while none is ready
 )
 
-func (c conditions) has(want conditions) bool { return c&want == want }
+func (c Candidate) compare(o Candidate) int { return c.Addr.Compare(o.Addr) }
+
+// Has reports whether all of some conditions are there.
+func (c Conditions) Has(want Conditions) bool { return c&want == want }
 
 // lists are both lists of a service port's endpoints: the candidates that each traffic policy selects.
 type lists struct {
-	candidates []candidate // sorted, each address once
+	candidates []Candidate // sorted, each address once
 	sizes      [len(TrafficPolicies)]int
 	hints      Hints // that made the Cluster list smaller
 }
 
 // listsOf leads from what the slices of a Service offer for a port, in any order, to both lists. A list has the
 // candidates that nothing excludes, so that there is a reason for each of the others.
-func listsOf(offered []candidate) lists {
+func listsOf(offered []Candidate) lists {
 	l := lists{candidates: merge(offered)}
 	required := requiredConditions(l.candidates)
 	switch {
-	case required[Cluster].has(hintsThisNode):
+	case required[Cluster].Has(hintsThisNode):
 		l.hints = NodeHints
-	case required[Cluster].has(hintsThisZone):
+	case required[Cluster].Has(hintsThisZone):
 		l.hints = ZoneHints
 	}
 	for i := range l.candidates {
 		c := &l.candidates[i]
 		for _, p := range TrafficPolicies {
-			if c.excluded[p] = c.exclusion(p, required[p]); c.excluded[p] == NotExcluded {
+			if c.Excluded[p] = c.exclusion(p, required[p]); c.Excluded[p] == NotExcluded {
 				l.sizes[p]++
 			}
 		}
@@ -70,44 +75,44 @@ func listsOf(offered []candidate) lists {
 // Hints make the cluster list smaller only if each ready endpoint has some and one is for this Node: first those for
 // Nodes, then those for zones (KEP-2433, KEP-3015). Otherwise the slices are about to change, or no endpoint is meant
 // for this Node; then all endpoints are better than too few.
-func requiredConditions(candidates []candidate) (required [len(TrafficPolicies)]conditions) {
-	var some conditions // of the ready ones
-	every := ^conditions(0)
+func requiredConditions(candidates []Candidate) (required [len(TrafficPolicies)]Conditions) {
+	var some Conditions // of the ready ones
+	every := ^Conditions(0)
 	for _, c := range candidates {
 		switch {
-		case c.has(ready):
-			some |= c.conditions
-			every &= c.conditions
-			if c.has(local) {
-				required[Local] = ready
+		case c.Has(Ready):
+			some |= c.Conditions
+			every &= c.Conditions
+			if c.Has(OnThisNode) {
+				required[Local] = Ready
 			}
-		case c.has(draining):
-			if required[Cluster] = draining; c.has(local) && required[Local] == 0 {
+		case c.Has(draining):
+			if required[Cluster] = draining; c.Has(OnThisNode) && required[Local] == 0 {
 				required[Local] = draining
 			}
 		}
 	}
 	switch {
-	case !some.has(ready):
-	case every.has(hintsNodes) && some.has(hintsThisNode):
-		required[Cluster] = ready | hintsThisNode
-	case every.has(hintsZones) && some.has(hintsThisZone):
-		required[Cluster] = ready | hintsThisZone
+	case !some.Has(Ready):
+	case every.Has(HintsNodes) && some.Has(hintsThisNode):
+		required[Cluster] = Ready | hintsThisNode
+	case every.Has(HintsZones) && some.Has(hintsThisZone):
+		required[Cluster] = Ready | hintsThisZone
 	default:
-		required[Cluster] = ready
+		required[Cluster] = Ready
 	}
 	return required
 }
 
 // exclusion returns the reason why a list of endpoints with some conditions does not have an endpoint.
-func (c conditions) exclusion(p TrafficPolicy, required conditions) Exclusion {
-	lacks := func(condition conditions) bool { return required.has(condition) && !c.has(condition) }
+func (c Conditions) exclusion(p TrafficPolicy, required Conditions) Exclusion {
+	lacks := func(condition Conditions) bool { return required.Has(condition) && !c.Has(condition) }
 	switch {
-	case !c.has(ready) && !c.has(draining):
+	case !c.Has(Ready) && !c.Has(draining):
 		return NotServing
-	case p == Local && !c.has(local):
+	case p == Local && !c.Has(OnThisNode):
 		return NotLocal
-	case lacks(ready):
+	case lacks(Ready):
 		return ReadyOnesExist
 	case lacks(hintsThisNode):
 		return HintsOtherNodes
@@ -120,20 +125,19 @@ func (c conditions) exclusion(p TrafficPolicy, required conditions) Exclusion {
 // merge sorts candidates and joins those of the same address, in place: while slices
 // are being rebalanced, an endpoint may be in several. It has the conditions of each copy, but
 // if one does not terminate, those that do are of an older pod, which had the address before.
-func merge(candidates []candidate) []candidate {
-	compare := func(a, b candidate) int { return a.addr.Compare(b.addr) }
-	if !slices.IsSortedFunc(candidates, compare) {
-		slices.SortFunc(candidates, compare)
+func merge(candidates []Candidate) []Candidate {
+	if !slices.IsSortedFunc(candidates, Candidate.compare) {
+		slices.SortFunc(candidates, Candidate.compare)
 	}
 	merged := candidates[:0]
 	for _, c := range candidates {
 		n := len(merged)
 		switch {
-		case n == 0 || merged[n-1].addr != c.addr:
+		case n == 0 || merged[n-1].Addr != c.Addr:
 			merged = append(merged, c)
-		case merged[n-1].has(terminating) == c.has(terminating):
-			merged[n-1].conditions |= c.conditions
-		case merged[n-1].has(terminating):
+		case merged[n-1].Has(Terminating) == c.Has(Terminating):
+			merged[n-1].Conditions |= c.Conditions
+		case merged[n-1].Has(Terminating):
 			merged[n-1] = c
 		}
 	}
@@ -155,12 +159,12 @@ func (l lists) endpoints(needed [len(TrafficPolicies)]bool) []Endpoint {
 	for _, c := range l.candidates {
 		bits := uint8(0)
 		for _, p := range TrafficPolicies {
-			if needed[p] && c.excluded[p] == NotExcluded {
+			if needed[p] && c.Excluded[p] == NotExcluded {
 				bits |= 1 << p
 			}
 		}
 		if bits != 0 {
-			list = append(list, Endpoint{c.addr, c.has(local), c.has(local) || !c.has(elsewhere), bits})
+			list = append(list, Endpoint{c.Addr, c.Has(OnThisNode), c.Has(OnThisNode) || !c.Has(elsewhere), bits})
 		}
 	}
 	return list
@@ -170,14 +174,14 @@ func (l lists) endpoints(needed [len(TrafficPolicies)]bool) []Endpoint {
 func (l lists) drained(endpoints []Endpoint) []netip.AddrPort {
 	var list []netip.AddrPort
 	for _, c := range l.candidates {
-		if !c.has(serving) && !c.has(ready) {
+		if !c.Has(serving) && !c.Has(Ready) {
 			continue
 		}
-		if len(endpoints) > 0 && endpoints[0].Addr == c.addr {
+		if len(endpoints) > 0 && endpoints[0].Addr == c.Addr {
 			endpoints = endpoints[1:]
 			continue
 		}
-		list = append(list, c.addr)
+		list = append(list, c.Addr)
 	}
 	return list
 }

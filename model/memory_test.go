@@ -11,11 +11,11 @@ func (b *Builder) sizes() map[string]int {
 	all := map[string]int{
 		"records": len(b.records), "slices": len(b.slices), "cidrs": len(b.cidrs), "dirty": cap(b.dirty),
 		"claims": len(b.claims.owners), "waiting claims": len(b.claims.waiting), "problems": len(b.problems),
-		"clusterIPs": len(b.counts.clusterIPs), "hairpins": len(b.counts.hairpins), "endpoints": len(b.counts.endpoints),
 		"snapshot problems": len(b.last.problems),
 	}
 	for _, f := range Families {
-		s := b.last.Family(f)
+		s, e := b.last.Family(f), &b.edit.families[f]
+		all[f.String()+" counts"] = len(e.clusterIPs.more) + len(e.hairpins.more) + len(e.endpoints.more)
 		all[f.String()+" ports"] = s.ports.Len()
 		all[f.String()+" cluster IPs"] = s.clusterIPs.Len()
 		all[f.String()+" hairpins"] = s.hairpins.Len()

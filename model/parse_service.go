@@ -22,19 +22,23 @@ func parseService(in Service, r *record, budgets Budgets) *service {
 		return s
 	}
 	s.parsePorts(in.Ports, budgets.Ports)
-	s.parseAddrs(in, budgets.Frontends)
+	s.parseAddrs(in, budgets.Entries)
 	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
 	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
 	s.parseAffinity(in)
 	s.parseAnnotations(in.Annotations)
 	s.parseHealthCheck(in)
-	s.parseSourceRanges(in.SourceRanges, budgets.SourceRanges)
+	s.parseSourceRanges(in.SourceRanges)
 	return s
 }
 
-// parseAddrs requires the ports.
-func (s *service) parseAddrs(in Service, frontends int) {
-	s.addrs = make([]serviceAddr, 0, min(frontends, len(in.ClusterIPs)+len(in.Ingress)+len(in.ExternalIPs)))
+// frontendEntries is the least that a frontend of a load balancer or an external IP uses of Budgets.Entries: it is in
+// several maps.
+const frontendEntries = 6
+
+// parseAddrs requires the ports. Of each family, it takes more addresses than that budget serves, but not all: others
+// may ask for them.
+func (s *service) parseAddrs(in Service, entries int) {
 	for i, ip := range in.ClusterIPs {
 		a, err := parseUnicast(ip)
 		if err == nil && s.clusterIP(FamilyOf(a)).IsValid() {
@@ -49,26 +53,21 @@ func (s *service) parseAddrs(in Service, frontends int) {
 	if len(in.Ingress)+len(in.ExternalIPs) == 0 {
 		return
 	}
-	most, known := s.mostAddrs(frontends), map[netip.Addr]bool{}
+	most, known := 2+entries/(frontendEntries*max(1, len(s.ports))), map[netip.Addr]bool{}
+	var count [len(Families)]int
 	for _, a := range s.addrs {
 		known[a.addr] = true
 	}
-	// add reports whether there is room for others.
-	add := func(kind FrontendKind, ip, field string) bool {
+	add := func(kind FrontendKind, ip, field string) {
 		a, err := parseUnicast(ip)
 		switch {
 		case err != nil:
 			s.problems().add(field, "%v", err)
-		case known[a]: // a load balancer's address is often repeated as an external IP
-		case len(s.addrs) >= most:
-			s.problems().over(FrontendsBudget, field,
-				"more than %d frontends (addresses times ports): this address and those after it are not served", frontends)
-			return false
-		default:
+		case !known[a] && count[FamilyOf(a)] < most: // a load balancer's address is often repeated as an external IP
 			known[a] = true
+			count[FamilyOf(a)]++
 			s.addrs = append(s.addrs, serviceAddr{addr: a, kind: kind})
 		}
-		return true
 	}
 	for i, ing := range in.Ingress {
 		// A load balancer that is a proxy must see its own traffic (KEP-1860), and
@@ -76,25 +75,11 @@ func (s *service) parseAddrs(in Service, frontends int) {
 		if ing.IP == "" || ing.IPMode == "Proxy" {
 			continue
 		}
-		if !add(LoadBalancerIP, ing.IP, fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i)) {
-			return
-		}
+		add(LoadBalancerIP, ing.IP, fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i))
 	}
 	for i, ip := range in.ExternalIPs {
-		if !add(ExternalIP, ip, fmt.Sprintf("spec.externalIPs[%d]", i)) {
-			return
-		}
+		add(ExternalIP, ip, fmt.Sprintf("spec.externalIPs[%d]", i))
 	}
-}
-
-// mostAddrs returns the number of addresses that a number of frontends allows. Cluster IPs do not depend on it.
-func (s *service) mostAddrs(frontends int) int {
-	for _, p := range s.ports {
-		if p.nodePort != 0 {
-			frontends--
-		}
-	}
-	return max(0, frontends/max(1, len(s.ports)))
 }
 
 func (s *service) parsePorts(ports []Port, most int) {
@@ -213,10 +198,15 @@ func (s *service) parseHealthCheck(in Service) {
 	s.healthCheckNodePort = port
 }
 
+// mostSourceRanges is the number of source ranges of a family times the number of frontends with addresses of load
+// balancers. Over it, none is allowed: some of the ranges would refuse some of the clients, and no range would admit
+// everybody. The kernel's time for them grows with their square.
+const mostSourceRanges = 4000
+
 // parseSourceRanges sets the sources of load-balancer addresses. A range that can't be parsed
 // allows none, but restricts both families. As with kube-proxy, ranges of one family do not
-// restrict the other. Over the budget, none is allowed.
-func (s *service) parseSourceRanges(ranges []string, most int) {
+// restrict the other.
+func (s *service) parseSourceRanges(ranges []string) {
 	if len(ranges) == 0 {
 		return
 	}
@@ -237,9 +227,10 @@ func (s *service) parseSourceRanges(ranges []string, most int) {
 	for i := range rare.sources {
 		f, sources := Family(i), &rare.sources[i]
 		sources.ranges = prefixesOf(f, sources.ranges)
-		if len(sources.ranges)*s.restrictable(f) > most {
-			s.problems().over(SourceRangesBudget, "spec.loadBalancerSourceRanges",
-				"more than %d %v source ranges times frontends of the load balancer: all connections to these are dropped", most, f)
+		if len(sources.ranges)*s.restrictable(f) > mostSourceRanges {
+			s.problems().over(EntriesBudget, "spec.loadBalancerSourceRanges",
+				"more than %d %v source ranges times frontends of the load balancer: all connections to these are dropped",
+				mostSourceRanges, f)
 			sources.ranges = nil
 		}
 	}

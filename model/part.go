@@ -59,7 +59,7 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 		entries -= cost
 		served.ports++
 	}
-	most := 1 + max(0, entries)/max(1, each*served.ports)
+	most := 1 + max(0, entries)/max(1, max(frontendEntries, each)*served.ports)
 	for _, a := range s.addrs {
 		if FamilyOf(a.addr) != f || a.refused != notRefused {
 			continue

@@ -9,30 +9,13 @@ import (
 type Selection struct {
 	// Candidates are the endpoints that slices offer for the port, sorted, each address once.
 	Candidates []Candidate
+	// Offers are the slices that offer each candidate, by its address: several while slices are being rebalanced.
+	Offers map[netip.AddrPort][]NamespacedName
 	// Slices are the Service's slices that offer nothing for the port, sorted by name.
 	Slices []OtherSlice
 	// Hints are the hints that made the Cluster list smaller.
 	Hints Hints
 }
-
-// Candidate is an endpoint that slices offer for a service port.
-type Candidate struct {
-	Addr   netip.AddrPort
-	Slices []NamespacedName // several while slices are being rebalanced
-
-	Ready       bool
-	Terminating bool // each copy is; beside one that is not, the others are left out
-	Draining    bool // not ready and terminating, but still serving
-	Local       bool // on this node
-
-	HintsNodes, HintsZones bool // has hints for Nodes, for zones
-
-	// Excluded is the reason why each traffic policy does not select it, even a policy that no frontend uses.
-	Excluded [len(TrafficPolicies)]Exclusion
-}
-
-// In reports whether a traffic policy selects the candidate.
-func (c Candidate) In(l TrafficPolicy) bool { return c.Excluded[l] == NotExcluded }
 
 // Exclusion is the reason why a traffic policy does not select a candidate.
 type Exclusion uint8
@@ -83,9 +66,8 @@ func (b *Builder) Selection(name ServicePortName, f Family) Selection {
 		return Selection{}
 	}
 	l := b.lists(r, name, f)
-	selection := Selection{Hints: l.hints}
-	for _, c := range l.candidates {
-		selection.Candidates = append(selection.Candidates, c.explain())
+	selection := Selection{
+		Candidates: slices.Clone(l.candidates), Offers: map[netip.AddrPort][]NamespacedName{}, Hints: l.hints,
 	}
 	_, left := r.offered(f, b.config.Budgets.Endpoints)
 	over := false
@@ -108,15 +90,10 @@ func (sel *Selection) addSlice(s *endpointSlice, name ServicePortName, f Family,
 	case ok:
 		for a, conditions := range s.all("") {
 			addr := netip.AddrPortFrom(a, port)
-			i, _ := slices.BinarySearchFunc(sel.Candidates, addr, func(c Candidate, a netip.AddrPort) int {
-				return c.Addr.Compare(a)
-			})
-			of := &sel.Candidates[i]
-			if of.Terminating != conditions.has(terminating) {
-				continue
-			}
-			if n := len(of.Slices); n == 0 || of.Slices[n-1] != other.Name {
-				of.Slices = append(of.Slices, other.Name)
+			i, _ := slices.BinarySearchFunc(sel.Candidates, Candidate{Addr: addr}, Candidate.compare)
+			isCopy := sel.Candidates[i].Has(Terminating) == conditions.Has(Terminating)
+			if isCopy && !slices.Contains(sel.Offers[addr], other.Name) {
+				sel.Offers[addr] = append(sel.Offers[addr], other.Name)
 			}
 		}
 		return
@@ -124,15 +101,6 @@ func (sel *Selection) addSlice(s *endpointSlice, name ServicePortName, f Family,
 		other.Why = OtherProtocol
 	}
 	sel.Slices = append(sel.Slices, other)
-}
-
-// explain returns a candidate with its exclusions.
-func (c candidate) explain() Candidate {
-	return Candidate{
-		Addr: c.addr, Local: c.has(local), Excluded: c.excluded,
-		Ready: c.has(ready), Terminating: c.has(terminating), Draining: c.has(draining) && !c.has(ready),
-		HintsNodes: c.has(hintsNodes), HintsZones: c.has(hintsZones),
-	}
 }
 
 // Claimants returns the service ports that ask for a VIP. The first one gets it.

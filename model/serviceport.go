@@ -21,8 +21,6 @@ type ServicePort struct {
 	TableSize int32
 	Frontends []Frontend // cluster IP first
 	Endpoints []Endpoint // sorted by address
-	// Uncounted: connections are not counted. The port is beyond Budgets.Counters.
-	Uncounted bool
 
 	// Affinity is the time since a client's last new connection during which its next one, to
 	// any frontend, goes to the same endpoint. A client is a source address. 0 is none.
@@ -48,7 +46,7 @@ type ServicePort struct {
 func (sp *ServicePort) Equal(o *ServicePort) bool {
 	return sp.Name == o.Name && sp.Family == o.Family &&
 		sp.Algorithm == o.Algorithm && sp.TableSize == o.TableSize && sp.NodeAllowed == o.NodeAllowed &&
-		sp.Affinity == o.Affinity && sp.ConnectionGrace == o.ConnectionGrace && sp.Uncounted == o.Uncounted &&
+		sp.Affinity == o.Affinity && sp.ConnectionGrace == o.ConnectionGrace &&
 		sp.RetryAfter == o.RetryAfter &&
 		slices.Equal(sp.Frontends, o.Frontends) &&
 		slices.Equal(sp.Endpoints, o.Endpoints) &&

@@ -129,25 +129,25 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 		s.problems.add(fmt.Sprintf("endpoints[%d].addresses[0]", i), "%v", err)
 		return
 	}
-	var c conditions
+	var c Conditions
 	if e.Ready == nil || *e.Ready {
-		c |= ready
+		c |= Ready
 	}
 	if e.Serving == nil || *e.Serving {
 		c |= serving
 	}
 	if e.Terminating != nil && *e.Terminating {
-		c |= terminating
+		c |= Terminating
 	}
 	switch e.NodeName {
 	case "":
 	case s.nodeName:
-		c |= local
+		c |= OnThisNode
 	default:
 		c |= elsewhere
 	}
 	if len(e.HintNodes) > 0 {
-		c |= hintsNodes
+		c |= HintsNodes
 	}
 	if slices.Contains(e.HintNodes, s.nodeName) {
 		c |= hintsThisNode
@@ -167,7 +167,7 @@ func (s *endpointSlice) stride() int {
 func (s *endpointSlice) len() int { return len(s.packed) / s.stride() }
 
 // add adds an endpoint.
-func (s *endpointSlice) add(a netip.Addr, c conditions, zones []string) {
+func (s *endpointSlice) add(a netip.Addr, c Conditions, zones []string) {
 	s.packed, _ = a.AppendBinary(s.packed) // never fails; parseAddr refuses zones
 	s.packed = append(s.packed, byte(c))
 
@@ -193,15 +193,15 @@ func (s *endpointSlice) add(a netip.Addr, c conditions, zones []string) {
 }
 
 // all yields the endpoints, with their conditions on a node of a zone.
-func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, conditions] {
-	return func(yield func(netip.Addr, conditions) bool) {
+func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, Conditions] {
+	return func(yield func(netip.Addr, Conditions) bool) {
 		i := 0
 		for e := range slices.Chunk(s.packed, s.stride()) {
 			last := len(e) - 1
 			a, _ := netip.AddrFromSlice(e[:last])
-			c := conditions(e[last])
+			c := Conditions(e[last])
 			if len(s.zones) > 0 && s.zones[i] != nil {
-				c |= hintsZones
+				c |= HintsZones
 				if zone != "" && slices.Contains(*s.zones[i], zone) {
 					c |= hintsThisZone
 				}

@@ -43,56 +43,51 @@ func (b *Builder) allProblems() []Problem {
 
 // updateServices decides again about all dirty Services.
 func (b *Builder) updateServices(next *Snapshot) {
-	e := newEdit(next)
 	for _, r := range b.dirty {
 		r.dirty = false
-		b.updateService(e, r)
+		b.updateService(r)
 		b.forget(r)
 	}
 	b.dirty = nil // frees the memory: the list is longest at the start
-	e.done(next)
+	b.edit.done(next)
 }
 
 // updateService makes the service ports of a Service anew. Those that are equal to the ones before keep their pointers.
-func (b *Builder) updateService(e *edit, r *record) {
+func (b *Builder) updateService(r *record) {
 	was, now := r.was, r.service
 	problems := problemList{object: r.object(), most: b.config.Budgets.Problems}
 	if now != nil {
 		problems.list = slices.Clone(now.rare.problems.list)
 		now.refusals(&problems)
 		b.reportHealthCheck(now, &problems)
-		if most := b.config.Budgets.Counters; b.config.ServiceCounters && len(now.ports) > most {
-			problems.over(CountersBudget, fmt.Sprintf("spec.ports[%d]", most),
-				"more than %d ports: connections to this one and those after it are not counted", most)
-		}
 	}
 	var served [len(Families)]part
 	for _, f := range Families {
-		into := &e.families[f]
+		into := &b.edit.families[f]
 		stay := map[portKey]bool{}
 		if now.clusterIP(f).IsValid() {
 			served[f] = now.part(f, &b.config, &problems)
-			for i, p := range now.ports[:served[f].ports] {
-				sp := &ServicePort{Name: now.portName(p), Family: f, Uncounted: i >= b.config.Budgets.Counters}
+			for _, p := range now.ports[:served[f].ports] {
+				sp := &ServicePort{Name: now.portName(p), Family: f}
 				sp.Frontends = b.frontends(now, f, p, served[f].addrs, &problems)
 				b.decide(sp, now, served[f])
-				b.counts.setPort(into, sp)
+				into.setPort(sp)
 				stay[p.key()] = true
 			}
 		}
 		if was.clusterIP(f).IsValid() {
 			for _, p := range was.ports {
 				if !stay[p.key()] {
-					b.counts.deletePort(into, was.portName(p))
+					into.deletePort(was.portName(p))
 				}
 			}
 		}
-		b.counts.replaceClusterIP(into, was.clusterIP(f), now.clusterIP(f))
+		into.replaceClusterIP(was.clusterIP(f), now.clusterIP(f))
 		into.unserved += served[f].unserved - r.unserved[f]
 		r.unserved[f] = served[f].unserved
 	}
 	b.setProblems(r.object(), problems)
-	e.setHealthCheck(r.name, b.healthCheck(now, served))
+	b.edit.setHealthCheck(r.name, b.healthCheck(now, served))
 	r.was = now
 }
 
@@ -256,7 +251,7 @@ func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
 			continue
 		}
 		for addr, c := range s.all(b.locality.zone) {
-			b.scratch = append(b.scratch, candidate{addr: netip.AddrPortFrom(addr, port), conditions: c})
+			b.scratch = append(b.scratch, Candidate{Addr: netip.AddrPortFrom(addr, port), Conditions: c})
 		}
 	}
 	return listsOf(b.scratch)
@@ -275,8 +270,8 @@ func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthChe
 		addrs := map[netip.Addr]struct{}{}
 		for _, p := range s.ports[:served[f].ports] {
 			for _, c := range b.lists(s.record, s.portName(p), f).candidates {
-				if c.has(ready | local) {
-					addrs[c.addr.Addr()] = struct{}{}
+				if c.Has(Ready | OnThisNode) {
+					addrs[c.Addr.Addr()] = struct{}{}
 				}
 			}
 		}

@@ -26,7 +26,7 @@ func selectionTexts(c model.Selection) []string {
 	list := []string{}
 	for _, e := range c.Candidates {
 		var names []string
-		for _, s := range e.Slices {
+		for _, s := range c.Offers[e.Addr] {
 			names = append(names, s.Name)
 		}
 		list = append(list, fmt.Sprintf("%v in %s: cluster: %s, local: %s",
@@ -166,10 +166,10 @@ func TestSelectionAgreesWithTheSnapshot(t *testing.T) {
 						want = append(want, e.Addr.String())
 					}
 					for _, c := range selection.Candidates {
-						if len(c.Slices) == 0 {
+						if len(selection.Offers[c.Addr]) == 0 {
 							t.Errorf("seed %d: %v: %v is in no slice", seed, sp.Name, c.Addr)
 						}
-						if !c.In(l) {
+						if c.Excluded[l] != model.NotExcluded {
 							excluded++
 							continue
 						}

@@ -48,8 +48,8 @@ var ModelConfigs = slices.Concat(Configs, []model.Config{
 			Primary: true, CIDRs: prefixes("10.0.0.0/8"), Unlisted: [2]bool{model.IPv6: true},
 		},
 		ExternalAddresses: model.ExternalAddresses{Ranges: prefixes("192.168.99.0/24", "fd00::/8"), InServiceCIDRs: true},
-		ConnectionGrace:   time.Minute, ServiceCounters: true,
-		Budgets: model.Budgets{Ports: 2, Frontends: 5, Endpoints: 3, Entries: 8, SourceRanges: 1, Counters: 1, Problems: 2},
+		ConnectionGrace:   time.Minute,
+		Budgets:           model.Budgets{Ports: 2, Endpoints: 3, Entries: 20, Problems: 2},
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize,

@@ -148,8 +148,7 @@ func (r *Ruleset) OfPort(name model.ServicePortName) *nft.Table {
 type Options struct {
 	// Counters counts new connections to each frontend, in the sets ServiceCounters and NodePortCounters, by first
 	// packets: forwarded, rejected or dropped, but for those that the source ranges drop. A packet that is repeated counts
-	// again. Ports beyond
-	// model.Budgets.Counters are not counted. Each element takes 16 bytes in the kernel for each possible CPU.
+	// again. Each element takes 16 bytes in the kernel for each possible CPU.
 	Counters bool
 
 	// Timeouts are the timeout policies of connections that are retried, see model.ServicePort.RetryAfter; nil: the kernel
@@ -266,7 +265,7 @@ func (r *Ruleset) Counters() iter.Seq2[*model.ServicePort, []string] {
 			for i, fe := range sp.Frontends {
 				keys[i] = nft.FrontendsOf(fe.Kind).Key(fe.VIP)
 			}
-			if r.Options.Counters && !sp.Uncounted && !yield(sp, keys) {
+			if r.Options.Counters && !yield(sp, keys) {
 				return
 			}
 		}

@@ -50,7 +50,7 @@ func (r *Ruleset) portElements(v version, affinity *affinity, add AddFunc) {
 		of := nft.FrontendsOf(fe.Kind)
 		key := of.Key(fe.VIP)
 		add(of.Dispatch, nft.Element{Key: key, Verdict: verdict(of, sp, fe), Comment: comment})
-		if r.Options.Counters && !sp.Uncounted {
+		if r.Options.Counters {
 			add(of.Counters, nft.Element{Key: key, Comment: comment})
 		}
 		if affinity == nil && onNode { // the port may have the number of another Service's node port

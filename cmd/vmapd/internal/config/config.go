@@ -170,7 +170,7 @@ func (c *Config) trafficOf(b Backend) model.Config {
 		NodeName: p.HostnameOverride, NodePortAddresses: c.nodePortAddresses(), MasqueradeAll: c.masqueradeAll(b),
 		DropInvalid: c.own.DropInvalid, ConnectionGrace: c.own.ConnectionGrace.Duration,
 		ConnectionRetry: *c.own.ConnectionRetry,
-		Budgets:         Budgets(b), ServiceCounters: c.own.ServiceCounters,
+		Budgets:         Budgets(b),
 		ExternalAddresses: model.ExternalAddresses{
 			NoExternalIPs: c.off(allowExternalIPs), Ranges: validCIDRs(c.own.ExternalAddresses.IPRanges),
 			InServiceCIDRs:  c.own.ExternalAddresses.AllowServiceCIDRs,

@@ -84,7 +84,7 @@ func traffic(m model.Config) string {
 
 // A rule for each endpoint costs more than an element of a map.
 func TestBudgetsDependOnTheBackend(t *testing.T) {
-	legacy := model.Budgets{Ports: 1000, Frontends: 2000, Endpoints: 5000, Entries: 8192, SourceRanges: 4000, Counters: 100, Problems: 10}
+	legacy := model.Budgets{Ports: 1000, Endpoints: 5000, Entries: 8192, Problems: 10}
 	for _, tt := range []struct {
 		args []string
 		want model.Budgets

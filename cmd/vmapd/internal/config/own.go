@@ -48,7 +48,7 @@ type ExternalAddresses struct {
 func Budgets(b Backend) model.Budgets {
 	d := model.Budgets{}.WithDefaults()
 	if b == IPTables || b == IPVS {
-		d.Frontends, d.Endpoints, d.Entries = 2000, 5000, 8192
+		d.Endpoints, d.Entries = 5000, 8192
 	}
 	return d
 }

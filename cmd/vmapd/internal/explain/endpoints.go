@@ -37,8 +37,10 @@ func (x *explainer) explainEndpoints() {
 	for _, c := range selection.Candidates {
 		if !slices.ContainsFunc(x.d.Targets, func(t model.Target) bool { return t.Addr == c.Addr }) {
 			e := x.endpoint(c.Addr.Addr())
-			unused = append(unused, [2]string{c.Addr.String(), fmt.Sprintf("%s; %s, EndpointSlice %s",
-				sayExcluded(c, x.d.TrafficPolicy, e), sayWhere(e, c.Local), report.List(c.Slices, 0))})
+			why, where := sayExcluded(c, x.d.TrafficPolicy, e), sayWhere(e, c.Has(model.OnThisNode))
+			unused = append(unused, [2]string{
+				c.Addr.String(), fmt.Sprintf("%s; %s, EndpointSlice %s", why, where, report.List(selection.Offers[c.Addr], 0)),
+			})
 		}
 	}
 	x.table(used)
@@ -76,10 +78,10 @@ func (x *explainer) sayHints(s model.Selection) string {
 		zone = cmp.Or(x.node.Zone, zone)
 	}
 	for _, c := range s.Candidates {
-		if c.Ready {
+		if c.Has(model.Ready) {
 			ready++
 		}
-		if c.Ready && (c.HintsNodes || c.HintsZones) {
+		if c.Has(model.Ready|model.HintsNodes) || c.Has(model.Ready|model.HintsZones) {
 			hinted++
 		}
 	}
@@ -112,7 +114,7 @@ func sayExcluded(c model.Candidate, policy model.TrafficPolicy, e names.Endpoint
 	case model.NotExcluded:
 		return "usable, but not yet in the rules" // the objects are newer than the snapshot that decides
 	case model.NotServing:
-		if c.Terminating {
+		if c.Has(model.Terminating) {
 			return "terminating and no longer serving"
 		}
 		return "not ready (readiness probe failing, or still starting?)"

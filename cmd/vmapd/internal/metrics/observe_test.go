@@ -173,8 +173,8 @@ func TestObjectsOverTheirBudgets(t *testing.T) {
 	const name = "vmapd_objects_over_budget"
 	want := func(entries, ports int) map[string][]string {
 		return map[string][]string{name: {
-			`{budget="counters"} 0`, `{budget="endpoints"} 0`, fmt.Sprintf(`{budget="entries"} %d`, entries), `{budget="frontends"} 0`,
-			fmt.Sprintf(`{budget="ports"} %d`, ports), `{budget="problems"} 0`, `{budget="sourceRanges"} 0`,
+			`{budget="endpoints"} 0`, fmt.Sprintf(`{budget="entries"} %d`, entries),
+			fmt.Sprintf(`{budget="ports"} %d`, ports), `{budget="problems"} 0`,
 		}}
 	}
 	m.Done(round(b.Snapshot(), nil))

@@ -174,9 +174,9 @@ func (found *Found) endpoints(sp *model.ServicePort, tracked map[netip.AddrPort]
 	for _, c := range candidates {
 		state := "not used"
 		switch {
-		case c.Terminating:
+		case c.Has(model.Terminating):
 			state = "terminating"
-		case !c.Ready:
+		case !c.Has(model.Ready):
 			state = "not ready"
 		}
 		add(Endpoint{Address: c.Addr, State: state})

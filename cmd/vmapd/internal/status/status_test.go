@@ -230,7 +230,7 @@ func TestOneService(t *testing.T) {
 			return nil
 		}
 		at := netip.MustParseAddrPort
-		return []model.Candidate{{Addr: at("10.0.0.2:8080")}, {Addr: at("10.0.0.7:8080")}, {Addr: at("10.0.0.8:8080"), Terminating: true}, {Addr: at("10.0.0.9:8080"), Ready: true}}
+		return []model.Candidate{{Addr: at("10.0.0.2:8080")}, {Addr: at("10.0.0.7:8080")}, {Addr: at("10.0.0.8:8080"), Conditions: model.Terminating}, {Addr: at("10.0.0.9:8080"), Conditions: model.Ready}}
 	}
 	places := []names.SliceObject{
 		names.NewSlice(&discoveryv1.EndpointSlice{
