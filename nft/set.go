@@ -65,6 +65,7 @@ type Set struct {
 	Dynamic  bool          // elements time out; packets may add some
 	Timeout  time.Duration // of elements that have none of their own
 	Counter  bool          // each element counts the packets that are looked up
+	Gone     string        // the set that gets the keys that are deleted; "": none
 	Comment  string
 }
 
@@ -151,12 +152,6 @@ func AffinityMap(port model.ServicePortName, list model.TrafficPolicy) string {
 // OwnEndpoints is the name of the set that has the endpoints that a client in such a map may have.
 func OwnEndpoints(port model.ServicePortName, list model.TrafficPolicy) string {
 	return ownEndpointsOf[list] + OwnName(port)
-}
-
-// IsOwnEndpoints reports whether a set is one of OwnEndpoints. The element of GoneEndpoints for an endpoint that leaves
-// it has the same key.
-func IsOwnEndpoints(set string) bool {
-	return strings.HasPrefix(set, ownEndpointsOf[model.Cluster]) || strings.HasPrefix(set, ownEndpointsOf[model.Local])
 }
 
 // Leads reports whether elements of a set send packets somewhere, or refuse them: they are written behind what they

@@ -78,10 +78,11 @@ func (b *builder) done() *Batch {
 	}
 	gone := map[string]bool{}
 	for set, list := range b.del {
+		to := nft.DeclarationOf(set).Gone
 		for _, e := range list {
-			if nft.IsOwnEndpoints(set) && !gone[e.Key] {
+			if to != "" && !gone[e.Key] {
 				gone[e.Key] = true
-				b.add.add(nft.GoneEndpoints, nft.Element{Key: e.Key})
+				b.add.add(to, nft.Element{Key: e.Key})
 			}
 		}
 	}

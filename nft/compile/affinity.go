@@ -158,9 +158,8 @@ func endpointData(e model.Endpoint) string {
 // Purge names a map with clients that no longer fit the service port: their endpoint may be gone, or their timeout has
 // changed.
 type Purge struct {
-	Port    model.ServicePortName
-	List    model.TrafficPolicy
-	Timeout bool // the timeout may have changed
+	Port model.ServicePortName
+	List model.TrafficPolicy
 }
 
 // Map is the name of the map.
@@ -198,9 +197,8 @@ func purge(old, now *model.ServicePort, all bool) []Purge {
 		if !a.has[l] || !all && !before.has[l] {
 			continue
 		}
-		p := Purge{Port: now.Name, List: l, Timeout: all || old.Affinity != now.Affinity}
-		if p.Timeout || lacks(now, old, l) {
-			list = append(list, p)
+		if all || old.Affinity != now.Affinity || lacks(now, old, l) {
+			list = append(list, Purge{now.Name, l})
 		}
 	}
 	return list

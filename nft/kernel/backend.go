@@ -61,7 +61,6 @@ type Backend struct {
 	mu       sync.Mutex
 	families []*familyState
 	stale    chan struct{} // of capacity 1: there is something to purge
-	purging  sync.Mutex    // held by Purge
 	reader   reader        // of Purge
 
 	counts     reader     // of Connections
@@ -76,11 +75,11 @@ type familyState struct {
 	// What the kernel lacks to count, for the fast path, and to choose an endpoint again; nil: nothing.
 	uncountable, slow, final error
 
-	known   bool                    // the kernel has shared.ruleset; else the table is read before the next batch
-	refused refused                 // at the last Apply
-	owned   bool                    // the table is claimed
-	purges  map[string]pendingPurge // by map
-	devices *[]string               // of the flowtable; nil: unknown
+	known   bool    // the kernel has shared.ruleset; else the table is read before the next batch
+	refused refused // at the last Apply
+	owned   bool    // the table is claimed
+	purges  map[compile.Purge]bool
+	devices *[]string // of the flowtable; nil: unknown
 
 	mu     sync.Mutex
 	shared shared
@@ -131,7 +130,7 @@ func Open(o Options) (*Backend, error) {
 	}
 	var missing []error
 	for _, f := range model.Families {
-		flags, err := c.probe(f)
+		flags, err := c.probe(f, features(f))
 		if errors.Is(err, ErrNotPermitted) {
 			return nil, errors.Join(fmt.Errorf("program nftables: %w", err), c.close())
 		}
@@ -268,7 +267,7 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		if err != nil {
 			return want, err
 		}
-		b.note(st, piece, start)
+		b.mustPurge(st, piece.Purge...)
 	}
 	b.conn.buffer = nil // the memory that pieces share
 	st.update(func(to *shared) {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// leastLeft is the shortest tick of a kernel's clock. The kernel takes a shorter expiration
+	// leastLeft is the longest tick of a kernel's clock. The kernel takes a shorter expiration
 	// for none, and gives the client its full timeout.
 	leastLeft         = 10 * time.Millisecond
 	msgDestroySetElem = 30 // NFT_MSG_DESTROYSETELEM, Linux 6.3
@@ -29,26 +29,28 @@ type client struct {
 	left    time.Duration // of its timeout, when it was read; 0: it is forgotten
 }
 
-// readClients reads clients in pieces, as the kernel lists them.
-func (c *conn) readClients(f model.Family, name string, each func([]client) error) error {
+// readClients reads the clients in a map.
+func (c *conn) readClients(f model.Family, name string, each func(client) error) error {
 	return c.list(unix.NFT_MSG_GETSETELEM, f, name, func(attrs []byte) error {
-		var some []client
 		for list := range nfnl.Attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
 			for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
-				some = append(some, readClient(element))
+				if err := each(readClient(element)); err != nil {
+					return err
+				}
 			}
 		}
-		return each(some)
+		return nil
 	})
 }
 
-// fit returns the client as it must be: forgotten or with another timeout, or as it is.
-func (c client) fit(p pendingPurge, wanted compile.Clients) client {
+// fit returns the client as it must be: forgotten, with another timeout that began when it last connected, or as it is.
+func (c client) fit(wanted compile.Clients) client {
 	switch {
 	case !wanted.Endpoints[c.Data]:
 		c.left = 0
-	case p.Timeout && wanted.Timeout != c.timeout:
-		c.left, c.timeout = c.leftOf(wanted.Timeout, time.Since(p.start)), wanted.Timeout
+	case wanted.Timeout != c.timeout:
+		c.left = c.leftOf(wanted.Timeout)
+		c.timeout = wanted.Timeout
 	}
 	return c
 }
@@ -65,25 +67,18 @@ func readClient(b []byte) client {
 }
 
 // changeClients commits changes. There is always a client who times out between being read and being deleted: before
-// Linux 6.3, that fails the batch, and the others go without it.
+// Linux 6.3, that fails the batch, and each goes by itself.
 func (c *conn) changeClients(f model.Family, set *nft.Set, list []client) error {
 	err := c.sendClients(msgDestroySetElem, f, set, list)
-	if errors.Is(err, unix.EINVAL) {
-		return c.halveClients(f, set, list)
-	}
-	return err
-}
-
-func (c *conn) halveClients(f model.Family, set *nft.Set, list []client) error {
-	err := c.sendClients(unix.NFT_MSG_DELSETELEM, f, set, list)
-	switch half := len(list) / 2; {
-	case !errors.Is(err, unix.ENOENT):
+	if !errors.Is(err, unix.EINVAL) {
 		return err
-	case half == 0:
-		return nil
-	default:
-		return errors.Join(c.halveClients(f, set, list[:half]), c.halveClients(f, set, list[half:]))
 	}
+	for one := range slices.Chunk(list, 1) {
+		if err := c.sendClients(unix.NFT_MSG_DELSETELEM, f, set, one); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *conn) sendClients(deletion uint16, f model.Family, set *nft.Set, list []client) error {
@@ -115,16 +110,13 @@ func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
 	}
 }
 
-// leftOf returns how much longer a client is remembered with another timeout than before; 0: it is not. The rules may
-// have the other timeout for as long as since.
-func (c client) leftOf(timeout, since time.Duration) time.Duration {
-	if c.left > c.timeout || c.left <= timeout && c.left >= timeout-since-leastLeft {
-		// It connected just now, and the rules gave it the new timeout already. The timeout
-		// of an element stays as it was when it was made.
-		return min(c.left, timeout)
+// leftOf returns how much longer a client is remembered with another timeout, since it last connected. The rules may
+// have given it the other timeout already, while the element's own stays as it was when it was made: then the result is
+// out of range, and what is left stays.
+func (c client) leftOf(timeout time.Duration) time.Duration {
+	left := timeout - (c.timeout - c.left)
+	if left < leastLeft || left > timeout {
+		return max(leastLeft, min(c.left, timeout))
 	}
-	if left := timeout - (c.timeout - c.left); left > 0 {
-		return max(left, leastLeft)
-	}
-	return 0
+	return left
 }

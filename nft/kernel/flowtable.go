@@ -3,16 +3,13 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -98,33 +95,6 @@ func (c *conn) readDevices(f model.Family, flowtable string) (devices []string, 
 	})
 	slices.Sort(devices)
 	return devices, err
-}
-
-// idleTimeout has, since Linux 5.14, the time after which an idle TCP connection leaves the fast path. Before,
-// connection tracking forgot it two minutes later (flow_offload_fixup_ct).
-const idleTimeout = "/proc/sys/net/netfilter/nf_flowtable_tcp_timeout"
-
-// probeFastPath tries what compile.Options.FastPath needs.
-func (c *conn) probeFastPath(f model.Family) error {
-	o := compile.Options{FastPath: true}
-	table := nft.Table{Family: f, Sets: o.LayoutSets(), Flowtables: o.Flowtables(), Chains: o.FastPathChains()}
-	lacks := &UnsupportedError{
-		Feature: "flowtables (nf_flow_table, nft_flow_offload)", Since: "5.8", Family: f.String(),
-		Without: "connections take the usual path",
-	}
-	switch err := c.tryTable(0, table); {
-	case isLack(err):
-		lacks.Err = err
-		return lacks
-	case err != nil:
-		return err
-	}
-	if _, err := os.Stat(idleTimeout); errors.Is(err, fs.ErrNotExist) {
-		lacks.Feature = "flowtables that keep idle connections (net.netfilter.nf_flowtable_tcp_timeout)"
-		lacks.Since, lacks.Err = "5.14", err
-		return lacks
-	}
-	return nil
 }
 
 // FastPath is the state of a family's fast path.

@@ -23,7 +23,7 @@ func TestAKernelWithoutFlowtables(t *testing.T) {
 		apply(t, b, s)
 		b.Resync()
 	}
-	if n := strings.Count(log.String(), "no fast path"); n != len(model.Families) {
+	if n := strings.Count(log.String(), "msg=\"connections take the usual path"); n != len(model.Families) {
 		t.Errorf("the log says it %d times, want once for each family:\n%s", n, log)
 	}
 	usual := &nftfake.Kernel{}

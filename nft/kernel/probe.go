@@ -3,8 +3,10 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
+	"os"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -14,100 +16,127 @@ import (
 // probeTable is never made: the batches that name it are checked and forgotten.
 const probeTable = "vmapd-probe"
 
-// feature is something the kernel must have, tried by a rule or a set that uses it. Whether a statement is allowed in a
+// feature is something that the kernel may lack, tried by a table that uses it. Whether a statement is allowed in a
 // hook is checked at the commit: without reject in prerouting (before 5.9), the first batch is refused.
 type feature struct {
-	name  string
-	since string
-	hook  nft.Hook
-	rule  nft.Rule
+	name    string
+	since   string
+	without string // the consequence; "": other backends must be used
+	table   nft.Table
+	file    string // that the kernel has with it; "": none
 }
 
+// needs is a feature that a rule uses, in a table with the sets that all tables have.
+func needs(name, since string, hook nft.Hook, r ...nft.Statement) feature {
+	chain := nft.Chain{Name: "probe", Hook: hook, Rules: []nft.Rule{r}}
+	return feature{
+		name: name, since: since,
+		table: nft.Table{Sets: compile.Options{}.LayoutSets(), Chains: []nft.Chain{chain}},
+	}
+}
+
+// features are those that all tables need.
 func features(f model.Family) []feature {
 	// The prefix ends within a byte, so that it is compared with bitwise.
 	prefix := netip.MustParsePrefix("10.0.0.0/9")
 	if f == model.IPv6 {
 		prefix = netip.MustParsePrefix("fd00::/9")
 	}
+	slot := func(how nft.Field) nft.DNAT {
+		key := nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: how, Mod: 2}}
+		return nft.DNAT{Key: key, Map: nft.Endpoints}
+	}
+	original := nft.InSet{Key: nft.Key{{Field: nft.OrigDestAddr}}, Set: nft.ClusterIPs}
+	ranges := nft.InSet{
+		Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.SourceAddr}}, Set: nft.SourceRanges(model.TCP),
+	}
 	return []feature{
-		{"nf_tables NAT chains (CONFIG_NFT_NAT)", "3.13", nft.Prerouting, nil},
-		{"nft_numgen and nft_nat (CONFIG_NFT_NUMGEN, CONFIG_NFT_NAT)", "4.9", nft.Prerouting, nft.Rule{nft.DNAT{
-			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.RandomSlot, Mod: 1}},
-			Map: nft.Endpoints,
-		}}},
-		{"nft_hash (CONFIG_NFT_HASH)", "4.9", nft.Prerouting, nft.Rule{nft.DNAT{
-			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.FlowSlot, Mod: 2}},
-			Map: nft.Endpoints,
-		}}},
-		{"nft_reject (CONFIG_NFT_REJECT)", "3.14", nft.Prerouting, nft.Rule{nft.Reject{}}},
-		{"nft_masq (CONFIG_NFT_MASQ)", "3.18", nft.Postrouting, nft.Rule{nft.Masquerade{}}},
-		{"nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", nft.Postrouting, nft.Rule{
-			nft.MatchDNAT{},
-			nft.InSet{Key: nft.Key{{Field: nft.OrigDestAddr}}, Set: nft.ClusterIPs},
-		}},
-		{"nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", nft.Postrouting, nft.Rule{nft.MatchFromNode{}}},
-		{"sets of ranges in concatenations (nft_set_pipapo)", "5.6", nft.Prerouting, nft.Rule{nft.InSet{
-			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.SourceAddr}},
-			Set: nft.SourceRanges(model.TCP),
-		}}},
-		{"nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.Rule{
-			nft.MatchAddr{Field: nft.SourceAddr, Prefix: prefix},
-		}},
+		needs("nf_tables NAT chains (CONFIG_NFT_NAT)", "3.13", nft.Prerouting, nft.Verdict{Kind: nft.Return}),
+		needs("nft_numgen and nft_nat (CONFIG_NFT_NUMGEN, CONFIG_NFT_NAT)", "4.9", nft.Prerouting, slot(nft.RandomSlot)),
+		needs("nft_hash (CONFIG_NFT_HASH)", "4.9", nft.Prerouting, slot(nft.FlowSlot)),
+		needs("nft_reject (CONFIG_NFT_REJECT)", "3.14", nft.Prerouting, nft.Reject{}),
+		needs("nft_masq (CONFIG_NFT_MASQ)", "3.18", nft.Postrouting, nft.Masquerade{}),
+		needs("nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", nft.Postrouting, nft.MatchDNAT{}, original),
+		needs("nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", nft.Postrouting, nft.MatchFromNode{}),
+		needs("sets of ranges in concatenations (nft_set_pipapo)", "5.6", nft.Prerouting, ranges),
+		needs("nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.MatchAddr{Field: nft.SourceAddr, Prefix: prefix}),
 	}
 }
 
-// probeTries is how often a batch of a probe is sent after transient errors.
-const probeTries = 3
+const withoutRetry = "a connection without an answer gets no other endpoint"
 
-// probe tries, without changing anything, all that a table of ours needs. It returns the flags with which tables can be
-// made: owned, or none. The error is an [*UnsupportedError] if the kernel lacks something.
-func (c *conn) probe(f model.Family) (flags uint32, err error) { return c.probeAll(f, features(f)) }
+// The features that options need.
 
-func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {
-	if err := c.tryTable(0, nft.Table{Family: f}); err != nil {
-		if !isLack(err) {
-			return 0, err
-		}
-		return 0, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
+func counts() feature {
+	f := needs("counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", nft.Prerouting, nft.InSet{
+		Key: nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}, Set: nft.NodePortCounters,
+	})
+	f.table.Sets, f.without = compile.Options{Counters: true}.LayoutSets(), "connections are not counted"
+	return f
+}
+
+// fastPath has a file since Linux 5.14, with the time after which an idle TCP connection leaves the fast path. Before,
+// connection tracking forgot it two minutes later (flow_offload_fixup_ct).
+func fastPath() feature {
+	o := compile.Options{FastPath: true}
+	return feature{
+		name:  "flowtables that keep idle connections (nf_flow_table, nft_flow_offload, nf_flowtable_tcp_timeout)",
+		since: "5.14", without: "connections take the usual path, not the fast one",
+		table: nft.Table{Sets: o.LayoutSets(), Flowtables: o.Flowtables(), Chains: o.FastPathChains()},
+		file:  "/proc/sys/net/netfilter/nf_flowtable_tcp_timeout",
+	}
+}
+
+func retries() feature {
+	const name = "conntrack timeout policies and limits (CONFIG_NF_CONNTRACK_TIMEOUT, CONFIG_NFT_LIMIT)"
+	f := needs(name, "4.19", nft.Prerouting, nft.MatchProtocol{Protocol: model.TCP}, nft.MatchRepeated{
+		Key: nft.Key{{Field: nft.SourceAddr}, {Field: nft.SourcePort}, {Field: nft.DestAddr}, {Field: nft.DestPort}},
+		Set: nft.Tried, After: 1,
+	}, nft.SetTimeout{Timeout: nft.RetryTCP})
+	f.table.Timeouts, f.without = nft.RetryTimeouts(nft.NoSettings), withoutRetry
+	return f
+}
+
+// probe tries, without changing anything, some features that a table needs. It returns the flags with which tables can
+// be made: owned, or none. The error is an [*UnsupportedError] if the kernel lacks something.
+func (c *conn) probe(f model.Family, needed []feature) (flags uint32, err error) {
+	if err := c.tryFeature(f, 0, feature{name: "nf_tables (CONFIG_NF_TABLES)", since: "3.13"}); err != nil {
+		return 0, err
 	}
 	// All at once, because each batch that is forgotten costs the kernel a grace period of
 	// some milliseconds; one by one only to find out what is missing.
-	sets := compile.Options{}.LayoutSets()
-	if c.tryFeatures(f, sets, needed...) != nil {
-		for _, feature := range needed {
-			switch err := c.tryFeatures(f, sets, feature); {
-			case isLack(err):
-				return 0, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
-			case err != nil:
+	all := nft.Table{Sets: compile.Options{}.LayoutSets()}
+	for i, one := range needed {
+		chain := one.table.Chains[0]
+		chain.Name = fmt.Sprintf("probe-%d", i)
+		all.Chains = append(all.Chains, chain)
+	}
+	if c.tryFeature(f, 0, feature{table: all}) != nil {
+		for _, one := range needed {
+			if err := c.tryFeature(f, 0, one); err != nil {
 				return 0, err
 			}
 		}
 	}
-	switch err := c.tryTable(tableFlagOwner|tableFlagPersist, nft.Table{Family: f}); {
-	case err == nil:
-		return tableFlagOwner | tableFlagPersist, nil
-	case !isLack(err):
-		return 0, err
+	const owned = tableFlagOwner | tableFlagPersist
+	err = c.tryFeature(f, owned, feature{})
+	if _, lacks := errors.AsType[*UnsupportedError](err); lacks {
+		return 0, nil
 	}
-	return 0, nil
+	return owned, err
 }
 
 // probeOptions tries the options that are wanted. A warning names what is missing.
 func (b *Backend) probeOptions(st *familyState) error {
 	for _, option := range [...]struct {
-		wanted  bool
-		probe   func(model.Family) error
-		lacks   *error
-		without string
-	}{
-		{b.counters, b.conn.probeCounters, &st.uncountable, "connections are not counted"},
-		{b.fastPath, b.conn.probeFastPath, &st.slow, "no fast path"},
-		{true, b.conn.probeRetry, &st.final, withoutRetry},
-	} {
+		wanted bool
+		feature
+		lacks *error
+	}{{b.counters, counts(), &st.uncountable}, {b.fastPath, fastPath(), &st.slow}, {true, retries(), &st.final}} {
 		if !option.wanted {
 			continue
 		}
-		err := option.probe(st.family)
+		err := b.conn.tryFeature(st.family, 0, option.feature)
 		if _, lacks := errors.AsType[*UnsupportedError](err); err != nil && !lacks {
 			return err
 		}
@@ -118,87 +147,43 @@ func (b *Backend) probeOptions(st *familyState) error {
 	return nil
 }
 
-// probeCounters tries what compile.Options.Counters needs.
-func (c *conn) probeCounters(f model.Family) error {
-	look := feature{"counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", nft.Prerouting, nft.Rule{nft.InSet{
-		Key: nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}, Set: nft.NodePortCounters,
-	}}}
-	err := c.tryFeatures(f, compile.Options{Counters: true}.LayoutSets(), look)
-	if isLack(err) {
-		return &UnsupportedError{
-			Feature: look.name, Since: look.since, Family: f.String(), Without: "connections are not counted", Err: err,
-		}
-	}
-	return err
-}
-
-const withoutRetry = "a connection without an answer gets no other endpoint"
-
-// probeRetry tries what compile.Options.Timeouts needs.
-func (c *conn) probeRetry(f model.Family) error {
-	choice := nft.Chain{Name: "probe", Hook: nft.Prerouting, Rules: []nft.Rule{{nft.SetTimeout{Timeout: nft.RetryTCP}}, {
-		nft.MatchProtocol{Protocol: model.TCP}, nft.MatchRepeated{
-			Key: nft.Key{{Field: nft.SourceAddr}, {Field: nft.SourcePort}, {Field: nft.DestAddr}, {Field: nft.DestPort}},
-			Set: nft.Tried, After: 1,
-		},
-	}}}
-	err := c.tryTable(0, nft.Table{
-		Family: f, Timeouts: nft.RetryTimeouts(nft.NoSettings),
-		Sets: compile.Options{}.LayoutSets(), Chains: []nft.Chain{choice},
-	})
-	if isLack(err) {
-		return &UnsupportedError{
-			Feature: "conntrack timeout policies and limits (CONFIG_NF_CONNTRACK_TIMEOUT, CONFIG_NFT_LIMIT)", Since: "4.19",
-			Family: f.String(), Without: withoutRetry, Err: err,
-		}
-	}
-	return err
-}
-
-// tryTable lets the kernel check a table, with its sets, flowtables and chains.
-func (c *conn) tryTable(flags uint32, t nft.Table) error {
-	m := c.newBatch(t.Family, probeTable)
+// tryFeature lets the kernel check a table with some flags that uses a feature, some times if the kernel could not.
+func (c *conn) tryFeature(f model.Family, flags uint32, one feature) (err error) {
+	m := c.newBatch(f, probeTable)
 	m.addTable(flags)
-	for i, s := range t.Sets {
+	for i, s := range one.table.Sets {
 		m.addSet(s, uint32(i+1))
 	}
-	for _, timeout := range t.Timeouts {
+	for _, timeout := range one.table.Timeouts {
 		m.addTimeout(timeout)
 	}
-	for _, f := range t.Flowtables {
-		m.addFlowtable(f, nil)
+	for _, t := range one.table.Flowtables {
+		m.addFlowtable(t, nil)
 	}
-	for _, chain := range t.Chains {
+	for _, chain := range one.table.Chains {
 		m.addChain(chain)
 	}
-	for _, chain := range t.Chains {
+	for _, chain := range one.table.Chains {
 		for _, r := range chain.Rules {
 			m.addRule(chain.Name, r)
 		}
 	}
-	return c.check(&m)
-}
-
-// tryFeatures lets the kernel check a table that has some sets, and rules that use some features.
-func (c *conn) tryFeatures(f model.Family, sets []nft.Set, list ...feature) error {
-	t := nft.Table{Family: f, Sets: sets}
-	for i, feature := range list {
-		chain := nft.Chain{Name: fmt.Sprintf("probe-%d", i), Hook: feature.hook}
-		if feature.rule != nil {
-			chain.Rules = []nft.Rule{feature.rule}
-		}
-		t.Chains = append(t.Chains, chain)
-	}
-	return c.tryTable(0, t)
-}
-
-// check lets the kernel check a batch, some times if it could not.
-func (c *conn) check(m *messages) error {
-	var err error
 	for range probeTries {
-		if err = c.try(m); !isTransient(err) {
-			return err
+		if err = c.try(&m); !isTransient(err) {
+			break
 		}
 	}
-	return fmt.Errorf("probe the kernel: %w", err)
+	if err == nil && one.file != "" {
+		_, err = os.Stat(one.file)
+	}
+	switch {
+	case isTransient(err):
+		return fmt.Errorf("probe the kernel: %w", err)
+	case isLack(err), errors.Is(err, fs.ErrNotExist):
+		return &UnsupportedError{Feature: one.name, Since: one.since, Family: f.String(), Without: one.without, Err: err}
+	}
+	return err
 }
+
+// probeTries is how often a batch of a probe is sent after transient errors.
+const probeTries = 3

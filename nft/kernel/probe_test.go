@@ -21,9 +21,9 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 	t.Cleanup(func() { _ = c.close() })
 	for _, f := range model.Families {
 		// The kernel's answer to an expression without module is ENOENT, too.
-		rule := nft.Rule{nft.InSet{Key: nft.Key{{Field: nft.DestAddr}}, Set: "teleport"}}
-		teleport := feature{"nft_teleport (CONFIG_NFT_TELEPORT)", "9.9", nft.Prerouting, rule}
-		_, err = c.probeAll(f, append(features(f), teleport))
+		uses := nft.InSet{Key: nft.Key{{Field: nft.DestAddr}}, Set: "teleport"}
+		teleport := needs("nft_teleport (CONFIG_NFT_TELEPORT)", "9.9", nft.Prerouting, uses)
+		_, err = c.probe(f, append(features(f), teleport))
 		var missing *UnsupportedError
 		if !errors.As(err, &missing) || !errors.Is(err, unix.ENOENT) {
 			t.Fatalf("got %v, want an UnsupportedError", err)
@@ -34,7 +34,7 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 			}
 		}
 		// The connection is as good as before.
-		if _, err := c.probe(f); err != nil {
+		if _, err := c.probe(f, features(f)); err != nil {
 			t.Errorf("the next probe failed: %v", err)
 		}
 	}

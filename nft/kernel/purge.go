@@ -5,57 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // Clients of endpoints that a batch has taken away are deleted behind it, and beside Apply: the kernel needs 0.3 s to
-// list 60,000 clients. A client that this misses, since the map changes while it is read, is deleted by its own next
-// packet, see nft.GoneEndpoints.
+// list 60,000 clients. A map is read once. While other batches are committed, that misses 2 % of 20,000 clients: each is
+// deleted by its own next packet, see nft.GoneEndpoints.
 
-const (
-	// purgeReadings is how often a map is read at most. While other batches are committed, one reading missed 2 % of
-	// 20,000 clients.
-	purgeReadings = 3
-	// purgeAgain is when a purge that failed is tried again.
-	purgeAgain = 10 * time.Second
-)
+// purgeAgain is when a purge that failed is tried again.
+const purgeAgain = 10 * time.Second
 
-// A pendingPurge is a map to be purged, with other rules before start.
-type pendingPurge struct {
-	compile.Purge
-	start time.Time
-}
-
-// note adds the maps that a batch asks to purge.
-func (b *Backend) note(st *familyState, changes *batch.Batch, start time.Time) {
-	for _, p := range changes.Purge {
-		st.mustPurge(pendingPurge{p, start})
-	}
-	if len(st.purges) > 0 {
-		select {
-		case b.stale <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (st *familyState) mustPurge(p pendingPurge) {
-	if was := st.purges[p.Map()]; was.Timeout && !p.Timeout {
-		p.Timeout, p.start = true, was.start
+// mustPurge adds maps to purge.
+func (b *Backend) mustPurge(st *familyState, purges ...compile.Purge) {
+	if len(purges) == 0 {
+		return
 	}
 	if st.purges == nil {
-		st.purges = map[string]pendingPurge{}
+		st.purges = map[compile.Purge]bool{}
 	}
-	st.purges[p.Map()] = p
+	for _, p := range purges {
+		st.purges[p] = true
+	}
+	select {
+	case b.stale <- struct{}{}:
+	default:
+	}
 }
 
 // RunPurges deletes the clients of removed endpoints until ctx ends, beside Apply. A failure is logged and tried again.
@@ -84,13 +64,15 @@ func (b *Backend) RunPurges(ctx context.Context) {
 }
 
 // Purge deletes the clients of endpoints that earlier calls of Apply have removed, and gives those that stay a timeout
-// that has changed. It may run beside Apply, which waits for a millisecond at most.
+// that has changed. It may run beside Apply, which waits for a millisecond at most, but not beside itself.
 func (b *Backend) Purge(ctx context.Context) error {
-	b.purging.Lock()
-	defer b.purging.Unlock()
 	var errs []error
 	for _, st := range b.families {
-		for _, p := range b.takePurges(st) {
+		b.mu.Lock()
+		purges := st.purges
+		st.purges = nil
+		b.mu.Unlock()
+		for p := range purges {
 			err := b.purgeMap(ctx, st, p)
 			if err == nil || errors.Is(err, unix.ENOENT) { // the table may be gone
 				continue
@@ -98,86 +80,64 @@ func (b *Backend) Purge(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("purge %v map %s: %w", st.family, p.Map(), err))
 			b.reader.close()
 			b.mu.Lock()
-			st.mustPurge(p)
+			b.mustPurge(st, p)
 			b.mu.Unlock()
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// takePurges takes the maps of a family that are to be purged.
-func (b *Backend) takePurges(st *familyState) []pendingPurge {
+// purgeMap purges one map. All clients are read before one is changed: the kernel goes on with a list behind as many
+// elements as it has listed, and would leave out as many as are gone by then (nft_rhash_walk).
+func (b *Backend) purgeMap(ctx context.Context, st *familyState, p compile.Purge) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	purges := st.purges
-	st.purges = nil
-	return slices.SortedFunc(maps.Values(purges), func(a, b pendingPurge) int { return strings.Compare(a.Map(), b.Map()) })
-}
-
-// purgeMap purges one map.
-func (b *Backend) purgeMap(ctx context.Context, st *familyState, p pendingPurge) error {
-	for range purgeReadings {
-		misfits, err := b.misfits(ctx, st, p)
-		if err != nil {
+	wanted, ok := st.clients(p)
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	reader, err := b.reader.open(b.dialer)
+	if err != nil {
+		return err
+	}
+	var misfits []client
+	err = reader.readClients(st.family, p.Map(), func(c client) error {
+		if c.fit(wanted) != c {
+			misfits = append(misfits, c)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(misfits, clientsPerBatch) {
+		if err := b.fitClients(st, p, some); err != nil {
 			return err
-		}
-		if len(misfits) == 0 && !b.reader.wasInterrupted() {
-			return nil
-		}
-		for some := range slices.Chunk(misfits, clientsPerBatch) {
-			if err := b.fitClients(ctx, st, p, some); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-// misfits reads the clients that must change. All are read before one is changed: the kernel goes on with a list behind
-// as many elements as it has listed, and would leave out as many as are gone by then (nft_rhash_walk).
-func (b *Backend) misfits(ctx context.Context, st *familyState, p pendingPurge) (list []client, err error) {
-	b.mu.Lock()
-	wanted, ok := st.clients(p)
-	b.mu.Unlock()
-	if !ok {
-		return nil, nil
-	}
-	reader, err := b.reader.open(b.dialer)
-	if err != nil {
-		return nil, err
-	}
-	reader.interrupted = false
-	err = reader.readClients(st.family, p.Map(), func(some []client) error {
-		for _, c := range some {
-			if c.fit(p, wanted) != c {
-				list = append(list, c)
-			}
-		}
-		return ctx.Err()
-	})
-	return list, err
-}
-
 // clients returns which clients stay by the present rules, or false if the map is gone, or what the kernel has is
 // unknown.
-func (st *familyState) clients(p pendingPurge) (compile.Clients, bool) {
+func (st *familyState) clients(p compile.Purge) (compile.Clients, bool) {
 	if !st.known {
 		return compile.Clients{}, false
 	}
-	return st.read().ruleset.Clients(p.Purge)
+	return st.read().ruleset.Clients(p)
 }
 
 // fitClients changes those of some clients that do not fit the rules by now.
-func (b *Backend) fitClients(ctx context.Context, st *familyState, p pendingPurge, some []client) error {
+func (b *Backend) fitClients(st *familyState, p compile.Purge, some []client) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wanted, ok := st.clients(p)
-	if ctx.Err() != nil || !ok {
-		return ctx.Err()
+	if !ok {
+		return nil
 	}
 	var changed []client
 	for _, c := range some {
-		if now := c.fit(p, wanted); now != c {
+		if now := c.fit(wanted); now != c {
 			changed = append(changed, now)
 		}
 	}
@@ -205,9 +165,6 @@ func (r *reader) open(d dialer) (*conn, error) {
 	}
 	return r.conn, nil
 }
-
-// wasInterrupted reports whether the last list may lack something.
-func (r *reader) wasInterrupted() bool { return r.conn != nil && r.conn.interrupted }
 
 // close ends the connection, which may have the rest of a list.
 func (r *reader) close() {
