@@ -27,7 +27,7 @@ func newEdit(dropInvalid bool) *edit {
 	e := &edit{health: persist.Map[NamespacedName, *HealthCheck]{}.Edit(nameKeys)}
 	for _, f := range Families {
 		e.families[f] = familyEdit{
-			ports:      persist.Map[*ServicePortName, *ServicePort]{}.Edit(portKeys),
+			ports:      persist.Map[*ServicePortName, *ServicePort]{}.Edit(ServicePortKeys),
 			clusterIPs: newCounted(AddrKeys), hairpins: newCounted(AddrKeys), endpoints: newCounted(VIPKeys),
 			dropInvalid: dropInvalid,
 		}

@@ -7,20 +7,15 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// The orders of persistent maps, by service port, by address and by VIP.
+// The orders of persistent maps, by service port, by address and by VIP. A service port's key is the name in it, which
+// needs no memory of its own.
 var (
-	ServicePortKeys = persist.KeyFuncs[ServicePortName]{Hash: hashServicePortName, Compare: compareServicePortNames}
+	ServicePortKeys = persist.KeyFuncs[*ServicePortName]{Hash: hashServicePortName, Compare: compareServicePortNames}
 	AddrKeys        = persist.KeyFuncs[netip.Addr]{Hash: hashAddr, Compare: netip.Addr.Compare}
 	VIPKeys         = persist.KeyFuncs[VIP]{Hash: hashVIP, Compare: compareVIPs}
 )
 
-var (
-	portKeys = persist.KeyFuncs[*ServicePortName]{
-		Hash:    func(n *ServicePortName) uint64 { return hashServicePortName(*n) },
-		Compare: func(a, b *ServicePortName) int { return compareServicePortNames(*a, *b) },
-	}
-	nameKeys = persist.KeyFuncs[NamespacedName]{Hash: hashName, Compare: compareNames}
-)
+var nameKeys = persist.KeyFuncs[NamespacedName]{Hash: hashName, Compare: compareNames}
 
 // FNV-1a hashes to the same value in every process, so that output is reproducible.
 const (
@@ -28,7 +23,7 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-func hashServicePortName(n ServicePortName) uint64 {
+func hashServicePortName(n *ServicePortName) uint64 {
 	h := uint64(fnvOffset)
 	for _, s := range [...]string{n.Namespace, n.Name, n.Port} {
 		for i := range len(s) {
@@ -40,7 +35,7 @@ func hashServicePortName(n ServicePortName) uint64 {
 }
 
 func hashName(n NamespacedName) uint64 {
-	return hashServicePortName(ServicePortName{NamespacedName: n})
+	return hashServicePortName(&ServicePortName{NamespacedName: n})
 }
 
 func hashAddr(a netip.Addr) uint64 {

@@ -115,17 +115,16 @@ func difference(old, now []string) map[string]string {
 func changes[T interface {
 	comparable
 	String() string
-}](all func(func(model.Change[T]) bool)) map[string]string {
+}](all func(func(model.KeyChange[T]) bool)) map[string]string {
 	d := map[string]string{}
-	var zero T
 	for c := range all {
 		switch {
-		case (c.Old == zero) == (c.New == zero):
-			d[c.Old.String()] += "both or neither"
-		case c.Old != zero:
-			d[c.Old.String()] += "gone"
+		case c.InOld == c.InNew:
+			d[c.Key.String()] += "both or neither"
+		case c.InOld:
+			d[c.Key.String()] += "gone"
 		default:
-			d[c.New.String()] += "come"
+			d[c.Key.String()] += "come"
 		}
 	}
 	return d

@@ -39,12 +39,11 @@ func (s *Snapshot) NodeObject() NodeObject { return s.object }
 
 // HealthCheckChanges yields the health checks that differ from old to s. A nil Old or New
 // means that the Service had or has none. If old is nil, all are new.
-func (s *Snapshot) HealthCheckChanges(old *Snapshot) iter.Seq[Change[*HealthCheck]] {
-	var before persist.Map[NamespacedName, *HealthCheck]
-	if old != nil {
-		before = old.health
+func (s *Snapshot) HealthCheckChanges(old *Snapshot) iter.Seq[persist.Change[NamespacedName, *HealthCheck]] {
+	if old == nil {
+		old = &Snapshot{}
 	}
-	return valueChanges(nameKeys, s.health, before)
+	return s.health.Changes(nameKeys, old.health)
 }
 
 // FamilySnapshot is the desired state for one IP family.
@@ -90,7 +89,7 @@ func (s *FamilySnapshot) ServicePorts() iter.Seq[*ServicePort] {
 
 // ServicePort returns the service port of a name.
 func (s *FamilySnapshot) ServicePort(n ServicePortName) (*ServicePort, bool) {
-	return s.ports.Find(hashServicePortName(n), func(o *ServicePortName) int { return compareServicePortNames(*o, n) })
+	return s.ports.Get(ServicePortKeys, &n)
 }
 
 // With returns the snapshot with other versions of some of its service ports, or without those that are nil.
@@ -98,7 +97,7 @@ func (s *FamilySnapshot) With(others map[ServicePortName]*ServicePort) *FamilySn
 	if len(others) == 0 {
 		return s
 	}
-	changed, edit := *s, s.ports.Edit(portKeys)
+	changed, edit := *s, s.ports.Edit(ServicePortKeys)
 	for name, sp := range others {
 		if sp == nil {
 			edit.Delete(&name)
@@ -130,52 +129,30 @@ func (s *FamilySnapshot) Hairpins() iter.Seq[netip.Addr] { return keys(s.hairpin
 // Settings.DropInvalid is set, and nothing otherwise.
 func (s *FamilySnapshot) ServiceEndpoints() iter.Seq[VIP] { return keys(s.endpoints) }
 
-// A Change is one difference between two snapshots. One of Old and New may be the zero value.
-type Change[T any] struct{ Old, New T }
+// A PortChange is a service port that differs in two snapshots. Old or New is nil if there is none of this name.
+type PortChange = persist.Change[*ServicePortName, *ServicePort]
 
-// ServicePortChanges yields the service ports that differ from old to s. Old or New is
-// nil if there is none of this name.
-func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[Change[*ServicePort]] {
-	return valueChanges(portKeys, s.ports, old.ports)
+// A KeyChange is a key of only one of two snapshots.
+type KeyChange[K comparable] = persist.Change[K, struct{}]
+
+// ServicePortChanges yields the service ports that differ from old to s.
+func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[PortChange] {
+	return s.ports.Changes(ServicePortKeys, old.ports)
 }
 
-// ClusterIPChanges yields the cluster IPs of only old (as Old) or only s (as New).
-func (s *FamilySnapshot) ClusterIPChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
-	return keyChanges(AddrKeys, s.clusterIPs, old.clusterIPs)
+// ClusterIPChanges yields the cluster IPs of only one of old and s.
+func (s *FamilySnapshot) ClusterIPChanges(old *FamilySnapshot) iter.Seq[KeyChange[netip.Addr]] {
+	return s.clusterIPs.Changes(AddrKeys, old.clusterIPs)
 }
 
 // HairpinChanges is ClusterIPChanges for Hairpins.
-func (s *FamilySnapshot) HairpinChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
-	return keyChanges(AddrKeys, s.hairpins, old.hairpins)
+func (s *FamilySnapshot) HairpinChanges(old *FamilySnapshot) iter.Seq[KeyChange[netip.Addr]] {
+	return s.hairpins.Changes(AddrKeys, old.hairpins)
 }
 
 // ServiceEndpointChanges is ClusterIPChanges for ServiceEndpoints.
-func (s *FamilySnapshot) ServiceEndpointChanges(old *FamilySnapshot) iter.Seq[Change[VIP]] {
-	return keyChanges(VIPKeys, s.endpoints, old.endpoints)
-}
-
-func valueChanges[K, V comparable](keys persist.KeyFuncs[K], m, old persist.Map[K, V]) iter.Seq[Change[V]] {
-	return func(yield func(Change[V]) bool) {
-		for c := range m.Changes(keys, old) {
-			if !yield(Change[V]{c.Old, c.New}) {
-				return
-			}
-		}
-	}
-}
-
-func keyChanges[K comparable](keys persist.KeyFuncs[K], m, old persist.Map[K, struct{}]) iter.Seq[Change[K]] {
-	return func(yield func(Change[K]) bool) {
-		for c := range m.Changes(keys, old) {
-			change := Change[K]{New: c.Key}
-			if c.InOld {
-				change = Change[K]{Old: c.Key}
-			}
-			if !yield(change) {
-				return
-			}
-		}
-	}
+func (s *FamilySnapshot) ServiceEndpointChanges(old *FamilySnapshot) iter.Seq[KeyChange[VIP]] {
+	return s.endpoints.Changes(VIPKeys, old.endpoints)
 }
 
 func values[K, V comparable](m persist.Map[K, V]) iter.Seq[V] {

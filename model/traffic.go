@@ -111,7 +111,7 @@ func (n ServicePortName) String() string {
 	return n.NamespacedName.String() + ":" + n.Port
 }
 
-func compareServicePortNames(a, b ServicePortName) int {
+func compareServicePortNames(a, b *ServicePortName) int {
 	return cmp.Or(
 		compareNames(a.NamespacedName, b.NamespacedName),
 		strings.Compare(a.Port, b.Port),

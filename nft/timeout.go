@@ -2,6 +2,7 @@ package nft
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strings"
 	"time"
 
@@ -54,10 +55,7 @@ var statesOf = map[model.Protocol][]ConntrackState{
 	},
 }
 
-// ConntrackStates returns the states of TCP or UDP, in the kernel's order.
-func ConntrackStates(p model.Protocol) []ConntrackState { return statesOf[p] }
-
-// Names of the timeout policies.
+// Names of the timeout policies, behind which a hash stands where the settings of a node are known.
 const (
 	RetryTCP = "retry-tcp"
 	RetryDNS = "retry-dns"
@@ -65,7 +63,7 @@ const (
 
 // RetryTimeouts returns the policies of connections that are retried. All but the time without an answer is as the
 // settings of the node are, which setting returns by their names below net/netfilter, in seconds; those that it does
-// not know are left to the kernel.
+// not know are left to the kernel. The kernel can't change a policy, so that other settings make one of another name.
 func RetryTimeouts(setting func(name string) (seconds uint32, ok bool)) []Timeout {
 	policy := func(p model.Protocol, unanswered time.Duration) (list []StateTimeout) {
 		for i, s := range statesOf[p] {
@@ -80,28 +78,22 @@ func RetryTimeouts(setting func(name string) (seconds uint32, ok bool)) []Timeou
 		return list
 	}
 	const comment = "without an answer in this time, the client's next %s gets an endpoint chosen anew"
-	return []Timeout{
+	list := []Timeout{
 		{RetryDNS, model.UDP, fmt.Sprintf(comment, "query"), policy(model.UDP, model.RetryDNS)},
 		{RetryTCP, model.TCP, fmt.Sprintf(comment, "SYN"), policy(model.TCP, model.RetryTCP)},
 	}
+	for i, t := range list {
+		if len(t.Policy) > 1 {
+			h := fnv.New32a()
+			fmt.Fprint(h, t.Policy) // never fails
+			list[i].Name += fmt.Sprintf("-%08x", h.Sum32())
+		}
+	}
+	return list
 }
 
 // NoSettings is a parameter for [RetryTimeouts] where no node is known.
 func NoSettings(string) (uint32, bool) { return 0, false }
-
-// Has reports whether the policy, as read from the kernel, has all that another one sets.
-func (t Timeout) Has(want Timeout) bool {
-	have := map[uint16]uint32{}
-	for _, s := range t.Policy {
-		have[s.State.Number] = s.Seconds
-	}
-	for _, s := range want.Policy {
-		if seconds, ok := have[s.State.Number]; !ok || seconds != s.Seconds {
-			return false
-		}
-	}
-	return t.Protocol == want.Protocol
-}
 
 // Declaration returns the lines inside its braces.
 func (t Timeout) Declaration(f model.Family) []string {

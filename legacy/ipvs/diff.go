@@ -62,10 +62,10 @@ func Diff(before, after *State) Plan {
 		d.want.addAddr(a)
 	}
 	for c := range after.snapshot.HairpinChanges(before.snapshot) {
-		if c.Old.IsValid() {
-			d.have.add(Hairpin, hairpinEntry(c.Old))
+		if c.InOld {
+			d.have.add(Hairpin, hairpinEntry(c.Key))
 		} else {
-			d.want.add(Hairpin, hairpinEntry(c.New))
+			d.want.add(Hairpin, hairpinEntry(c.Key))
 		}
 	}
 	d.have.Device, d.want.Device = before.Options.Device, after.Options.Device

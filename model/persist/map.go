@@ -31,15 +31,9 @@ type KeyFuncs[K comparable] struct {
 }
 
 // Get returns the value of a key.
-func (m Map[K, V]) Get(f KeyFuncs[K], k K) (V, bool) {
-	return m.Find(f.Hash(k), func(other K) int { return f.Compare(other, k) })
-}
-
-// Find is Get for callers without a key: the wanted key has the hash, and compare orders
-// another key against it as KeyFuncs.Compare does.
-func (m Map[K, V]) Find(hash uint64, compare func(K) int) (value V, ok bool) {
-	s := m.shard(hash % shardCount)
-	if i, ok := s.find(compare); ok {
+func (m Map[K, V]) Get(f KeyFuncs[K], k K) (value V, ok bool) {
+	s := m.shard(f.Hash(k) % shardCount)
+	if i, ok := s.find(func(other K) int { return f.Compare(other, k) }); ok {
 		return s[i].value, true
 	}
 	return value, false

@@ -179,7 +179,7 @@ func TestAnotherValueBringsItsKey(t *testing.T) {
 		}
 	}
 	find := func(n int) string {
-		v, _ := second.Find(uint64(n), func(k *int) int { return cmp.Compare(*k, n) })
+		v, _ := second.Get(byValue, &n)
 		return v
 	}
 	check(t, "found by what the key is made of", []string{"b", ""}, []string{find(5), find(5 + shardCount)})

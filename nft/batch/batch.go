@@ -23,7 +23,6 @@ type Batch struct {
 	CreateTable   bool      // there is no table, or it is dormant
 	AddSets       []nft.Set // declarations only
 	AddFlowtables []nft.Flowtable
-	DropTimeouts  []string      // timeout policies that AddTimeouts makes anew; SetChains has all rules that use them
 	AddTimeouts   []nft.Timeout // before the rules
 	RemakeBase    []string      // base chains of SetChains with another hook: deleted first
 	SetChains     []nft.Chain   // made or, unless NewChain says so, given other rules
@@ -35,6 +34,7 @@ type Batch struct {
 	DeleteChains     []string
 	DeleteSets       []string
 	DeleteFlowtables []string
+	DeleteTimeouts   []string
 
 	// Maps to purge after all that: packets change them meanwhile.
 	Purge []compile.Purge
@@ -54,7 +54,8 @@ func (b *Batch) Empty() bool { return b.Len() == 0 }
 // Len returns the number of operations.
 func (b *Batch) Len() int {
 	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) +
-		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables) + len(b.AddTimeouts)
+		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables) +
+		len(b.AddTimeouts) + len(b.DeleteTimeouts)
 	if b.CreateTable {
 		n++
 	}
@@ -107,9 +108,6 @@ func (b *Batch) String() string {
 			line("flush chain %s %s", table, c.Name)
 		}
 	}
-	for _, name := range b.DropTimeouts {
-		line("delete ct timeout %s %s", table, name)
-	}
 	for _, t := range b.AddTimeouts {
 		line("add ct timeout %s %s { %s; }", table, t.Name, strings.Join(t.Declaration(b.Family), "; "))
 	}
@@ -136,6 +134,9 @@ func (b *Batch) String() string {
 	}
 	for _, name := range b.DeleteFlowtables {
 		line("delete flowtable %s %s", table, name)
+	}
+	for _, name := range b.DeleteTimeouts {
+		line("delete ct timeout %s %s", table, name)
 	}
 	for _, p := range b.Purge {
 		line("# purge map %s %s", table, p.Map())
@@ -165,18 +166,12 @@ func (b *Batch) Transactions() iter.Seq[*Batch] {
 			change.SetChains = append(change.SetChains, c)
 		}
 	}
-	// At once: no packet may meet a node without nat chains, and no chain may use the old timeout policies, not even one
-	// that is deleted later.
-	if b.DeleteTable || len(b.DropTimeouts) > 0 {
-		all := *b
-		all.DeleteChains, all.DeleteSets, all.DeleteFlowtables = nil, nil, nil
-		for _, name := range b.DeleteChains {
-			all.SetChains = append(slices.Clip(all.SetChains), nft.Chain{Name: name})
-		}
-		ahead, change = &all, &Batch{}
+	if b.DeleteTable { // at once: no packet may meet a node without nat chains
+		ahead, change = b, &Batch{}
 	}
 	last := &Batch{
 		Family: b.Family, DeleteChains: b.DeleteChains, DeleteSets: b.DeleteSets, DeleteFlowtables: b.DeleteFlowtables,
+		DeleteTimeouts: b.DeleteTimeouts,
 	}
 	return func(yield func(*Batch) bool) {
 		for _, t := range [...]*Batch{ahead, change, last} {

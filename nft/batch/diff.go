@@ -139,18 +139,8 @@ func (b *builder) chain(have nft.Chain, exists bool, want nft.Chain) {
 		b.newChains[want.Name] = true
 	case have.Hook != want.Hook || have.Prio != want.Prio || have.Filter != want.Filter || have.Drop != want.Drop:
 		b.RemakeBase = append(b.RemakeBase, want.Name)
-	case slices.EqualFunc(have.Rules, want.Rules, same) && !b.drops(want.Rules):
+	case slices.EqualFunc(have.Rules, want.Rules, same):
 		return
 	}
 	b.SetChains = append(b.SetChains, want)
-}
-
-// drops reports whether one of some rules uses a timeout policy that is made anew.
-func (b *builder) drops(rules []nft.Rule) bool {
-	return len(b.DropTimeouts) > 0 && slices.ContainsFunc(rules, func(r nft.Rule) bool {
-		return slices.ContainsFunc(r, func(s nft.Statement) bool {
-			t, ok := s.(nft.SetTimeout)
-			return ok && slices.Contains(b.DropTimeouts, t.Timeout)
-		})
-	})
 }

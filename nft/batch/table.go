@@ -88,11 +88,9 @@ func (w *writer) begin(table *nft.Table, want *compile.Ruleset) {
 			w.final.Purge = append(w.final.Purge, p)
 		}
 	}
-	w.diffFlowtables(want.Flowtables())
-	w.diffTimeouts(want.Options.Timeouts)
-	if w.final.DropTimeouts = w.DropTimeouts; len(w.DropTimeouts) > 0 {
-		w.size = math.MaxInt // all rules that use them are written in one transaction
-	}
+	flowtable, timeout := func(t nft.Flowtable) string { return t.Name }, func(t nft.Timeout) string { return t.Name }
+	w.AddFlowtables, w.final.DeleteFlowtables = diffNames(w.have.Flowtables, want.Flowtables(), flowtable)
+	w.AddTimeouts, w.final.DeleteTimeouts = diffNames(w.have.Timeouts, want.Options.Timeouts, timeout)
 	w.objects(want.Sets, want.Chains)
 }
 
@@ -159,7 +157,7 @@ func (w *writer) end() {
 		w.leftovers(set, w.flush)
 	}
 	w.DeleteSets, w.DeleteChains = slices.Sorted(maps.Keys(w.sets)), slices.Sorted(maps.Keys(w.chains))
-	w.DeleteFlowtables, w.Purge = w.final.DeleteFlowtables, w.final.Purge
+	w.DeleteFlowtables, w.DeleteTimeouts, w.Purge = w.final.DeleteFlowtables, w.final.DeleteTimeouts, w.final.Purge
 	if w.more {
 		w.yield(w.done())
 	}
@@ -214,33 +212,20 @@ func compatible(sets, wanted []nft.Set) bool {
 	return true
 }
 
-// diffTimeouts adds the operations that lead to some timeout policies. The kernel can't change one.
-func (w *writer) diffTimeouts(want []nft.Timeout) {
-	for _, t := range want {
-		i := slices.IndexFunc(w.have.Timeouts, func(h nft.Timeout) bool { return h.Name == t.Name })
-		if i >= 0 && w.have.Timeouts[i].Has(t) {
-			continue
-		}
-		if i >= 0 {
-			w.DropTimeouts = append(w.DropTimeouts, t.Name)
-		}
-		w.AddTimeouts = append(w.AddTimeouts, t)
-	}
-}
-
-// diffFlowtables adds the operations that lead to some flowtables.
-func (w *writer) diffFlowtables(want []nft.Flowtable) {
-	lacks := func(list []nft.Flowtable, name string) bool {
-		return !slices.ContainsFunc(list, func(t nft.Flowtable) bool { return t.Name == name })
+// diffNames returns the objects that must be added to have the wanted ones, and the names of those to delete.
+func diffNames[T any](have, want []T, name func(T) string) (add []T, del []string) {
+	has := func(list []T, t T) bool {
+		return slices.ContainsFunc(list, func(o T) bool { return name(o) == name(t) })
 	}
 	for _, t := range want {
-		if lacks(w.have.Flowtables, t.Name) {
-			w.AddFlowtables = append(w.AddFlowtables, t)
+		if !has(have, t) {
+			add = append(add, t)
 		}
 	}
-	for _, t := range w.have.Flowtables {
-		if lacks(want, t.Name) {
-			w.final.DeleteFlowtables = append(w.final.DeleteFlowtables, t.Name)
+	for _, t := range have {
+		if !has(want, t) {
+			del = append(del, name(t))
 		}
 	}
+	return add, del
 }

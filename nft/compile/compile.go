@@ -39,7 +39,7 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 		r.usage.count(c.Old, -1)
 		r.usage.count(c.New, 1)
 		if c.New == nil {
-			edit.Delete(c.Old.Name)
+			edit.Delete(&c.Old.Name)
 			continue
 		}
 		if c.Old != nil {
@@ -227,18 +227,18 @@ func (r *Ruleset) sharedSince(other *Ruleset, add AddFunc) {
 		settingsElements(r.snapshot.Settings, add)
 	}
 	for c := range r.snapshot.ClusterIPChanges(other.snapshot) {
-		if c.New.IsValid() {
-			add(nft.ClusterIPs, addrElement(c.New))
+		if c.InNew {
+			add(nft.ClusterIPs, addrElement(c.Key))
 		}
 	}
 	for c := range r.snapshot.HairpinChanges(other.snapshot) {
-		if c.New.IsValid() {
-			add(nft.Hairpin, hairpinElement(c.New))
+		if c.InNew {
+			add(nft.Hairpin, hairpinElement(c.Key))
 		}
 	}
 	for c := range r.snapshot.ServiceEndpointChanges(other.snapshot) {
-		if c.New.Addr.IsValid() {
-			add(nft.ServiceEndpoints, endpointElement(c.New))
+		if c.InNew {
+			add(nft.ServiceEndpoints, endpointElement(c.Key))
 		}
 	}
 }

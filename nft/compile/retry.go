@@ -77,13 +77,11 @@ func (o Options) retries(r retry) bool { return r != noRetry && len(o.Timeouts) 
 
 // retrying returns a rule for one protocol that translates, with the timeout policy of its connections.
 func (o Options) retrying(r retry, rule nft.Rule) nft.Rule {
-	first, isProtocol := rule[0].(nft.MatchProtocol)
-	if !o.retries(r) || !isProtocol || first.Protocol != r.protocol() {
-		return rule
+	first, _ := rule[0].(nft.MatchProtocol)
+	for _, t := range o.Timeouts {
+		if r != noRetry && t.Protocol == r.protocol() && t.Protocol == first.Protocol {
+			return append(nft.Rule{first, nft.SetTimeout{Timeout: t.Name}}, rule[1:]...)
+		}
 	}
-	name := nft.RetryTCP
-	if r == retryDNS {
-		name = nft.RetryDNS
-	}
-	return append(nft.Rule{first, nft.SetTimeout{Timeout: name}}, rule[1:]...)
+	return rule
 }

@@ -13,9 +13,9 @@ import (
 
 // orders holds the order of the slots of each service port with endpoints that are not in sorted
 // order, or in a lookup table.
-type orders = persist.Map[model.ServicePortName, *order]
+type orders = persist.Map[*model.ServicePortName, *order]
 
-type ordersEdit = persist.Edit[model.ServicePortName, *order]
+type ordersEdit = persist.Edit[*model.ServicePortName, *order]
 
 // An order has the slots of each list.
 type order [len(model.TrafficPolicies)]listOrder
@@ -60,7 +60,7 @@ type bySlot struct {
 
 // bySlot returns the endpoints of one list of a service port of r.
 func (r *Ruleset) bySlot(sp *model.ServicePort, l model.TrafficPolicy) bySlot {
-	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok && !o[l].isZero() {
+	if o, ok := r.orders.Get(model.ServicePortKeys, &sp.Name); ok && !o[l].isZero() {
 		if o[l].table == nil {
 			return bySlot{order: o[l].list}
 		}
@@ -122,7 +122,7 @@ func (r *Ruleset) assignSlots(edit *ordersEdit, have *nft.Table, sp *model.Servi
 			o[l].list = list
 		}
 	}
-	o.store(edit, sp.Name)
+	o.store(edit, &sp.Name)
 }
 
 // slotsIn returns the slots of the first frontend that has some. If other frontends have their endpoints in another
@@ -162,10 +162,10 @@ func (r *Ruleset) updateSlots(edit *ordersEdit, have *Ruleset, old, now *model.S
 			o[l].list = list
 		}
 	}
-	o.store(edit, now.Name)
+	o.store(edit, &now.Name)
 }
 
-func (o order) store(edit *ordersEdit, name model.ServicePortName) {
+func (o order) store(edit *ordersEdit, name *model.ServicePortName) {
 	if o[model.Cluster].isZero() && o[model.Local].isZero() {
 		edit.Delete(name)
 	} else {

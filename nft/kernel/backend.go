@@ -253,7 +253,7 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		if want, changes, err = b.compareWithKernel(st, s); err != nil {
 			return want, err
 		}
-		isOurs = before == nil || !batch.Diff(before, before.Options.Compile(before, s)).Empty()
+		isOurs = before == nil || s != st.refused.s
 	}
 	operations := 0
 	for piece := range changes {

@@ -33,7 +33,8 @@ func FuzzForeign(f *testing.F) {
 		readClient(b)
 		readVerdict(b)
 		readComment(b, setCommentUD)
-		nfnl.Uint64(findUserdata(b, ruleHashUD))
+		hash, _ := nfnl.Userdata(b, ruleHashUD)
+		nfnl.Uint64(hash)
 		readHook(uint32(len(b)))
 		g := group{}
 		g.read(netlink.Message{Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE}, Data: b})

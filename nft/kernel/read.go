@@ -168,8 +168,8 @@ func (c *conn) readRules(t *nft.Table) error {
 	}
 	err := c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
 		if chain := chains[string(nfnl.Text(nfnl.First(b, unix.NFTA_RULE_CHAIN)))]; chain != nil { // else it came meanwhile
-			hash := nfnl.Uint64(findUserdata(nfnl.First(b, unix.NFTA_RULE_USERDATA), ruleHashUD))
-			chain.Rules = append(chain.Rules, nft.Rule{nft.ReadRule{Hash: hash}})
+			hash, _ := nfnl.Userdata(nfnl.First(b, unix.NFTA_RULE_USERDATA), ruleHashUD)
+			chain.Rules = append(chain.Rules, nft.Rule{nft.ReadRule{Hash: nfnl.Uint64(hash)}})
 		}
 		return nil
 	})

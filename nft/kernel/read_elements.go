@@ -139,22 +139,9 @@ func (r *elementReader) end() {
 }
 
 // readComment finds a comment in the data that nft keeps with an object.
-func readComment(user []byte, kind userdata.Type) []byte { return nfnl.Text(findUserdata(user, kind)) }
-
-// findUserdata finds data of a type in the data that is kept with an object: types, lengths and values.
-func findUserdata(user []byte, kind userdata.Type) []byte {
-	const header = 2
-	for len(user) >= header {
-		n := header + int(user[1])
-		if n > len(user) {
-			return nil
-		}
-		if userdata.Type(user[0]) == kind {
-			return user[header:n]
-		}
-		user = user[n:]
-	}
-	return nil
+func readComment(user []byte, kind userdata.Type) []byte {
+	comment, _ := nfnl.Userdata(user, byte(kind))
+	return nfnl.Text(comment)
 }
 
 // readVerdict reads the contents of NFTA_DATA_VERDICT. A verdict that we would not write becomes NoVerdict.

@@ -6,7 +6,6 @@ import (
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
@@ -47,11 +46,11 @@ func (m *messages) addTimeout(t nft.Timeout) {
 
 func (m *messages) deleteTimeout(name string) { m.end(m.timeoutObject(unix.NFT_MSG_DELOBJ, 0, name)) }
 
-// readTimeouts reads the timeout policies. Other objects are not ours.
+// readTimeouts reads the names of the timeout policies. Other objects are not ours.
 func (c *conn) readTimeouts(t *nft.Table) error {
 	err := c.list(unix.NFT_MSG_GETOBJ, t.Family, "", func(b []byte) error {
 		if nfnl.Uint32(nfnl.First(b, unix.NFTA_OBJ_TYPE)) == unix.NFT_OBJECT_CT_TIMEOUT {
-			t.Timeouts = append(t.Timeouts, readTimeout(b))
+			t.Timeouts = append(t.Timeouts, nft.Timeout{Name: string(nfnl.Text(nfnl.First(b, unix.NFTA_OBJ_NAME)))})
 		}
 		return nil
 	})
@@ -59,22 +58,4 @@ func (c *conn) readTimeouts(t *nft.Table) error {
 		return fmt.Errorf("read timeout policies: %w", err)
 	}
 	return nil
-}
-
-func readTimeout(b []byte) nft.Timeout {
-	data := nfnl.First(b, unix.NFTA_OBJ_DATA)
-	t := nft.Timeout{
-		Name:    string(nfnl.Text(nfnl.First(b, unix.NFTA_OBJ_NAME))),
-		Comment: string(readComment(nfnl.First(b, objectUserdata), objectCommentUD)),
-	}
-	if protocol := nfnl.First(data, timeoutL4Proto); len(protocol) > 0 {
-		t.Protocol = model.Protocol(protocol[0])
-	}
-	policy := nfnl.First(data, timeoutPolicy)
-	for _, s := range nft.ConntrackStates(t.Protocol) {
-		if seconds := nfnl.First(policy, s.Number); seconds != nil {
-			t.Policy = append(t.Policy, nft.StateTimeout{State: s, Seconds: nfnl.Uint32(seconds)})
-		}
-	}
-	return t
 }

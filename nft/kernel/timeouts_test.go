@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -30,15 +32,24 @@ func policiesOf(t *testing.T, kernel dialer) map[string]uint32 {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.close() }()
-	table := &nft.Table{Family: model.IPv4}
-	if err := c.readTimeouts(table); err != nil {
-		t.Fatal(err)
+	states := map[string]nft.Timeout{}
+	known := func(string) (uint32, bool) { return 1, true }
+	for _, timeout := range nft.RetryTimeouts(known) {
+		states[timeout.Name[:len(nft.RetryTCP)]] = timeout
 	}
 	all := map[string]uint32{}
-	for _, timeout := range table.Timeouts {
-		for _, s := range timeout.Policy {
-			all[timeout.Name+" "+s.State.Name] = s.Seconds
+	err = c.list(unix.NFT_MSG_GETOBJ, model.IPv4, "", func(b []byte) error {
+		name := string(nfnl.Text(nfnl.First(b, unix.NFTA_OBJ_NAME)))[:len(nft.RetryTCP)]
+		policy := nfnl.First(nfnl.First(b, unix.NFTA_OBJ_DATA), timeoutPolicy)
+		for _, s := range states[name].Policy {
+			if seconds := nfnl.First(policy, s.State.Number); seconds != nil {
+				all[name+" "+s.State.Name] = nfnl.Uint32(seconds)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }
@@ -93,7 +104,7 @@ func TestTimeoutPoliciesHaveTheNodesSettings(t *testing.T) {
 	}
 }
 
-// A policy is made anew also while chains use it that nothing needs any more.
+// Another policy takes the place of one that chains use, also chains that nothing needs any more.
 func TestATimeoutPolicyOfAnUnusedChainIsReplaced(t *testing.T) {
 	k, node := &nftfake.Kernel{}, settings{"nf_conntrack_tcp_timeout_established": 100}
 	b := openAs(t, Options{Dial: fakeDialer(k), Setting: node.get})

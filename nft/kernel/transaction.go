@@ -84,7 +84,7 @@ func (t *transaction) objects(b *batch.Batch, flags uint32) {
 	}
 }
 
-// chains makes chains, and timeout policies before the rules: one that is made anew must have none.
+// chains makes chains, and timeout policies before the rules that use them.
 func (t *transaction) chains(b *batch.Batch) {
 	t.each("delete chain", b.RemakeBase, t.msgs.deleteChain)
 	for _, c := range b.SetChains {
@@ -96,7 +96,6 @@ func (t *transaction) chains(b *batch.Batch) {
 			t.msgs.flushChain(c.Name)
 		}
 	}
-	t.each("delete ct timeout", b.DropTimeouts, t.msgs.deleteTimeout)
 	for _, timeout := range b.AddTimeouts {
 		t.step("add ct timeout", timeout.Name)
 		t.msgs.addTimeout(timeout)
@@ -114,6 +113,7 @@ func (t *transaction) deletions(b *batch.Batch) {
 	t.each("delete chain", b.DeleteChains, t.msgs.deleteChain)
 	t.each("delete set", b.DeleteSets, t.msgs.deleteSet)
 	t.each("delete flowtable", b.DeleteFlowtables, t.msgs.deleteFlowtable)
+	t.each("delete ct timeout", b.DeleteTimeouts, t.msgs.deleteTimeout)
 }
 
 // each adds a message about each of some objects.

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // Event is a message of the kernel's about a traced packet: one for each rule that matched, and
@@ -79,60 +79,26 @@ var errShort = errors.New("the kernel's message about a traced packet is too sho
 
 // decode reads a message behind its netlink header.
 func decode(b []byte) (Event, error) {
-	var e Event
-	if len(b) < genmsg {
-		return e, errShort
+	if len(b) < genmsg || !nfnl.IsWhole(b[genmsg:]) {
+		return Event{}, errShort
 	}
-	e.Place.Family = familyName(b[0])
-	ad, err := netlink.NewAttributeDecoder(b[genmsg:])
-	if err != nil {
-		return e, err
+	attrs := b[genmsg:]
+	number := func(kind uint16) uint32 { return nfnl.Uint32(nfnl.First(attrs, kind)) }
+	e := Event{
+		ID: number(unix.NFTA_TRACE_ID), Kind: Kind(number(unix.NFTA_TRACE_TYPE)),
+		Place: Place{familyName(b[0]), text(attrs, unix.NFTA_TRACE_TABLE), text(attrs, unix.NFTA_TRACE_CHAIN)},
+		Rule:  nfnl.Uint64(nfnl.First(attrs, unix.NFTA_TRACE_RULE_HANDLE)),
+		Code:  Code(int32(number(unix.NFTA_TRACE_POLICY))),
+		In:    number(unix.NFTA_TRACE_IIF), Out: number(unix.NFTA_TRACE_OIF), Mark: number(unix.NFTA_TRACE_MARK),
+		Packet: decodePacket(
+			nfnl.First(attrs, unix.NFTA_TRACE_NETWORK_HEADER), nfnl.First(attrs, unix.NFTA_TRACE_TRANSPORT_HEADER),
+		),
 	}
-	ad.ByteOrder = binary.BigEndian
-	var network, transport []byte
-	for ad.Next() {
-		switch ad.Type() {
-		case unix.NFTA_TRACE_TABLE:
-			e.Place.Table = ad.String()
-		case unix.NFTA_TRACE_CHAIN:
-			e.Place.Chain = ad.String()
-		case unix.NFTA_TRACE_RULE_HANDLE:
-			e.Rule = ad.Uint64()
-		case unix.NFTA_TRACE_TYPE:
-			e.Kind = Kind(ad.Uint32())
-		case unix.NFTA_TRACE_VERDICT:
-			ad.Nested(e.decodeVerdict)
-		case unix.NFTA_TRACE_ID:
-			e.ID = ad.Uint32()
-		case unix.NFTA_TRACE_NETWORK_HEADER:
-			network = ad.Bytes()
-		case unix.NFTA_TRACE_TRANSPORT_HEADER:
-			transport = ad.Bytes()
-		case unix.NFTA_TRACE_IIF:
-			e.In = ad.Uint32()
-		case unix.NFTA_TRACE_OIF:
-			e.Out = ad.Uint32()
-		case unix.NFTA_TRACE_MARK:
-			e.Mark = ad.Uint32()
-		case unix.NFTA_TRACE_POLICY:
-			e.Code = Code(int32(ad.Uint32()))
-		}
+	if verdict := nfnl.First(attrs, unix.NFTA_TRACE_VERDICT); verdict != nil {
+		e.Code = Code(int32(nfnl.Uint32(nfnl.First(verdict, unix.NFTA_VERDICT_CODE))))
+		e.Target = text(verdict, unix.NFTA_VERDICT_CHAIN)
 	}
-	e.Packet = decodePacket(network, transport)
-	return e, ad.Err()
-}
-
-func (e *Event) decodeVerdict(ad *netlink.AttributeDecoder) error {
-	ad.ByteOrder = binary.BigEndian
-	for ad.Next() {
-		switch ad.Type() {
-		case unix.NFTA_VERDICT_CODE:
-			e.Code = Code(int32(ad.Uint32()))
-		case unix.NFTA_VERDICT_CHAIN:
-			e.Target = ad.String()
-		}
-	}
-	return nil
+	return e, nil
 }
 
 // decodePacket reads headers, or returns nil if they are not those of a packet of IPv4 or IPv6.

@@ -15,7 +15,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// address is one of an address of a size.
+// address returns the operand for an address of size bytes.
 func address(name string, size uint32) operand {
 	return operand{text: name, size: size, show: func(b []byte) string {
 		whole := make([]byte, size)
@@ -55,75 +55,63 @@ func (w *writer) payload(e *expr.Payload) operand {
 	return operand{text: "…", show: hexadecimal}
 }
 
-func meta(k expr.MetaKey) operand {
-	switch k {
-	case expr.MetaKeyIIFNAME:
-		return operand{text: "iifname", show: name, size: unix.IFNAMSIZ}
-	case expr.MetaKeyOIFNAME:
-		return operand{text: "oifname", show: name, size: unix.IFNAMSIZ}
-	case expr.MetaKeyL4PROTO:
-		return operand{text: "meta l4proto", show: protocol}
-	case expr.MetaKeyNFPROTO:
-		return operand{text: "meta nfproto", show: func(b []byte) string {
-			if len(b) > 0 && b[0] == unix.NFPROTO_IPV6 {
-				return "ipv6"
-			}
-			return "ipv4"
-		}}
-	case expr.MetaKeyMARK:
-		return operand{text: "meta mark", show: native}
-	case expr.MetaKeyIIF:
-		return operand{text: "iif", show: native}
-	case expr.MetaKeyOIF:
-		return operand{text: "oif", show: native}
-	case expr.MetaKeyNFTRACE:
-		return operand{text: "meta nftrace", show: hexadecimal}
-	default:
-		return operand{text: "meta …", show: hexadecimal}
-	}
+var families4and6 = map[string]string{string(rune(unix.NFPROTO_IPV4)): "ipv4", string(rune(unix.NFPROTO_IPV6)): "ipv6"}
+
+var metas = map[expr.MetaKey]operand{
+	expr.MetaKeyIIFNAME: {text: "iifname", show: name, size: unix.IFNAMSIZ},
+	expr.MetaKeyOIFNAME: {text: "oifname", show: name, size: unix.IFNAMSIZ},
+	expr.MetaKeyL4PROTO: {text: "meta l4proto", show: protocol},
+	expr.MetaKeyNFPROTO: {text: "meta nfproto", show: words(families4and6)},
+	expr.MetaKeyMARK:    {text: "meta mark", show: native},
+	expr.MetaKeyIIF:     {text: "iif", show: native},
+	expr.MetaKeyOIF:     {text: "oif", show: native},
+	expr.MetaKeyNFTRACE: {text: "meta nftrace", show: hexadecimal},
 }
 
-func ct(e *expr.Ct) operand {
-	switch e.Key {
-	case expr.CtKeySTATE:
-		return operand{text: "ct state", show: bits(map[uint32]string{
-			expr.CtStateBitINVALID: "invalid", expr.CtStateBitESTABLISHED: "established", expr.CtStateBitRELATED: "related",
-			expr.CtStateBitNEW: "new", expr.CtStateBitUNTRACKED: "untracked",
-		})}
-	case expr.CtKeySTATUS:
-		return operand{text: "ct status", show: bits(map[uint32]string{ // enum ip_conntrack_status
-			1 << 0: "expected", 1 << 1: "seen-reply", 1 << 2: "assured", 1 << 3: "confirmed", 1 << 4: "snat", 1 << 5: "dnat",
-			1 << 9: "dying",
-		})}
-	case expr.CtKeyMARK:
-		return operand{text: "ct mark", show: native}
-	case expr.CtKeyDIRECTION:
-		return operand{text: "ct direction", show: func(b []byte) string {
-			const original, reply = "\x00", "\x01" // enum ip_conntrack_dir
-			return cmp.Or(map[string]string{original: "original", reply: "reply"}[string(b)], hexadecimal(b))
-		}}
-	default:
-		direction := "ct original "
-		if e.Direction != 0 {
-			direction = "ct reply "
-		}
-		switch e.Key {
-		case expr.CtKeySRCIP:
-			return address(direction+"ip saddr", 4)
-		case expr.CtKeyDSTIP:
-			return address(direction+"ip daddr", 4)
-		case expr.CtKeySRCIP6:
-			return address(direction+"ip6 saddr", 16)
-		case expr.CtKeyDSTIP6:
-			return address(direction+"ip6 daddr", 16)
-		case expr.CtKeyPROTOSRC:
-			return operand{text: direction + "proto-src", show: decimal}
-		case expr.CtKeyPROTODST:
-			return operand{text: direction + "proto-dst", show: decimal}
-		default:
-			return operand{text: "ct …", show: hexadecimal}
-		}
+func meta(k expr.MetaKey) operand {
+	if o, ok := metas[k]; ok {
+		return o
 	}
+	return operand{text: "meta …", show: hexadecimal}
+}
+
+var (
+	states = map[uint32]string{
+		expr.CtStateBitINVALID: "invalid", expr.CtStateBitESTABLISHED: "established", expr.CtStateBitRELATED: "related",
+		expr.CtStateBitNEW: "new", expr.CtStateBitUNTRACKED: "untracked",
+	}
+	statuses = map[uint32]string{ // enum ip_conntrack_status
+		1 << 0: "expected", 1 << 1: "seen-reply", 1 << 2: "assured", 1 << 3: "confirmed", 1 << 4: "snat", 1 << 5: "dnat",
+		1 << 9: "dying",
+	}
+	directions = map[string]string{"\x00": "original", "\x01": "reply"} // enum ip_conntrack_dir
+	conntracks = map[expr.CtKey]operand{
+		expr.CtKeySTATE:     {text: "ct state", show: bits(states)},
+		expr.CtKeySTATUS:    {text: "ct status", show: bits(statuses)},
+		expr.CtKeyMARK:      {text: "ct mark", show: native},
+		expr.CtKeyDIRECTION: {text: "ct direction", show: words(directions)},
+	}
+	tuples = map[expr.CtKey]operand{
+		expr.CtKeySRCIP: address("ip saddr", 4), expr.CtKeyDSTIP: address("ip daddr", 4),
+		expr.CtKeySRCIP6: address("ip6 saddr", 16), expr.CtKeyDSTIP6: address("ip6 daddr", 16),
+		expr.CtKeyPROTOSRC: {text: "proto-src", show: decimal}, expr.CtKeyPROTODST: {text: "proto-dst", show: decimal},
+	}
+)
+
+func ct(e *expr.Ct) operand {
+	if o, ok := conntracks[e.Key]; ok {
+		return o
+	}
+	o, ok := tuples[e.Key]
+	switch {
+	case !ok:
+		return operand{text: "ct …", show: hexadecimal}
+	case e.Direction != 0:
+		o.text = "ct reply " + o.text
+	default:
+		o.text = "ct original " + o.text
+	}
+	return o
 }
 
 // value is what a mark is set to: a constant, or what was loaded, with the bits that were changed.
@@ -164,6 +152,11 @@ func immediate(data []byte) operand {
 		return operand{text: a.String(), show: hexadecimal}
 	}
 	return operand{text: hexadecimal(data), show: hexadecimal}
+}
+
+// words shows data by its name.
+func words(names map[string]string) func([]byte) string {
+	return func(b []byte) string { return cmp.Or(names[string(b)], hexadecimal(b)) }
 }
 
 // bits shows the set bits of a number by their names.

@@ -155,25 +155,12 @@ func decodeRule(family byte, b []byte) rule {
 	return r
 }
 
-// comment returns the comment in a rule's user data, as nft and iptables-nft write it: types, lengths and values. Other
-// programs write what they like: that is returned as text, or in hexadecimal.
-//
-// userdata.GetString of google/nftables must not read it: Get slices data[2:2+data[1]] without a look at the length.
-// "svc:web" makes it panic (0x73 is the type, and 0x76 the length, of which five bytes are there), and so do the four
-// bytes 4f66e8a1. It should return nothing for a value that is cut off.
+// comment returns the comment in a rule's user data, as nft and iptables-nft write it. Other programs write what they
+// like: that is returned as text, or in hexadecimal.
 func comment(data []byte) string {
-	const header = 2
-	for rest := data; ; {
-		if len(rest) < header || header+int(rest[1]) > len(rest) {
-			break
-		}
-		value := rest[header : header+int(rest[1])]
-		if userdata.Type(rest[0]) == userdata.TypeComment {
-			return string(nfnl.Text(value))
-		}
-		if rest = rest[header+len(value):]; len(rest) == 0 {
-			return ""
-		}
+	value, isData := nfnl.Userdata(data, byte(userdata.TypeComment))
+	if isData {
+		return string(nfnl.Text(value))
 	}
 	plain := string(nfnl.Text(data))
 	if utf8.ValidString(plain) && !strings.ContainsFunc(plain, func(c rune) bool { return !strconv.IsPrint(c) }) {

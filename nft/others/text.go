@@ -226,32 +226,18 @@ func (w *writer) compare(e *expr.Cmp) {
 	zero := strings.Trim(string(e.Data), "\x00") == ""
 	switch {
 	case o.mask == nil:
-		w.say("%s %s%s", o.text, operator(e.Op), o.show(e.Data))
+		w.say("%s %s%s", o.text, operators[e.Op], o.show(e.Data))
 	case e.Op == expr.CmpOpNeq && zero: // "ct state new": any of the bits
 		w.say("%s %s", o.text, o.show(o.mask))
 	case o.isAddress():
-		w.say("%s %s%s/%d", o.text, operator(e.Op), o.show(e.Data), ones(o.mask))
+		w.say("%s %s%s/%d", o.text, operators[e.Op], o.show(e.Data), ones(o.mask))
 	default:
-		w.say("%s & %s %s %s", o.text, o.show(o.mask), strings.TrimSpace(cmp.Or(operator(e.Op), "==")), o.show(e.Data))
+		w.say("%s & %s %s %s", o.text, o.show(o.mask), strings.TrimSpace(cmp.Or(operators[e.Op], "==")), o.show(e.Data))
 	}
 }
 
-func operator(op expr.CmpOp) string {
-	switch op {
-	case expr.CmpOpEq:
-		return ""
-	case expr.CmpOpNeq:
-		return "!= "
-	case expr.CmpOpLt:
-		return "< "
-	case expr.CmpOpLte:
-		return "<= "
-	case expr.CmpOpGt:
-		return "> "
-	case expr.CmpOpGte:
-		return ">= "
-	}
-	return "… "
+var operators = map[expr.CmpOp]string{
+	expr.CmpOpEq: "", expr.CmpOpNeq: "!= ", expr.CmpOpLt: "< ", expr.CmpOpLte: "<= ", expr.CmpOpGt: "> ", expr.CmpOpGte: ">= ",
 }
 
 func negation(is bool) string {

@@ -141,7 +141,7 @@ func (s *Services) update() {
 func (s *Services) updateFamily(f model.Family, snapshot *model.Snapshot) {
 	in := &s.families[f]
 	for c := range snapshot.HealthCheckChanges(in.applied) {
-		s.change(f, c)
+		s.change(f, c.Old, c.New)
 	}
 	in.applied = snapshot
 	addrs := addresses(snapshot.Family(f), s.restricted)
@@ -169,11 +169,11 @@ func addresses(snapshot *model.FamilySnapshot, restricted bool) []netip.Addr {
 	return list
 }
 
-func (s *Services) change(f model.Family, change model.Change[*model.HealthCheck]) {
-	in, now := &s.families[f], change.New
+func (s *Services) change(f model.Family, was, now *model.HealthCheck) {
+	in := &s.families[f]
 	if now == nil || !now.Families[f].Has {
-		if change.Old != nil {
-			s.forget(f, change.Old.Service)
+		if was != nil {
+			s.forget(f, was.Service)
 		}
 		return
 	}

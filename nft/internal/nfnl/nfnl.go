@@ -104,6 +104,20 @@ func Text(b []byte) []byte {
 	return b
 }
 
+// Userdata finds data of a type in what programs keep with an object: types, lengths and values. isData reports whether
+// all before it has this form. Get of google/nftables' userdata slices data[2:2+data[1]] without a look at the length.
+func Userdata(b []byte, kind byte) (value []byte, isData bool) {
+	const header = 2
+	for len(b) >= header && header+int(b[1]) <= len(b) {
+		n := header + int(b[1])
+		if b[0] == kind {
+			return b[header:n], true
+		}
+		b = b[n:]
+	}
+	return nil, len(b) == 0
+}
+
 // IsMissing reports whether the answer to a list says that the kernel has no nf_tables (nfnetlink_rcv_msg), or not
 // for a family.
 func IsMissing(err error) bool {

@@ -43,13 +43,7 @@ type FamilyView struct {
 }
 
 // changes are the times at which service ports were programmed as they are, in nanoseconds since 1970.
-// A key is the name in the service port: it needs no memory of its own.
 type changes = persist.Map[*model.ServicePortName, int64]
-
-var changeKeys = persist.KeyFuncs[*model.ServicePortName]{
-	Hash:    func(n *model.ServicePortName) uint64 { return model.ServicePortKeys.Hash(*n) },
-	Compare: func(a, b *model.ServicePortName) int { return model.ServicePortKeys.Compare(*a, *b) },
-}
 
 // Recorder is an observer of the loop that keeps the latest View. The zero value is ready.
 type Recorder struct{ view atomic.Pointer[View] }
@@ -87,7 +81,7 @@ func (v *FamilyView) program(s *model.FamilySnapshot, at time.Time) {
 		v.Programmed, v.first = s, at
 		return
 	}
-	edit := v.changed.Edit(changeKeys)
+	edit := v.changed.Edit(model.ServicePortKeys)
 	for c := range s.ServicePortChanges(v.Programmed) {
 		if c.New == nil {
 			edit.Delete(&c.Old.Name)
@@ -101,7 +95,7 @@ func (v *FamilyView) program(s *model.FamilySnapshot, at time.Time) {
 // since returns the time at which a programmed service port became as it is.
 func (v *FamilyView) since(sp *model.ServicePort) time.Time {
 	at := v.first
-	if ns, ok := v.changed.Get(changeKeys, &sp.Name); ok {
+	if ns, ok := v.changed.Get(model.ServicePortKeys, &sp.Name); ok {
 		at = time.Unix(0, ns)
 	}
 	return at.UTC().Truncate(time.Second)
@@ -141,7 +135,7 @@ func (v *View) Ports(filter Filter) (list []*model.ServicePort) {
 		}
 	}
 	slices.SortFunc(list, func(a, b *model.ServicePort) int {
-		return cmp.Or(model.ServicePortKeys.Compare(a.Name, b.Name), cmp.Compare(a.Family, b.Family))
+		return cmp.Or(model.ServicePortKeys.Compare(&a.Name, &b.Name), cmp.Compare(a.Family, b.Family))
 	})
 	return list
 }
