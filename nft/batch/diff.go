@@ -18,7 +18,7 @@ func Diff(have, want *compile.Ruleset) *Batch {
 		c.New.Elements(added.add)
 		b.diffSets(c.Old.Sets, c.New.Sets)
 		b.diffChains(c.Old.Chains, c.New.Chains)
-		b.Purge = append(b.Purge, c.Purge...)
+		b.Purge = append(b.Purge, c.New.Clients...)
 	}
 	b.have.Elements = b.del.shared(added)
 	for set, list := range added {

@@ -143,11 +143,11 @@ func checkSets(t *testing.T, have []nft.Set, b *batch.Batch, want *compile.Rules
 
 func checkFlowtables(t *testing.T, have *compile.Ruleset, b *batch.Batch, want *compile.Ruleset) {
 	t.Helper()
-	got := append(slices.Clone(have.Flowtables()), b.AddFlowtables...)
+	got := append(slices.Clone(have.Options.Flowtables()), b.AddFlowtables...)
 	for _, name := range b.DeleteFlowtables {
 		got = slices.DeleteFunc(got, func(f nft.Flowtable) bool { return f.Name == name })
 	}
-	equal(t, "flowtables after the batch", fmt.Sprint(want.Flowtables()), fmt.Sprint(got))
+	equal(t, "flowtables after the batch", fmt.Sprint(want.Options.Flowtables()), fmt.Sprint(got))
 }
 
 func checkChains(t *testing.T, have []nft.Chain, b *batch.Batch, want *compile.Ruleset) {

@@ -83,13 +83,8 @@ func (w *writer) begin(table *nft.Table, want *compile.Ruleset) {
 		w.chains[c.Name] = c
 	}
 	w.ranges = unwantedRanges(w.have, want)
-	for _, p := range want.Purges() {
-		if w.sets[p.Map()] {
-			w.final.Purge = append(w.final.Purge, p)
-		}
-	}
 	flowtable, timeout := func(t nft.Flowtable) string { return t.Name }, func(t nft.Timeout) string { return t.Name }
-	w.AddFlowtables, w.final.DeleteFlowtables = diffNames(w.have.Flowtables, want.Flowtables(), flowtable)
+	w.AddFlowtables, w.final.DeleteFlowtables = diffNames(w.have.Flowtables, want.Options.Flowtables(), flowtable)
 	w.AddTimeouts, w.final.DeleteTimeouts = diffNames(w.have.Timeouts, want.Options.Timeouts, timeout)
 	w.objects(want.Sets, want.Chains)
 }
@@ -116,6 +111,11 @@ func (w *writer) objects(sets []nft.Set, chains []nft.Chain) {
 
 // unit adds the operations on a unit.
 func (w *writer) unit(u compile.Unit) {
+	for _, p := range u.Clients {
+		if w.sets[p.Map()] {
+			w.final.Purge = append(w.final.Purge, p)
+		}
+	}
 	w.objects(u.Sets, u.Chains)
 	u.Elements(func(set string, e nft.Element) {
 		switch {

@@ -185,23 +185,22 @@ func (r *Ruleset) Clients(p Purge) (Clients, bool) {
 	return c, true
 }
 
-// purge returns the maps of a service port to purge; old is the version before. With all, the
-// version before is unknown, and every map is purged.
-func purge(old, now *model.ServicePort, all bool) []Purge {
-	a, before := affinityFor(now), affinityFor(old)
-	if a == nil || before == nil && !all {
-		return nil
-	}
-	var list []Purge
+// clients returns its maps of clients.
+func (a *affinity) clients() (list []Purge) {
 	for _, l := range model.TrafficPolicies {
-		if !a.has[l] || !all && !before.has[l] {
-			continue
-		}
-		if all || old.Affinity != now.Affinity || lacks(now, old, l) {
-			list = append(list, Purge{now.Name, l})
+		if a != nil && a.has[l] {
+			list = append(list, Purge{a.sp.Name, l})
 		}
 	}
 	return list
+}
+
+// stale returns those of the maps of a service port with clients that may not fit any more; old is the version before.
+func stale(maps []Purge, old, now *model.ServicePort) []Purge {
+	before := affinityFor(old)
+	return slices.DeleteFunc(maps, func(p Purge) bool {
+		return before == nil || !before.has[p.List] || old.Affinity == now.Affinity && !lacks(now, old, p.List)
+	})
 }
 
 // lacks reports whether a list of a service port lacks an endpoint that another version has.

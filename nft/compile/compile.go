@@ -101,7 +101,7 @@ func (r *Ruleset) AllChains() []nft.Chain {
 // Table returns the table that the ruleset wants.
 func (r *Ruleset) Table() *nft.Table {
 	t := &nft.Table{
-		Family: r.Family, Timeouts: r.Options.Timeouts, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(),
+		Family: r.Family, Timeouts: r.Options.Timeouts, Sets: r.AllSets(), Flowtables: r.Options.Flowtables(), Chains: r.AllChains(),
 		Elements: map[string]nft.Elements{},
 	}
 	for set, e := range r.Elements() {
@@ -168,10 +168,7 @@ func (o Options) LayoutSets() []nft.Set {
 }
 
 // Change is a unit in two rulesets. What stays in it may be left out of both.
-type Change struct {
-	Old, New Unit
-	Purge    []Purge
-}
+type Change struct{ Old, New Unit }
 
 // Changes yields what differs between an earlier ruleset and this one. The cost depends on the difference, not on their
 // size, unless settings differ. Both have the same options.
@@ -181,9 +178,10 @@ func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
 			return
 		}
 		for old, now := range r.portsSince(have) {
-			purges := purge(old, now, false)
 			before, after := r.versions(have, old, now)
-			if !yield(Change{have.unit(before), r.unit(after), purges}) {
+			c := Change{have.unit(before), r.unit(after)}
+			c.New.Clients = stale(c.New.Clients, old, now)
+			if !yield(c) {
 				return
 			}
 		}
@@ -270,13 +268,4 @@ func (r *Ruleset) Counters() iter.Seq2[*model.ServicePort, []string] {
 			}
 		}
 	}
-}
-
-// Purges returns all maps of clients.
-func (r *Ruleset) Purges() []Purge {
-	var all []Purge
-	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, purge(nil, sp, true)...)
-	}
-	return all
 }

@@ -38,7 +38,7 @@ func (r *Ruleset) unit(v version) Unit {
 	}
 	a := affinityFor(v.ServicePort)
 	chains := r.Options.affinityChains(a, r.snapshot.Settings)
-	return Unit{a.sets(), chains, func(add AddFunc) { r.portElements(v, a, add) }}
+	return Unit{a.sets(), chains, func(add AddFunc) { r.portElements(v, a, add) }, a.clients()}
 }
 
 // portElements adds the elements of one service port.

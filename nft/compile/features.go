@@ -48,9 +48,6 @@ func (o Options) Flowtables() []nft.Flowtable {
 	return []nft.Flowtable{{Name: nft.FastPath, Prio: nft.PriorityFilter}}
 }
 
-// Flowtables returns the flowtables of the ruleset.
-func (r *Ruleset) Flowtables() []nft.Flowtable { return r.Options.Flowtables() }
-
 // fastPathProtocols are those of which the kernel takes connections (nft_flow_offload_eval).
 var fastPathProtocols = [...]model.Protocol{model.TCP, model.UDP}
 

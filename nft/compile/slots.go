@@ -41,15 +41,6 @@ type version struct {
 	slots [len(model.TrafficPolicies)][]slot // that differ from the other version's
 }
 
-// slots returns the endpoints of one list of a service port, in the order of their slots.
-func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
-	sp, ok := r.snapshot.ServicePort(sp.Name)
-	if !ok {
-		return nil
-	}
-	return slices.AppendSeq(make([]netip.AddrPort, 0, sp.SlotCount(l)), r.bySlot(sp, l).all())
-}
-
 // bySlot goes over the endpoints of one list of a service port in the order of their slots.
 type bySlot struct {
 	order []netip.AddrPort // first these
@@ -154,7 +145,7 @@ func (r *Ruleset) updateSlots(edit *ordersEdit, have *Ruleset, old, now *model.S
 		list := was.order
 		if len(left) > 0 || len(joined) > 0 {
 			if list == nil {
-				list = have.slots(old, l)
+				list = slices.AppendSeq(make([]netip.AddrPort, 0, old.Count(l)), was.all())
 			}
 			list = moveSlots(list, left, joined)
 		}

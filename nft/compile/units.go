@@ -14,6 +14,7 @@ type Unit struct {
 	Sets     []nft.Set
 	Chains   []nft.Chain
 	Elements func(add AddFunc)
+	Clients  []Purge // its maps of clients; of a Change, those to purge
 }
 
 // AddFunc takes an element, and the name of its set.
@@ -87,6 +88,7 @@ func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 	for i, sp := range ports {
 		units[i] = r.unit(version{ServicePort: sp})
 		all.Sets, all.Chains = append(all.Sets, units[i].Sets...), append(all.Chains, units[i].Chains...)
+		all.Clients = append(all.Clients, units[i].Clients...)
 	}
 	all.Elements = func(add AddFunc) {
 		for _, u := range units {

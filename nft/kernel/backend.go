@@ -56,6 +56,7 @@ type Backend struct {
 	fastPath bool // wanted
 	setting  func(name string) (uint32, bool)
 	devices  atomic.Pointer[[]string] // of the fast path, wanted
+	watch    *Watch                   // nil: none
 
 	// mu guards the connection and the states: Purge is beside Apply.
 	mu       sync.Mutex
@@ -214,6 +215,9 @@ func (b *Backend) redial() error {
 	for _, st := range b.families {
 		st.owned, st.known = false, false
 	}
+	if b.watch != nil {
+		return b.watch.ignore(c.socket.Port())
+	}
 	return nil
 }
 
@@ -284,7 +288,7 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		b.log.Debug("applied", slog.String("family", st.family.String()),
 			slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
 	}
-	for _, t := range want.Flowtables() {
+	for _, t := range want.Options.Flowtables() {
 		b.applyDevices(st, t)
 	}
 	return want, nil

@@ -12,7 +12,7 @@
 // Ownership. Since Linux 6.9 a table can be owned by the connection that writes it and still outlive it (flags owner
 // and persist): neither "nft flush ruleset" nor "nft delete table" of another program touches it, it stays when the
 // process ends, and the next process claims it. Where a table is not owned, as with older kernels or after nft loaded
-// a listing, [Watched] notices changes by other programs.
+// a listing, [Backend.Watch] notices changes by other programs.
 //
 // Session affinity. Packets note clients in maps of ours. Behind a batch that takes an endpoint away, and behind the
 // first batch of a process, a pass beside Apply deletes the clients of endpoints that are gone (purge.go).

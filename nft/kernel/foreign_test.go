@@ -36,7 +36,7 @@ func FuzzForeign(f *testing.F) {
 		hash, _ := nfnl.Userdata(b, ruleHashUD)
 		nfnl.Uint64(hash)
 		readHook(uint32(len(b)))
-		g := group{}
+		g := Watch{}
 		g.read(netlink.Message{Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE}, Data: b})
 	})
 }

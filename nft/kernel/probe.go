@@ -67,7 +67,7 @@ const withoutRetry = "a connection without an answer gets no other endpoint"
 
 // The features that options need.
 
-func counts() feature {
+func counting() feature {
 	f := needs("counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", nft.Prerouting, nft.InSet{
 		Key: nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}, Set: nft.NodePortCounters,
 	})
@@ -132,7 +132,7 @@ func (b *Backend) probeOptions(st *familyState) error {
 		wanted bool
 		feature
 		lacks *error
-	}{{b.counters, counts(), &st.uncountable}, {b.fastPath, fastPath(), &st.slow}, {true, retries(), &st.final}} {
+	}{{b.counters, counting(), &st.uncountable}, {b.fastPath, fastPath(), &st.slow}, {true, retries(), &st.final}} {
 		if !option.wanted {
 			continue
 		}

@@ -24,7 +24,8 @@ func openUnowned(t testing.TB, n netns) *Backend {
 
 // watched is a watch with what it tells.
 type watched struct {
-	*Watched
+	*Backend
+	*Watch
 	told chan struct{}
 }
 
@@ -41,7 +42,7 @@ func watchOf(t testing.TB, b *Backend) watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return watched{w, told}
+	return watched{b, w, told}
 }
 
 // run runs the watch until the test ends.

@@ -80,7 +80,7 @@ func (d *Daemon) openNFT(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &dataplane{nft: b, name: string(config.NFTables), why: why, close: b.Close}
+	p := &dataplane{Backend: b, nft: b, name: string(config.NFTables), why: why, close: b.Close}
 	p.watchTables(b, d.Log)
 	return p, nil
 }
@@ -129,7 +129,6 @@ func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 // watchTables notices changes of tables, where they are possible. Without a watch, the comparison at each resync
 // remains.
 func (p *dataplane) watchTables(b *kernel.Backend, log *slog.Logger) {
-	p.Backend = b
 	if b.Owned() {
 		return
 	}
@@ -139,7 +138,7 @@ func (p *dataplane) watchTables(b *kernel.Backend, log *slog.Logger) {
 		log.Error("cannot watch our rules; comparing them at each resync", slog.Any("err", err))
 		return
 	}
-	p.Backend, p.foreign = w, changed
+	p.foreign = changed
 	p.watch = func(ctx context.Context) {
 		if err := w.Run(ctx); err != nil {
 			log.Error("no longer watching our rules; comparing them at each resync", slog.Any("err", err))

@@ -50,7 +50,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		if backend.Owned() {
 			return errors.New("the tables are owned: nothing is tested")
 		}
-		p := &dataplane{}
+		p := &dataplane{Backend: backend}
 		p.watchTables(backend, log)
 		loop.Backend, loop.ForeignChange, watch = p.Backend, p.foreign, p.watch
 		return nil
