@@ -37,7 +37,8 @@ func (r *refused) add(err error, want, before *compile.Ruleset) (added bool) {
 	}
 	if r.ports == nil {
 		*r = refused{
-			ports: map[model.ServicePortName]bool{}, was: map[model.ServicePortName]*model.ServicePort{}, since: time.Now(),
+			ports: map[model.ServicePortName]bool{}, was: map[model.ServicePortName]*model.ServicePort{},
+			since: time.Now(), s: r.s,
 		}
 	}
 	for _, sp := range want.PortsWith(func(set, key string) bool { return keys[[2]string{set, key}] }) {
@@ -70,6 +71,6 @@ func (r *refused) forget(s *model.FamilySnapshot) {
 		again = again || now != before
 	}
 	if again {
-		*r = refused{}
+		*r = refused{s: r.s}
 	}
 }
