@@ -271,7 +271,12 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		if err != nil {
 			return want, err
 		}
-		b.mustPurge(st, piece.Purge...)
+		if st.mustPurge(piece.Purge...); len(st.purges) > 0 {
+			select {
+			case b.stale <- struct{}{}:
+			default:
+			}
+		}
 	}
 	b.conn.buffer = nil // the memory that pieces share
 	st.update(func(to *shared) {

@@ -22,19 +22,12 @@ import (
 const purgeAgain = 10 * time.Second
 
 // mustPurge adds maps to purge.
-func (b *Backend) mustPurge(st *familyState, purges ...compile.Purge) {
-	if len(purges) == 0 {
-		return
-	}
-	if st.purges == nil {
-		st.purges = map[compile.Purge]bool{}
-	}
+func (st *familyState) mustPurge(purges ...compile.Purge) {
 	for _, p := range purges {
+		if st.purges == nil {
+			st.purges = map[compile.Purge]bool{}
+		}
 		st.purges[p] = true
-	}
-	select {
-	case b.stale <- struct{}{}:
-	default:
 	}
 }
 
@@ -80,7 +73,7 @@ func (b *Backend) Purge(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("purge %v map %s: %w", st.family, p.Map(), err))
 			b.reader.close()
 			b.mu.Lock()
-			b.mustPurge(st, p)
+			st.mustPurge(p)
 			b.mu.Unlock()
 		}
 	}

@@ -48,7 +48,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			since := time.Now()
 			b.mu.Lock()
 			st.update(func(to *shared) { to.ruleset = want })
-			b.mustPurge(st, changes.Purge...)
+			st.mustPurge(changes.Purge...)
 			b.mu.Unlock()
 			purge(t, b)
 			check := func() {
