@@ -65,31 +65,29 @@ const (
 // settings of the node are, which setting returns by their names below net/netfilter, in seconds; those that it does
 // not know are left to the kernel. The kernel can't change a policy, so that other settings make one of another name.
 func RetryTimeouts(setting func(name string) (seconds uint32, ok bool)) []Timeout {
-	policy := func(p model.Protocol, unanswered time.Duration) (list []StateTimeout) {
+	timeout := func(name string, p model.Protocol, unanswered time.Duration, packet string) Timeout {
+		const comment = "without an answer in this time, the client's next %s gets an endpoint chosen anew"
+		t, known := Timeout{Name: name, Protocol: p, Comment: fmt.Sprintf(comment, packet)}, false
 		for i, s := range statesOf[p] {
 			seconds, ok := setting(s.Sysctl)
+			known = known || ok
 			if i == 0 && (!ok || seconds > uint32(unanswered/time.Second)) {
 				seconds, ok = uint32(unanswered/time.Second), true
 			}
 			if ok {
-				list = append(list, StateTimeout{s, seconds})
+				t.Policy = append(t.Policy, StateTimeout{s, seconds})
 			}
 		}
-		return list
-	}
-	const comment = "without an answer in this time, the client's next %s gets an endpoint chosen anew"
-	list := []Timeout{
-		{RetryDNS, model.UDP, fmt.Sprintf(comment, "query"), policy(model.UDP, model.RetryDNS)},
-		{RetryTCP, model.TCP, fmt.Sprintf(comment, "SYN"), policy(model.TCP, model.RetryTCP)},
-	}
-	for i, t := range list {
-		if len(t.Policy) > 1 {
+		if known {
 			h := fnv.New32a()
 			fmt.Fprint(h, t.Policy) // never fails
-			list[i].Name += fmt.Sprintf("-%08x", h.Sum32())
+			t.Name += fmt.Sprintf("-%08x", h.Sum32())
 		}
+		return t
 	}
-	return list
+	return []Timeout{
+		timeout(RetryDNS, model.UDP, model.RetryDNS, "query"), timeout(RetryTCP, model.TCP, model.RetryTCP, "SYN"),
+	}
 }
 
 // NoSettings is a parameter for [RetryTimeouts] where no node is known.

@@ -148,8 +148,9 @@ func TestTimeLeft(t *testing.T) {
 		{"shorter", 60 * second, 50 * second, 30 * second, 20 * second},
 		{"shorter, seen too long ago", 60 * second, 29 * second, 30 * second, 29 * second},
 		{"seen just now, by the rules before", 60 * second, 60 * second, 30 * second, 30 * second},
+		{"shorter, seen a little too long ago", 60 * second, 30*second + millisecond, 30 * second, 30 * second},
 		// With less than a tick of the kernel's clock, it would have all of it.
-		{"hardly any", 60 * second, 30*second + millisecond, 30 * second, leastLeft},
+		{"hardly any", 60 * second, millisecond, 30 * second, leastLeft},
 		// By the rules behind the batch.
 		{"longer, seen since", 60 * second, 90*second - millisecond, 90 * second, 90*second - millisecond},
 		{"shorter, seen since", 60 * second, 30*second - 20*millisecond, 30 * second, 30*second - 20*millisecond},
