@@ -66,6 +66,9 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 			w.refused.Store(true)
 		}
 	}
+	if f == nftfake.Interrupted && r.Type == unix.NFT_MSG_GETSETELEM {
+		w.lacked.Store(true)
+	}
 	if f != nftfake.NoFault {
 		w.trouble.Add(1)
 		w.note("message %d, of type %d, has fault %d", n, r.Type, f)

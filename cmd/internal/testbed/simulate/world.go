@@ -55,6 +55,7 @@ type world struct {
 	beside   atomic.Int64 // the fault of the next message that is not one of Apply: of a purge, mostly
 	refusing atomic.Int64 // so many further messages about elements may be refused
 	refused  atomic.Bool  // one was, since the last Apply that worked
+	lacked   atomic.Bool  // a list of elements lacked some
 	trouble  atomic.Int64 // how often something failed, or a daemon ended
 	noting   sync.Mutex   // guards trace
 	faulty   sync.Mutex   // guards faults
