@@ -52,6 +52,14 @@ func (f *Facts) configuration(l *found) {
 	}
 }
 
+func (f *Facts) limits(l *found) {
+	if over := f.Daemon.OverLimit; len(over) > 0 {
+		l.fail("split them (vmapd status SERVICE has the problem, the page Configuration the limits)",
+			"served in part, because they are over the limits of one Service: %s", report.List(over, 3))
+	}
+	l.otherwise("no Service is over a limit")
+}
+
 func (f *Facts) version(l *found) { l.good("vmapd %s, Linux %s", f.Version, f.Host.Kernel) }
 
 const wantPrivilege = "give the container the capability NET_ADMIN, and run it in the host's network namespace"

@@ -43,6 +43,7 @@ var checks = []check{
 	{"node", (*Facts).node, true},
 	{"pod-ranges", (*Facts).podRanges, true},
 	{"sync", (*Facts).sync, true},
+	{"limits", (*Facts).limits, true},
 	{"table", (*Facts).table, true},
 	{"other-proxies", (*Facts).otherProxies, false},
 	{"ports", (*Facts).ports, true},
@@ -210,10 +211,11 @@ type Daemon struct {
 	Pods       model.LocalPods
 	// IsClusterIP reports whether an address is a Service's; nil: none is known.
 	IsClusterIP func(netip.Addr) bool
-	Ports       []error  // of the daemon's own ports
-	Listeners   []string // what the listeners of the backend userspace do not serve
-	FastPath    Ability  // whether connections take the fast path
-	Retry       Ability  // whether the kernel chooses another endpoint where one does not answer
+	OverLimit   []model.ObjectRef // objects that are served in part
+	Ports       []error           // of the daemon's own ports
+	Listeners   []string          // what the listeners of the backend userspace do not serve
+	FastPath    Ability           // whether connections take the fast path
+	Retry       Ability           // whether the kernel chooses another endpoint where one does not answer
 }
 
 // Ability says whether something works that the configuration wants; "": it does not want it.

@@ -119,6 +119,9 @@ func TestEachCheck(t *testing.T) {
 			w.Daemon, w.NoDaemon = nil, errors.New("the daemon at /s does not answer within 5s")
 			w.OtherProxies, w.Leftovers = []string{"nftables"}, "its own rules"
 		}},
+		{"limits", report.Fail, "served in part, because they are over the limits of one Service: Service shop/wide", func(w *world) {
+			w.Daemon.OverLimit = []model.ObjectRef{{Kind: "Service", NamespacedName: model.NamespacedName{Namespace: "shop", Name: "wide"}}}
+		}},
 		{"configuration", report.Warn, "the last change is refused", func(w *world) { w.ConfigError = "x" }},
 		{"version", report.Warn, "the daemon is v0, and this program v1", func(w *world) { w.Version = "v0" }},
 		{"connection-retry", report.Warn, "the kernel lacks it", func(w *world) { w.Daemon.Retry = doctor.Ability{Text: "the kernel lacks it", Lacks: true} }},

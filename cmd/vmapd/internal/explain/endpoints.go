@@ -271,6 +271,11 @@ func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string 
 		return fmt.Sprintf("which has no %v cluster IP, so it is not served over %[1]v", family)
 	case in.IPMode == "Proxy":
 		return "with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them"
+	case has && slices.ContainsFunc(x.in.Snapshot.Problems(), func(p model.Problem) bool {
+		return p.Budget != "" && p.Object.NamespacedName == s.NamespacedName
+	}):
+		x.over = s.String()
+		return "which is over the limit, and not served there: see its problems"
 	case has:
 		return "which is not served there: see its problems"
 	}

@@ -94,6 +94,7 @@ type explainer struct {
 	service names.ServiceObject // the Service of the port
 	own     names.Directory     // its slices
 	about   []model.ObjectRef   // what the connection is about, for the problems
+	over    string              // the Service with the destination, which is beyond a limit of one Service
 	lines   []string            // for the next step
 	e       Explanation
 }
@@ -176,13 +177,19 @@ func (x *explainer) conclude() string {
 		}
 		return "forwarded to " + someOf(list)
 	case x.d.Verdict == model.NotOurs:
-		return fmt.Sprintf("not a Service: the connection continues to %s unchanged", x.e.Dest)
+		text := fmt.Sprintf("not a Service: the connection continues to %s unchanged", x.e.Dest)
+		if x.over != "" {
+			text += fmt.Sprintf(", because Service %s is over the limit", x.over)
+		}
+		return text
 	case x.d.Why == model.NoEndpoints:
 		why = fmt.Sprintf("Service %s, %s, has no endpoint that can answer", x.e.Service, x.portText())
 	case x.d.Why == model.NoLocalEndpoints:
 		why = "the policy is Local, and no endpoint on this node can answer"
 	case x.d.Why == model.SourceNotAllowed:
 		why = x.e.Client + " is not in loadBalancerSourceRanges"
+	case x.over != "":
+		why = fmt.Sprintf("Service %s is over the limit, and %s is not served", x.over, x.e.Dest)
 	case x.d.Verdict == model.Rejected:
 		why = fmt.Sprintf("%v is a cluster IP, and its Service has no port %s", addr, x.port())
 	default:

@@ -261,6 +261,12 @@ func TestLessCommonSituations(t *testing.T) {
 	localNodePort.Services[0].ExternalTrafficPolicy = "Local"
 	twoPorts := web(none.Ready("10.0.0.2"))
 	twoPorts.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).TCP("also", 80).Service
+	manyPorts := web(none.Ready("10.0.0.2"))
+	wide := modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.9")
+	for port := range 1001 {
+		wide = wide.TCP(fmt.Sprintf("p%d", port), int32(10_000+port))
+	}
+	manyPorts.Services[0].Service = wide.Service
 	otherRanges := web(none.Ready("10.0.0.2"))
 	lb := modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer("192.168.98.1").TCP("http", 80).Service
 	lb.SourceRanges = []string{"2001:db8::/32"}
@@ -296,6 +302,19 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"two ports of one Service on one number", "172.30.0.41:80", twoPorts, nil,
 			[]string{`   Service ns1/web, port "also", claims the same address and port, but ns1/web comes first: it gets no connections here.`},
+		},
+		{
+			"a port beyond the limit", "172.30.0.41:11000", manyPorts, nil,
+			[]string{
+				"   172.30.0.41 is the cluster IP of Service ns1/web, which is over the limit, and not served there: see its problems.",
+				"=> rejected: Service ns1/web is over the limit, and 172.30.0.41:11000/tcp is not served",
+			},
+		},
+		{
+			"the same of an external IP", "192.168.99.9:11000", manyPorts, nil,
+			[]string{
+				"=> not a Service: the connection continues to 192.168.99.9:11000/tcp unchanged, because Service ns1/web is over the limit",
+			},
 		},
 		{
 			"a Service without ports", "172.30.0.41:80", noPorts, nil,
