@@ -32,7 +32,7 @@ demo: ## show it at work: a small world, real connections
 	@bin/demo
 
 # More packages at a time than processors: tests with real packets mostly wait.
-test: ## all tests but those that take minutes; those of the other modules also where one failed
+test: ## all tests but those that take minutes
 	@bad=; for m in . $(MODULES); do (cd $$m && $(TEST) -short -p 4 ./...) || bad=1; done; test -z "$$bad"
 
 # Long tests are about time and load: one package at a time. The other packages have nothing that -short leaves out.
