@@ -112,7 +112,6 @@ func describe(fs *pflag.FlagSet) {
 	}
 }
 
-// given reports whether the flag is on the command line.
 func (f *Flags) given(name string) bool { return f.set != nil && f.set.Changed(name) }
 
 // configuration returns the flags of kube-proxy in the form of a file. Without their flag,

@@ -14,7 +14,6 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// file is a file that was read.
 type file struct{ path, data string }
 
 // Load reads the files that the flags name, and combines all settings. An error names the file and field, or the flag,

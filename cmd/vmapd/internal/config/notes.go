@@ -96,7 +96,6 @@ var gates = map[string]string{
 	watchListClient:  "lists are streamed if the API server supports that, unless it is false",
 }
 
-// off reports whether a gate is set to false.
 func (c *Config) off(gate string) bool {
 	on, set := c.kubeProxy.FeatureGates[gate]
 	return set && !on

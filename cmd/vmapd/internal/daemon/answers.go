@@ -51,7 +51,6 @@ func (d *Daemon) doctor(_ context.Context, query url.Values) (any, error) {
 	return r, nil
 }
 
-// overview answers /v1/status.
 func (d *Daemon) overview(context.Context, url.Values) (any, error) {
 	lines := d.recent().Lines
 	o := status.Overview{
@@ -66,7 +65,6 @@ func (d *Daemon) overview(context.Context, url.Values) (any, error) {
 	return o, nil
 }
 
-// services answers /v1/services.
 func (d *Daemon) services(_ context.Context, query url.Values) (any, error) {
 	view, limit, err := d.programmed(query)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -116,14 +115,6 @@ func withImage(err error) error {
 	}
 	return fmt.Errorf("%w (the backends iptables and ipvs run iptables: vmapd's image has it; on a host, "+
 		"install it)", err)
-}
-
-// resyncInterval is the time between two comparisons of everything. With userspace, they cost little.
-func resyncInterval(c *config.Config, running config.Backend) time.Duration {
-	if running == config.Userspace {
-		return c.SyncPeriod
-	}
-	return reconcile.DefaultResyncInterval
 }
 
 // watchTables notices changes of tables, where they are possible. Without a watch, the comparison at each resync

@@ -110,7 +110,6 @@ func New(o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// connect connects to the cluster, unless there are files.
 func (d *Daemon) connect() (err error) {
 	if d.nodeName = d.Config.Model().NodeName; d.nodeName == "" {
 		if d.nodeName, err = config.HostNodeName(); err != nil {
@@ -252,10 +251,13 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer func() { _ = d.dataplane.close() }()
 	d.setUpNode() // connection tracking is loaded, by the backend
 	d.announce(ctx)
-	p, backend := d.dataplane, config.Backend(d.dataplane.name)
+	p := d.dataplane
 	loop := &reconcile.Loop{
 		State: d.state, Backend: p.Backend, Log: d.Log, Describe: d.describe, Observers: d.observers,
-		ForeignChange: p.foreign, MinInterval: d.Config.MinSyncPeriod, ResyncInterval: resyncInterval(d.Config, backend),
+		ForeignChange: p.foreign, MinInterval: d.Config.MinSyncPeriod,
+	}
+	if p.userspace != nil {
+		loop.ResyncInterval = d.Config.SyncPeriod // a comparison costs little
 	}
 	d.run(loop.Run)
 	if p.watch != nil {

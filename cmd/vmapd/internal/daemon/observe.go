@@ -118,7 +118,6 @@ func (d *Daemon) reportEligibility(why string) {
 		"so that load balancers send no new connections; Services go on with the last known addresses")
 }
 
-// newSweeper returns what removes the rules of kube-proxy and of other backends than the one that runs.
 func (d *Daemon) newSweeper() *leftovers.Sweeper {
 	look, p := leftovers.NewFinder(d.Config.IPVS()), d.dataplane
 	look.RunsNFT, look.RunsIPVS, look.RunsUserspace = p.nft != nil, p.ipvs != nil, p.userspace != nil

@@ -121,7 +121,6 @@ func gaugeVec(in prometheus.Registerer, name, help string, labels ...string) *pr
 // emitter receives a value with the values of its labels.
 type emitter func(value float64, labels ...string)
 
-// scraped is a metric that is read at each scrape.
 type scraped struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
