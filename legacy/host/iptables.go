@@ -113,14 +113,13 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	} else {
 		batch = iptables.Diff(f.have, want)
 	}
-	var written int64
 	if !batch.Empty() {
-		if written, err = f.restore(ctx, batch); err != nil {
+		if err = f.restore(ctx, batch.Text()); err != nil {
 			b.update(f.family, func(s *Stats) { s.failed(!full) })
 			return err
 		}
 	}
-	b.update(f.family, func(s *Stats) { s.applied(batch, written, full) })
+	b.update(f.family, func(s *Stats) { s.applied(batch, full) })
 	// The jumps come last, when the chains are there.
 	if err := b.hook(ctx, f, saved); err != nil {
 		return err
@@ -173,7 +172,7 @@ func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Save
 	if jumps == "" {
 		return nil
 	}
-	_, err := f.restore(ctx, text(jumps))
+	err := f.restore(ctx, jumps)
 	if err != nil {
 		b.update(f.family, func(s *Stats) { s.failed(false) })
 	}
@@ -190,7 +189,7 @@ func (b *IPTables) hookFirst(ctx context.Context, f *ruleFamily) {
 	saved, err := f.saveBuiltin()
 	if err == nil {
 		if jumps := saved.HookText(); jumps != "" {
-			_, err = f.restore(ctx, text(jumps))
+			err = f.restore(ctx, jumps)
 		}
 	}
 	if err != nil {

@@ -90,7 +90,7 @@ func (b *IPVS) open() (err error) {
 	}
 	defer func() { err = errors.Join(err, removeProbes()) }()
 	err = openFamilies(b.log, []string{"", "-legacy", "-nft"}, func(p *programs) error {
-		if _, err := p.restore(context.Background(), text(rulesProbe(p.family)), "--test"); err != nil {
+		if err := p.restore(context.Background(), rulesProbe(p.family), "--test"); err != nil {
 			return err
 		}
 		b.families = append(b.families, &serverFamily{programs: p, draining: map[drain]time.Time{}})

@@ -32,9 +32,6 @@ type run struct {
 
 // count adds the operations and failures of a run.
 func (r *run) count(s *Stats) {
-	if r.done > 0 {
-		s.Batches++
-	}
 	s.Operations += uint64(r.done)
 	s.RestoreFailures += uint64(r.restoreFailures)
 }
@@ -115,7 +112,7 @@ func (r *run) SetRules(rules *ipvs.Rules) error {
 	if err != nil {
 		return err
 	}
-	if _, err = r.f.restore(r.ctx, text(rules.Over(saved))); err != nil {
+	if err = r.f.restore(r.ctx, rules.Over(saved)); err != nil {
 		r.restoreFailures++
 	}
 	return err

@@ -228,7 +228,7 @@ func (l *Leftovers) removeLegacy(f model.Family) (err error) {
 		if failed != nil || remove == "" {
 			return failed
 		}
-		if _, err = p.restore(context.Background(), text(remove)); err == nil {
+		if err = p.restore(context.Background(), remove); err == nil {
 			return nil
 		}
 	}

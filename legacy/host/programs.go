@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os/exec"
 	"strings"
@@ -93,7 +92,7 @@ func (p *programs) try() error {
 		return err
 	}
 	p.version = strings.TrimSpace(string(out))
-	if _, err := p.restore(context.Background(), text(iptables.Probe(p.family)), "--test"); err != nil {
+	if err := p.restore(context.Background(), iptables.Probe(p.family), "--test"); err != nil {
 		return err
 	}
 	// A test of the variant nft does not reach the kernel, and a listing does.
@@ -103,8 +102,7 @@ func (p *programs) try() error {
 
 // lacks returns an error if the kernel or the programs lack a match.
 func (p *programs) lacks(match string) error {
-	_, err := p.restore(context.Background(), text(iptables.ProbeMatch(match)), "--test")
-	return err
+	return p.restore(context.Background(), iptables.ProbeMatch(match), "--test")
 }
 
 // save reads all rules, with their counters.
@@ -127,36 +125,15 @@ func listing(ctx context.Context, program string, args ...string) (*bytes.Buffer
 	return &stdout, nil
 }
 
-// restore runs iptables-restore --noflush with an input, and returns how long that is.
-func (p *programs) restore(ctx context.Context, input io.WriterTo, more ...string) (int64, error) {
+// restore runs iptables-restore --noflush with an input.
+func (p *programs) restore(ctx context.Context, input string, more ...string) error {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.name+"-restore", append([]string{"--noflush", "-w", lockTimeout}, more...)...)
-	cmd.Stderr = &stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
+	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd.Path, err, iptables.Explain(firstLines(stderr.String()), input))
 	}
-	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
-	}
-	n, writeErr := input.WriteTo(in)
-	err = errors.Join(in.Close(), cmd.Wait())
-	if err == nil {
-		err = writeErr
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", cmd.Path, err, iptables.Explain(firstLines(stderr.String()), input))
-	}
-	return n, nil
-}
-
-// text is a string as an input.
-type text string
-
-// WriteTo implements io.WriterTo.
-func (t text) WriteTo(w io.Writer) (int64, error) {
-	n, err := io.WriteString(w, string(t))
-	return int64(n), err
+	return nil
 }
 
 // firstLines keeps an error message of a program short.

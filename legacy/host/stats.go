@@ -10,9 +10,7 @@ import (
 
 // Stats counts the work of a backend for one IP family. All fields but Rules and RulesWritten only ever grow.
 type Stats struct {
-	Batches    uint64 // rounds that wrote something
 	Operations uint64 // chains and rules written and chains deleted, or operations of IPVS plans
-	Bytes      uint64 // input of iptables-restore; 0 for IPVS
 
 	RestoreFailures        uint64 // runs of iptables-restore that failed
 	PartialRestoreFailures uint64 // those of them that were to write only changes
@@ -50,7 +48,7 @@ func (c *counters) Stats() [len(model.Families)]Stats {
 }
 
 // applied counts a batch that is in force. A full one was compared with a listing, others with the ruleset before.
-func (s *Stats) applied(b *iptables.Batch, bytes int64, full bool) {
+func (s *Stats) applied(b *iptables.Batch, full bool) {
 	if full {
 		s.Rules = map[string]int{}
 	}
@@ -59,13 +57,8 @@ func (s *Stats) applied(b *iptables.Batch, bytes int64, full bool) {
 		s.Rules[table] += r.Growth
 		s.RulesWritten[table] = r.Written
 	}
-	if b.Empty() {
-		return
-	}
 	size := b.Size()
-	s.Batches++
 	s.Operations += uint64(size.Chains) + uint64(size.Rules) + uint64(size.Deleted)
-	s.Bytes += uint64(bytes)
 }
 
 // failed counts a run of iptables-restore that failed.

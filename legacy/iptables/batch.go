@@ -1,11 +1,9 @@
 package iptables
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -94,38 +92,15 @@ func (b *Batch) Rules() map[string]Rules {
 }
 
 // Text returns the batch as text.
-func (b *Batch) Text() string { return text(b) }
-
-func text(from io.WriterTo) string {
-	var s strings.Builder
-	_, _ = from.WriteTo(&s) // a Builder never fails
-	return s.String()
-}
-
-// WriteTo implements io.WriterTo.
-func (b *Batch) WriteTo(to io.Writer) (int64, error) {
-	c := &counter{Writer: to}
-	w := bufio.NewWriter(c)
+func (b *Batch) Text() string {
+	var w strings.Builder
 	for t := range tables {
-		b.writeTable(w, t)
+		b.writeTable(&w, t)
 	}
-	err := w.Flush() // which has the first error
-	return c.n, err
+	return w.String()
 }
 
-// counter counts the bytes that it writes.
-type counter struct {
-	io.Writer
-	n int64
-}
-
-func (c *counter) Write(b []byte) (int, error) {
-	n, err := c.Writer.Write(b)
-	c.n += int64(n)
-	return n, err
-}
-
-func (b *Batch) writeTable(w *bufio.Writer, t table) {
+func (b *Batch) writeTable(w *strings.Builder, t table) {
 	has := b.tables[t]
 	if len(has.set) == 0 && len(has.delete) == 0 {
 		return
@@ -143,7 +118,7 @@ func (b *Batch) writeTable(w *bufio.Writer, t table) {
 		}
 	}
 	for _, c := range has.set {
-		_, _ = w.Write(c.text) // Flush has its error
+		w.Write(c.text)
 	}
 	for _, name := range has.delete {
 		fmt.Fprintf(w, "-X %s\n", name)
@@ -151,16 +126,13 @@ func (b *Batch) writeTable(w *bufio.Writer, t table) {
 	fmt.Fprintln(w, "COMMIT")
 }
 
-// WriteTo writes all chains, and the jumps by which packets come to them, for
-// iptables-restore --noflush on a node without any chain of ours.
-func (r *Ruleset) WriteTo(w io.Writer) (int64, error) {
+// String returns all chains, and the jumps by which packets come to them, for iptables-restore --noflush on a node
+// without any chain of ours.
+func (r *Ruleset) String() string {
 	b := Diff(nil, r)
 	b.jumps = true
-	return b.WriteTo(w)
+	return b.Text()
 }
-
-// String returns the output of WriteTo.
-func (r *Ruleset) String() string { return text(r) }
 
 // IsOurs reports whether a chain belongs to the iptables backend. The chains of the IPVS
 // backend have names that begin alike, but are not included.
@@ -173,13 +145,13 @@ func IsIPVS(chain string) bool { return strings.HasPrefix(chain, IPVSPrefix) }
 var failedLine = regexp.MustCompile(`line:? (\d+)`)
 
 // Explain adds the refused line of the input to an error message of iptables-restore.
-func Explain(said string, input io.WriterTo) string {
+func Explain(said, input string) string {
 	m := failedLine.FindStringSubmatch(said)
 	if m == nil {
 		return said
 	}
 	n, _ := strconv.Atoi(m[1]) // a number that is too large finds no line
-	for line := range strings.Lines(text(input)) {
+	for line := range strings.Lines(input) {
 		if n--; n == 0 {
 			return said + ": " + strings.TrimSpace(line)
 		}

@@ -109,10 +109,7 @@ func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
 		return err
 	case config.IPTables:
 		program := map[model.Family]string{model.IPv4: "iptables-restore", model.IPv6: "ip6tables-restore"}[s.Family]
-		if _, err := fmt.Fprintf(w, "# %s --noflush\n", program); err != nil {
-			return err
-		}
-		_, err := iptables.Compile(s, c.IPTables()).WriteTo(w)
+		_, err := fmt.Fprintf(w, "# %s --noflush\n%v", program, iptables.Compile(s, c.IPTables()))
 		return err
 	case config.Userspace:
 		return userspace.Write(w, s)

@@ -106,8 +106,8 @@ func all(backend config.Backend) Options {
 	}
 	o.Legacy = func() [2]host.Stats {
 		s := [2]host.Stats{
-			{Batches: 7, Operations: 600, Bytes: 9000, RestoreFailures: 3, PartialRestoreFailures: 2},
-			{Batches: 2, Operations: 10},
+			{Operations: 600, RestoreFailures: 3, PartialRestoreFailures: 2},
+			{Operations: 10},
 		}
 		if backend == config.IPTables {
 			for f := range s {
