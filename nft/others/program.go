@@ -53,13 +53,13 @@ type program struct {
 //	chain prerouting-early-answers { type filter hook prerouting priority -2147483648; EARLY }
 //	chain prerouting-answers { type filter hook prerouting priority -199; REDIRECT; ANSWER }
 //	chain prerouting-untracked { type filter hook prerouting priority -198; ct state untracked }
-//	chain prerouting-known { type filter hook prerouting priority -198; ct state established }
+//	chain prerouting-known { type filter hook prerouting priority -198; KNOWN }
 //	chain prerouting-end { type filter hook prerouting priority 2147483647; }
 //	the same for output; for input, forward and postrouting a chain that begins, and one that ends
 //
 // Something may drop packets before connection tracking, or keep them from being tracked, so FIRST is before all other
 // rules, and EARLY finds answers without connection tracking: what goes to the client's address and port. Other packets
-// match no rule: they meet the first expressions of four at the hook where they begin.
+// match no rule: they meet the first expressions of five at the hook where they begin.
 //
 // The element of destinations has a timeout so that rules which nobody removes cease to match.
 func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
@@ -78,7 +78,7 @@ func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
 			p.rule(answers, p.redirect())
 			p.rule(answers, p.answer(dests, clients, answered))
 			p.rule(p.base(name+untrackedSuffix, h.number, afterAnswers), state(expr.CtStateBitUNTRACKED))
-			p.rule(p.base(name+knownSuffix, h.number, afterAnswers), state(expr.CtStateBitESTABLISHED))
+			p.rule(p.base(name+knownSuffix, h.number, afterAnswers), p.known(clients))
 		}
 		p.base(name+endSuffix, h.number, math.MaxInt32)
 	}
@@ -179,6 +179,16 @@ func (p *program) earlyAnswer(clients, early *nftables.Set) []expr.Any {
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(byte(p.filter.Protocol)),
 		network(p.dest, p.size), transport(2, 2, p.behindAddress), in(clients, false), in(early, true), addTo(early),
 	}, trace()...)
+}
+
+// known are the expressions of the rule for packets of the client, of which connection tracking has an entry already:
+//
+//	meta l4proto tcp ip saddr . tcp sport @clients ct state established
+func (p *program) known(clients *nftables.Set) []expr.Any {
+	return append([]expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(byte(p.filter.Protocol)),
+		network(p.source, p.size), transport(0, 2, p.behindAddress), in(clients, false),
+	}, state(expr.CtStateBitESTABLISHED)...)
 }
 
 // state are the expressions "ct state", for the bit of a state.
