@@ -17,7 +17,7 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	// How many connections there are at most, only the initial namespace may say.
 	settings := []string{
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=2h", "--conntrack-tcp-timeout-close-wait=90s", "--conntrack-udp-timeout=40s",
-		"--conntrack-tcp-be-liberal", "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--oom-score-adj", oomScore(t),
+		"--conntrack-tcp-be-liberal", "--socket=", "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--oom-score-adj", oomScore(t),
 	}
 	first := c.Start(t, append([]string{"--init-only"}, settings...)...)
 	if code := first.Exit(t); code != 0 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,9 +61,16 @@ type Process struct {
 	Log *testlog.Log
 }
 
-// Start starts vmapd in a namespace, with these arguments.
+// Start starts vmapd in a namespace, with these arguments. A daemon without --socket has none: others, of tests of other
+// packages, would have the same.
 func Start(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	t.Helper()
+	socket := func(arg string) bool {
+		return strings.HasPrefix(arg, "--socket") || strings.HasPrefix(arg, "--vmapd-config")
+	}
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") && !slices.ContainsFunc(args, socket) {
+		args = append(slices.Clone(args), "--socket=")
+	}
 	return Launch(t, ns, "/proc/self/exe", append([]string{"vmapd"}, args...)...)
 }
 
