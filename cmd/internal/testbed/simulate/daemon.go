@@ -35,8 +35,9 @@ type daemon struct {
 	failed  time.Time       // the last Apply did then; zero: it worked
 	ports   map[uint32]bool // of its connections, also of former ones
 	observers
-	purging atomic.Bool // a purge is about to begin
-	seen    bool        // Applies since the last change by somebody else compare, or have compared, both tables
+	purging atomic.Bool   // a purge is about to begin
+	purged  chan struct{} // full while a purge runs: Purge may not run beside itself
+	seen    bool          // Applies since the last change by somebody else compare, or have compared, both tables
 }
 
 const (
@@ -50,7 +51,10 @@ func (w *world) start() {
 		return
 	}
 	w.daemons++
-	d := &daemon{w: w, number: w.daemons, foreign: make(chan struct{}, 1), full: true, ports: map[uint32]bool{}}
+	d := &daemon{
+		w: w, number: w.daemons, foreign: make(chan struct{}, 1), purged: make(chan struct{}, 1), full: true,
+		ports: map[uint32]bool{},
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	b, err := kernel.Open(kernel.Options{Dial: d.dial, PieceSize: w.node.PieceSize})
@@ -207,8 +211,11 @@ func (d *daemon) purge(ctx context.Context) {
 	d.running.Go(func() {
 		for ctx.Err() == nil {
 			time.Sleep(behindApply)
+			d.purged <- struct{}{}
 			d.purging.Store(false)
-			if d.backend.Purge(ctx) == nil {
+			err := d.backend.Purge(ctx)
+			<-d.purged
+			if err == nil {
 				return
 			}
 			select {
