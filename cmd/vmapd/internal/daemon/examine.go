@@ -117,11 +117,12 @@ func (d *Daemon) facts() doctor.Facts {
 	}
 	if snapshot != nil {
 		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
-		for _, p := range snapshot.Problems() {
-			if p.Budget != "" && p.Budget != model.ProblemsBudget && !slices.Contains(self.OverLimit, p.Object) {
+		for _, p := range snapshot.Problems() { // sorted by object
+			if p.Budget != "" && p.Budget != model.ProblemsBudget {
 				self.OverLimit = append(self.OverLimit, p.Object)
 			}
 		}
+		self.OverLimit = slices.Compact(self.OverLimit)
 		self.IsClusterIP = func(a netip.Addr) bool { return snapshot.Family(model.FamilyOf(a)).IsClusterIP(a) }
 	}
 	self.Ports = slices.DeleteFunc([]error{d.healthzPort.Err(), d.metricsPort.Err()},

@@ -312,9 +312,8 @@ func TestLessCommonSituations(t *testing.T) {
 		},
 		{
 			"the same of an external IP", "192.168.99.9:11000", manyPorts, nil,
-			[]string{
-				"=> not a Service: the connection continues to 192.168.99.9:11000/tcp unchanged, because Service ns1/web is over the limit",
-			},
+			[]string{"=> not a Service: the connection continues to 192.168.99.9:11000/tcp unchanged, " +
+				"because Service ns1/web is over the limit"},
 		},
 		{
 			"a Service without ports", "172.30.0.41:80", noPorts, nil,
