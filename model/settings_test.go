@@ -38,8 +38,11 @@ func TestNodePortAddresses(t *testing.T) {
 		{"everything is without loopback", where{CIDRs: prefixes("0.0.0.0/0", "::/0")}, true, host, []string{"10.0.0.1", "192.168.0.2", "fd00:10::1"}},
 		{"primary of a family that the Node object lacks: all", where{Primary: true}, true, []netip.Addr{netip.MustParseAddr("2001:db8::1")}, []string{"192.168.0.2", "2001:db8::1"}},
 		{
-			"the same with a range", where{Primary: true, CIDRs: prefixes("2001:db8::/64")}, true,
-			[]netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8:1::1")}, []string{"192.168.0.2", "2001:db8::1"},
+			"the same with a range",
+			where{Primary: true, CIDRs: prefixes("2001:db8::/64")},
+			true,
+			[]netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8:1::1")},
+			[]string{"192.168.0.2", "2001:db8::1"},
 		},
 		{"primary and a CIDR", where{Primary: true, CIDRs: prefixes("10.0.0.0/8")}, true, host, []string{"10.0.0.1", "192.168.0.2", "fd00:192:168::2"}},
 	} {

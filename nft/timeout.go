@@ -80,7 +80,7 @@ func RetryTimeouts(setting func(name string) (seconds uint32, ok bool)) []Timeou
 		}
 		if known {
 			h := fnv.New32a()
-			fmt.Fprint(h, t.Policy) // never fails
+			_, _ = fmt.Fprint(h, t.Policy) // a hash takes all
 			t.Name += fmt.Sprintf("-%08x", h.Sum32())
 		}
 		return t

@@ -18,8 +18,8 @@ type place struct {
 }
 
 // wanted is a snapshot with the listeners that it wants, and the addresses that connections to Services come to: none
-// of the node's own, and none that may be a pod's, which would cut off the pod. A cluster IP without endpoints is one of
-// them: there, connections are refused.
+// of the node's own, and none that may be a pod's, which would cut off the pod. A cluster IP without endpoints is one
+// of them: there, connections are refused.
 type wanted struct {
 	*model.Snapshot
 	places map[model.VIP]place

@@ -101,8 +101,8 @@ func (r *Ruleset) AllChains() []nft.Chain {
 // Table returns the table that the ruleset wants.
 func (r *Ruleset) Table() *nft.Table {
 	t := &nft.Table{
-		Family: r.Family, Timeouts: r.Options.Timeouts, Sets: r.AllSets(), Flowtables: r.Options.Flowtables(), Chains: r.AllChains(),
-		Elements: map[string]nft.Elements{},
+		Family: r.Family, Timeouts: r.Options.Timeouts, Sets: r.AllSets(), Flowtables: r.Options.Flowtables(),
+		Chains: r.AllChains(), Elements: map[string]nft.Elements{},
 	}
 	for set, e := range r.Elements() {
 		t.Add(set, e)

@@ -8,7 +8,7 @@ import (
 )
 
 // manyService is one of n endpoints on 172.30.1.x, with affinity or without.
-func manyService(b *model.Builder, x, n int, affinity bool) netip.Addr {
+func manyService(b *model.Builder, x, n int, affinity bool) {
 	name := model.NamespacedName{Namespace: "default", Name: fmt.Sprintf("many-%d", x)}
 	addr := netip.AddrFrom4([4]byte{172, 30, 1, byte(x)})
 	service := model.Service{
@@ -20,7 +20,6 @@ func manyService(b *model.Builder, x, n int, affinity bool) netip.Addr {
 	}
 	b.SetService(service)
 	manySlice(b, x, n, 0)
-	return addr
 }
 
 // manySlice sets its endpoints; the last one is another for each version.

@@ -84,8 +84,6 @@ func purge(t testing.TB, b *Backend) {
 }
 
 // retrying are the options of a Backend with nothing else wanted.
-//
-//nolint:gochecknoglobals // nobody changes it
 var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
 
 func text(s *model.Snapshot) string {

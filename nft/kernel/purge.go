@@ -15,8 +15,8 @@ import (
 )
 
 // Clients of endpoints that a batch has taken away are deleted behind it, and beside Apply: the kernel needs 0.3 s to
-// list 60,000 clients. A map is read once. While other batches are committed, that misses 2 % of 20,000 clients: each is
-// deleted by its own next packet, see nft.GoneEndpoints.
+// list 60,000 clients. A map is read once. While other batches are committed, that misses 2 % of 20,000 clients: each
+// is deleted by its own next packet, see nft.GoneEndpoints.
 
 // purgeAgain is when a purge that failed is tried again.
 const purgeAgain = 10 * time.Second

@@ -165,12 +165,7 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
-// generation is how often the rules of a namespace were changed.
-func generation(t testing.TB, b *Backend) uint32 {
-	t.Helper()
-	return generationOf(t, b.conn)
-}
-
+// generationOf is how often the rules of a namespace were changed.
 func generationOf(t testing.TB, c *conn) uint32 {
 	t.Helper()
 	var id uint32

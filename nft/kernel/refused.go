@@ -48,7 +48,7 @@ func (r *refused) add(err error, want, before *compile.Ruleset) (added bool) {
 			continue
 		}
 		r.ports[sp.Name], r.was[sp.Name] = true, before.Former(sp)
-		r.errs = append(r.errs, fmt.Errorf("Service %v: %w", sp.Name, err))
+		r.errs = append(r.errs, fmt.Errorf("Service %v: %w", sp.Name, err)) //nolint:staticcheck // a kind of Kubernetes
 	}
 	return added
 }

@@ -3,7 +3,6 @@ package nftsim_test
 import (
 	"math"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -149,5 +148,3 @@ func TestAMissingSlotIsNotALostPacket(t *testing.T) {
 		t.Errorf("to (-want +got):\n%s", diff)
 	}
 }
-
-func add(r *nft.Table, c nft.Chain) { r.Chains = append(slices.Clip(r.Chains), c) }

@@ -51,6 +51,7 @@ var userData = []string{"", "\x00\x03hi\x00", "svc:web,port:80", "\x4f\x66\xe8\x
 
 // seedExprs are expressions, whole ones and such that made google/nftables panic.
 func seedExprs(t testing.TB) (all [][]byte) {
+	t.Helper()
 	unknown := xt.Unknown("12345678901234567890")
 	for _, e := range []expr.Any{
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: []byte{255, 0, 0, 0}, Xor: []byte{0, 0, 0, 0}},
@@ -133,7 +134,9 @@ func FuzzObjects(f *testing.F) {
 		concat(name, attr(unix.NFTA_TABLE_FLAGS, []byte{0, 0, 0, 2}), attr(6, []byte("svc:web"))),
 		concat(name, attr(unix.NFTA_SET_NAME, []byte("__set0\x00")), attr(unix.NFTA_SET_FLAGS, []byte{0, 0, 0, 12}), attr(unix.NFTA_SET_USERDATA, []byte("\x00\x01"))),
 		concat(name, attr(unix.NFTA_SET_ELEM_LIST_ELEMENTS, attr(unix.NFTA_LIST_ELEM, key, attr(unix.NFTA_SET_ELEM_USERDATA, []byte("svc:web"))), attr(unix.NFTA_LIST_ELEM, key[:6]))),
-		attr(unix.NFTA_SET_ELEM_LIST_ELEMENTS, attr(unix.NFTA_LIST_ELEM)), {5, 0}, {255, 255, 1, 0, 1},
+		attr(unix.NFTA_SET_ELEM_LIST_ELEMENTS, attr(unix.NFTA_LIST_ELEM)),
+		{5, 0},
+		{255, 255, 1, 0, 1},
 	} {
 		f.Add(byte(unix.NFPROTO_IPV4), b)
 	}

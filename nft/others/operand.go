@@ -80,7 +80,8 @@ var (
 		expr.CtStateBitINVALID: "invalid", expr.CtStateBitESTABLISHED: "established", expr.CtStateBitRELATED: "related",
 		expr.CtStateBitNEW: "new", expr.CtStateBitUNTRACKED: "untracked",
 	}
-	statuses = map[uint32]string{ // enum ip_conntrack_status
+	// enum ip_conntrack_status
+	statuses = map[uint32]string{
 		1 << 0: "expected", 1 << 1: "seen-reply", 1 << 2: "assured", 1 << 3: "confirmed", 1 << 4: "snat", 1 << 5: "dnat",
 		1 << 9: "dying",
 	}

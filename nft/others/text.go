@@ -237,7 +237,8 @@ func (w *writer) compare(e *expr.Cmp) {
 }
 
 var operators = map[expr.CmpOp]string{
-	expr.CmpOpEq: "", expr.CmpOpNeq: "!= ", expr.CmpOpLt: "< ", expr.CmpOpLte: "<= ", expr.CmpOpGt: "> ", expr.CmpOpGte: ">= ",
+	expr.CmpOpEq: "", expr.CmpOpNeq: "!= ", expr.CmpOpLt: "< ", expr.CmpOpLte: "<= ", expr.CmpOpGt: "> ",
+	expr.CmpOpGte: ">= ",
 }
 
 func negation(is bool) string {

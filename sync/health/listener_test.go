@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// server is a listener on loopback that says 204, until the test ends.
-func server(t *testing.T, limits limits) (*listener, string) {
+// server is a listener on loopback that says 204, until the test ends: its address.
+func server(t *testing.T, limits limits) string {
 	t.Helper()
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -21,7 +21,7 @@ func server(t *testing.T, limits limits) (*listener, string) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	l := serve(socket, h, limits, (*http.Server).Serve)
 	t.Cleanup(l.close)
-	return l, socket.Addr().String()
+	return socket.Addr().String()
 }
 
 func TestSlowClientsAreClosed(t *testing.T) {
@@ -37,7 +37,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		"who sends too much":                  {limits{time.Hour, time.Hour}, "GET / HTTP/1.1\r\nHost: node\r\nX: " + strings.Repeat("x", 3*maxHeader)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, at := server(t, tt.limits)
+			at := server(t, tt.limits)
 			c := connect(t, at)
 			if _, err := io.WriteString(c, tt.say); err != nil && !errors.Is(err, syscall.EPIPE) {
 				t.Fatal(err)
@@ -49,7 +49,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 
 // net/http would answer this one by itself.
 func TestAQuestionAboutNoPath(t *testing.T) {
-	_, at := server(t, limits{time.Hour, time.Hour})
+	at := server(t, limits{time.Hour, time.Hour})
 	c := connect(t, at)
 	if _, err := io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func TestASilentConnectionEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	var conns [2]net.Conn
 	for i := range conns {
 		if conns[i], err = conf.Dial(t.Context(), "tcp", l.Addr().String()); err != nil {

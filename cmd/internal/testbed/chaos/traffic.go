@@ -12,8 +12,10 @@ import (
 func (w *world) paths() []lab.Path {
 	nodePort := netip.AddrPortFrom(netip.MustParseAddr(lab.NodeIP4), webNodePort)
 	return []lab.Path{
-		{From: w.Client, Network: "tcp4", To: webVIP}, {From: w.Client, Network: "tcp6", To: webVIP6},
-		{From: w.Client, Network: "udp4", To: webVIP}, {From: w.Client, Network: "tcp4", To: nodePort},
+		{From: w.Client, Network: "tcp4", To: webVIP},
+		{From: w.Client, Network: "tcp6", To: webVIP6},
+		{From: w.Client, Network: "udp4", To: webVIP},
+		{From: w.Client, Network: "tcp4", To: nodePort},
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// page returns a screenshot of the status page, as a PNG, once it shows the Service in its address, and connections to it.
+// page returns a screenshot of the status page, as a PNG, once it shows the Service in its address, and connections
+// to it.
 func page(ctx context.Context, address string, width, height int64) (png []byte, err error) {
 	const patience = time.Minute
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -78,11 +79,11 @@ func (t *tally) String() string {
 			kinds += fmt.Sprintf(" (%d %s)", n, kind)
 		}
 	}
-	text := fmt.Sprintf("%d | %d%s", len(t.waits)+failed, failed, kinds)
+	columns := []string{fmt.Sprintf("%d | %d%s", len(t.waits)+failed, failed, kinds)}
 	for _, n := range t.buckets() {
-		text += fmt.Sprintf(" | %d", n)
+		columns = append(columns, strconv.Itoa(n))
 	}
-	return text + fmt.Sprintf(" | %.2f s", longest.Seconds())
+	return strings.Join(append(columns, fmt.Sprintf("%.2f s", longest.Seconds())), " | ")
 }
 
 // stays are the columns about endpoints that clients have again: before, after, and kept. Pods are those at fault.

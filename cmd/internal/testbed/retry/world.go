@@ -100,10 +100,16 @@ func (w *world) addClients() error {
 	}{
 		{"pod", pod.Namespace, addToPod, [2]string{"10.200.0.1", "fd00:10::c:1"}, clusterIPs(), w.port()},
 		{"node", w.Node, addToNode, [2]string{"192.168.0.10", "fd00:192:168::a:1"}, clusterIPs(), w.port()},
-		{outside + "node port", w.Client, w.AddClientAddr,
-			[2]string{"203.0.113.20", "2001:db8:203::a:1"}, nodeAddresses(), nodePort},
-		{outside + "load balancer", w.Client, w.AddClientAddr,
-			[2]string{"203.0.113.130", "2001:db8:203::b:1"}, loadBalancers(), w.port()},
+		{
+			outside + "node port", w.Client, w.AddClientAddr,
+			[2]string{"203.0.113.20", "2001:db8:203::a:1"},
+			nodeAddresses(), nodePort,
+		},
+		{
+			outside + "load balancer", w.Client, w.AddClientAddr,
+			[2]string{"203.0.113.130", "2001:db8:203::b:1"},
+			loadBalancers(), w.port(),
+		},
 	} {
 		if w.r.kind == local && place.from != w.Client {
 			continue // the policy is for connections from outside

@@ -117,8 +117,6 @@ func (w *world) isOf(f model.Family, table *nft.Table) *model.Snapshot {
 }
 
 // retrying are the options with which a daemon compiles.
-//
-//nolint:gochecknoglobals // nobody changes it
 var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
 
 // difference returns the batch that would make a table that of a snapshot, except for some service ports; nil: it is.

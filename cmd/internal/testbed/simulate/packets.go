@@ -220,8 +220,8 @@ func (t *traffic) affinityTime(s *model.Snapshot, c model.Connection) time.Durat
 	return time.Second
 }
 
-// mustHavePurged checks that no client is remembered with an endpoint that is gone. One that a list lacked is deleted by
-// its own next packet.
+// mustHavePurged checks that no client is remembered with an endpoint that is gone. One that a list lacked is deleted
+// by its own next packet.
 func (w *world) mustHavePurged(f model.Family, s *model.FamilySnapshot) {
 	gone := map[string]string{}
 	if w.lacked.Load() {

@@ -229,11 +229,13 @@ func TestWithoutADaemon(t *testing.T) {
 	}{
 		{"no daemon", doctor.Facts{NoDaemon: none}, []string{"fail daemon: no daemon answers: there is no socket /s -> start it, or"}},
 		{
-			"another socket", doctor.Facts{NoDaemon: none, Other: "a daemon answers at /o: give --socket /o", Leftovers: "its own"},
+			"another socket",
+			doctor.Facts{NoDaemon: none, Other: "a daemon answers at /o: give --socket /o", Leftovers: "its own"},
 			[]string{"fail daemon: no daemon answers: there is no socket /s -> a daemon answers at /o: give --socket /o."},
 		},
 		{
-			"another user", doctor.Facts{NoDaemon: fmt.Errorf("only root may ask: %w", fs.ErrPermission), Leftovers: "its own"},
+			"another user",
+			doctor.Facts{NoDaemon: fmt.Errorf("only root may ask: %w", fs.ErrPermission), Leftovers: "its own"},
 			[]string{"fail daemon: only root may ask: permission denied -> run this as root."},
 		},
 		{"a bad flag", doctor.Facts{NoDaemon: none, ConfigError: "bindAddress: x"}, []string{

@@ -28,7 +28,7 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// ErrNotInitial: the setting belongs to the machine, not to a network namespace.
+// ErrNotInitial means that the setting belongs to the machine, not to a network namespace.
 var ErrNotInitial = errors.New("only the initial network namespace may change this, and this process is in another: " +
 	"set it on the host itself")
 

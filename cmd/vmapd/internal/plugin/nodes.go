@@ -88,7 +88,7 @@ func (p *Plugin) everywhere(ctx context.Context) ([]Target, error) {
 	}
 	out, _ := p.Kubectl(ctx, "get", "nodes", "-l", corev1.LabelOSStable+"=linux",
 		"-o", "jsonpath={.items[*].metadata.name}")
-	for _, node := range strings.Fields(string(out)) {
+	for node := range strings.FieldsSeq(string(out)) {
 		if !slices.ContainsFunc(targets, func(t Target) bool { return t.Node == node }) {
 			targets = append(targets, Target{Node: node, NotRunning: "no pod of vmapd is on this node"})
 		}

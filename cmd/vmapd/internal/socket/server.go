@@ -25,7 +25,8 @@ import (
 // Route answers one path: it returns a value that can be marshalled to JSON.
 type Route func(ctx context.Context, query url.Values) (any, error)
 
-// NewServer returns a server that answers at the socket of a path, and removes its file in the end; "": it serves nothing.
+// NewServer returns a server that answers at the socket of a path, and removes its file in the end; "": it serves
+// nothing.
 func NewServer(path string, routes map[string]Route, log *slog.Logger) *httpserver.Server {
 	return httpserver.New(httpserver.Options{
 		Name: "socket", Address: path, Handler: handler(routes), Log: log, ConnContext: withPeer,

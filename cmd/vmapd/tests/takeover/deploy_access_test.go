@@ -148,7 +148,9 @@ func TestThePermissionsOfThePlugin(t *testing.T) {
 		t.Errorf("beside vmapd's pods (-want +got):\n%s", diff)
 	}
 	want = []apitest.Access{
-		{Verb: "list", Resource: "nodes"}, {Verb: "get", Resource: "pods"}, {Verb: "list", Resource: "services"},
+		{Verb: "list", Resource: "nodes"},
+		{Verb: "get", Resource: "pods"},
+		{Verb: "list", Resource: "services"},
 		{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices"},
 	}
 	if diff := gocmp.Diff(want, granted(vmapdtest.Object[rbacv1.ClusterRole](t, objects, "ClusterRole kubectl-vmapd-names").Rules)); diff != "" {

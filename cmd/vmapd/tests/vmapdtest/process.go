@@ -61,8 +61,8 @@ type Process struct {
 	Log *testlog.Log
 }
 
-// Start starts vmapd in a namespace, with these arguments. A daemon without --socket has none: others, of tests of other
-// packages, would have the same.
+// Start starts vmapd in a namespace, with these arguments. A daemon without --socket has none: daemons of other
+// packages' tests would have the same.
 func Start(t *testing.T, ns *lab.Namespace, args ...string) *Process {
 	t.Helper()
 	socket := func(arg string) bool {
