@@ -23,7 +23,7 @@ func (b *IPTables) Compare(
 		if err != nil {
 			return nil, err
 		}
-		list := iptables.Compile(s.Family(family), b.optionsOf(f)).Repair(saved).Chains(of)
+		list := iptables.Compile(nil, s.Family(family), b.optionsOf(f)).Repair(saved).Chains(of)
 		return append(list, missingJumps(saved.HookText())...), nil
 	}
 	return nil, nil

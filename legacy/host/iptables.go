@@ -99,7 +99,7 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.FamilySnapshot) error {
 	start := time.Now()
 	before := cmp.Or(f.have, f.left)
-	want := iptables.Compile(s, b.optionsOf(f))
+	want := iptables.Compile(before, s, b.optionsOf(f))
 	full := f.have == nil
 	var batch *iptables.Batch
 	var saved *iptables.Saved

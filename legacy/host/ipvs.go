@@ -187,7 +187,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	r := &run{IPVS: b, ctx: ctx, f: f, failed: map[ipvs.Key]bool{}}
 	var plan ipvs.Plan
 	if f.have != nil {
-		r.want = ipvs.Compile(s, f.have.Options)
+		r.want = ipvs.Compile(f.have, s, f.have.Options)
 		plan = ipvs.Diff(f.have, r.want)
 	} else {
 		have, want, err := b.compile(ctx, f.programs, s)
@@ -235,7 +235,7 @@ func (b *IPVS) compile(
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the node's state: %w", err)
 	}
-	want := ipvs.Compile(s, o)
+	want := ipvs.Compile(nil, s, o)
 	if want.Rules.IsIn(saved) {
 		have.Rules = want.Rules
 	}

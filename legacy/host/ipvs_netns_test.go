@@ -119,7 +119,7 @@ func TestIPVSIsAsTheStateSays(t *testing.T) {
 	apply(t, b, s)
 	var servers, entries string
 	for _, f := range model.Families {
-		text := ipvs.Compile(s.Family(f), ipvs.Options{}).Text()
+		text := ipvs.Compile(nil, s.Family(f), ipvs.Options{}).Text()
 		servers += text.Servers
 		entries += text.Sets
 	}

@@ -121,7 +121,7 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 			for range steps {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
-				agree(t, r, s, compileAll(s, o), markOf(o), connections)
+				agree(t, r, s, compileAll(rulesets{}, s, o), markOf(o), connections)
 			}
 		})
 	}

@@ -20,23 +20,45 @@ type Ruleset struct {
 	forest   forest
 }
 
-// Compile translates a snapshot.
-func Compile(s *model.FamilySnapshot, o Options) *Ruleset {
+// Compile translates a snapshot. After a Ruleset with the same options, the cost depends on the changes between the
+// snapshots, and unchanged parts are shared. before may be nil.
+func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, options: o}
-	entries := nodeEntries(s)
-	for a := range s.ClusterIPs() {
-		entries = append(entries, clusterIPEntry(a))
+	if before == nil || before.options != o {
+		empty := &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}
+		before = &Ruleset{Family: s.Family, snapshot: empty, options: o, forest: saplings()}
 	}
-	for a := range s.Hairpins() {
-		entries = append(entries, r.hairpinEntry(a))
+	var removed, added []placed
+	if s.Settings != before.snapshot.Settings {
+		removed, added = nodeEntries(before.snapshot), nodeEntries(s)
 	}
-	for sp := range s.ServicePorts() {
-		if !r.lacks(sp) {
-			entries = append(entries, r.port(sp).entries()...)
+	for c := range s.ClusterIPChanges(before.snapshot) {
+		removed, added = collect(removed, added, c, clusterIPEntry)
+	}
+	for c := range s.HairpinChanges(before.snapshot) {
+		removed, added = collect(removed, added, c, r.hairpinEntry)
+	}
+	for c := range s.ServicePortChanges(before.snapshot) {
+		if was, is := before.entriesOf(c.Old), r.entriesOf(c.New); !slices.Equal(was, is) {
+			removed, added = append(removed, was...), append(added, is...)
 		}
 	}
-	r.forest = grow(entries)
+	r.forest = replant(before.forest, removed, added)
 	return r
+}
+
+func collect(removed, added []placed, c model.KeyChange[netip.Addr], as func(netip.Addr) placed) (_, _ []placed) {
+	if c.InOld {
+		return append(removed, as(c.Key)), added
+	}
+	return removed, append(added, as(c.Key))
+}
+
+func (r *Ruleset) entriesOf(sp *model.ServicePort) []placed {
+	if sp == nil || r.lacks(sp) {
+		return nil
+	}
+	return r.port(sp).entries()
 }
 
 // placed is an entry and the end of a tree where it belongs.
@@ -98,7 +120,7 @@ func (r *Ruleset) chains() iter.Seq[chain] {
 				return
 			}
 		}
-		for p, n := range r.forest {
+		for p, n := range r.forest.All() {
 			if !yield(p.chain(r.Family, n)) {
 				return
 			}
@@ -133,19 +155,17 @@ func Diff(have, want *Ruleset) *Batch {
 
 func (b *Batch) diff(have, want *Ruleset) {
 	b.compare(have.sharedChains(), want.sharedChains())
-	for p, n := range want.forest {
-		old, ok := have.forest[p]
-		if ok && n.equal(old) {
+	for c := range want.forest.Changes(placeKeys, have.forest) {
+		if c.InOld && c.InNew && c.New.equal(c.Old) {
 			continue
 		}
-		if b.set(p.chain(want.Family, n)); ok {
-			b.tables[treeKinds[p.tree].table].growth -= old.rules()
+		if c.InOld {
+			b.tables[treeKinds[c.Key.tree].table].growth -= c.Old.rules()
 		}
-	}
-	for p, n := range have.forest {
-		if want.forest[p] == nil {
-			b.delete(p.chain(have.Family, n))
-			b.tables[treeKinds[p.tree].table].growth -= n.rules()
+		if c.InNew {
+			b.set(c.Key.chain(want.Family, c.New))
+		} else {
+			b.delete(c.Key.chain(have.Family, c.Old))
 		}
 	}
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {

@@ -42,7 +42,7 @@ func TestANewConnectionMeetsFewRules(t *testing.T) {
 				t.Skip("-short: 10,000 Services take seconds")
 			}
 			s := cluster(tt.services, endpoints).Snapshot().Family(model.IPv4)
-			sim := iptsim.New(load(t, iptables.Compile(s, iptables.Options{})), s.NodeAddrs...)
+			sim := iptsim.New(load(t, iptables.Compile(nil, s, iptables.Options{})), s.NodeAddrs...)
 			for _, kind := range []struct {
 				name string
 				most int
@@ -112,7 +112,7 @@ func TestEachEndpointHasTheSameShare(t *testing.T) {
 			service := modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80).Algorithm(algorithm)
 			b := modeltest.Builder(modeltest.Config(), service, bigSlice(upTo(n)...))
 			s := b.Snapshot().Family(model.IPv4)
-			sim := iptsim.New(load(t, iptables.Compile(s, iptables.Options{})), s.NodeAddrs...)
+			sim := iptsim.New(load(t, iptables.Compile(nil, s, iptables.Options{})), s.NodeAddrs...)
 			o, err := sim.Run(connection(outside, netip.MustParseAddr("172.30.0.41"), 80))
 			if err != nil {
 				t.Fatal(err)
@@ -160,9 +160,9 @@ func TestAChangeOfOneEndpointWritesItsGroup(t *testing.T) {
 			b := cluster(20, 3)
 			service.Set(b)
 			bigSlice(tt.before...).Set(b)
-			have := iptables.Compile(b.Snapshot().Family(model.IPv4), iptables.Options{})
+			have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
 			bigSlice(tt.after...).Set(b)
-			want := iptables.Compile(b.Snapshot().Family(model.IPv4), iptables.Options{})
+			want := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
 			batch := iptables.Diff(have, want)
 			got := batch.Size()
 			if got.Chains > tt.want.Chains || got.Rules > tt.want.Rules || got.Deleted != tt.want.Deleted {
@@ -173,6 +173,43 @@ func TestAChangeOfOneEndpointWritesItsGroup(t *testing.T) {
 			}
 			t.Logf("%+v, %d bytes", got, len(batch.Text()))
 			checkApplied(t, load(t, have), batch, want)
+		})
+	}
+}
+
+// oneEndpoint returns a function that replaces an endpoint, compiles, and finds the difference.
+func oneEndpoint(t testing.TB, services int) func() {
+	b := cluster(services, 10)
+	have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
+	name := modeltest.ClusterService(7).NamespacedName
+	i := 0
+	return func() {
+		i++
+		modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
+			Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i%2).String()).Set(b)
+		want := iptables.Compile(have, b.Snapshot().Family(model.IPv4), iptables.Options{})
+		if iptables.Diff(have, want).Empty() {
+			t.Fatal("nothing changed")
+		}
+		have = want
+	}
+}
+
+func TestAChangeDoesNotCostMoreWithMoreServices(t *testing.T) {
+	few := testing.AllocsPerRun(10, oneEndpoint(t, 100))
+	many := testing.AllocsPerRun(10, oneEndpoint(t, 2000))
+	if many > 2*few {
+		t.Errorf("a change allocates %v times with 100 Services, and %v times with 2,000", few, many)
+	}
+}
+
+func BenchmarkOneEndpoint(b *testing.B) {
+	for _, services := range []int{1000, 10_000} {
+		change := oneEndpoint(b, services)
+		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
+			for b.Loop() {
+				change()
+			}
 		})
 	}
 }

@@ -28,7 +28,7 @@ func TestForwardPolicyOfDrop(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := dualStack().Snapshot().Family(model.IPv4)
-			tables := load(t, iptables.Compile(s, tt.o))
+			tables := load(t, iptables.Compile(nil, s, tt.o))
 			if err := tables.Restore("*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestForwardPolicyOfDrop(t *testing.T) {
 // for the kernel to forget the connection: were it refused, the client would give up.
 func TestAConnectionFromBeforeTheRulesIsNotRefused(t *testing.T) {
 	s := dualStack().Snapshot().Family(model.IPv4)
-	sim := iptsim.New(load(t, iptables.Compile(s, iptables.Options{})), s.NodeAddrs...)
+	sim := iptsim.New(load(t, iptables.Compile(nil, s, iptables.Options{})), s.NodeAddrs...)
 	for confirmed, want := range map[bool]model.Verdict{false: model.Rejected, true: model.Dropped} {
 		p := iptsim.Packet{
 			Connection: connection(modeltest.Pod(model.IPv4, 20), netip.MustParseAddr("172.30.0.41"), 80),

@@ -32,10 +32,10 @@ var options = []iptables.Options{
 
 type rulesets [len(model.Families)]*iptables.Ruleset
 
-func compileAll(s *model.Snapshot, o iptables.Options) rulesets {
+func compileAll(before rulesets, s *model.Snapshot, o iptables.Options) rulesets {
 	var all rulesets
 	for _, f := range model.Families {
-		all[f] = iptables.Compile(s.Family(f), o)
+		all[f] = iptables.Compile(before[f], s.Family(f), o)
 	}
 	return all
 }

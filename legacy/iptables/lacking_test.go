@@ -17,7 +17,7 @@ func TestAKernelThatLacksMatches(t *testing.T) {
 		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Port("s", "SCTP", 99).Ready("10.0.0.4", "10.0.0.5"),
 	).Family(model.IPv4)
 	for _, lacks := range []bool{false, true} {
-		r := iptables.Compile(s, iptables.Options{NoAffinity: lacks, NoSCTP: lacks})
+		r := iptables.Compile(nil, s, iptables.Options{NoAffinity: lacks, NoSCTP: lacks})
 		for _, match := range []string{"-m recent", "-p sctp"} {
 			if strings.Contains(r.String(), match) == lacks {
 				t.Errorf("lacking: %v; %s is in the rules: %v", lacks, match, !lacks)
@@ -36,7 +36,7 @@ func TestAnEndpointAtItsServicesAddress(t *testing.T) {
 			modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80),
 			modeltest.NewSlice("ns1/web-1", "web").TCP("http", port).Ready("172.30.0.41"),
 		).Family(model.IPv4)
-		sim := iptsim.New(load(t, iptables.Compile(s, iptables.Options{})), s.NodeAddrs...)
+		sim := iptsim.New(load(t, iptables.Compile(nil, s, iptables.Options{})), s.NodeAddrs...)
 		for sp := range s.ServicePorts() {
 			c := connection(modeltest.Pod(model.IPv4, 20), sp.Frontends[0].VIP.Addr, 80)
 			_, got, err := sim.Hook("filter", "FORWARD", iptsim.Packet{Connection: c})

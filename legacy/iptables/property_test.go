@@ -22,11 +22,13 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, o iptables.
 	var rules [len(model.Families)]map[string]int
 	for step := range steps {
 		r.Steps(b, 1+r.IntN(4))
-		want := compileAll(b.Snapshot(), o)
+		want := compileAll(have, b.Snapshot(), o)
 		for _, f := range model.Families {
 			if tables[f] == nil {
 				tables[f], rules[f] = load(t, want[f]), map[string]int{}
 			}
+			fresh := iptables.Compile(nil, b.Snapshot().Family(f), o)
+			equal(t, "the text of a ruleset that was compiled from nothing", fresh.String(), want[f].String())
 			batch := iptables.Diff(have[f], want[f])
 			checkApplied(t, tables[f], batch, want[f])
 			equal(t, "a batch from a ruleset to itself", iptables.Size{}, iptables.Diff(want[f], want[f]).Size())
@@ -118,9 +120,9 @@ func TestOtherOptionsRewriteWhatTheyConcern(t *testing.T) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))
 		b := model.NewBuilder(configs[seed%uint64(len(configs))])
 		r.Steps(b, 60)
-		have := compileAll(b.Snapshot(), options[0])
+		have := compileAll(rulesets{}, b.Snapshot(), options[0])
 		r.Steps(b, 3)
-		want := compileAll(b.Snapshot(), options[1])
+		want := compileAll(have, b.Snapshot(), options[1])
 		for _, f := range model.Families {
 			checkApplied(t, load(t, have[f]), iptables.Diff(have[f], want[f]), want[f])
 		}

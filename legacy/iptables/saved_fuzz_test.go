@@ -18,7 +18,7 @@ func FuzzSaved(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	empty := Compile(model.NewBuilder(model.Config{}).Snapshot().Family(model.IPv4), Options{})
+	empty := Compile(nil, model.NewBuilder(model.Config{}).Snapshot().Family(model.IPv4), Options{})
 	kubes := func(chain string) bool { return strings.HasPrefix(chain, "KUBE-") }
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := ParseSaved(strings.NewReader(text))

@@ -14,7 +14,7 @@ import (
 // table filter, it stays where it is.
 func TestJumpsArePutBack(t *testing.T) {
 	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4)
-	good := load(t, iptables.Compile(s, iptables.Options{})).Save()
+	good := load(t, iptables.Compile(nil, s, iptables.Options{})).Save()
 	const comment = "-m comment --comment \"Kubernetes Services, by vmapd\" "
 	const (
 		pre     = "-A PREROUTING " + comment + "-j VMAPD-SERVICES\n"

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/persist"
 )
 
 // A tree of chains leads to the rules about single addresses or ports. Each chain selects by one hexadecimal digit the
@@ -134,7 +135,7 @@ func lowBits(f model.Family, n uint16) string {
 	return netip.AddrFrom16([16]byte{14: hi, 15: lo}).String()
 }
 
-// A node is the content of a tree's chain.
+// A node is the content of a tree's chain. It is immutable.
 type node struct {
 	children uint64 // digits, as bits
 	entries  []entry
@@ -186,35 +187,71 @@ func (p place) chain(f model.Family, n *node) chain {
 }
 
 // forest holds the chains of all trees of a ruleset.
-type forest map[place]*node
+type forest = persist.Map[place, *node]
 
-// at returns the node of a place.
-func (f forest) at(p place) *node {
-	n := f[p]
-	if n == nil {
-		n = &node{}
-		f[p] = n
+type forestEdit = persist.Edit[place, *node]
+
+var placeKeys = persist.KeyFuncs[place]{Hash: hashPlace, Compare: comparePlaces}
+
+func hashPlace(p place) uint64 {
+	h := uint64(p.tree)<<8 | uint64(p.depth)
+	for _, d := range p.digits {
+		h = h<<8 | uint64(d)
 	}
-	return n
+	return h * 0x9e3779b97f4a7c15 >> 32 // Fibonacci hashing: the digits reach all shards
 }
 
-// grow returns the trees with these entries. Their roots are always there: rules outside the trees lead to them.
-func grow(entries []placed) forest {
-	f := forest{}
+func comparePlaces(a, b place) int {
+	return cmp.Or(cmp.Compare(a.tree, b.tree), cmp.Compare(a.depth, b.depth), slices.Compare(a.digits[:], b.digits[:]))
+}
+
+// saplings returns the trees without entries. Their roots are always there: rules outside the trees lead to them.
+func saplings() forest {
+	edit := forest{}.Edit(placeKeys)
 	for t := range trees {
-		f.at(place{tree: t})
+		edit.Set(place{tree: t}, &node{})
 	}
-	for _, e := range entries {
-		n := f.at(e.place)
-		n.entries = append(n.entries, e.entry)
-		for p := e.place; p.depth > 0; p = p.parent() {
-			f.at(p.parent()).children |= 1 << p.digits[p.depth-1]
-		}
+	return edit.Done()
+}
+
+// replant returns the trees without some entries, and with others. It removes before it adds, because an address may
+// move from one Service to another.
+func replant(f forest, removed, added []placed) forest {
+	edit := f.Edit(placeKeys)
+	for _, e := range removed {
+		n := nodeAt(edit, e.place)
+		same := func(o entry) bool { return o.key == e.key }
+		store(edit, e.place, node{n.children, slices.DeleteFunc(slices.Clone(n.entries), same)})
 	}
-	for _, n := range f {
-		slices.SortFunc(n.entries, func(a, b entry) int { return compareKeys(a.key, b.key) })
+	for _, e := range added {
+		n := nodeAt(edit, e.place)
+		i, _ := slices.BinarySearchFunc(n.entries, e.key, func(o entry, k entryKey) int { return compareKeys(o.key, k) })
+		store(edit, e.place, node{n.children, slices.Insert(slices.Clone(n.entries), i, e.entry)})
 	}
-	return f
+	return edit.Done()
+}
+
+func nodeAt(edit *forestEdit, p place) node {
+	if n, ok := edit.Get(p); ok {
+		return *n
+	}
+	return node{}
+}
+
+// store replaces a chain, or removes an empty one. If it appears or disappears, the one above changes, too.
+func store(edit *forestEdit, p place, n node) {
+	_, existed := edit.Get(p)
+	exists := n.rules() > 0 || p.depth == 0
+	if exists {
+		edit.Set(p, &n)
+	} else {
+		edit.Delete(p)
+	}
+	if exists != existed {
+		above := nodeAt(edit, p.parent())
+		above.children ^= 1 << p.digits[p.depth-1]
+		store(edit, p.parent(), above)
+	}
 }
 
 // equal reports whether two chains have the same rules.

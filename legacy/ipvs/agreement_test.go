@@ -130,10 +130,11 @@ func TestIPVSDoesWhatIsDecided(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			b := model.NewBuilder(configs[seed%uint64(len(configs))])
+			have := compile(states{}, b.Snapshot(), ipvs.Options{})
 			for range steps {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
-				have := compile(s, ipvs.Options{})
+				have = compile(have, s, ipvs.Options{})
 				var contents [len(model.Families)]*ipvs.Content
 				for _, f := range model.Families {
 					contents[f] = have[f].Content()

@@ -1,6 +1,7 @@
 package ipvs_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -50,9 +51,9 @@ func TestOneEndpointIsOneOperationForEachFrontend(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := modeltest.Builder(modeltest.Config(), tt.service, bigSlice(pods, tt.local), modeltest.OurNode())
 			modeltest.Feed(b, modeltest.Cluster(services, 1))
-			before := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
+			before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 			bigSlice(tt.pods, max(tt.local, tt.newLocal)).Set(b)
-			after := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
+			after := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 			plan := ipvs.Diff(before, after)
 			if len(plan) != tt.want {
 				t.Errorf("want %d operations, got\n%.2000s", tt.want, ipvssim.Text(plan))
@@ -63,11 +64,49 @@ func TestOneEndpointIsOneOperationForEachFrontend(t *testing.T) {
 
 func TestUnchangedRulesAreNotWritten(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
-	before := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	modeltest.NewNode(modeltest.NodeName, modeltest.NodeIP4, "192.168.0.9").Set(b)
-	after := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	after := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	equal(t, "operations for another node address", 0, len(ipvs.Diff(before, after)))
 	modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16").Set(b)
-	withCIDR := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	withCIDR := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	equal(t, "operations for a ServiceCIDR", "iptables-restore --noflush\n", ipvssim.Text(ipvs.Diff(after, withCIDR)))
+}
+
+// oneEndpoint returns a function that replaces an endpoint, compiles, and finds the difference.
+func oneEndpoint(t testing.TB, services int) func() {
+	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
+	modeltest.Feed(b, modeltest.Cluster(services, 10))
+	have := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	name := modeltest.ClusterService(7).NamespacedName
+	i := 0
+	return func() {
+		i++
+		modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
+			Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i%2).String()).Set(b)
+		want := ipvs.Compile(have, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+		if len(ipvs.Diff(have, want)) == 0 {
+			t.Fatal("nothing changed")
+		}
+		have = want
+	}
+}
+
+func TestAChangeDoesNotCostMoreWithMoreServices(t *testing.T) {
+	few := testing.AllocsPerRun(10, oneEndpoint(t, 100))
+	many := testing.AllocsPerRun(10, oneEndpoint(t, 2000))
+	if many > 2*few {
+		t.Errorf("a change allocates %v times with 100 Services, and %v times with 2,000", few, many)
+	}
+}
+
+func BenchmarkOneEndpoint(b *testing.B) {
+	for _, services := range []int{1000, 10_000} {
+		change := oneEndpoint(b, services)
+		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
+			for b.Loop() {
+				change()
+			}
+		})
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // A phase is the place of an operation in a plan. What keeps connections away, or masquerades them, comes before the
@@ -42,24 +44,26 @@ type differ struct {
 	ops        [phases][]Op
 }
 
-// Diff returns the plan from one State to another that was compiled after it, with the same options.
+// Diff returns the plan from one State to another that was compiled after it, with the same options. Its cost
+// depends on the size of the difference.
 func Diff(before, after *State) Plan {
 	d := &differ{have: NewContent(after.Family), want: NewContent(after.Family)}
-	for k, f := range before.frontends {
-		if after.frontends[k] != f {
-			before.addKey(d.have, k)
+	visit := func(k Key) {
+		before.addKey(d.have, k)
+		after.addKey(d.want, k)
+	}
+	for c := range after.frontends.Changes(model.VIPKeys, before.frontends) {
+		visit(c.Key)
+	}
+	for c := range after.nodePorts.Changes(model.VIPKeys, before.nodePorts) {
+		visit(c.Key)
+	}
+	for c := range after.addrs.Changes(model.AddrKeys, before.addrs) {
+		if !c.InOld {
+			d.want.addAddr(c.Key)
+		} else if !c.InNew {
+			d.have.addAddr(c.Key)
 		}
-	}
-	for k, f := range after.frontends {
-		if before.frontends[k] != f {
-			after.addKey(d.want, k)
-		}
-	}
-	for _, a := range missing(before.addrs, after.addrs, netip.Addr.Compare) {
-		d.have.addAddr(a)
-	}
-	for _, a := range missing(after.addrs, before.addrs, netip.Addr.Compare) {
-		d.want.addAddr(a)
 	}
 	for c := range after.snapshot.HairpinChanges(before.snapshot) {
 		if c.InOld {

@@ -24,7 +24,7 @@ func TestFlows(t *testing.T) {
 		modeltest.NewService("ns1/here").On("172.30.0.42").LoadBalancer("192.168.98.12").TCP("", 80).Policies("", "Local"),
 		modeltest.NewSlice("ns1/here-1", "here").TCP("", 8080).Local("10.0.0.2").Ready("10.0.0.3"),
 	).Family(model.IPv4)
-	sim := simulate(t, ipvs.Compile(s, ipvs.Options{}).Content(), s)
+	sim := simulate(t, ipvs.Compile(nil, s, ipvs.Options{}).Content(), s)
 	const outside, pod = "203.0.113.7", "10.0.0.2"
 	packet := func(p iptsim.Packet) string {
 		o, err := sim.RunPacket(p)

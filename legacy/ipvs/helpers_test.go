@@ -28,10 +28,10 @@ var configs = modeltest.Configs
 
 type states [len(model.Families)]*ipvs.State
 
-func compile(s *model.Snapshot, o ipvs.Options) states {
+func compile(before states, s *model.Snapshot, o ipvs.Options) states {
 	var all states
 	for _, f := range model.Families {
-		all[f] = ipvs.Compile(s.Family(f), o)
+		all[f] = ipvs.Compile(before[f], s.Family(f), o)
 	}
 	return all
 }

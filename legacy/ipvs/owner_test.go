@@ -18,7 +18,7 @@ func TestEachServerHasAnOwner(t *testing.T) {
 		b := model.NewBuilder(configs[seed%uint64(len(configs))])
 		r.Steps(b, steps)
 		s := b.Snapshot()
-		for f, state := range compile(s, ipvs.Options{}) {
+		for f, state := range compile(states{}, s, ipvs.Options{}) {
 			for k := range state.Content().Servers {
 				name, ok := state.Owner(k)
 				sp, there := s.Family(model.Families[f]).ServicePort(name)

@@ -23,11 +23,11 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, o ipvs.Opti
 	t.Helper()
 	b := model.NewBuilder(config)
 	old := b.Snapshot()
-	have := compile(old, o)
+	have := compile(states{}, old, o)
 	for range steps {
 		r.Steps(b, 1+r.IntN(4))
 		now := b.Snapshot()
-		next := compile(now, o)
+		next := compile(have, now, o)
 		for _, f := range model.Families {
 			check(step{have[f], next[f], old, now})
 			if t.Failed() {
@@ -53,7 +53,8 @@ func checkPlan(t *testing.T, s step) {
 
 	// A restart: another process reads the content, and changes nothing.
 	read := s.after.Content()
-	again := ipvs.Compile(family, s.after.Options)
+	again := ipvs.Compile(nil, family, s.after.Options)
+	equal(t, "content that was compiled from nothing", again.Content(), read, compareContents...)
 	if plan := ipvs.DiffContent(read, again); len(plan) > 0 {
 		t.Errorf("a restart writes:\n%s", ipvssim.Text(plan))
 	}
@@ -86,9 +87,9 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).UDP("dns", 53)
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 5353)
 	b := modeltest.Builder(modeltest.Config(), service, slice.Ready("10.0.0.2", "10.0.0.3"))
-	both := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	both := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	slice.Ready("10.0.0.2").Set(b)
-	one := ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	one := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	web := ipvs.Key{Addr: netip.MustParseAddr("172.30.0.41"), Protocol: model.TCP, Port: 80}
 	gone := netip.MustParseAddrPort("10.0.0.3:8080")
 
@@ -108,12 +109,12 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 	// Another process finds it draining, and leaves it so.
 	apply(t, content, ipvs.Diff(both, one))
 	equal(t, "plan of another process", "",
-		ipvssim.Text(ipvs.DiffContent(content, ipvs.Compile(b.Snapshot().Family(model.IPv4), ipvs.Options{}))))
+		ipvssim.Text(ipvs.DiffContent(content, ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{}))))
 
 	// The scheduler dh would refuse all clients of a real server that drains.
 	dh := ipvs.Options{Scheduler: "dh"}
-	plan = ipvs.Diff(ipvs.Compile(modeltest.Snapshot(modeltest.Config(), service, slice.Ready("10.0.0.2", "10.0.0.3")).Family(model.IPv4), dh),
-		ipvs.Compile(b.Snapshot().Family(model.IPv4), dh))
+	plan = ipvs.Diff(ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config(), service, slice.Ready("10.0.0.2", "10.0.0.3")).Family(model.IPv4), dh),
+		ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), dh))
 	for _, op := range plan {
 		if strings.Contains(op.Command, "-w 0") {
 			t.Errorf("with dh: %v", op.Command)
@@ -124,7 +125,7 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 // Servers of others are left alone.
 func TestAStartLeavesWhatIsForeign(t *testing.T) {
 	o := ipvs.Options{ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
-	state := ipvs.Compile(modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4), o)
+	state := ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4), o)
 	content := state.Content()
 	theirs := []ipvs.Key{
 		{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: model.TCP, Port: 80},

@@ -101,7 +101,7 @@ func TestTheProgramsTakeTheText(t *testing.T) {
 			if f == model.IPv6 {
 				restore = "ip6tables"
 			}
-			state := ipvs.Compile(s.Family(f), ipvs.Options{RandomFully: i%2 == 0})
+			state := ipvs.Compile(nil, s.Family(f), ipvs.Options{RandomFully: i%2 == 0})
 			text := state.Text()
 			files := map[string]string{
 				"sets": without(text.Sets, f, types), "rules": text.Rules,

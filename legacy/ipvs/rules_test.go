@@ -35,7 +35,7 @@ func listed(t *testing.T, text string) *iptables.Saved {
 
 func someRules() *ipvs.Rules {
 	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode())
-	return ipvs.Compile(s.Family(model.IPv4), ipvs.Options{}).Rules
+	return ipvs.Compile(nil, s.Family(model.IPv4), ipvs.Options{}).Rules
 }
 
 // The text has only missing jumps: --noflush would add the others again.

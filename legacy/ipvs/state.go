@@ -6,17 +6,20 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/persist"
 )
 
-// A State is the desired content of IPVS, the ipsets, the dummy device and the rules for a snapshot. It is immutable.
+// A State is the desired content of IPVS, the ipsets, the dummy device and the rules for a snapshot. It is immutable,
+// and shares unchanged parts with the State before it.
 type State struct {
 	Family  model.Family
 	Options Options // with defaults
 	Rules   *Rules
 
 	snapshot  *model.FamilySnapshot
-	frontends map[Key]frontend
-	addrs     map[netip.Addr]bool // on the device
+	frontends persist.Map[Key, frontend]   // of Services' own addresses
+	nodePorts persist.Map[Key, frontend]   // at each of the node's addresses that answer on node ports
+	addrs     persist.Map[netip.Addr, int] // for the device, with the number of their users
 }
 
 // frontend points to a frontend by its index in its service port.
@@ -25,51 +28,100 @@ type frontend struct {
 	place int
 }
 
-// Compile translates a snapshot.
-func Compile(s *model.FamilySnapshot, o Options) *State {
-	o = o.WithDefaults()
-	next := &State{
-		Family: s.Family, Options: o, Rules: compileRules(s.Family, s.Settings, o), snapshot: s,
-		frontends: map[Key]frontend{}, addrs: map[netip.Addr]bool{},
+// Compile translates a snapshot. After a State with the same options and settings of the node, the cost depends on the
+// changes between the snapshots. before may be nil.
+func Compile(before *State, s *model.FamilySnapshot, o Options) *State {
+	next := &State{Family: s.Family, Options: o.WithDefaults(), snapshot: s}
+	if before != nil && before.snapshot.Settings == s.Settings {
+		next.Rules = before.Rules
+	} else {
+		before = &State{snapshot: &model.FamilySnapshot{Settings: s.Settings}}
+		next.Rules = compileRules(s.Family, s.Settings, next.Options)
 	}
-	for sp := range s.ServicePorts() {
-		for i, fe := range sp.Frontends {
-			if fe.Kind == model.NodePort {
-				next.addNodePort(fe.VIP, frontend{sp, i})
-			} else {
-				next.frontends[fe.VIP] = frontend{sp, i}
-				next.addAddr(fe.VIP.Addr)
-			}
+	e := stateEdit{
+		s.Settings, before.frontends.Edit(model.VIPKeys), before.nodePorts.Edit(model.VIPKeys),
+		before.addrs.Edit(model.AddrKeys),
+	}
+	// It removes before it adds, because an address may move from one Service to another.
+	for c := range s.ServicePortChanges(before.snapshot) {
+		if c.InOld {
+			e.remove(c.Old)
 		}
 	}
-	for a := range s.ClusterIPs() {
-		next.addAddr(a)
+	for c := range s.ServicePortChanges(before.snapshot) {
+		if c.InNew {
+			e.add(c.New)
+		}
 	}
+	for c := range s.ClusterIPChanges(before.snapshot) {
+		if c.InOld {
+			e.countAddr(c.Key, -1)
+		} else {
+			e.countAddr(c.Key, +1)
+		}
+	}
+	next.frontends, next.nodePorts, next.addrs = e.frontends.Done(), e.nodePorts.Done(), e.addrs.Done()
 	return next
 }
 
-// addNodePort adds a node port at each of the node's addresses that answer on node ports. A Service's own address has
-// priority: it may be one of the node's as well.
-func (s *State) addNodePort(v model.VIP, f frontend) {
-	for _, a := range s.snapshot.NodePortAddrs {
-		v.Addr = a
-		if _, taken := s.frontends[v]; !taken {
-			s.frontends[v] = f
+// stateEdit collects the changes from one State to the next.
+type stateEdit struct {
+	*model.Settings
+	frontends, nodePorts *persist.Edit[Key, frontend]
+	addrs                *persist.Edit[netip.Addr, int]
+}
+
+func (e *stateEdit) remove(sp *model.ServicePort) {
+	for _, fe := range sp.Frontends {
+		if fe.Kind != model.NodePort {
+			e.frontends.Delete(fe.VIP)
+			e.countAddr(fe.VIP.Addr, -1)
+			continue
+		}
+		for _, fe.VIP.Addr = range e.NodePortAddrs {
+			e.nodePorts.Delete(fe.VIP)
 		}
 	}
 }
 
-// addAddr adds an address of a Service to the device, unless another device of the node has it: then its
-// other ports belong to the node's processes.
-func (s *State) addAddr(a netip.Addr) {
-	if !slices.Contains(s.snapshot.NodeAddrs, a) {
-		s.addrs[a] = true
+func (e *stateEdit) add(sp *model.ServicePort) {
+	for i, fe := range sp.Frontends {
+		if fe.Kind != model.NodePort {
+			e.frontends.Set(fe.VIP, frontend{sp, i})
+			e.countAddr(fe.VIP.Addr, +1)
+			continue
+		}
+		for _, fe.VIP.Addr = range e.NodePortAddrs {
+			e.nodePorts.Set(fe.VIP, frontend{sp, i})
+		}
 	}
+}
+
+// countAddr adds a user of an address, or removes one. An address of the node is not for the device: its other ports
+// belong to the node's processes.
+func (e *stateEdit) countAddr(a netip.Addr, by int) {
+	users, _ := e.addrs.Get(a)
+	switch users += by; {
+	case slices.Contains(e.NodeAddrs, a):
+	case users == 0:
+		e.addrs.Delete(a)
+	default:
+		e.addrs.Set(a, users)
+	}
+}
+
+// at returns the frontend of an address, protocol and port. A Service's own address has priority over a node port: it
+// may be one of the node's as well.
+func (s *State) at(k Key) (frontend, bool) {
+	if f, ok := s.frontends.Get(model.VIPKeys, k); ok {
+		return f, true
+	}
+	return s.nodePorts.Get(model.VIPKeys, k)
 }
 
 // Owner returns the service port that has a virtual server.
 func (s *State) Owner(k Key) (model.ServicePortName, bool) {
-	f, ok := s.frontends[k]
+	f, ok := s.at(k)
 	if !ok {
 		return model.ServicePortName{}, false
 	}
@@ -78,7 +130,7 @@ func (s *State) Owner(k Key) (model.ServicePortName, bool) {
 
 // addKey adds everything about one address, protocol and port to a Content.
 func (s *State) addKey(c *Content, k Key) {
-	f, ok := s.frontends[k]
+	f, ok := s.at(k)
 	if !ok {
 		return
 	}
@@ -129,10 +181,12 @@ func (s *State) Content() *Content {
 	for _, name := range SetNames {
 		c.Sets[name] = map[Entry]bool{}
 	}
-	for k := range s.frontends {
-		s.addKey(c, k)
+	for _, keys := range [...]persist.Map[Key, frontend]{s.frontends, s.nodePorts} {
+		for k := range keys.All() {
+			s.addKey(c, k)
+		}
 	}
-	for a := range s.addrs {
+	for a := range s.addrs.All() {
 		c.addAddr(a)
 	}
 	for a := range s.snapshot.Hairpins() {

@@ -19,6 +19,6 @@ func TestGoldenText(t *testing.T) {
 	s := modeltest.Snapshot(config, all()...)
 	for _, f := range model.Families {
 		path := filepath.Join("testdata", strings.ToLower(f.String())+".txt")
-		testaid.Golden(t, path, ipvs.Compile(s.Family(f), ipvs.Options{StrictARP: true, RandomFully: true}).String())
+		testaid.Golden(t, path, ipvs.Compile(nil, s.Family(f), ipvs.Options{StrictARP: true, RandomFully: true}).String())
 	}
 }

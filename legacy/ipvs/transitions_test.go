@@ -70,9 +70,9 @@ func TestTransitionsAreSafe(t *testing.T) {
 				}
 				second := goTo(tt.a, tt.b)
 				third := goTo(tt.b, tt.a)
-				one := ipvs.Compile(first, ipvs.Options{})
-				two := ipvs.Compile(second, ipvs.Options{})
-				three := ipvs.Compile(third, ipvs.Options{})
+				one := ipvs.Compile(nil, first, ipvs.Options{})
+				two := ipvs.Compile(nil, second, ipvs.Options{})
+				three := ipvs.Compile(nil, third, ipvs.Options{})
 				watchPlan(t, one.Content(), two.Content(), second, ipvs.Diff(one, two))
 				watchPlan(t, two.Content(), three.Content(), third, ipvs.Diff(two, three))
 				// The plan of a start includes the settings.

@@ -105,11 +105,11 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
 	switch c.Backend {
 	case config.IPVS:
-		_, err := io.WriteString(w, ipvs.Compile(s, c.IPVS()).String())
+		_, err := io.WriteString(w, ipvs.Compile(nil, s, c.IPVS()).String())
 		return err
 	case config.IPTables:
 		program := map[model.Family]string{model.IPv4: "iptables-restore", model.IPv6: "ip6tables-restore"}[s.Family]
-		_, err := fmt.Fprintf(w, "# %s --noflush\n%v", program, iptables.Compile(s, c.IPTables()))
+		_, err := fmt.Fprintf(w, "# %s --noflush\n%v", program, iptables.Compile(nil, s, c.IPTables()))
 		return err
 	case config.Userspace:
 		return userspace.Write(w, s)

@@ -273,7 +273,7 @@ func rankOf(set string) int {
 
 // iptablesGolden prints the rules that iptables-restore adds and deletes.
 func iptablesGolden(before, after situation) string {
-	text := func(c situation) string { return iptables.Compile(c.FamilySnapshot, c.conf.IPTables()).String() }
+	text := func(c situation) string { return iptables.Compile(nil, c.FamilySnapshot, c.conf.IPTables()).String() }
 	return restoreGolden(text(before), text(after))
 }
 
@@ -316,8 +316,8 @@ func rulesByTable(text string) map[string][]string {
 
 // ipvsGolden prints the iptables rules that differ, and the plan.
 func ipvsGolden(before, after situation) string {
-	have := ipvs.Compile(before.FamilySnapshot, before.conf.IPVS())
-	want := ipvs.Compile(after.FamilySnapshot, after.conf.IPVS())
+	have := ipvs.Compile(nil, before.FamilySnapshot, before.conf.IPVS())
+	want := ipvs.Compile(nil, after.FamilySnapshot, after.conf.IPVS())
 	return restoreGolden(have.Rules.String(), want.Rules.String()) + planGolden(ipvs.Diff(have, want))
 }
 
