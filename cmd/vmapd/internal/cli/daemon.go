@@ -59,7 +59,8 @@ func (s *start) start(ctx context.Context, stderr io.Writer) (running bool, err 
 	case s.CleanUp:
 		return false, leftovers.Remove(c.IPVS())
 	case s.InitOnly:
-		return false, daemon.InitOnly(c, s.log)
+		daemon.InitOnly(c, s.log)
+		return false, nil
 	}
 	daemon.LimitMemory(s.log)
 	d, err := daemon.New(daemon.Options{

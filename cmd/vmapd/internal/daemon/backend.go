@@ -74,7 +74,7 @@ func (d *Daemon) openBackend() (*dataplane, error) {
 func (d *Daemon) openNFT(why string) (*dataplane, error) {
 	b, err := kernel.Open(kernel.Options{
 		Log: d.Log, Counters: d.Config.ServiceCounters, FastPath: d.Config.FastPath.On(),
-		Setting: func(name string) (uint32, bool) { return nodesetup.Setting(nodesetup.Options{}, name) },
+		Setting: nodesetup.Setting,
 	})
 	if err != nil {
 		return nil, err

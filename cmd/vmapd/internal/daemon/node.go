@@ -38,7 +38,7 @@ func (d *Daemon) announce(ctx context.Context) {
 func (d *Daemon) setUpNode() {
 	o := nodesetup.Options{Log: d.Log}
 	for _, err := range nodesetup.Apply(o, d.Config.Conntrack) {
-		d.Log.Warn("could not set sysctl; keeping its current value", slog.Any("err", err))
+		warnOfSetting(d.Log, err)
 		d.events.Node(events.Warning, events.ReasonConntrackFailed, err.Error())
 	}
 	nodesetup.OOM(o, d.Config.OOMScoreAdj)
@@ -51,6 +51,10 @@ func (d *Daemon) setUpNode() {
 	}
 }
 
+func warnOfSetting(log *slog.Logger, err error) {
+	log.Warn("could not set sysctl; keeping its current value", slog.Any("err", err))
+}
+
 // followDevices keeps the devices of the fast path until ctx ends.
 func (d *Daemon) followDevices(ctx context.Context) {
 	source := devices.Source{Log: d.Log, Choice: d.Config.FastPath, Changed: func(names []string) {
@@ -60,16 +64,21 @@ func (d *Daemon) followDevices(ctx context.Context) {
 	source.Run(ctx)
 }
 
-// InitOnly applies the settings that need privilege. On a node that has just booted, connection
-// tracking may not be loaded yet: opening a backend, which probes the kernel, loads it.
-func InitOnly(c *config.Config, log *slog.Logger) error {
+// InitOnly applies the settings that need privilege, for an init container: the daemon then needs only CAP_NET_ADMIN. A
+// failure is a warning, as in the daemon: where the node is a container, the limit of connections is the host's. On a
+// node that has just booted, connection tracking may not be loaded yet: opening a backend, which probes the kernel, loads
+// it.
+func InitOnly(c *config.Config, log *slog.Logger) {
 	d := &Daemon{Options: Options{Config: c, Log: log}} // sends no events, as nothing is programmed
 	if backend, err := d.openBackend(); err != nil {
 		log.Warn("no backend will work for the daemon", slog.Any("err", err))
 	} else {
 		_ = backend.close() // nothing was programmed
 	}
-	return nodesetup.InitOnly(nodesetup.Options{Log: log}, c.Conntrack)
+	o := nodesetup.Options{Log: log}
+	for _, err := range append(nodesetup.Apply(o, c.Conntrack), nodesetup.LeadBridges(o)...) {
+		warnOfSetting(log, err)
+	}
 }
 
 // filesNote says what may surprise with --from, in one line. It is a [reconcile.Observer].

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -118,10 +117,10 @@ func (s *Server) serve(ctx context.Context) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	server := &http.Server{
-		Handler: http.HandlerFunc(s.answer), Protocols: protocols,
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ConnContext: s.opts.ConnContext,
-		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // errors of clients
+		Handler: s.opts.Handler, Protocols: protocols,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: s.opts.ConnContext,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError), // such as a handler's panic
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- connlimit.Serve(server, connlimit.New(l, maxConnections)) }()
@@ -136,28 +135,4 @@ func (s *Server) serve(ctx context.Context) error {
 		_ = server.Close() // its only error is about the listener, which is closed
 	}
 	return <-ended
-}
-
-// answer answers a request within a bounded time. A handler that panics ends only its own connection.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		switch reason := recover(); reason {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(reason)
-		default:
-			s.log.Error("a handler panicked", slog.String("path", r.URL.Path),
-				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
-			panic(http.ErrAbortHandler) // net/http closes the connection
-		}
-	}()
-	setDeadline(w, time.Now().Add(requestTimeout))
-	s.opts.Handler.ServeHTTP(w, r)
-}
-
-// setDeadline limits the time to read and answer the request.
-func setDeadline(w http.ResponseWriter, t time.Time) {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(t) // fails only on a connection that is closed
-	_ = control.SetWriteDeadline(t)
 }

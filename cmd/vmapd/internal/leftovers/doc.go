@@ -2,5 +2,5 @@
 // another backend: tables of nftables, chains of iptables, virtual servers, ipsets and dummy devices.
 //
 //	Finder ──> Found ──> Remove, RemoveOwn: vmapd cleanup
-//	                └──> Sweeper: after the daemon's first round; later it looks whether something came back
+//	                └──> Sweeper: after the daemon's first round, until nothing is left
 package leftovers

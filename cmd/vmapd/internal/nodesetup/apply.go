@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/utils/cpuset"
 )
 
@@ -28,98 +27,69 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// ErrNotInitial means that the setting belongs to the machine, not to a network namespace.
-var ErrNotInitial = errors.New("only the initial network namespace may change this, and this process is in another: " +
-	"set it on the host itself")
+// Unset returns the settings of c that the node does not have now: none before the module nf_conntrack is loaded, which
+// the first rules do.
+func Unset(o Options, c Conntrack) []Write {
+	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return Plan(c, o.cpus(), o.value)
+}
 
 // Apply writes the values of c that the node does not have. A setting that can't be written keeps its value: there is
-// an error for each. Nothing can be set before the module nf_conntrack is loaded, which the first rules
-// do.
-func Apply(o Options, c Conntrack) []error {
-	plan := Plan(c, o.facts())
-	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
-		plan = plan[:min(1, len(plan))] // then all files are missing; one failure is enough
-	}
-	return o.write(plan)
-}
+// an error for each.
+func Apply(o Options, c Conntrack) []error { return o.write(Unset(o, c)) }
 
-// InitOnly is Apply for a privileged container, after which the daemon needs only CAP_NET_ADMIN. It has no other task,
-// so it returns the errors. A setting that no container of this node may change, because the node is a container
-// itself, is only a warning ([ErrNotInitial]).
-//
-// Where the module br_netfilter is loaded, InitOnly also makes what bridges pass on meet netfilter, as kube-proxy
-// expects of a node: a pod on a bridge reaches a Service with an endpoint on the same bridge by that alone.
-func InitOnly(o Options, c Conntrack) error {
-	var errs []error
-	for _, err := range append(Apply(o, c), o.write(o.bridges())...) {
-		if errors.Is(err, ErrNotInitial) {
-			o.Log.Warn("could not set sysctl; keeping its current value", slog.Any("err", err))
-			continue
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// OOM sets oom_score_adj of this process, from -1000 (the kernel never kills it) to 1000. A
-// lower value than the present one needs CAP_SYS_RESOURCE. Without it, the score stays as the
-// kubelet has set it for the pod, which is good enough: this is logged, but not as a warning.
-func OOM(o Options, score int) {
-	w := Write{File: fileOOMScore, Value: strconv.Itoa(score), Why: "oomScoreAdj"}
-	w.Have, _ = o.read(w.File)
-	if w.Have == w.Value {
-		return
-	}
-	if err := o.writeFile(w); err != nil {
-		o.Log.Info("could not set the OOM score; keeping its current value",
-			slog.String("file", w.File), slog.String("want", w.Value), slog.String("have", w.Have), slog.Any("err", err))
-	}
-}
-
-// bridges returns the writes that make packets on bridges meet netfilter, as far as the kernel has such settings.
-func (o Options) bridges() (plan []Write) {
+// LeadBridges makes what bridges pass on meet netfilter, where the module br_netfilter is loaded, as kube-proxy expects
+// of a node: a pod on a bridge reaches a Service with an endpoint on the same bridge by that alone.
+func LeadBridges(o Options) []error {
+	var plan []Write
 	for _, file := range BridgeCalls {
 		file = "/proc/sys/" + file
 		if have, err := o.read(file); err == nil && have != "1" {
 			plan = append(plan, Write{File: file, Value: "1", Have: have, Why: "Services for pods on one bridge"})
 		}
 	}
-	return plan
+	return o.write(plan)
 }
 
-// write writes settings, and returns an error for each that could not be written.
-func (o Options) write(plan []Write) (failed []error) {
-	for _, w := range plan {
-		err := o.writeFile(w)
-		if o.notInitial(w.File, err) {
-			err = ErrNotInitial
-		}
-		if err != nil {
-			have := cmp.Or(w.Have, "unknown")
-			failed = append(failed, fmt.Errorf("%s should be %s and is %s: %w", w.File, w.Value, have, err))
-		}
+// OOM sets oom_score_adj of this process, from -1000 (the kernel never kills it) to 1000. A
+// lower value than the present one needs CAP_SYS_RESOURCE. Without it, the score stays as the
+// kubelet has set it for the pod, which is good enough: this is logged, but not as a warning.
+func OOM(o Options, score int) {
+	w := Write{File: fileOOMScore, Value: strconv.Itoa(score), Have: o.value(fileOOMScore), Why: "oomScoreAdj"}
+	if w.Have == w.Value {
+		return
 	}
-	return failed
+	for _, err := range o.write([]Write{w}) {
+		o.Log.Info("could not set the OOM score; keeping its current value", slog.Any("err", err))
+	}
 }
 
-func (o Options) facts() Facts {
-	f := Facts{CPUs: o.cpus(), Values: map[string]string{}}
-	for _, file := range []string{
-		fileMax, fileBuckets, fileTCPEstablishedTimeout, fileTCPCloseWaitTimeout, fileTCPBeLiberal, fileUDPTimeout,
-		fileUDPStreamTimeout, fileHashSize,
-	} {
-		if v, err := o.read(file); err == nil {
-			f.Values[file] = v
-		}
+// TableUse returns the number of connections that the kernel tracks in this network namespace, and its limit; 0 is no
+// limit. At the limit, the kernel drops the first packet of a connection ("nf_conntrack: table full, dropping packet").
+func TableUse(o Options) (used, limit int, err error) {
+	if used, err = o.readInt(fileCount); err != nil {
+		return 0, 0, err
 	}
-	return f
+	limit, err = o.readInt(fileMax)
+	return used, limit, err
+}
+
+// Sysctl reads a file below /proc/sys.
+func Sysctl(file string) (string, error) { return Options{}.read("/proc/sys/" + file) }
+
+// Setting returns a setting of connection tracking in this network namespace, by its name below net/netfilter; false if
+// the kernel has none of this name.
+func Setting(name string) (value uint32, ok bool) {
+	n, err := Options{}.readInt(sysctls + name)
+	return uint32(n), err == nil && name != "" && n >= 0
 }
 
 // cpus counts the node's CPUs. Go's runtime counts only those that this process may run on; in
 // a pod with exclusive CPUs, these are few (kubernetes #99225).
 func (o Options) cpus() int {
-	list, _ := o.read(fileOnlineCPUs)
-	if cpus, err := cpuset.Parse(list); err == nil && !cpus.IsEmpty() {
+	if cpus, err := cpuset.Parse(o.value(fileOnlineCPUs)); err == nil && !cpus.IsEmpty() {
 		return cpus.Size()
 	}
 	return runtime.NumCPU()
@@ -130,6 +100,38 @@ func (o Options) path(file string) string { return filepath.Join("/", o.Root, fi
 func (o Options) read(file string) (string, error) {
 	b, err := os.ReadFile(o.path(file))
 	return strings.TrimSpace(string(b)), err
+}
+
+// value returns the content of a file, "" if it can't be read.
+func (o Options) value(file string) string {
+	text, _ := o.read(file)
+	return text
+}
+
+func (o Options) readInt(file string) (int, error) {
+	s, err := o.read(file)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", file, err)
+	}
+	return n, nil
+}
+
+// write writes settings, and returns an error for each that could not be written.
+func (o Options) write(plan []Write) (failed []error) {
+	for _, w := range plan {
+		if err := o.writeFile(w); err != nil {
+			have := cmp.Or(w.Have, "unknown")
+			failed = append(failed, fmt.Errorf("%s should be %s and is %s: %w", w.File, w.Value, have, err))
+			continue
+		}
+		o.Log.Info("changed node setting", slog.String("file", w.File), slog.String("value", w.Value),
+			slog.String("before", w.Have), slog.String("reason", w.Why))
+	}
+	return failed
 }
 
 // writeFile does not create the file: the kernel lacks such a setting. Without a known value it writes nothing, because
@@ -145,17 +147,5 @@ func (o Options) writeFile(w Write) error {
 		return err
 	}
 	_, err = f.WriteString(w.Value)
-	if err = errors.Join(err, f.Close()); err == nil {
-		o.Log.Info("changed node setting", slog.String("file", w.File), slog.String("value", w.Value),
-			slog.String("before", w.Have), slog.String("reason", w.Why))
-	}
-	return err
-}
-
-// notInitial reports whether an error means that only the initial network namespace may write a file: the module says
-// so about its parameter, and sysctls of other namespaces have a mode by which nobody may.
-func (o Options) notInitial(file string, err error) bool {
-	info, statErr := os.Stat(o.path(file))
-	return errors.Is(err, unix.EOPNOTSUPP) ||
-		errors.Is(err, fs.ErrPermission) && statErr == nil && info.Mode().Perm()&0o222 == 0
+	return errors.Join(err, f.Close())
 }

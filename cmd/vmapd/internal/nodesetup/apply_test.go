@@ -107,31 +107,24 @@ func TestWhatIsNotConfiguredIsNotTouched(t *testing.T) {
 	n.quiet()
 }
 
-// A higher limit and a larger hash table stay, also with --init-only.
+// A higher limit and a larger hash table stay.
 func TestLimitsAreNeverLowered(t *testing.T) {
-	for name, apply := range map[string]func(Options, Conntrack) []error{
-		"daemon":    Apply,
-		"init only": func(o Options, c Conntrack) []error { return []error{InitOnly(o, c)} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t)
-			n.put(fileMax, "1000000")
-			n.put(fileBuckets, "262144")
-			n.put(fileHashSize, "262144")
-			want := n.all()
-			_ = apply(n.Options, Conntrack{MaxPerCore: 32768, Min: 131072})
-			if diff := cmp.Diff(want, n.all()); diff != "" {
-				t.Errorf("files (-want +got):\n%s", diff)
-			}
-			n.quiet()
-			if unset := Unset(n.Options, Conntrack{MaxPerCore: 32768, Min: 131072}); len(unset) > 0 {
-				t.Errorf("doctor would name %v", unset)
-			}
-		})
+	n := newNode(t)
+	n.put(fileMax, "1000000")
+	n.put(fileBuckets, "262144")
+	n.put(fileHashSize, "262144")
+	want := n.all()
+	n.apply(Conntrack{MaxPerCore: 32768, Min: 131072})
+	if diff := cmp.Diff(want, n.all()); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	n.quiet()
+	if unset := Unset(n.Options, Conntrack{MaxPerCore: 32768, Min: 131072}); len(unset) > 0 {
+		t.Errorf("doctor would name %v", unset)
 	}
 }
 
-func TestWithoutTheModuleOneWarningAndNoNewFile(t *testing.T) {
+func TestWithoutTheModuleNoNewFile(t *testing.T) {
 	n := newNode(t)
 	for _, folder := range []string{sysctls, filepath.Dir(fileHashSize)} {
 		if err := os.RemoveAll(n.path(folder)); err != nil {
@@ -139,18 +132,10 @@ func TestWithoutTheModuleOneWarningAndNoNewFile(t *testing.T) {
 		}
 	}
 	want := n.all()
-	n.apply(Conntrack{})
-	n.quiet()
 	n.apply(defaults)
+	n.quiet()
 	if diff := cmp.Diff(want, n.all()); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	const want1 = "no such file or directory"
-	if len(n.failed) != 1 || !strings.Contains(n.failed[0].Error(), want1) {
-		t.Errorf("failures %v, want one about the file", n.failed)
-	}
-	if err := InitOnly(n.Options, defaults); err == nil || !strings.Contains(err.Error(), want1) {
-		t.Errorf("InitOnly says %v", err)
 	}
 }
 
@@ -184,27 +169,10 @@ func TestAnotherErrorIsTold(t *testing.T) {
 	}
 }
 
-func TestInitOnlySetsWhatItCanAndReturnsTheRest(t *testing.T) {
+// What bridges do is set only where the kernel has the settings, and not by Apply.
+func TestLeadBridges(t *testing.T) {
 	n := newNode(t)
-	if err := os.Remove(n.path(fileMax + "/../nf_conntrack_udp_timeout")); err != nil {
-		t.Fatal(err)
-	}
-	c := defaults
-	c.UDPTimeout = time.Minute
-	err := InitOnly(n.Options, c)
-	if err == nil || !strings.HasPrefix(err.Error(), fileUDPTimeout+" should be 60") {
-		t.Errorf("got %v, want an error about %s", err, fileUDPTimeout)
-	}
-	got := n.all()
-	if got[fileMax] != "131072" || got[fileTCPCloseWaitTimeout] != "3600" || got[fileOOMScore] != "0" {
-		t.Errorf("files: %v", got)
-	}
-}
-
-// Only InitOnly sets what bridges do, and only where the kernel has the settings.
-func TestInitOnlySetsBridges(t *testing.T) {
-	n := newNode(t)
-	if err := InitOnly(n.Options, Conntrack{}); err != nil {
+	if err := LeadBridges(n.Options); err != nil {
 		t.Errorf("without br_netfilter: %v", err)
 	}
 	const bridge, bridge6 = "/proc/sys/net/bridge/bridge-nf-call-iptables", "/proc/sys/net/bridge/bridge-nf-call-ip6tables"
@@ -217,7 +185,7 @@ func TestInitOnlySetsBridges(t *testing.T) {
 	if got := n.all(); got[bridge] != "0" {
 		t.Errorf("Apply: %s is %s", bridge, got[bridge])
 	}
-	if err := InitOnly(n.Options, Conntrack{}); err != nil {
+	if err := LeadBridges(n.Options); err != nil {
 		t.Error(err)
 	}
 	if got := n.all(); got[bridge] != "1" || got[bridge6] != "1" || strings.Count(n.log.String(), "changed node setting") != 1 {

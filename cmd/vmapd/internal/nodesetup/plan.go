@@ -57,13 +57,6 @@ type Conntrack struct {
 // kube-proxy then ignores a Min above it. vmapd does not, because an operator who sets a number expects it.
 const maxScaled = 1 << 20
 
-// Facts are the properties of the node that Plan depends on.
-type Facts struct {
-	CPUs int // online, whether or not this process may run on them
-	// Values are the contents of the files, without the line's end. Files that can't be read are missing.
-	Values map[string]string
-}
-
 // Write is one file to write, with its value.
 type Write struct {
 	File  string
@@ -72,29 +65,46 @@ type Write struct {
 	Why   string
 }
 
-// Plan returns the writes that bring the node in line with c. The limit of connections and the size of the hash table,
-// which is a quarter of that, only grow: what an administrator made larger costs memory only if it is used, and a
-// smaller limit drops connections. A value that is not known is planned, too, so that its failure is reported.
-func Plan(c Conntrack, f Facts) []Write {
-	p := planner{facts: f}
-	if limit := c.limit(f.CPUs); limit > 0 {
-		have := f.Values[fileMax]
-		if have != "0" { // no limit
+// Plan returns the writes that bring a node with so many online CPUs in line with c. have returns the content of a file,
+// "" if it is not known. The limit of connections and the size of the hash table, which is a quarter of that, only grow:
+// what an administrator made larger costs memory only if it is used, and a smaller limit drops connections. A value that
+// is not known is planned, too, so that its failure is reported.
+func Plan(c Conntrack, cpus int, have func(file string) string) (plan []Write) {
+	add := func(file, have string, value int64, why string) {
+		plan = append(plan, Write{File: file, Value: strconv.FormatInt(value, 10), Have: have, Why: why})
+	}
+	atLeast := func(file, have string, want int64, why string) {
+		if now, err := strconv.ParseInt(have, 10, 64); err != nil || now < want {
+			add(file, have, want, why)
+		}
+	}
+	exactly := func(file string, want int64, why string) {
+		if now := have(file); now != strconv.FormatInt(want, 10) {
+			add(file, now, want, why)
+		}
+	}
+	timeout := func(file string, d time.Duration, why string) {
+		if d > 0 {
+			exactly(file, max(int64(d/time.Second), 1), why) // with 0, the kernel would not track the connection
+		}
+	}
+	if limit := c.limit(cpus); limit > 0 {
+		if now := have(fileMax); now != "0" { // no limit
 			const why = "the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d"
-			p.atLeast(fileMax, have, limit, fmt.Sprintf(why, c.MaxPerCore, f.CPUs, c.Min))
+			atLeast(fileMax, now, limit, fmt.Sprintf(why, c.MaxPerCore, cpus, c.Min))
 		}
 		// The kernel rounds the size up, and shows the result in another file, which everybody may read.
-		p.atLeast(fileHashSize, cmp.Or(f.Values[fileBuckets], f.Values[fileHashSize]), limit/4,
+		atLeast(fileHashSize, cmp.Or(have(fileBuckets), have(fileHashSize)), limit/4,
 			"a quarter of the connections, for short chains in the hash table")
 	}
-	p.timeout(fileTCPEstablishedTimeout, c.TCPEstablishedTimeout, "conntrack.tcpEstablishedTimeout")
-	p.timeout(fileTCPCloseWaitTimeout, c.TCPCloseWaitTimeout, "conntrack.tcpCloseWaitTimeout")
-	p.timeout(fileUDPTimeout, c.UDPTimeout, "conntrack.udpTimeout")
-	p.timeout(fileUDPStreamTimeout, c.UDPStreamTimeout, "conntrack.udpStreamTimeout")
+	timeout(fileTCPEstablishedTimeout, c.TCPEstablishedTimeout, "conntrack.tcpEstablishedTimeout")
+	timeout(fileTCPCloseWaitTimeout, c.TCPCloseWaitTimeout, "conntrack.tcpCloseWaitTimeout")
+	timeout(fileUDPTimeout, c.UDPTimeout, "conntrack.udpTimeout")
+	timeout(fileUDPStreamTimeout, c.UDPStreamTimeout, "conntrack.udpStreamTimeout")
 	if c.TCPBeLiberal {
-		p.exactly(fileTCPBeLiberal, 1, "conntrack.tcpBeLiberal")
+		exactly(fileTCPBeLiberal, 1, "conntrack.tcpBeLiberal")
 	}
-	return p.writes
+	return plan
 }
 
 // limit returns the maximum number of tracked connections, or 0 to keep the kernel's.
@@ -103,30 +113,4 @@ func (c Conntrack) limit(cpus int) int64 {
 		return 0
 	}
 	return max(min(int64(c.MaxPerCore)*int64(cpus), maxScaled), int64(c.Min))
-}
-
-type planner struct {
-	facts  Facts
-	writes []Write
-}
-
-func (p *planner) exactly(file string, n int64, why string) {
-	want := strconv.FormatInt(n, 10)
-	if have := p.facts.Values[file]; have != want {
-		p.writes = append(p.writes, Write{File: file, Value: want, Have: have, Why: why})
-	}
-}
-
-func (p *planner) atLeast(file, have string, n int64, why string) {
-	if now, err := strconv.ParseInt(have, 10, 64); err == nil && now >= n {
-		return
-	}
-	p.writes = append(p.writes, Write{File: file, Value: strconv.FormatInt(n, 10), Have: have, Why: why})
-}
-
-func (p *planner) timeout(file string, d time.Duration, why string) {
-	if d > 0 {
-		// With 0, the kernel would not track the connection.
-		p.exactly(file, max(int64(d/time.Second), 1), why)
-	}
 }

@@ -15,6 +15,14 @@ var defaults = Conntrack{
 	TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour,
 }
 
+// Facts are the CPUs and the files of a node.
+type Facts struct {
+	CPUs   int
+	Values map[string]string
+}
+
+func (f Facts) have(file string) string { return f.Values[file] }
+
 // fresh is a node as the kernel leaves it.
 func fresh(cpus int) Facts {
 	return Facts{CPUs: cpus, Values: map[string]string{
@@ -90,7 +98,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got map[string]string
-			for _, w := range Plan(tt.c, tt.facts) {
+			for _, w := range Plan(tt.c, tt.facts.CPUs, tt.facts.have) {
 				if got == nil {
 					got = map[string]string{}
 				}
@@ -110,7 +118,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestAWriteSaysWhatWasThereAndWhy(t *testing.T) {
-	got := Plan(Conntrack{MaxPerCore: 100000, Min: 5}, fresh(3).with(fileBuckets, "512"))
+	got := Plan(Conntrack{MaxPerCore: 100000, Min: 5}, 3, fresh(3).with(fileBuckets, "512").have)
 	want := []Write{
 		{fileMax, "300000", "65536", "the greater of conntrack.maxPerCore 100000 for 3 CPUs and conntrack.min 5"},
 		{fileHashSize, "75000", "512", "a quarter of the connections, for short chains in the hash table"},
