@@ -14,8 +14,8 @@
 //
 //	compile.Options.Compile   the slots that endpoints keep or get (slots.go); the chains and rules that are needed
 //	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after
-//	kernel.Backend.send       Batch.Transactions: new chains ahead of the elements that lead to them; a message for each
-//	                          operation (objects.go, encode.go, elements.go); the socket: all of it or nothing
+//	kernel.Backend.send       Batch.Transactions: new chains ahead of the elements that lead to them; Batch.Ops: a message
+//	                          for each (objects.go, encode.go, elements.go); the socket: all of it or nothing
 //
 // Behind an unknown state, and at the start, readTable (read.go) reads the table, in which each rule is the hash of its
 // text ([Rule.Hash]); [compile.Options.Repair] keeps its slots and chains, and batch.Pieces makes batches of bounded

@@ -81,65 +81,13 @@ func (b *Batch) NewChain(name string) bool {
 // String returns the batch as an nft script. Maps to purge are comments in it, because nft has no such command.
 func (b *Batch) String() string {
 	var s strings.Builder
-	table := nft.FamilyWord(b.Family) + " " + nft.TableName
-	line := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
-	if b.DeleteTable {
-		line("delete table %s", table)
-	}
-	if b.CreateTable {
-		line("add table %s { comment %q; }", table, nft.TableComment)
-	}
-	for _, set := range b.AddSets {
-		line("add %s %s %s { %s; }", set.Word(), table, set.Name, strings.Join(set.Declaration(b.Family), "; "))
-	}
-	for _, t := range b.AddFlowtables {
-		line("add flowtable %s %s { %s; }", table, t.Name, strings.Join(t.Declaration(), "; "))
-	}
-	for _, name := range b.RemakeBase {
-		line("delete chain %s %s", table, name)
-	}
-	for _, c := range b.SetChains {
-		switch {
-		case c.Hook != nft.NoHook && b.NewChain(c.Name):
-			line("add chain %s %s { %s }", table, c.Name, c.Declaration())
-		case b.NewChain(c.Name):
-			line("add chain %s %s", table, c.Name)
-		default:
-			line("flush chain %s %s", table, c.Name)
+	for op := range b.Ops(1) {
+		if c, ok := op.Object.(nft.Chain); op.Verb != Flush || !ok || !slices.Contains(b.DeleteChains, c.Name) {
+			fmt.Fprintln(&s, op.Text(b.Family))
 		}
-	}
-	for _, t := range b.AddTimeouts {
-		line("add ct timeout %s %s { %s; }", table, t.Name, strings.Join(t.Declaration(b.Family), "; "))
-	}
-	for _, c := range b.SetChains {
-		for _, r := range c.Rules {
-			line("add rule %s %s %s", table, c.Name, r.Text(b.Family))
-		}
-	}
-	writeOps := func(verb string, lists []SetOps) {
-		for _, list := range lists {
-			set := nft.DeclarationOf(list.Set)
-			for _, op := range list.Ops {
-				line("%s element %s %s { %s }", verb, table, list.Set, set.Text(b.Family, op))
-			}
-		}
-	}
-	writeOps("delete", b.Delete)
-	writeOps("add", b.Add)
-	for _, name := range b.DeleteChains {
-		line("delete chain %s %s", table, name)
-	}
-	for _, name := range b.DeleteSets {
-		line("delete %s %s %s", nft.DeclarationOf(name).Word(), table, name)
-	}
-	for _, name := range b.DeleteFlowtables {
-		line("delete flowtable %s %s", table, name)
-	}
-	for _, name := range b.DeleteTimeouts {
-		line("delete ct timeout %s %s", table, name)
 	}
 	for _, p := range b.Purge {
-		line("# purge map %s %s", table, p.Map())
+		fmt.Fprintf(&s, "# purge map %s %s %s\n", nft.FamilyWord(b.Family), nft.TableName, p.Map())
 	}
 	return s.String()
 }

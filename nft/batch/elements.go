@@ -21,27 +21,6 @@ func (l elements) emptied() elements {
 	return lists
 }
 
-// shared takes the lists of sets that others have, too, to find their elements. Where all are the same, it takes both:
-// another endpoint leaves most sets of a service port as they are.
-func (l elements) shared(others elements) map[string]nft.Elements {
-	all := map[string]nft.Elements{}
-	for set, list := range l {
-		if len(others[set]) == 0 {
-			continue
-		}
-		delete(l, set)
-		if slices.Equal(list, others[set]) {
-			delete(others, set)
-			continue
-		}
-		all[set] = make(nft.Elements, len(list))
-		for _, e := range list {
-			all[set][e.Key] = e
-		}
-	}
-	return all
-}
-
 // list returns the operations on sets, sorted by their names.
 func (l elements) list() []SetOps {
 	list := make([]SetOps, 0, len(l))

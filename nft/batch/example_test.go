@@ -20,10 +20,12 @@ func Example() {
 
 	for _, name := range []string{nft.ServiceIPs, nft.Endpoints} {
 		fmt.Println("map", name)
-		for set, e := range ruleset.Elements() {
-			if set == name {
-				fmt.Println("  ", nft.DeclarationOf(set).Text(model.IPv4, e))
-			}
+		for unit := range ruleset.Units() {
+			unit.Elements(func(set string, e nft.Element) {
+				if set == name {
+					fmt.Println("  ", nft.DeclarationOf(set).Text(model.IPv4, e))
+				}
+			})
 		}
 	}
 	for _, c := range ruleset.Chains {

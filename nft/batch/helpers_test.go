@@ -34,10 +34,17 @@ var configs = modeltest.Configs
 // elements are a table's, by set and key.
 type elements map[string]map[string]nft.Element
 
+// each calls do for every element of a ruleset.
+func each(r *compile.Ruleset, do func(set string, e nft.Element)) {
+	for unit := range r.Units() {
+		unit.Elements(do)
+	}
+}
+
 func elementsOf(t *testing.T, r *compile.Ruleset) elements {
 	t.Helper()
 	all := elements{}
-	for set, e := range r.Elements() {
+	each(r, func(set string, e nft.Element) {
 		if _, ok := all[set][e.Key]; ok {
 			t.Fatalf("%s has an element twice: %s", set, text(r, set, e))
 		}
@@ -45,7 +52,7 @@ func elementsOf(t *testing.T, r *compile.Ruleset) elements {
 			all[set] = map[string]nft.Element{}
 		}
 		all[set][e.Key] = e
-	}
+	})
 	return all
 }
 

@@ -24,11 +24,11 @@ func TestTheTableOfAPortIsComplete(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), service, slice, other, modeltest.OurNode()).Family(model.IPv4)
 			r := counted.Compile(nil, s)
 			text := r.OfPort(modeltest.PortName("ns1/web", "http", model.TCP)).String()
-			for set, e := range r.Elements() {
+			each(r, func(set string, e nft.Element) {
 				isOthers := strings.Contains(e.Key, string(nft.AppendAddr(nil, netip.MustParseAddr("172.30.0.42"))))
 				switch set {
 				case nft.ClusterIPs, nft.NodePortIPs, nft.Hairpin: // not of a service port
-					continue
+					return
 				}
 				declared := nft.DeclarationOf(set)
 				line := "\t\t\t" + declared.Text(model.IPv4, e) + ",\n"
@@ -38,7 +38,7 @@ func TestTheTableOfAPortIsComplete(t *testing.T) {
 				if e.Verdict.Chain != "" && !isOthers && !strings.Contains(text, "chain "+e.Verdict.Chain+" {\n") {
 					t.Errorf("chain %s is missing:\n%s", e.Verdict.Chain, text)
 				}
-			}
+			})
 			if !strings.Contains(text, "chain endpoints-") {
 				t.Errorf("no chain chooses one of all endpoints, as for pods:\n%s", text)
 			}

@@ -6,17 +6,39 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
+// Diff returns the batch that turns one ruleset into another that was compiled after it. The cost depends on the
+// difference.
+func Diff(have, want *compile.Ruleset) *Batch {
+	old := &nft.Table{
+		Family: want.Family, Elements: map[string]nft.Elements{},
+		Flowtables: want.Options.Flowtables(), Timeouts: want.Options.Timeouts,
+	}
+	var units []compile.Unit
+	for c := range want.Changes(have) {
+		old.Sets, old.Chains = append(old.Sets, c.Old.Sets...), append(old.Chains, c.Old.Chains...)
+		c.Old.Elements(old.Add)
+		units = append(units, c.New)
+	}
+	return whole(pieces(old, slices.Values(units), want, math.MaxInt), want.Family)
+}
+
 // DiffTable returns the batch that turns a table, as read from the kernel, into the wanted one; nil: there is none. It
 // takes elements out of the table, which is of no more use.
 func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
-	for all := range Pieces(table, want, math.MaxInt) {
+	return whole(Pieces(table, want, math.MaxInt), want.Family)
+}
+
+// whole returns the only piece.
+func whole(pieces iter.Seq[*Batch], f model.Family) *Batch {
+	for all := range pieces {
 		return all
 	}
-	return newBuilder(want.Family).Batch
+	return &Batch{Family: f}
 }
 
 // Pieces is DiffTable in batches of about size elements: during a transaction the kernel does nothing else for the
@@ -32,13 +54,18 @@ func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
 // changes at once, up to 32,000 operations; behind so many, a Service may have endpoints of both states for a moment.
 // Ranges of a set that has some others come with the deletions, since they must not overlap.
 func Pieces(table *nft.Table, want *compile.Ruleset, size int) iter.Seq[*Batch] {
+	return pieces(table, want.Units(), want, size)
+}
+
+// pieces leads from a table, or the part of it that may differ, to some units of a ruleset.
+func pieces(table *nft.Table, units iter.Seq[compile.Unit], want *compile.Ruleset, size int) iter.Seq[*Batch] {
 	return func(yield func(*Batch) bool) {
 		w := &writer{
-			builder: newBuilder(want.Family), final: newBuilder(want.Family), yield: yield, more: true, size: size,
-			late: elements{}, leads: elements{},
+			Batch: newBatch(want.Family), have: &nft.Table{}, del: elements{}, add: elements{},
+			yield: yield, more: true, size: size, late: elements{}, leads: elements{},
 		}
 		w.begin(table, want)
-		for unit := range want.Units() {
+		for unit := range units {
 			if w.unit(unit); !w.more {
 				return
 			}
@@ -47,14 +74,19 @@ func Pieces(table *nft.Table, want *compile.Ruleset, size int) iter.Seq[*Batch] 
 	}
 }
 
+func newBatch(f model.Family) *Batch { return &Batch{Family: f, newChains: map[string]bool{}} }
+
 // writer yields a batch whenever there are enough operations.
 type writer struct {
-	*builder
-	final *builder // for the last batches
-	yield func(*Batch) bool
-	more  bool
-	size  int
+	*Batch
+	final    Batch // for the last one
+	del, add elements
+	count    int // operations so far, about
+	size     int
+	yield    func(*Batch) bool
+	more     bool
 
+	have   *nft.Table           // takes what is wanted out, so that what nobody wants remains
 	sets   map[string]bool      // of the table, but not met yet
 	chains map[string]nft.Chain // of the table, but not met yet
 	ranges map[string]bool      // sets of ranges with some in the table that nobody wants
@@ -62,10 +94,10 @@ type writer struct {
 	leads  elements             // of the present unit
 }
 
-// begin takes a table, and adds the operations on what all service ports share.
+// begin takes a table.
 func (w *writer) begin(table *nft.Table, want *compile.Ruleset) {
 	w.CreateTable = table == nil || table.Dormant
-	if table != nil && !compatible(table.Sets, want.AllSets()) {
+	if table != nil && !compatible(table.Sets, want.AllSets) {
 		w.DeleteTable, w.CreateTable, table = true, true, nil
 	}
 	if table != nil {
@@ -82,31 +114,12 @@ func (w *writer) begin(table *nft.Table, want *compile.Ruleset) {
 	for _, c := range w.have.Chains {
 		w.chains[c.Name] = c
 	}
-	w.ranges = unwantedRanges(w.have, want)
+	if w.size < math.MaxInt {
+		w.ranges = unwantedRanges(w.have, want)
+	}
 	flowtable, timeout := func(t nft.Flowtable) string { return t.Name }, func(t nft.Timeout) string { return t.Name }
 	w.AddFlowtables, w.final.DeleteFlowtables = diffNames(w.have.Flowtables, want.Options.Flowtables(), flowtable)
 	w.AddTimeouts, w.final.DeleteTimeouts = diffNames(w.have.Timeouts, want.Options.Timeouts, timeout)
-	w.objects(want.Sets, want.Chains)
-}
-
-// objects adds the operations on sets and chains.
-func (w *writer) objects(sets []nft.Set, chains []nft.Chain) {
-	for _, s := range sets {
-		if !w.sets[s.Name] {
-			w.AddSets = append(w.AddSets, s)
-			w.count++
-		}
-		delete(w.sets, s.Name)
-	}
-	for _, c := range chains {
-		if have, ok := w.chains[c.Name]; ok {
-			w.final.chain(have, true, c)
-		} else {
-			w.chain(nft.Chain{}, false, c)
-			w.count++
-		}
-		delete(w.chains, c.Name)
-	}
 }
 
 // unit adds the operations on a unit.
@@ -116,7 +129,17 @@ func (w *writer) unit(u compile.Unit) {
 			w.final.Purge = append(w.final.Purge, p)
 		}
 	}
-	w.objects(u.Sets, u.Chains)
+	for _, s := range u.Sets {
+		if !w.sets[s.Name] {
+			w.AddSets = append(w.AddSets, s)
+			w.count++
+		}
+		delete(w.sets, s.Name)
+	}
+	for _, c := range u.Chains {
+		w.chain(c)
+		delete(w.chains, c.Name)
+	}
 	u.Elements(func(set string, e nft.Element) {
 		switch {
 		case w.ranges[set], len(w.have.Chains) == 0 && nft.LeadsByNodePort(set):
@@ -135,10 +158,53 @@ func (w *writer) unit(u compile.Unit) {
 	w.flush()
 }
 
+// chain adds the operations that lead to a wanted chain.
+func (w *writer) chain(want nft.Chain) {
+	have, exists := w.chains[want.Name]
+	same := func(x, y nft.Rule) bool { return x.Hash(w.Family) == y.Hash(w.Family) }
+	switch {
+	case !exists:
+		w.newChains[want.Name] = true
+		w.SetChains = append(w.SetChains, want)
+		w.count++
+		return
+	case have.Hook != want.Hook || have.Prio != want.Prio || have.Filter != want.Filter || have.Drop != want.Drop:
+		w.final.RemakeBase = append(w.final.RemakeBase, want.Name)
+	case slices.EqualFunc(have.Rules, want.Rules, same):
+		return
+	}
+	w.final.SetChains = append(w.final.SetChains, want)
+}
+
+// element adds the operations that lead to a wanted element. An equal one stays, and one with other data is deleted and
+// added again.
+func (w *writer) element(set string, e nft.Element) {
+	was, ok := w.have.Take(set, e.Key)
+	if ok && was == e {
+		return
+	}
+	if ok {
+		w.del.add(set, was)
+	}
+	w.add.add(set, e)
+	w.count++
+}
+
 func (w *writer) elements(all elements) {
 	for set, list := range all {
 		for _, e := range list {
 			w.element(set, e)
+		}
+	}
+}
+
+// leftovers deletes the elements of a set that nobody wants; those that lead somewhere at once.
+func (w *writer) leftovers(set string, atOnce bool) {
+	for _, key := range slices.Sorted(w.have.Keys(set)) {
+		e, _ := w.have.Take(set, key)
+		w.del.add(set, e)
+		if w.count++; !atOnce {
+			w.flush()
 		}
 	}
 }
@@ -148,13 +214,12 @@ func (w *writer) end() {
 	w.elements(w.late)
 	w.RemakeBase, w.SetChains = w.final.RemakeBase, append(w.SetChains, w.final.SetChains...)
 	sets := slices.DeleteFunc(slices.Sorted(maps.Keys(w.have.Elements)), func(set string) bool { return w.sets[set] })
-	for _, set := range sets {
-		if nft.Leads(set) || w.ranges[set] {
-			w.leftovers(set, func() {})
+	for _, atOnce := range [...]bool{true, false} {
+		for _, set := range sets {
+			if !atOnce || nft.Leads(set) || w.ranges[set] {
+				w.leftovers(set, atOnce)
+			}
 		}
-	}
-	for _, set := range sets {
-		w.leftovers(set, w.flush)
 	}
 	w.DeleteSets, w.DeleteChains = slices.Sorted(maps.Keys(w.sets)), slices.Sorted(maps.Keys(w.chains))
 	w.DeleteFlowtables, w.DeleteTimeouts, w.Purge = w.final.DeleteFlowtables, w.final.DeleteTimeouts, w.final.Purge
@@ -166,11 +231,38 @@ func (w *writer) end() {
 // flush yields a batch if there are enough operations.
 func (w *writer) flush() {
 	if w.count >= w.size && w.more {
-		have, add := w.have, w.add.emptied()
+		add := w.add.emptied()
 		w.more = w.yield(w.done())
-		*w.builder = *newBuilder(have.Family)
-		w.have, w.add = have, add
+		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, add, 0
 	}
+}
+
+// done returns the batch. An endpoint that a service port with affinity loses is noted as gone, once if several lose
+// it.
+func (w *writer) done() *Batch {
+	for _, set := range w.DeleteSets {
+		delete(w.del, set) // its elements go with it
+	}
+	gone := map[string]bool{}
+	for set, list := range w.del {
+		to := nft.DeclarationOf(set).Gone
+		for _, e := range list {
+			if to != "" && !gone[e.Key] {
+				gone[e.Key] = true
+				w.add.add(to, nft.Element{Key: e.Key})
+			}
+		}
+	}
+	w.Delete, w.Add = w.del.list(), w.add.list()
+	return w.Batch
+}
+
+func setsByName(sets []nft.Set) map[string]bool {
+	names := make(map[string]bool, len(sets))
+	for _, s := range sets {
+		names[s.Name] = true
+	}
+	return names
 }
 
 // unwantedRanges returns the sets of ranges in which a table has some that a ruleset does not want.
@@ -197,15 +289,18 @@ func unwantedRanges(table *nft.Table, want *compile.Ruleset) map[string]bool {
 
 // compatible reports whether the sets that stay have the wanted types. A set that is not wanted
 // any more is deleted, whatever its type.
-func compatible(sets, wanted []nft.Set) bool {
-	stay := setsByName(wanted)
+func compatible(sets []nft.Set, wanted func() []nft.Set) bool {
+	var stay map[string]bool
 	for _, have := range sets {
-		if !stay[have.Name] {
+		want := nft.DeclarationOf(have.Name)
+		if slices.Equal(have.Key, want.Key) && slices.Equal(have.Data, want.Data) &&
+			have.Verdicts == want.Verdicts && have.Interval == want.Interval && have.Dynamic == want.Dynamic {
 			continue
 		}
-		want := nft.DeclarationOf(have.Name)
-		if !slices.Equal(have.Key, want.Key) || !slices.Equal(have.Data, want.Data) ||
-			have.Verdicts != want.Verdicts || have.Interval != want.Interval || have.Dynamic != want.Dynamic {
+		if stay == nil {
+			stay = setsByName(wanted())
+		}
+		if stay[have.Name] {
 			return false
 		}
 	}

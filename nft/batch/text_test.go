@@ -70,7 +70,7 @@ func TestRanges(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), modeltest.NewServiceCIDR("x", tt.cidr)).Family(model.FamilyOf(p.Addr()))
 			r := compile.Options{}.Compile(nil, s)
 			got := []string{}
-			for set, e := range r.Elements() {
+			each(r, func(set string, e nft.Element) {
 				got = append(got, text(r, set, e))
 				last := p.Addr()
 				for i := p.Bits(); i < last.BitLen(); i++ {
@@ -83,7 +83,7 @@ func TestRanges(t *testing.T) {
 					end = string(nft.AppendAddr(nil, next))
 				}
 				equal(t, "first key behind the range", end, e.End)
-			}
+			})
 			equal(t, "elements", []string{tt.want}, got)
 		})
 	}

@@ -104,8 +104,8 @@ func (r *Ruleset) Table() *nft.Table {
 		Family: r.Family, Timeouts: r.Options.Timeouts, Sets: r.AllSets(), Flowtables: r.Options.Flowtables(),
 		Chains: r.AllChains(), Elements: map[string]nft.Elements{},
 	}
-	for set, e := range r.Elements() {
-		t.Add(set, e)
+	for unit := range r.Units() {
+		unit.Elements(t.Add)
 	}
 	return t
 }

@@ -20,24 +20,11 @@ type Unit struct {
 // AddFunc takes an element, and the name of its set.
 type AddFunc func(set string, e nft.Element)
 
-// Elements yields every element with the name of its set.
-func (r *Ruleset) Elements() iter.Seq2[string, nft.Element] {
-	return func(yield func(string, nft.Element) bool) {
-		more := true
-		for unit := range r.Units() {
-			if unit.Elements(func(set string, e nft.Element) { more = more && yield(set, e) }); !more {
-				return
-			}
-		}
-	}
-}
-
-// Units yields the parts of the ruleset in the order in which a table is filled, without the sets and chains that all
-// share: what all Services need; the Services, the cluster's API server and DNS first; and at last what is refused or
-// dropped because no Service has it.
+// Units yields the parts of the ruleset in the order in which a table is filled: what all Services share or need; the
+// Services, the cluster's API server and DNS first; and at last what is refused or dropped because no Service has it.
 func (r *Ruleset) Units() iter.Seq[Unit] {
 	return func(yield func(Unit) bool) {
-		if !yield(Unit{Elements: func(add AddFunc) {
+		if !yield(Unit{Sets: r.Sets, Chains: r.Chains, Elements: func(add AddFunc) {
 			r.ofSettings(nft.NodePortIPs, add)
 			for a := range r.snapshot.Hairpins() { // an endpoint could not connect to itself without
 				add(nft.Hairpin, hairpinElement(a))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -32,17 +33,17 @@ var contract = []struct {
 		m.addChain(nft.Chain{Name: "a"})
 		m.addChain(nft.Chain{Name: "b"})
 		m.addChain(nft.Chain{Name: "base", Hook: nft.Prerouting, Prio: -7})
-		for i, name := range []string{nft.ClusterIPs, nft.ServiceIPs, clusterClients, "unused"} {
+		for _, name := range []string{nft.ClusterIPs, nft.ServiceIPs, clusterClients, "unused"} {
 			s := nft.DeclarationOf(nft.ClusterIPs)
 			if name != "unused" {
 				s = nft.DeclarationOf(name)
 			}
 			s.Name = name
-			m.addSet(s, uint32(i+1))
+			m.addSet(s)
 		}
 	}, 0},
 	{"a chain again", func(m *messages) { m.addChain(nft.Chain{Name: "a"}) }, 0},
-	{"a set again", func(m *messages) { m.addSet(nft.DeclarationOf(nft.ClusterIPs), 1) }, 0},
+	{"a set again", func(m *messages) { m.addSet(nft.DeclarationOf(nft.ClusterIPs)) }, 0},
 	{"a rule that looks into no set", func(m *messages) { m.addRule("a", nft.Rule{inSet("absent")}) }, unix.ENOENT},
 	{"a rule that jumps nowhere", func(m *messages) { m.addRule("a", nft.Rule{nft.Verdict{Kind: nft.Jump, Chain: "absent"}}) }, unix.ENOENT},
 	{"a rule that jumps to a hook", func(m *messages) { m.addRule("a", nft.Rule{nft.Verdict{Kind: nft.Jump, Chain: "base"}}) }, unix.EOPNOTSUPP},
@@ -59,10 +60,10 @@ var contract = []struct {
 	{"rules", func(m *messages) {
 		m.addRule("a", nft.Rule{inSet(nft.ClusterIPs), nft.Verdict{Kind: nft.Jump, Chain: "b"}})
 	}, 0},
-	{"delete a chain that a rule jumps to", func(m *messages) { m.deleteChain("b") }, unix.EBUSY},
-	{"delete a set that a rule looks into", func(m *messages) { m.deleteSet(nft.ClusterIPs) }, unix.EBUSY},
-	{"delete a set", func(m *messages) { m.deleteSet("unused") }, 0},
-	{"delete it again", func(m *messages) { m.deleteSet("unused") }, unix.ENOENT},
+	{"delete a chain that a rule jumps to", func(m *messages) { deleted(m, nft.Chain{Name: "b"}) }, unix.EBUSY},
+	{"delete a set that a rule looks into", func(m *messages) { deleted(m, nft.Set{Name: nft.ClusterIPs}) }, unix.EBUSY},
+	{"delete a set", func(m *messages) { deleted(m, nft.Set{Name: "unused"}) }, 0},
+	{"delete it again", func(m *messages) { deleted(m, nft.Set{Name: "unused"}) }, unix.ENOENT},
 	{"an element of no set", func(m *messages) { contractElement(m, unix.NFT_MSG_NEWSETELEM, "unused", nft.Element{Key: "1234"}) }, unix.ENOENT},
 	{"an element", func(m *messages) {
 		contractElement(m, unix.NFT_MSG_NEWSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"})
@@ -83,7 +84,10 @@ var contract = []struct {
 	{"the same verdict", func(m *messages) { contractVerdict(m, "a") }, 0},
 	{"another verdict", func(m *messages) { contractVerdict(m, "b") }, unix.EEXIST},
 	{"a verdict that leads nowhere", func(m *messages) { contractVerdict(m, "absent") }, unix.ENOENT},
-	{"delete a chain that an element leads to", func(m *messages) { m.flushChain("a"); m.deleteChain("a") }, unix.EBUSY},
+	{"delete a chain that an element leads to", func(m *messages) {
+		m.remove(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_CHAIN, "a")
+		deleted(m, nft.Chain{Name: "a"})
+	}, unix.EBUSY},
 	{"a map's element without data", func(m *messages) {
 		contractElement(m, unix.NFT_MSG_NEWSETELEM, clusterClients, nft.Element{Key: "1234"})
 	}, unix.EINVAL},
@@ -91,9 +95,12 @@ var contract = []struct {
 		set := nft.DeclarationOf(nft.ClusterIPs)
 		m.clients(unix.NFT_MSG_NEWSETELEM, &set, []client{{nft.Element{Key: "4321"}, 1e9, 1e9}})
 	}, unix.EINVAL},
-	{"a chain less", func(m *messages) { m.flushChain("a"); m.deleteChain("b") }, 0},
-	{"a mistake", func(m *messages) { m.addChain(nft.Chain{Name: "c"}); m.deleteChain("absent") }, unix.ENOENT},
-	{"nothing of it was done", func(m *messages) { m.deleteChain("c") }, unix.ENOENT},
+	{"a chain less", func(m *messages) {
+		m.remove(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_CHAIN, "a")
+		deleted(m, nft.Chain{Name: "b"})
+	}, 0},
+	{"a mistake", func(m *messages) { m.addChain(nft.Chain{Name: "c"}); deleted(m, nft.Chain{Name: "absent"}) }, unix.ENOENT},
+	{"nothing of it was done", func(m *messages) { deleted(m, nft.Chain{Name: "c"}) }, unix.ENOENT},
 }
 
 // beforeContract are other answers of older kernels.
@@ -101,6 +108,10 @@ var beforeContract = map[string]unix.Errno{"another verdict": unix.EBUSY, "unkno
 
 func inSet(name string) nft.InSet {
 	return nft.InSet{Key: nft.Key{{Field: nft.DestAddr}}, Set: name}
+}
+
+func deleted(m *messages, object any) {
+	m.operation(batch.Op{Verb: batch.Delete, Object: object}, 0)
 }
 
 func contractElement(m *messages, msgType uint16, set string, e nft.Element) {

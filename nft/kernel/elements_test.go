@@ -29,27 +29,19 @@ func longestElements(s nft.Set, n int) []nft.Element {
 	return slices.Repeat([]nft.Element{e}, n)
 }
 
-// testTransaction is one that is not sent.
-func testTransaction(f model.Family) *transaction {
-	tr := &transaction{msgs: messages{family: f, table: nft.TableName}}
-	tr.msgs.batch(unix.NFNL_MSG_BATCH_BEGIN)
-	return tr
-}
-
 // A message never is too long with the longest elements that there can be, and it would be
 // noticed.
 func TestMessagesAreShortEnough(t *testing.T) {
 	for _, s := range (compile.Options{Counters: true}).LayoutSets() {
 		ops := longestElements(s, 4*elementsPerMessage)
-		tr := testTransaction(model.IPv6)
-		tr.elements([]batch.SetOps{{Set: s.Name, Ops: ops}}, elementsPerMessage, true)
-		if tr.msgs.err != nil {
-			t.Errorf("%s: %v", s.Name, tr.msgs.err)
-		}
-		tr = testTransaction(model.IPv6)
-		tr.elements([]batch.SetOps{{Set: s.Name, Ops: ops}}, len(ops), true)
-		if tr.msgs.err == nil {
-			t.Errorf("%s: no error for a message of %d bytes", s.Name, len(tr.msgs.b))
+		for _, size := range [...]int{elementsPerMessage, len(ops)} {
+			m := messages{family: model.IPv6, table: nft.TableName}
+			for some := range slices.Chunk(ops, size) {
+				m.operation(batch.Op{Verb: batch.Add, Object: batch.SetOps{Set: s.Name, Ops: some}}, 0)
+			}
+			if isTooLong := size > elementsPerMessage; (m.err != nil) != isTooLong {
+				t.Errorf("%s: messages of %d elements: %v", s.Name, size, m.err)
+			}
 		}
 	}
 	if err := (&conn{}).try(&messages{err: errors.New("too long")}); err == nil {
@@ -73,22 +65,22 @@ func TestTheStepThatFailedIsNamed(t *testing.T) {
 		changes batch.Batch
 		want    string
 	}{
-		{"the first", batch.Batch{RemakeBase: []string{"absent"}, Add: element(nft.ClusterIPs, new1)}, "delete chain absent"},
+		{"the first", batch.Batch{RemakeBase: []string{"absent"}, Add: element(nft.ClusterIPs, new1)}, "delete chain ip vmapd absent"},
 		{"a chain", batch.Batch{
 			SetChains: []nft.Chain{services, {Name: "absent"}}, Add: element(nft.ClusterIPs, new1),
-		}, "flush chain absent"},
+		}, "flush chain ip vmapd absent"},
 		{"a rule", batch.Batch{
 			SetChains: []nft.Chain{services, {Name: "reject-chain", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: "absent"}}}}},
-		}, "add rule reject-chain jump absent"},
+		}, "add rule ip vmapd reject-chain jump absent"},
 		{"a deletion", batch.Batch{
 			SetChains: []nft.Chain{services}, Delete: element(nft.ClusterIPs, absent), Add: element(nft.ClusterIPs, new1),
-		}, "delete element cluster-ips { 5.6.7.8 }"},
+		}, "delete element ip vmapd cluster-ips { 5.6.7.8 }"},
 		{"the last", batch.Batch{
 			SetChains: []nft.Chain{services}, Delete: element(nft.ClusterIPs, there), Add: element(nft.ClusterIPs, tooLong),
-		}, "add element cluster-ips { 1.2.3.4 }"},
+		}, "add element ip vmapd cluster-ips { 1.2.3.4 }"},
 		{"the first of several", batch.Batch{
 			Delete: element(nft.ClusterIPs, absent), Add: element(nft.ClusterIPs, tooLong),
-		}, "delete element cluster-ips { 5.6.7.8 }"},
+		}, "delete element ip vmapd cluster-ips { 5.6.7.8 }"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.changes.Family = model.IPv4

@@ -58,10 +58,6 @@ func (m *messages) flowtable(msgType, flags uint16, t nft.Flowtable, devices []s
 	return at
 }
 
-func (m *messages) deleteFlowtable(name string) {
-	m.remove(unix.NFT_MSG_DELFLOWTABLE, flowtableName, name)
-}
-
 // readFlowtables reads the names of the flowtables.
 func (c *conn) readFlowtables(t *nft.Table) error {
 	return c.listFlowtables(t.Family, func(name string, _ []byte) {

@@ -86,15 +86,6 @@ var hookNumbers = [...]uint32{
 	nft.Input:       unix.NF_INET_LOCAL_IN, nft.Forward: unix.NF_INET_FORWARD,
 }
 
-func (m *messages) deleteChain(name string) {
-	m.remove(unix.NFT_MSG_DELCHAIN, unix.NFTA_CHAIN_NAME, name)
-}
-
-// flushChain deletes all rules of a chain.
-func (m *messages) flushChain(name string) {
-	m.remove(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_CHAIN, name)
-}
-
 // addRule appends a rule to a chain.
 func (m *messages) addRule(chain string, r nft.Rule) {
 	at := m.object(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND)
@@ -123,15 +114,15 @@ func (m *messages) expr(attr uint16, e expr.Any) {
 	m.bytes(attr|unix.NLA_F_NESTED, b)
 }
 
-// addSet makes a set, without its elements. Sets of one batch differ in their id.
-func (m *messages) addSet(s nft.Set, id uint32) {
+// addSet makes a set, without its elements. Sets of one batch differ in their id: the number of the message.
+func (m *messages) addSet(s nft.Set) {
 	isConcat := s.Interval && len(s.Key) > 1
 	at := m.object(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
 	m.string(unix.NFTA_SET_NAME, s.Name)
 	m.uint32(unix.NFTA_SET_FLAGS, setFlags(s, isConcat))
 	m.uint32(unix.NFTA_SET_KEY_TYPE, datatype(m.family, s.Key))
 	m.uint32(unix.NFTA_SET_KEY_LEN, uint32(nft.Width(m.family, s.Key)))
-	m.uint32(unix.NFTA_SET_ID, id)
+	m.uint32(unix.NFTA_SET_ID, m.count)
 	if isConcat {
 		m.concatDescription(s)
 	}
@@ -169,8 +160,6 @@ func setFlags(s nft.Set, isConcat bool) (flags uint32) {
 	}
 	return flags
 }
-
-func (m *messages) deleteSet(name string) { m.remove(unix.NFT_MSG_DELSET, unix.NFTA_SET_NAME, name) }
 
 // concatDescription has the length of each component of the key, which the kernel needs to know for ranges.
 func (m *messages) concatDescription(s nft.Set) {

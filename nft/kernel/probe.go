@@ -151,8 +151,8 @@ func (b *Backend) probeOptions(st *familyState) error {
 func (c *conn) tryFeature(f model.Family, flags uint32, one feature) (err error) {
 	m := c.newBatch(f, probeTable)
 	m.addTable(flags)
-	for i, s := range one.table.Sets {
-		m.addSet(s, uint32(i+1))
+	for _, s := range one.table.Sets {
+		m.addSet(s)
 	}
 	for _, timeout := range one.table.Timeouts {
 		m.addTimeout(timeout)

@@ -30,9 +30,9 @@ func (r *refused) add(err error, want, before *compile.Ruleset) (added bool) {
 		return false
 	}
 	keys := map[[2]string]bool{}
-	for _, s := range failed.steps {
-		for _, e := range s.ops {
-			keys[[2]string{s.set.Name, e.Key}] = true
+	for _, list := range failed.elements {
+		for _, e := range list.Ops {
+			keys[[2]string{list.Set, e.Key}] = true
 		}
 	}
 	if r.ports == nil {

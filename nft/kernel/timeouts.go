@@ -44,8 +44,6 @@ func (m *messages) addTimeout(t nft.Timeout) {
 	m.end(at)
 }
 
-func (m *messages) deleteTimeout(name string) { m.end(m.timeoutObject(unix.NFT_MSG_DELOBJ, 0, name)) }
-
 // readTimeouts reads the names of the timeout policies. Other objects are not ours.
 func (c *conn) readTimeouts(t *nft.Table) error {
 	err := c.list(unix.NFT_MSG_GETOBJ, t.Family, "", func(b []byte) error {

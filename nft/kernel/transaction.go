@@ -9,7 +9,6 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
@@ -18,135 +17,6 @@ import (
 // elementsPerMessage keeps a message below the 64 KiB that the length of a netlink
 // attribute can say, with the longest keys and comments there are.
 const elementsPerMessage = 150
-
-// step is one message of a batch: an operation on the object that is named, or on elements.
-type step struct {
-	verb string
-	name string
-	set  *nft.Set
-	ops  []nft.Element
-}
-
-func (s step) text(f model.Family) string {
-	switch {
-	case s.set == nil:
-		return s.verb + " " + s.name
-	case len(s.ops) == 1:
-		return fmt.Sprintf("%s element %s { %s }", s.verb, s.set.Name, s.set.Text(f, s.ops[0]))
-	}
-	return fmt.Sprintf("%s %d elements of %s, from { %s } on", s.verb, len(s.ops), s.set.Name, s.set.Text(f, s.ops[0]))
-}
-
-// transaction collects the messages of one batch, and describes each of them.
-type transaction struct {
-	conn  *conn
-	msgs  messages
-	steps []step
-}
-
-// step describes the next message.
-func (t *transaction) step(verb, name string) {
-	t.steps = append(t.steps, step{verb: verb, name: name})
-}
-
-// elements adds or deletes elements, so many to a message.
-func (t *transaction) elements(lists []batch.SetOps, perMessage int, add bool) {
-	verb, msgType := "delete", uint16(unix.NFT_MSG_DELSETELEM)
-	if add {
-		verb, msgType = "add", unix.NFT_MSG_NEWSETELEM
-	}
-	for _, list := range lists {
-		set := nft.DeclarationOf(list.Set)
-		for ops := range slices.Chunk(list.Ops, perMessage) {
-			t.msgs.elements(msgType, &set, ops)
-			t.steps = append(t.steps, step{verb: verb, set: &set, ops: ops})
-		}
-	}
-}
-
-// objects makes or replaces the table, and makes sets and flowtables.
-func (t *transaction) objects(b *batch.Batch, flags uint32) {
-	if b.DeleteTable {
-		t.step("delete table", nft.TableName)
-		t.msgs.deleteTable()
-	}
-	if b.CreateTable {
-		t.step("add table", nft.TableName)
-		t.msgs.addTable(flags)
-	}
-	for i, s := range b.AddSets {
-		t.step("add set", s.Name)
-		t.msgs.addSet(s, uint32(i+1))
-	}
-	for _, f := range b.AddFlowtables {
-		t.step("add flowtable", f.Name)
-		t.msgs.addFlowtable(f, nil)
-	}
-}
-
-// chains makes chains, and timeout policies before the rules that use them.
-func (t *transaction) chains(b *batch.Batch) {
-	t.each("delete chain", b.RemakeBase, t.msgs.deleteChain)
-	for _, c := range b.SetChains {
-		if b.NewChain(c.Name) {
-			t.step("add chain", c.Name)
-			t.msgs.addChain(c)
-		} else {
-			t.step("flush chain", c.Name)
-			t.msgs.flushChain(c.Name)
-		}
-	}
-	for _, timeout := range b.AddTimeouts {
-		t.step("add ct timeout", timeout.Name)
-		t.msgs.addTimeout(timeout)
-	}
-	for _, c := range b.SetChains {
-		for _, r := range c.Rules {
-			t.step("add rule", c.Name+" "+r.Text(b.Family))
-			t.msgs.addRule(c.Name, r)
-		}
-	}
-}
-
-func (t *transaction) deletions(b *batch.Batch) {
-	t.each("flush chain", b.DeleteChains, t.msgs.flushChain)
-	t.each("delete chain", b.DeleteChains, t.msgs.deleteChain)
-	t.each("delete set", b.DeleteSets, t.msgs.deleteSet)
-	t.each("delete flowtable", b.DeleteFlowtables, t.msgs.deleteFlowtable)
-	t.each("delete ct timeout", b.DeleteTimeouts, t.msgs.deleteTimeout)
-}
-
-// each adds a message about each of some objects.
-func (t *transaction) each(verb string, names []string, message func(name string)) {
-	for _, name := range names {
-		t.step(verb, name)
-		message(name)
-	}
-}
-
-// commit sends the messages. The kernel carries out all of them or none, and answers to each that it refuses.
-func (t *transaction) commit() error {
-	err := t.conn.commit(&t.msgs)
-	if err == nil || !isReply(err) {
-		return err
-	}
-	op, _ := errors.AsType[*netlink.OpError](err)
-	failed := &BatchError{Message: op.Message, Err: err}
-	const first = batchBegin + 1
-	for _, sequence := range t.conn.refused {
-		i := int(sequence) - first
-		if i < 0 || i >= len(t.steps) {
-			continue
-		}
-		if failed.Step == "" {
-			failed.Step = t.steps[i].text(t.msgs.family)
-		}
-		if t.steps[i].set != nil {
-			failed.steps = append(failed.steps, t.steps[i])
-		}
-	}
-	return failed
-}
 
 // pieceSize is the default of Options.PieceSize. It bounds the time that the kernel holds its lock, and our memory.
 const pieceSize = 8_000
@@ -172,22 +42,88 @@ func (b *Backend) send(st *familyState, changes *batch.Batch) (operations int, e
 	return operations, nil
 }
 
-// carryOut commits a batch as one transaction.
+// carryOut commits a batch as one transaction. The kernel carries out all of it or nothing, and answers to each message
+// that it refuses.
 func (c *conn) carryOut(b *batch.Batch, flags uint32, perMessage int) error {
-	t := &transaction{conn: c, msgs: c.newBatch(b.Family, nft.TableName)}
-	t.objects(b, flags)
-	t.chains(b)
-	t.elements(b.Delete, perMessage, false)
-	t.elements(b.Add, perMessage, true)
-	t.deletions(b)
-	return t.commit()
+	m, ops := c.newBatch(b.Family, nft.TableName), slices.Collect(b.Ops(perMessage))
+	for _, op := range ops {
+		m.operation(op, flags)
+	}
+	err := c.commit(&m)
+	if err == nil || !isReply(err) {
+		return err
+	}
+	op, _ := errors.AsType[*netlink.OpError](err)
+	failed := &BatchError{Message: op.Message, Err: err}
+	const first = batchBegin + 1
+	for _, sequence := range c.refused {
+		i := int(sequence) - first
+		if i < 0 || i >= len(ops) {
+			continue
+		}
+		if failed.Step == "" {
+			failed.Step = ops[i].Text(b.Family)
+		}
+		if elements, ok := ops[i].Object.(batch.SetOps); ok {
+			failed.elements = append(failed.elements, elements)
+		}
+	}
+	return failed
+}
+
+// operation appends the message of an operation. flags are those of a new table.
+func (m *messages) operation(op batch.Op, flags uint32) {
+	switch o := op.Object.(type) {
+	case nil:
+		if op.Verb == batch.Delete {
+			m.deleteTable()
+		} else {
+			m.addTable(flags)
+		}
+	case nft.Set:
+		if op.Verb == batch.Delete {
+			m.remove(unix.NFT_MSG_DELSET, unix.NFTA_SET_NAME, o.Name)
+		} else {
+			m.addSet(o)
+		}
+	case nft.Flowtable:
+		if op.Verb == batch.Delete {
+			m.remove(unix.NFT_MSG_DELFLOWTABLE, flowtableName, o.Name)
+		} else {
+			m.addFlowtable(o, nil)
+		}
+	case nft.Timeout:
+		if op.Verb == batch.Delete {
+			m.end(m.timeoutObject(unix.NFT_MSG_DELOBJ, 0, o.Name))
+		} else {
+			m.addTimeout(o)
+		}
+	case nft.Chain:
+		switch op.Verb {
+		case batch.Delete:
+			m.remove(unix.NFT_MSG_DELCHAIN, unix.NFTA_CHAIN_NAME, o.Name)
+		case batch.Flush:
+			m.remove(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_CHAIN, o.Name)
+		case batch.Add:
+			m.addChain(o)
+		}
+	case batch.Rule:
+		m.addRule(o.Chain, o.Rule)
+	case batch.SetOps:
+		msgType := uint16(unix.NFT_MSG_NEWSETELEM)
+		if op.Verb == batch.Delete {
+			msgType = unix.NFT_MSG_DELSETELEM
+		}
+		set := nft.DeclarationOf(o.Set)
+		m.elements(msgType, &set, o.Ops)
+	}
 }
 
 // isRefusal reports whether a batch failed because of elements, not of an error that passes, or because something is
 // missing in a table that others changed.
 func isRefusal(err error) bool {
 	failed, ok := errors.AsType[*BatchError](err)
-	return ok && len(failed.steps) > 0 && !isTransient(err) && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT)
+	return ok && len(failed.elements) > 0 && !isTransient(err) && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT)
 }
 
 // ErrOwned indicates that another process of ours still owns the tables, as happens
@@ -210,7 +146,7 @@ type BatchError struct {
 	Message string // the kernel's own words, often empty
 	Err     error
 
-	steps []step // about elements, that failed
+	elements []batch.SetOps // that failed
 }
 
 func (e *BatchError) Error() string {
