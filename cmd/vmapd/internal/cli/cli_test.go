@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,5 +47,34 @@ func TestAFaultyEndpointDecides(t *testing.T) {
 		if err != nil || worst.Endpoint != faulty || !strings.HasPrefix(out.String(), "=> 1 of 3 endpoints faulty: "+faulty.String()) {
 			t.Errorf("%v: the story of %v, %v:\n%s", faulty, worst.Endpoint, err, &out)
 		}
+	}
+}
+
+// As a plugin, trace lets the pod connect that is the client, until the trace in vmapd's pod has ended.
+func TestThePodConnectsForATrace(t *testing.T) {
+	dir := t.TempDir()
+	const script = `#!/bin/sh
+case "$*" in
+"get pods -n kube-system"*) echo '{"items": [{"metadata": {"name": "vmapd-a", "namespace": "kube-system"},
+	"spec": {"nodeName": "a", "containers": [{"name": "vmapd"}]}, "status": {"phase": "Running"}}]}';;
+"get pod web-1 -n shop"*) echo '{"spec": {"nodeName": "a"}, "status": {"podIPs": [{"ip": "10.0.0.1"}]}}';;
+"get endpointslices"*) echo '{}';;
+"config view"*) echo shop;;
+*"vmapd explain --output=json --namespace=shop --from=10.0.0.1 svc/frontend:80") echo '{"destination": "10.96.0.7:80/tcp"}';;
+*"vmapd attached trace --from=10.0.0.1"*) while ! [ -e "$0.connected" ]; do sleep 0.05; done; echo traced;;
+"exec -n shop web-1 -- sh -c echo | nc -w 3 10.96.0.7 80") touch "$0.connected"; exit 1;;
+*) echo "unexpected: $*" >&2; exit 1;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	code := execute(ctx, asPlugin(), []string{"trace", "--from", "pod/web-1", "svc/frontend:80"}, nil, &stdout, &stderr)
+	if code != 0 || stdout.String() != "traced\n" {
+		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,12 +11,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/plugin"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -35,6 +38,9 @@ in its pods, by kubectl.
   kubectl vmapd trace --from pod/web-1 svc/frontend:80
   kubectl vmapd status shop/frontend --rules
   kubectl vmapd bundle                           for a bug report
+
+A pod that is the client of a trace connects itself: with the right to create pods/exec for it, and
+with nc in its image.
 
 Without --node, the node is that of the client, or of the destination: of a pod, of a node, or
 of an endpoint of a Service. If there is none, one node of all is asked.
@@ -107,11 +113,11 @@ func (p *kubectlPlugin) status() *cobra.Command {
 		p.begin(cmd)
 		end := time.Now().Add(wait)
 		for {
-			nodes, err := p.Ask(cmd.Context())
+			nodes, err := p.Ask(cmd.Context(), []string{"status"})
 			if err != nil {
 				return err
 			}
-			ready := !slices.ContainsFunc(nodes, func(n plugin.NodeStatus) bool { return !n.Ready() })
+			ready := !slices.ContainsFunc(nodes, func(n plugin.Answer) bool { return !n.Ready() })
 			if !ready && time.Now().Before(end) && cmd.Context().Err() == nil {
 				time.Sleep(watchInterval)
 				continue
@@ -140,7 +146,7 @@ func (p *kubectlPlugin) doctor() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		nodes, err := p.Reports(cmd.Context(), line)
+		nodes, err := p.Ask(cmd.Context(), line)
 		if err != nil {
 			return err
 		}
@@ -269,12 +275,49 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	var connecting sync.WaitGroup
+	defer func() {
+		cancel()
+		connecting.Wait()
+	}()
+	if cmd.Name() == "trace" && len(target.Client) > 0 && flags.Changed("from") {
+		connecting.Go(func() {
+			p.connect(ctx, target, refs[0], namespace, flags.Lookup("from").Value.String(), args[0])
+		})
+	}
 	run := target.Exec(append([]string{"attached"}, line...)...)
 	code, err := k.Exec(cmd.Context(), run, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err == nil && code != 0 {
 		return exitError(code)
 	}
 	return err
+}
+
+// connect lets the pod that is the client connect while a trace waits for it, as vmapd's pod may not enter the network of
+// another. It needs the right to run a program in the pod, which must have nc; otherwise the trace alone says what to do.
+func (p *kubectlPlugin) connect(
+	ctx context.Context, target plugin.Target, client names.Ref, namespace, from, to string,
+) {
+	ask := target.Exec("explain", "--output=json", "--namespace="+namespace, "--from="+from, to)
+	out, err := p.Kubectl(ctx, ask...)
+	var e explain.Explanation
+	if err != nil || json.Unmarshal(out, &e) != nil {
+		return
+	}
+	dest, err := names.ParseDestination(e.Dest)
+	nc := map[string]string{"tcp": "nc", "udp": "nc -u"}[dest.Protocol]
+	if err != nil || nc == "" {
+		return
+	}
+	line := fmt.Sprintf("echo | %s -w 3 %v %s", nc, dest.Addr, dest.Port)
+	for ctx.Err() == nil {
+		_, _ = p.Kubectl(ctx, "exec", "-n", cmp.Or(client.Namespace, namespace), client.Name, "--", "sh", "-c", line)
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchInterval):
+		}
+	}
 }
 
 // refsOf returns what a command is about: the client and the destination of a connection, or a Service.

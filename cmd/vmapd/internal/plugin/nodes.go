@@ -27,57 +27,46 @@ const (
 	askTime = 10 * time.Second
 )
 
-// NodeStatus is the answer of a node's daemon, or the reason for which there is none.
-type NodeStatus struct {
+// Answer is that of a node's daemon to status or doctor, or the reason for which there is none.
+type Answer struct {
 	Node   string           `json:"node"`
 	Pod    string           `json:"pod,omitempty"`
 	Error  string           `json:"error,omitempty"`
 	Status *status.Overview `json:"status,omitempty"`
+	Report *doctor.Report   `json:"report,omitempty"`
 }
 
-// NodeReport is the report of a node's daemon, or the reason for which there is none.
-type NodeReport struct {
-	Node   string         `json:"node"`
-	Pod    string         `json:"pod,omitempty"`
-	Error  string         `json:"error,omitempty"`
-	Report *doctor.Report `json:"report,omitempty"`
-}
-
-// Ask asks all daemons for their state.
-func (p *Plugin) Ask(ctx context.Context) ([]NodeStatus, error) {
-	return ask(ctx, p, []string{"status", "-o", "json"}, func(t Target, s *status.Overview, failed string) NodeStatus {
-		return NodeStatus{t.Node, t.Pod, failed, s}
-	}, (*NodeStatus).level)
-}
-
-// Reports asks all daemons for their reports, by a command line of doctor.
-func (p *Plugin) Reports(ctx context.Context, line []string) ([]NodeReport, error) {
-	return ask(ctx, p, append(line, "--output=json"), func(t Target, r *doctor.Report, failed string) NodeReport {
-		return NodeReport{t.Node, t.Pod, failed, r}
-	}, (*NodeReport).level)
-}
-
-// ask runs a command in all pods, and returns what is made of each answer, the worst first.
-func ask[Answer, Node any](
-	ctx context.Context, p *Plugin, line []string,
-	node func(Target, *Answer, string) Node, level func(*Node) report.Level,
-) ([]Node, error) {
+// Ask runs a command line of status or doctor in all pods, and returns the answers, the worst first.
+func (p *Plugin) Ask(ctx context.Context, line []string) ([]Answer, error) {
 	pods, err := p.everywhere(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]Node, len(pods))
+	nodes := make([]Answer, len(pods))
 	p.each(pods, func(i int, t Target) {
-		out, err := p.in(ctx, t, line...)
-		answer := new(Answer)
-		if json.Unmarshal(out, answer) != nil || len(out) == 0 { // else, an exit code is about the node
-			nodes[i] = node(t, nil, cmp.Or(err, errors.New("its answer is no JSON")).Error())
-			return
+		n := Answer{Node: t.Node, Pod: t.Pod}
+		out, err := p.in(ctx, t, slices.Concat(line, []string{"--output=json"})...)
+		var into any = &n.Status
+		if line[0] == "doctor" {
+			into = &n.Report
 		}
-		nodes[i] = node(t, answer, "")
+		if json.Unmarshal(out, into) != nil || len(out) == 0 { // else, an exit code is about the node
+			n = Answer{Node: t.Node, Pod: t.Pod, Error: cmp.Or(err, errors.New("its answer is no JSON")).Error()}
+		}
+		nodes[i] = n
 	})
-	slices.SortStableFunc(nodes, func(a, b Node) int { return cmp.Compare(level(&a).Rank(), level(&b).Rank()) })
+	slices.SortStableFunc(nodes, func(a, b Answer) int { return cmp.Compare(a.level().Rank(), b.level().Rank()) })
 	return nodes, nil
+}
+
+func (n *Answer) level() report.Level {
+	switch {
+	case n.Status != nil:
+		return n.Status.Level
+	case n.Report != nil:
+		return n.Report.Level
+	}
+	return report.Fail
 }
 
 // everywhere returns a target for each Linux Node, by name; with the right to list Nodes, also for those without a pod.
@@ -128,24 +117,10 @@ func (p *Plugin) in(ctx context.Context, t Target, args ...string) ([]byte, erro
 }
 
 // Ready reports whether the daemon answers and is ready.
-func (n *NodeStatus) Ready() bool { return n.Status != nil && n.Status.Ready }
-
-func (n *NodeStatus) level() report.Level {
-	if n.Status == nil {
-		return report.Fail
-	}
-	return n.Status.Level
-}
-
-func (n *NodeReport) level() report.Level {
-	if n.Report == nil {
-		return report.Fail
-	}
-	return n.Report.Level
-}
+func (n *Answer) Ready() bool { return n.Status != nil && n.Status.Ready }
 
 // WriteReports writes what is not ok on each node.
-func WriteReports(t *report.Text, nodes []NodeReport) {
+func WriteReports(t *report.Text, nodes []Answer) {
 	for i, n := range nodes {
 		if i > 0 && nodes[i-1].level() != report.OK {
 			t.Say("")
@@ -160,28 +135,26 @@ func WriteReports(t *report.Text, nodes []NodeReport) {
 }
 
 // Failed reports whether a node has a failure, or no answer.
-func Failed(nodes []NodeReport) bool { return len(nodes) > 0 && nodes[0].level() == report.Fail }
+func Failed(nodes []Answer) bool { return len(nodes) > 0 && nodes[0].level() == report.Fail }
 
 // NodesTable has a row for each node, those that fail first.
-func NodesTable(nodes []NodeStatus, now time.Time) report.Table {
+func NodesTable(nodes []Answer, now time.Time) report.Table {
 	var t report.Table
 	t.Columns = []string{"NODE", "READY", "BACKEND", "SERVICES", "LAST-SYNC", "PROBLEMS", "DOCTOR", "VERSION"}
 	ready, silent := 0, 0
 	for _, n := range nodes {
 		cells := []string{n.Node, "no answer", "", "", "", "", "", ""}
-		switch s := n.Status; {
-		case s == nil:
-			silent++
-			t.Notes = append(t.Notes, n.Node+": "+n.Error)
-		default:
+		if s := n.Status; s != nil {
 			cells = []string{
-				n.Node, "no", s.Backend, s.States.String(), report.Age(s.LastSync(), now),
+				n.Node, map[bool]string{false: "no", true: "yes"}[s.Ready], s.Backend, s.States.String(), report.Age(s.LastSync(), now),
 				strconv.Itoa(len(s.Problems)), s.Doctor, s.Version,
 			}
-			if s.Ready {
-				ready++
-				cells[1] = "yes"
-			}
+		} else {
+			silent++
+			t.Notes = append(t.Notes, n.Node+": "+n.Error)
+		}
+		if n.Ready() {
+			ready++
 		}
 		t.Rows = append(t.Rows, report.Row{Level: n.level(), Cells: cells})
 	}

@@ -94,7 +94,7 @@ func TestAllNodesAreAsked(t *testing.T) {
 		}
 		return answers(ctx, args...)
 	}}
-	all, err := p.Ask(t.Context())
+	all, err := p.Ask(t.Context(), []string{"status"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestAllNodesAreAsked(t *testing.T) {
 	if last := notes[len(notes)-1]; last != "4 nodes: 1 ready, 0 not ready, 3 without an answer" {
 		t.Errorf("%q", last)
 	}
-	reports, err := p.Reports(t.Context(), []string{"doctor"})
+	reports, err := p.Ask(t.Context(), []string{"doctor"})
 	if err != nil || !Failed(reports) {
 		t.Fatal(err, reports)
 	}

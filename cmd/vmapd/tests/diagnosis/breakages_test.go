@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
@@ -43,6 +44,8 @@ type breakage struct {
 	firstLine bool
 	more      []string // further texts in the same output
 	exit      int      // the exit code
+
+	took time.Duration // until the command had said it
 }
 
 // patient is a cluster with a node on which something may be broken.
@@ -124,7 +127,7 @@ func (p *patient) program(t *testing.T) string {
 }
 
 // run tries a breakage.
-func (b breakage) run(t *testing.T) {
+func (b *breakage) run(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	if b.prepare != nil {
@@ -148,7 +151,9 @@ func (b breakage) run(t *testing.T) {
 		if b.meanwhile != nil {
 			acting.Go(func() { b.meanwhile(t, p, done) })
 		}
+		started := time.Now()
 		output, exit := p.vmapd(t, b.command...)
+		b.took = time.Since(started)
 		close(done)
 		acting.Wait()
 		for _, want := range append([]string{b.want}, b.more...) {
@@ -165,7 +170,7 @@ func (b breakage) run(t *testing.T) {
 		return ""
 	})
 	if b.broken {
-		p.wantNoContrary(t, b)
+		p.wantNoContrary(t, *b)
 	}
 }
 
