@@ -22,6 +22,7 @@ type Line struct {
 	Position int    // in its chain, from 1 on
 	Text     string // as nft writes it, as far as its expressions are known
 	Comment  string
+	Decides  bool // its last expression is a verdict, which Text has
 	Drops    bool // it drops the packet, or may: its verdict is that of a map
 	Rejects  bool // it answers with an error
 	DNAT     bool // it replaces the destination
@@ -175,7 +176,7 @@ func (l *Line) note(e any) {
 	case unread:
 		l.Drops = l.Drops || e == "immediate" // a verdict, perhaps
 	case *expr.Verdict:
-		l.Drops = e.Kind == expr.VerdictDrop
+		l.Decides, l.Drops = true, e.Kind == expr.VerdictDrop
 		l.target = e.Chain
 	case *expr.Lookup:
 		l.Drops = l.Drops || e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT

@@ -80,6 +80,13 @@ func (s *State) Selection(name model.ServicePortName, f model.Family) model.Sele
 	return s.builder.Selection(name, f)
 }
 
+// Claimants returns the service ports that ask for a VIP, see [model.Builder.Claimants].
+func (s *State) Claimants(v model.VIP) []model.ServicePortName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.builder.Claimants(v)
+}
+
 // ServiceUID returns the UID of a Service, or "" if it is not known.
 func (s *State) ServiceUID(name model.NamespacedName) string {
 	s.mu.Lock()

@@ -155,6 +155,7 @@ func (x *connection) explanation(
 	if err != nil {
 		return e, err
 	}
+	in.Compile()
 	in.ByListeners = conf.Backend == config.Userspace
 	return explain.Explain(in), nil
 }

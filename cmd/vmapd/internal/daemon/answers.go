@@ -119,7 +119,7 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 			found.Notes = append(found.Notes, what+": "+err.Error())
 		}
 	}
-	found.Pods, err = d.podsOf(ctx, name, ports)
+	found.Places, err = d.placesOf(ctx, name, ports)
 	note("the pods of endpoints are not known", err)
 	found.Counts, err = d.countsTo(ctx, ports)
 	note("new connections are not counted", err)
@@ -133,38 +133,56 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 	return view.One(name, found), nil
 }
 
-// place are the slices of a Service while it has these ports.
+// place are the endpoints of a Service, with their pods, while it has these ports.
 type place struct {
 	ports []*model.ServicePort
-	found names.Directory
+	found map[netip.Addr][]names.Endpoint
 }
 
 // mostPlaces is the number of Services of which slices are remembered.
 const mostPlaces = 8
 
-// podsOf reads the EndpointSlices of a Service in a cluster, again when its ports have changed: pods and zones are not
-// in a snapshot, and who watches a Service must not cost the API server a list each second.
-func (d *Daemon) podsOf(
+// placesOf reads the EndpointSlices of a Service, again when its ports have changed: pods and zones are not in a
+// snapshot, and who watches a Service must not cost the API server a list each second.
+func (d *Daemon) placesOf(
 	ctx context.Context, name model.NamespacedName, ports []*model.ServicePort,
-) (out names.Directory, err error) {
-	if d.cluster == nil {
-		return out, nil
-	}
+) (map[netip.Addr][]names.Endpoint, error) {
 	if known, ok := d.places.Get(name); ok && slices.Equal(known.(place).ports, ports) {
 		return known.(place).found, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	of := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name.Name}
-	list, err := d.cluster.Client.EndpointSlices().In(name.Namespace).List(ctx, of)
+	of := names.Directory{}
+	if d.cluster == nil {
+		all, err := d.fromFiles()
+		if err != nil {
+			return nil, err
+		}
+		of.Slices = slices.DeleteFunc(all.Slices, func(s names.SliceObject) bool {
+			return s.Namespace != name.Namespace || s.Labels[model.LabelServiceName] != name.Name
+		})
+	} else {
+		o := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name.Name}
+		list, err := d.cluster.Client.EndpointSlices().In(name.Namespace).List(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			of.Slices = append(of.Slices, names.NewSlice(&list.Items[i]))
+		}
+	}
+	found := of.ByAddress()
+	d.places.Add(name, place{ports, found}, time.Hour)
+	return found, nil
+}
+
+// fromFiles returns the objects in the daemon's files.
+func (d *Daemon) fromFiles() (*names.Directory, error) {
+	o, _, err := manifest.Load(d.Config.From) // the daemon has logged the errors in manifests
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	for i := range list.Items {
-		out.Slices = append(out.Slices, names.NewSlice(&list.Items[i]))
-	}
-	d.places.Add(name, place{ports, out}, time.Hour)
-	return out, nil
+	return objects.Of(o), nil
 }
 
 // countsTo returns the numbers of new connections to service ports, or the reason for which they are not counted.
@@ -228,8 +246,8 @@ func (d *Daemon) rules(sp *model.ServicePort) (text []string) {
 	return report.First(text, mostLines)
 }
 
-// explain answers /v1/explain: an explanation by the snapshot of the last sync. Names and the reasons
-// for unused endpoints are not in a snapshot, so the objects are read for this answer.
+// explain answers /v1/explain: an explanation by the snapshot of the last sync. Names are not in a snapshot, so the
+// objects are read for this answer.
 func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	q, err := names.ParseQuery(query)
 	if err != nil {
@@ -251,13 +269,7 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, socket.NotFound(err.Error())
 	}
-	in.ByListeners = d.dataplane.userspace != nil
-	var own []netip.Addr
-	for _, f := range model.Families {
-		own = append(own, snapshot.Family(f).NodeAddrs...)
-	}
-	in.Builder.SetHostAddresses(own)
-	in.Snapshot = snapshot
+	in.Builder, in.Snapshot, in.ByListeners = d.state, snapshot, d.dataplane.userspace != nil
 	e := explain.Explain(in)
 	differs, notCompared := d.compareWithKernel(ctx, snapshot, in.Decide())
 	e.Compare(d.dataplane.name, differs, notCompared, d.late(model.FamilyOf(in.Dest.Addr())))
@@ -279,11 +291,7 @@ func (d *Daemon) late(f model.Family) string {
 // readObjects reads what a query is about, from the cluster or from files.
 func (d *Daemon) readObjects(ctx context.Context, q names.Query) (*names.Directory, error) {
 	if d.cluster == nil {
-		o, _, err := manifest.Load(d.Config.From) // the daemon has logged the errors in manifests
-		if err != nil {
-			return nil, err
-		}
-		return objects.Of(o), nil
+		return d.fromFiles()
 	}
 	own, err := d.client.Apart() // so that the daemon's lists do not wait
 	if err != nil {

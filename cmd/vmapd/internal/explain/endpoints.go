@@ -65,8 +65,8 @@ func (x *explainer) explainEndpoints() {
 
 // endpoint returns what slices have about an endpoint of the Service; a snapshot has no names.
 func (x *explainer) endpoint(addr netip.Addr) (e names.Endpoint) {
-	for _, e := range x.own.At(addr) {
-		return e
+	if list := x.own[addr]; len(list) > 0 {
+		return list[0]
 	}
 	return e
 }
@@ -145,7 +145,7 @@ func (x *explainer) table(list [][2]string) {
 }
 
 func (x *explainer) saySlices(selection model.Selection) {
-	for _, s := range x.own.Slices {
+	for _, s := range x.slices {
 		i := slices.IndexFunc(selection.Slices, func(o model.OtherSlice) bool { return o.Name == s.NamespacedName })
 		_, headless := s.Labels[model.LabelHeadless]
 		why := ""
@@ -178,7 +178,7 @@ func (x *explainer) saySlices(selection model.Selection) {
 func (x *explainer) advise() {
 	s := x.service
 	hasEndpoints := func(o names.SliceObject) bool { return len(o.Endpoints) > 0 }
-	if slices.ContainsFunc(x.own.Slices, hasEndpoints) {
+	if slices.ContainsFunc(x.slices, hasEndpoints) {
 		for i, p := range s.Spec.Ports {
 			if p.Name == x.d.Port.Name.Port && p.TargetPort.Type == intstr.String {
 				x.next("spec.ports[%d].targetPort of Service %s is %s: "+
@@ -285,7 +285,7 @@ func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string 
 // sayOwners names what has the address: endpoints, Nodes and ServiceCIDRs.
 func (x *explainer) sayOwners() {
 	addr, known := x.d.Dest.Addr(), len(x.lines) > 0
-	x.sayEndpoint(addr, x.in.Objects.At(addr))
+	x.sayEndpoint(addr, x.in.Objects.ByAddress()[addr])
 	switch n := x.in.Objects.NodeAt(addr); {
 	case n != nil && n.Name != x.in.Config.NodeName:
 		x.line("%v is an address of the node %s, which decides about the connection (--node-name %[2]s).", addr, n.Name)

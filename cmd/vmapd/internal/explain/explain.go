@@ -92,10 +92,11 @@ type explainer struct {
 	d       model.Decision
 	node    *model.Node         // the one that decides; nil: it is not known
 	service names.ServiceObject // the Service of the port
-	own     names.Directory     // its slices
-	about   []model.ObjectRef   // what the connection is about, for the problems
-	over    string              // the Service with the destination, which is beyond a limit of one Service
-	lines   []string            // for the next step
+	slices  []names.SliceObject // its slices, and their endpoints by address
+	own     map[netip.Addr][]names.Endpoint
+	about   []model.ObjectRef // what the connection is about, for the problems
+	over    string            // the Service with the destination, which is beyond a limit of one Service
+	lines   []string          // for the next step
 	e       Explanation
 }
 
@@ -135,10 +136,11 @@ func (x *explainer) explainService(name model.NamespacedName) {
 	}
 	for _, s := range x.in.Objects.Slices {
 		if s.Namespace == name.Namespace && s.Labels[model.LabelServiceName] == name.Name {
-			x.own.Slices = append(x.own.Slices, s)
+			x.slices = append(x.slices, s)
 			x.about = append(x.about, model.ObjectRef{Kind: "EndpointSlice", NamespacedName: s.NamespacedName})
 		}
 	}
+	x.own = (&names.Directory{Slices: x.slices}).ByAddress()
 	x.explainFrontend()
 	if x.explainSourceRanges(); x.d.Why != model.SourceNotAllowed { // which drop the packet before the policies apply
 		x.explainPolicy()
@@ -254,16 +256,19 @@ func (e *Explanation) Compare(backend, differs, notCompared, late string) {
 // Input is a connection, with the objects and the configuration that decide about it.
 type Input struct {
 	names.Answer
-	Objects *names.Directory // all, also those that the proxy ignores
-	Config  model.Config
-	Builder *model.Builder // of the objects
-	// Snapshot decides. That of NewInput is the Builder's.
-	Snapshot *model.Snapshot
+	Objects  *names.Directory // all, also those that the proxy ignores
+	Config   model.Config
+	Snapshot *model.Snapshot // decides
+	// Builder made the snapshot, and knows what that leaves out.
+	Builder interface {
+		Selection(name model.ServicePortName, f model.Family) model.Selection
+		Claimants(v model.VIP) []model.ServicePortName
+	}
 	// ByListeners: a listener of vmapd's serves every Service, and makes connections of its own.
 	ByListeners bool
 }
 
-// NewInput finds the ends of a connection, and checks the node.
+// NewInput finds the ends of a connection, and checks the node. The input has no Builder and no Snapshot yet.
 func NewInput(d *names.Directory, c model.Config, q names.Query) (in Input, err error) {
 	answer, err := d.Resolve(q)
 	if err != nil {
@@ -273,12 +278,17 @@ func NewInput(d *names.Directory, c model.Config, q names.Query) (in Input, err 
 	if err := d.CheckNode(c.NodeName); err != nil && c.NodeName != "" {
 		return in, err
 	}
-	in = Input{Answer: answer, Objects: d, Config: c, Builder: d.Builder(c)}
-	in.Snapshot = in.Builder.Snapshot()
+	in = Input{Answer: answer, Objects: d, Config: c}
 	if in.Interface = q.Interface; in.Node && !in.Source.IsValid() {
 		in.Source, err = in.nodeAddress()
 	}
 	return in, err
+}
+
+// Compile makes the snapshot of the objects.
+func (in *Input) Compile() {
+	b := in.Objects.Builder(in.Config)
+	in.Builder, in.Snapshot = b, b.Snapshot()
 }
 
 // nodeAddress returns the source of a connection that this node makes: a loopback address if the destination is one,

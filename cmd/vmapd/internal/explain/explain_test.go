@@ -44,8 +44,7 @@ func input(dest string, objects *names.Directory) Input {
 	if in.Dest.Addr().Is6() {
 		in.Source = netip.MustParseAddr("2001:db8:203::7")
 	}
-	in.Builder = objects.Builder(in.Config)
-	in.Snapshot = in.Builder.Snapshot()
+	in.Compile()
 	return in
 }
 
@@ -95,9 +94,8 @@ func TestExplainSaysWhatIsDecided(t *testing.T) {
 			}
 		}
 		in := Input{Config: modeltest.Config(), Objects: collect(objects)}
-		in.Builder = in.Objects.Builder(in.Config)
-		in.Snapshot = in.Builder.Snapshot()
-		snapshot := in.Builder.Snapshot()
+		in.Compile()
+		snapshot := in.Snapshot
 		for _, f := range model.Families {
 			for _, dest := range destinations(snapshot.Family(f)) {
 				in.Dest, in.Protocol = netip.AddrPortFrom(dest.Addr, dest.Port), dest.Protocol
@@ -176,7 +174,7 @@ func TestAddressesWithLeadingZeros(t *testing.T) {
 // The daemon may not know yet that a Service is deleted: what it serves is explained without names.
 func TestAServiceThatIsServedAndDeleted(t *testing.T) {
 	in := input("172.30.0.41:80", web(modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Local("10.0.0.2")))
-	served := in.Builder.Snapshot()
+	served := in.Snapshot
 	in = input("172.30.0.41:80", new(names.Directory))
 	in.Snapshot = served
 	equal(t, "conclusion", "forwarded to 10.0.0.2:8080", Explain(in).Conclusion)
@@ -233,7 +231,7 @@ func TestTheEndpointOfALookupTableIsNamed(t *testing.T) {
 		in := input("172.30.0.41:80", objects)
 		e := Explain(in)
 		want := ""
-		if d := model.Decide(in.Builder.Snapshot(), in.Connection); named {
+		if d := model.Decide(in.Snapshot, in.Connection); named {
 			target, ok := d.Chosen()
 			if !ok {
 				t.Fatal("nothing is chosen")
@@ -386,8 +384,7 @@ func TestLessCommonSituations(t *testing.T) {
 			in := input(tt.dest, tt.objects)
 			if tt.change != nil {
 				tt.change(&in)
-				in.Builder = in.Objects.Builder(in.Config)
-				in.Snapshot = in.Builder.Snapshot()
+				in.Compile()
 			}
 			got := text(t, Explain(in))
 			for _, want := range tt.want {

@@ -17,7 +17,7 @@ func (x *explainer) explainEnds() {
 	if n := x.in.Objects.NodeAt(x.d.Source); n != nil {
 		node = n.Name
 	}
-	for _, e := range x.in.Objects.At(x.d.Source) {
+	for _, e := range x.in.Objects.ByAddress()[x.d.Source] {
 		node = cmp.Or(e.NodeName, node)
 	}
 	if x.e.Pod = x.in.Objects.PodAt(x.d.Source); name == "" && x.e.Pod != "" {

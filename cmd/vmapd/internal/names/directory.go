@@ -156,20 +156,24 @@ func (d *Directory) endpoints() (list []Endpoint) {
 	return list
 }
 
-// IsAt reports whether an endpoint has an address: its first one, as others are not used.
-func (e Endpoint) IsAt(addr netip.Addr) bool { return Has(e.Addresses[:1], addr) }
-
 // IsTerminating reports whether the endpoint's pod ends.
 func (e Endpoint) IsTerminating() bool { return ptr.Deref(e.Terminating, false) }
 
-// At returns the endpoints with an address. Those that terminate are among them only if no other has it: they are
-// of an older pod.
-func (d *Directory) At(addr netip.Addr) []Endpoint {
-	list := slices.DeleteFunc(d.endpoints(), func(e Endpoint) bool { return !e.IsAt(addr) })
-	if slices.ContainsFunc(list, func(e Endpoint) bool { return !e.IsTerminating() }) {
-		list = slices.DeleteFunc(list, Endpoint.IsTerminating)
+// ByAddress returns the endpoints by their first address, as others are not used. Those that terminate are among them
+// only if no other has the address: they are of an older pod.
+func (d *Directory) ByAddress() map[netip.Addr][]Endpoint {
+	all := map[netip.Addr][]Endpoint{}
+	for _, e := range d.endpoints() {
+		if a, err := model.ParseAddr(e.Addresses[0]); err == nil {
+			all[a] = append(all[a], e)
+		}
 	}
-	return list
+	for a, list := range all {
+		if slices.ContainsFunc(list, func(e Endpoint) bool { return !e.IsTerminating() }) {
+			all[a] = slices.DeleteFunc(list, Endpoint.IsTerminating)
+		}
+	}
+	return all
 }
 
 // PodAt returns the name of the pod that has an address, according to pods or else to slices. It is "" if none is
@@ -183,7 +187,7 @@ func (d *Directory) PodAt(addr netip.Addr) string {
 			return nameOf(p).String()
 		}
 	}
-	for _, e := range d.At(addr) {
+	for _, e := range d.ByAddress()[addr] {
 		if e.Pod.Name != "" {
 			return e.Pod.String()
 		}

@@ -62,7 +62,7 @@ func (q *Query) Named(k Kind) []Ref {
 // HasEnd reports whether an endpoint is an end of the connection.
 func (q *Query) HasEnd(e Endpoint) bool {
 	is := func(r Ref) bool {
-		return r.Kind == Pod && e.Pod.Name == r.Name || r.Kind == Address && e.IsAt(r.Addr)
+		return r.Kind == Pod && e.Pod.Name == r.Name || r.Kind == Address && Has(e.Addresses[:1], r.Addr)
 	}
 	return is(q.From) || is(q.To)
 }

@@ -65,7 +65,7 @@ type Endpoint struct {
 
 // Found is what the daemon finds out about a Service beside a View.
 type Found struct {
-	Pods   names.Directory // the slices of the Service, and Nodes: who has an address
+	Places map[netip.Addr][]names.Endpoint // who has an address
 	Counts Counts
 	// Candidates are the endpoints of a service port, also those that are not used.
 	Candidates func(*model.ServicePort) []model.Candidate
@@ -143,9 +143,8 @@ func (found *Found) endpoints(sp *model.ServicePort, tracked map[netip.AddrPort]
 			return
 		}
 		has[e.Address] = true
-		for _, at := range found.Pods.At(e.Address.Addr()) {
-			e.Pod, e.Node, e.Zone = at.Pod.Name, at.NodeName, at.Zone
-			break
+		if list := found.Places[e.Address.Addr()]; len(list) > 0 {
+			e.Pod, e.Node, e.Zone = list[0].Pod.Name, list[0].NodeName, list[0].Zone
 		}
 		if n := tracked[e.Address]; tracked != nil {
 			e.Tracked = &n

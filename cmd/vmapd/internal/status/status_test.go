@@ -274,7 +274,7 @@ ENDPOINT           POD     NODE                ZONE    SHARE   LOCAL-SHARE  TRAC
 10.0.0.7:8080/tcp  web-7   node-1              <none>  <none>  <none>       <none>   not ready
 10.0.0.8:8080/tcp  web-8   node-1              <none>  <none>  <none>       <none>   terminating
 10.0.0.9:8080/tcp  <none>  node-3              <none>  <none>  <none>       <none>   not used
-`, one(t, v, "web", status.Found{Counts: counts, Pods: names.Directory{Slices: places}, Candidates: candidates, Notes: []string{"it rains"}}))
+`, one(t, v, "web", status.Found{Counts: counts, Places: (&names.Directory{Slices: places}).ByAddress(), Candidates: candidates, Notes: []string{"it rains"}}))
 	checkText(t, `
 Service      ns1/empty
 IPv4 80/tcp  rejected: no endpoint is ready (since 99s)

@@ -39,7 +39,7 @@ type Input struct {
 const succeeded = "it succeeded"
 
 // isUnexplained reports whether a packet vanished or is not tracked, and no rule was seen to do so.
-func (p *path) isUnexplained() bool { return p.verdict == Lost || p.untracked && p.untrackedBy == "" }
+func (p *path) isUnexplained() bool { return p.verdict == Lost || p.untracked && p.untracks == nil }
 
 // answered reports whether there was an answer, whatever the trace has seen of it. An ICMP error is none.
 func (in *Input) answered() bool {
@@ -56,8 +56,11 @@ func NewStory(in Input) Story {
 	p := &in.First
 	s := Story{
 		Source: p.first.Source, Destination: p.first.Dest, Protocol: p.first.Protocol.String(), Hooks: p.hooks,
-		Verdict: p.verdict, By: p.by, Rule: p.rule, Endpoint: p.last.Dest, Silent: in.Silent,
+		Verdict: p.verdict, By: named(p.ended), Endpoint: p.last.Dest, Silent: in.Silent,
 		Answer: in.answer(), Namespace: in.Namespace,
+	}
+	if p.ended != nil {
+		s.Rule = &Rule{p.ended.Place, p.ended.Handle}
 	}
 	if p.verdict == Lost && in.Route != "" {
 		s.Verdict = NoRoute
@@ -81,7 +84,7 @@ func NewStory(in Input) Story {
 	s.translates = s.translated()
 	if e := in.Expected; e != nil {
 		s.translates = s.translates || e.Listener && s.Verdict == Delivered
-		s.Expected, s.Differs = e.Conclusion, s.differs(e, p.byVmapd || in.Answer.byVmapd)
+		s.Expected, s.Differs = e.Conclusion, s.differs(e, isVmapds(p.ended) || isVmapds(in.Answer.ended))
 		i := slices.IndexFunc(e.Used, func(u explain.Endpoint) bool { return u.Address == s.Endpoint })
 		if i >= 0 {
 			s.Pod = e.Used[i].Pod
@@ -97,16 +100,16 @@ func NewStory(in Input) Story {
 }
 
 func (s *Story) remedy(in *Input) string {
-	rule, byVmapd := s.Rule, in.First.byVmapd
-	if s.Answer.Lost && in.Answer.rule != nil {
-		rule, byVmapd = in.Answer.rule, in.Answer.byVmapd
+	rule := in.First.ended
+	if s.Answer.Lost {
+		rule = cmp.Or(in.Answer.ended, rule)
 	}
 	switch {
-	case rule != nil && !byVmapd && rule.Handle == 0:
+	case rule != nil && !isVmapds(rule) && rule.Handle == 0:
 		return "accept the connection in that chain: a rule in it, or another policy"
-	case rule != nil && !byVmapd:
+	case rule != nil && !isVmapds(rule):
 		return fmt.Sprintf("change that rule, which has the handle %d: nft -a list chain %s %s %s.",
-			rule.Handle, rule.Family, rule.Table, rule.Chain)
+			rule.Handle, rule.Place.Family, rule.Place.Table, rule.Place.Chain)
 	case in.Second != nil:
 		return "translate to an endpoint, or let clients connect to the Service's address"
 	case in.OnlySmall != "":
@@ -176,7 +179,7 @@ func (s *Story) hint(format string, args ...any) {
 func (s *Story) addHints(in *Input) {
 	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
 	switch {
-	case !s.translated() || in.First.verdict == Lost || in.First.dnat:
+	case !s.translated() || in.First.verdict == Lost || in.First.dnat != nil:
 	case in.First.known:
 		from := s.Source
 		s.hint("Connection tracking already had an entry of this connection, with the endpoint of an earlier one: "+
@@ -204,7 +207,7 @@ func (s *Story) addHints(in *Input) {
 func (s *Story) conclude(in *Input, answer string) string {
 	text := ""
 	if in.First.untracked && !s.translated() { // IPVS translates without connection tracking
-		text = "not tracked" + because(in.First.untrackedBy)
+		text = "not tracked" + because(in.First.untracks)
 		if in.Expected == nil || in.Expected.Verdict != report.NotService {
 			text += ", so no Service can be applied"
 		}
@@ -233,7 +236,7 @@ func (s *Story) conclude(in *Input, answer string) string {
 		}
 		if e := in.Second; e != nil {
 			return fmt.Sprintf("%stranslated to %v by %s. That is an address of Service %s, and the kernel translates once: "+
-				"the packet left%s%s.", text, s.Endpoint, cmp.Or(in.First.dnatBy, "iptables-legacy or a program of eBPF"),
+				"the packet left%s%s.", text, s.Endpoint, cmp.Or(named(in.First.dnat), "iptables-legacy or a program of eBPF"),
 				e.Service, by, answer)
 		}
 		return fmt.Sprintf("%sforwarded to %v%s%s%s%s.", text, s.Endpoint, by, answer, in.OnlySmall, s.afterSilence())
@@ -249,9 +252,9 @@ func (s *Story) afterSilence() string {
 	return "; before, no answer came from " + report.List(s.Silent, 0)
 }
 
-func because(by string) string {
-	if by != "" {
-		return " because of " + by
+func because(by *others.Line) string {
+	if by != nil {
+		return " because of " + named(by)
 	}
 	return ", though no rule of nftables was seen to say so"
 }
@@ -279,12 +282,12 @@ func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
 	}
 	switch accepted := a.Kind == Accepted || a.Kind == Replied; {
 	case p.verdict == Dropped, p.verdict == Rejected:
-		text += ". But the answer was dropped on the return path, by " + p.by
+		text += ". But the answer was dropped on the return path, by " + named(p.ended)
 	case p.verdict == Lost:
 		text += ". But the answer was lost on the return path: no rule of nftables was seen to drop it"
 	case p.untracked && s.translated() && a.From == s.Endpoint: // the Service's is restored for tracked packets alone
 		text += fmt.Sprintf(". But the answer was not tracked%s: it came from %v in place of %v, "+
-			"and the client does not know that address", because(p.untrackedBy), a.From, s.Destination)
+			"and the client does not know that address", because(p.untracks), a.From, s.Destination)
 	case accepted && p.verdict == Forwarded && in.Dialed != "" && in.Dialed != succeeded:
 		return text + fmt.Sprintf(". But the answer was lost after this node's rules, after it left by %s", p.out), true
 	default:

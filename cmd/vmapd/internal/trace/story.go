@@ -183,20 +183,18 @@ func (h *Hook) write(t *report.Text, first, indent string, all bool) {
 	}
 	t.Say("%s%s", first, title)
 	folded := 0
-	for i, l := range h.Lines {
-		if l.own && !all {
-			if folded++; i+1 < len(h.Lines) && h.Lines[i+1].own {
-				continue
+	for i, line := range h.Lines {
+		switch m := h.marks[i]; {
+		case m.own && !all:
+			if folded++; i+1 == len(h.Lines) || !h.marks[i+1].own {
+				t.Say("%s%s of vmapd matched (-v)", indent, report.Plural(folded, "rule"))
+				folded = 0
 			}
-			t.Say("%s%s of vmapd matched (-v)", indent, report.Plural(folded, "rule"))
-			folded = 0
-			continue
+		case m.ends:
+			t.Mark(report.Fail, "%s%s", indent, line)
+		default:
+			t.Say("%s%s", indent, line)
 		}
-		level := report.Level("")
-		if l.ends {
-			level = report.Fail
-		}
-		t.Mark(level, "%s%s", indent, l.Text)
 	}
 }
 
@@ -205,30 +203,20 @@ type Hook struct {
 	Name  others.Hook `json:"hook"`
 	In    string      `json:"in,omitempty"`    // interface
 	Out   string      `json:"out,omitempty"`   // interface
-	Lines []HookLine  `json:"lines,omitempty"` // rules that decided something or changed the packet, its new addresses
+	Lines []string    `json:"lines,omitempty"` // rules that decided something or changed the packet, its new addresses
 
-	notable bool // a rule ended the packet's path here or, if it is another program's, changed the packet
+	marks   []mark // of the lines
+	notable bool   // a rule ended the packet's path here or, if it is another program's, changed the packet
 	ended   bool
 }
 
-// HookLine is a text in JSON.
-type HookLine struct {
-	Text string
+type mark struct {
 	own  bool // a look-up of vmapd's, which decides nothing against the packet
 	ends bool // the packet's path
 }
 
-// MarshalText implements [encoding.TextMarshaler].
-func (l HookLine) MarshalText() ([]byte, error) { return []byte(l.Text), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (l *HookLine) UnmarshalText(text []byte) error {
-	l.Text = string(text)
-	return nil
-}
-
-func (h *Hook) line(format string, args ...any) {
-	h.Lines = append(h.Lines, HookLine{Text: fmt.Sprintf(format, args...)})
+func (h *Hook) line(m mark, format string, args ...any) {
+	h.Lines, h.marks = append(h.Lines, fmt.Sprintf(format, args...)), append(h.marks, m)
 }
 
 // path is a packet's path through the kernel.
@@ -237,17 +225,14 @@ type path struct {
 	hooks       []Hook
 	verdict     Verdict
 	mark        uint32
-	by          string // the rule or policy that ended it, and its owner
-	byVmapd     bool
-	rule        *Rule  // the same, for programs
 	out         string // the interface, or ""
 	outIndex    uint32
 	lostAt      string // where it vanished
-	dnat        bool   // a rule of nftables was seen to replace the destination
-	dnatBy      string // the rule, if it is another program's, and that it is
 	known       bool   // connection tracking had an entry of the connection, with an answer
 	untracked   bool
-	untrackedBy string // the last rule that said so; "": none was seen
+	// What ended the path, replaced the destination, and was the last one to say that the packet is not tracked; nil: no
+	// rule and no policy was seen to do so.
+	ended, dnat, untracks *others.Line
 
 	line  func(others.Place, uint64) others.Line // nil: rules are not known
 	names map[uint32]string                      // of interfaces
@@ -291,10 +276,10 @@ func (p *path) enter(e others.Event) {
 		p.first, p.last = *e.Packet, *e.Packet
 	}
 	if to := e.Packet.Dest; to != p.last.Dest {
-		h.line("The destination is %v now.", to)
+		h.line(mark{}, "The destination is %v now.", to)
 	}
 	if from := e.Packet.Source; from != p.last.Source {
-		h.line("The source is %v now.", from)
+		h.line(mark{}, "The source is %v now.", from)
 	}
 	p.last = *e.Packet
 }
@@ -315,39 +300,34 @@ func (p *path) step(e others.Event, h *Hook) {
 	if !isPolicy && p.line != nil {
 		l = p.line(e.Place, e.Rule)
 	}
-	p.dnat = p.dnat || l.DNAT
-	line, verdict, isOurs := ruleText(l), verdictText(e), e.Place.IsVmapds()
-	owner := ", which is not vmapd's"
-	if isOurs {
-		owner = ", which is vmapd's"
-	} else if l.DNAT {
-		p.dnatBy = line + owner
+	if l.DNAT {
+		p.dnat = &l
 	}
 	if l.Untracks && !p.untracked {
-		p.untrackedBy = line + owner
+		p.untracks = &l
 	}
 	end := map[others.Code]Verdict{others.Drop: Dropped, others.Queue: Taken, others.Stolen: Taken}[e.Code]
 	if end == Dropped && l.Rejects {
 		end = Rejected
 	}
 	if end != "" {
-		p.verdict, p.by, p.byVmapd = end, line+owner, isOurs
-		p.rule = &Rule{e.Place, l.Handle}
+		p.verdict, p.ended = end, &l
 	}
+	text, verdict, isOurs := ruleText(l), verdictText(e), isVmapds(&l)
 	changes := (l.Marks || l.Untracks) && !isOurs
 	h.notable = h.notable || changes || p.verdict != ""
-	if isPolicy && verdict == "drop" || !isPolicy && (verdict != "continue" || changes) {
-		if verdict != "continue" && !strings.HasSuffix(l.Text, verdict) {
-			line += " => " + verdict
+	if isPolicy && end == Dropped || !isPolicy && (verdict != "" || changes) {
+		if verdict != "" && !l.Decides {
+			text += " => " + verdict
 		}
-		h.Lines = append(h.Lines, HookLine{line, isOurs && end == "", end != ""})
+		h.line(mark{own: isOurs && end == "", ends: end != ""}, "%s", text)
 	}
 }
 
 // end notes the verdict of a packet that no rule has ended.
 func (p *path) end() {
 	if !p.untracked {
-		p.untrackedBy = "" // a rule behind connection tracking has no effect
+		p.untracks = nil // a rule behind connection tracking has no effect
 	}
 	if p.verdict != "" || len(p.hooks) == 0 {
 		return
@@ -366,16 +346,29 @@ func (p *path) end() {
 	}
 }
 
+// verdictText is the verdict of a rule that matched; "": the next rule.
 func verdictText(e others.Event) string {
 	name, ok := map[others.Code]string{
 		others.Drop: "drop", others.Accept: "accept", others.Stolen: "stolen", others.Queue: "queue",
-		others.Continue: "continue", others.Break: "continue", others.Returned: "return",
-		others.Jump: "jump", others.Goto: "goto",
+		others.Continue: "", others.Break: "", others.Returned: "return", others.Jump: "jump", others.Goto: "goto",
 	}[e.Code]
 	if !ok {
 		name = fmt.Sprintf("verdict %d", e.Code)
 	}
 	return strings.TrimSpace(name + " " + e.Target)
+}
+
+func isVmapds(l *others.Line) bool { return l != nil && l.Place.IsVmapds() }
+
+// named names a rule or a policy, and its owner; nil has no name.
+func named(l *others.Line) string {
+	switch {
+	case l == nil:
+		return ""
+	case isVmapds(l):
+		return ruleText(*l) + ", which is vmapd's"
+	}
+	return ruleText(*l) + ", which is not vmapd's"
 }
 
 // ruleText names a rule, or the policy of its chain if it has no handle.

@@ -170,7 +170,7 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 				"trace here: bpftool net.", strings.Join(at, ", ")))
 		}
 	}
-	if last.Dest != first.Dest && (p.dnatBy != "" || !p.dnat) && in.Expected != nil && in.Expected.Service == "" {
+	if last.Dest != first.Dest && !isVmapds(p.dnat) && in.Expected != nil && in.Expected.Service == "" {
 		second := t.Expect(ctx, first.Source.Addr(), arrival, last.Dest)
 		if second != nil && second.Service != "" && second.Verdict == report.Forwarded {
 			in.Second = second

@@ -87,7 +87,7 @@ func TestTheRunningDaemonTells(t *testing.T) {
 			text = vmapdtest.AskDaemon(t, socket, "status", "default/web", "--rules")
 			wantLine(t, text, "IPv4 80/tcp", "forwarded .*")
 			wantLine(t, text, "cluster IP", `172\.30\.0\.10:80/tcp`, "Cluster", "forwarded")
-			wantLine(t, text, `10\.0\.0\.3:8080/tcp`, ".*", `33\.3%`, ".*serving")
+			wantLine(t, text, `10\.0\.0\.3:8080/tcp`, "<none>", `node-1 \(this node\)`, "<none>", `33\.3%`, ".*serving")
 		})
 	}
 }
