@@ -19,8 +19,7 @@ func server(t *testing.T, limits limits) string {
 		t.Fatal(err)
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	l := serve(socket, h, limits, (*http.Server).Serve)
-	t.Cleanup(l.close)
+	t.Cleanup(serve(socket, h, limits, (*http.Server).Serve))
 	return socket.Addr().String()
 }
 

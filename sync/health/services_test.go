@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -164,7 +165,7 @@ func TestAFamilyThatFailsDoesNotStopTheOther(t *testing.T) {
 	w.mustSay("127.0.0.1", p[0], "refused")
 }
 
-func restricted(w *world) { w.restricted = true }
+func restricted(w *world) { w.Restricted = true }
 
 func TestListenersMoveWithTheAddresses(t *testing.T) {
 	w := newWorld(t, restricted)
@@ -239,7 +240,10 @@ func (s stuck) Addr() net.Addr { return &net.TCPAddr{} }
 // Whatever the sockets do, a loop that tells of its rounds goes on.
 func TestDoneDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := NewServices(ServicesOptions{Healthy: func() bool { return true }})
+		s := NewServices(ServicesOptions{
+			Healthy: func() bool { return true }, Failed: func(model.NamespacedName, uint16, error) {},
+			Log: slog.New(slog.DiscardHandler), Serve: (*http.Server).Serve,
+		})
 		s.listen = func(ctx context.Context, _ netip.AddrPort) (net.Listener, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()

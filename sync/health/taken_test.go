@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -113,6 +115,7 @@ func TestAPortThatIsTakenIsTriedAgain(t *testing.T) {
 		s := NewServices(ServicesOptions{
 			Healthy: func() bool { return true },
 			Failed:  func(model.NamespacedName, uint16, error) { failures++ },
+			Log:     slog.New(slog.DiscardHandler), Serve: (*http.Server).Serve,
 		})
 		a := &attempts{start: time.Now()}
 		s.listen = a.listen
