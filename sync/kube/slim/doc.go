@@ -7,8 +7,9 @@
 //	                                        (name, version, model's fields)
 //
 // A source walks through a message, and skips the fields that nobody asks for, without validating them. The generated
-// functions read a Service's spec and status. Everything that is not as expected is read by the standard decoder and
-// converted, by [From]: objects of other kinds, JSON, and invalid bytes, for which its errors are the better ones.
+// function reads a Service, one at a time also in a list. Everything that is not as expected is read by the standard
+// decoder and converted, by [From]: objects of other kinds, JSON, and invalid bytes, for which its errors are the
+// better ones.
 //
 // The content of an EndpointSlice is in memory that the next one uses again, see [EndpointSlice.Release].
 package slim

@@ -1,14 +1,12 @@
 package slim
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
@@ -129,48 +127,11 @@ func (s *source) port(out *EndpointSlice) {
 	out.Model.Ports = append(out.Model.Ports, p)
 }
 
-// readService reads a Service: its metadata, of which managed fields are often the largest part, as those of a slice,
-// and the rest by the generated functions.
+// readService reads a Service by the generated function.
 func (s *source) readService() *Service {
 	in := new(corev1.Service)
-	for m := s.open(); s.next(&m); {
-		switch m.field {
-		case 1:
-			s.serviceMeta(&in.ObjectMeta)
-		case 2:
-			s.into(&in.Spec)
-		case 3:
-			s.into(&in.Status)
-		}
-	}
+	s.into(in)
 	return From(in).(*Service)
-}
-
-func (s *source) serviceMeta(out *metav1.ObjectMeta) {
-	for m := s.open(); s.next(&m); {
-		switch m.field {
-		case 1:
-			out.Name = s.text()
-		case 3:
-			out.Namespace = s.text()
-		case 5:
-			out.UID = types.UID(s.text())
-		case 6:
-			out.ResourceVersion = s.text()
-		case 8:
-			s.into(&out.CreationTimestamp)
-		case 11: // labels
-			if key, value := s.pair(); key == model.LabelServiceProxyName {
-				out.Labels = map[string]string{key: string(value)}
-			}
-		case 12: // annotations
-			key, value := s.pair()
-			known := func(a model.Annotation) bool { return a.Name == key }
-			if key == metav1.InitialEventsAnnotationKey || slices.ContainsFunc(model.Annotations[:], known) {
-				metav1.SetMetaDataAnnotation(out, key, string(value))
-			}
-		}
-	}
 }
 
 // From converts an object that the standard decoder has read. It returns other objects unchanged.
