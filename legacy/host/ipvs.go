@@ -84,11 +84,13 @@ func (b *IPVS) open() (err error) {
 	if b.sets, err = netlink.NewHandle(unix.NETLINK_NETFILTER); err != nil {
 		return fmt.Errorf("open a socket to ipset: %w", err)
 	}
-	removeProbes, err := probeSets(b.sets)
-	if err != nil {
-		return &UnsupportedError{"ipset", err}
+	for _, f := range model.Families { // a backend in place of this one removes them with its leftovers
+		for _, name := range ipvs.SetNames {
+			if err := createSet(b.sets, f, name); err != nil {
+				return &UnsupportedError{"ipset", fmt.Errorf("create %s: %w", name.Declaration(f), err)}
+			}
+		}
 	}
-	defer func() { err = errors.Join(err, removeProbes()) }()
 	err = openFamilies(b.log, []string{"", "-legacy", "-nft"}, func(p *programs) error {
 		if err := p.restore(context.Background(), rulesProbe(p.family), "--test"); err != nil {
 			return err
@@ -107,8 +109,7 @@ func (b *IPVS) open() (err error) {
 // have. The sets must exist.
 func rulesProbe(f model.Family) string {
 	const chain = iptables.IPVSPrefix + "PROBE"
-	set := probePrefix + strings.TrimPrefix(ipvs.Services.In(f), "VMAPD")
-	rule := "-A " + chain + " -m ipvs --ipvs -m set --match-set " + set + " dst,dst -j DROP\n"
+	rule := "-A " + chain + " -m ipvs --ipvs -m set --match-set " + ipvs.Services.In(f) + " dst,dst -j DROP\n"
 	return "*mangle\n:" + chain + " - [0:0]\n" + rule + "COMMIT\n"
 }
 

@@ -120,7 +120,7 @@ func (r *run) SetRules(rules *ipvs.Rules) error {
 
 // CreateSet implements [ipvs.Kernel].
 func (r *run) CreateSet(f model.Family, name ipvs.SetName) error {
-	return createSet(r.sets, name.In(f), f, name)
+	return createSet(r.sets, f, name)
 }
 
 // AddEntry implements [ipvs.Kernel], but for an entry that would let connections through to a virtual server that could

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	moby "github.com/moby/ipvs"
@@ -110,10 +111,11 @@ func (t *serverTable) removeReal(k ipvs.Key, a netip.AddrPort) error {
 // realServer is a real server as it was read.
 type realServer struct {
 	addr        netip.AddrPort
-	weight      int // -1 if it does not use NAT
+	weight      int
 	connections int
 }
 
+// reals returns the real servers of one virtual server.
 func (t *serverTable) reals(k ipvs.Key) ([]realServer, error) {
 	list, err := t.GetDestinations(service(k, ipvs.Server{}))
 	if err != nil {
@@ -125,20 +127,21 @@ func (t *serverTable) reals(k ipvs.Key) ([]realServer, error) {
 		if !ok {
 			return nil, fmt.Errorf("real server %v: not an address", d.Address)
 		}
-		r := realServer{netip.AddrPortFrom(a, d.Port), d.Weight, d.ActiveConnections + d.InactiveConnections}
-		if d.ConnectionFlags&moby.ConnFwdMask != moby.ConnFwdMasq {
-			r.weight = -1
-		}
-		all = append(all, r)
+		all = append(all, realServer{netip.AddrPortFrom(a, d.Port), d.Weight, d.ActiveConnections + d.InactiveConnections})
 	}
 	return all, nil
 }
 
-// list returns all virtual servers of a family with their real servers, but not other programs' by packet marks.
+// list returns all virtual servers of a family with their real servers, but not other programs' by packet marks. It
+// costs a few requests, however many there are.
 func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 	services, err := t.GetServices()
 	if err != nil {
 		return nil, fmt.Errorf("list virtual servers: %w", err)
+	}
+	reals, err := readReals(f)
+	if err != nil {
+		return nil, fmt.Errorf("list real servers: %w", err)
 	}
 	all := map[ipvs.Key]ipvs.Server{}
 	for _, m := range services {
@@ -151,8 +154,7 @@ func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 		}
 		k := ipvs.Key{Addr: a, Protocol: model.Protocol(m.Protocol), Port: m.Port}
 		s := ipvs.Server{
-			Scheduler: m.SchedName, Flags: ipvs.Flags(m.Flags &^ hashed), Protocol: k.Protocol,
-			Real: map[netip.AddrPort]int{},
+			Scheduler: m.SchedName, Flags: ipvs.Flags(m.Flags &^ hashed), Protocol: k.Protocol, Real: reals[k],
 		}
 		if s.Flags&ipvs.Persistent != 0 {
 			s.Timeout = time.Duration(m.Timeout) * time.Second
@@ -160,16 +162,18 @@ func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 		if m.Netmask != netmask(k.Addr) {
 			s.Flags |= oddNetmask
 		}
-		list, err := t.reals(k)
-		if err != nil {
-			return nil, fmt.Errorf("list real servers of %v: %w", k, err)
-		}
-		for _, r := range list {
-			s.Real[r.addr] = r.weight
-		}
 		all[k] = s
 	}
 	return all, nil
+}
+
+func readReals(f model.Family) (map[ipvs.Key]map[netip.AddrPort]int, error) {
+	file, err := os.Open("/proc/thread-self/net/ip_vs")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return ipvs.ParseReals(file, f)
 }
 
 func (t *serverTable) timeouts() (ipvs.Timeouts, error) {

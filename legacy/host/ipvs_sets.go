@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -13,9 +12,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// createSet creates an empty set of the type of one of ours. It is no error if it exists.
-func createSet(h *netlink.Handle, name string, f model.Family, like ipvs.SetName) error {
-	return h.IpsetCreate(name, like.Type(), netlink.IpsetCreateOptions{
+// createSet creates an empty set. It is no error if it exists.
+func createSet(h *netlink.Handle, f model.Family, name ipvs.SetName) error {
+	return h.IpsetCreate(name.In(f), name.Type(), netlink.IpsetCreateOptions{
 		Replace: true, Family: uint8(addressFamilies[f]), MaxElements: ipvs.MaxEntries,
 	})
 }
@@ -71,30 +70,4 @@ func entryOf(n *netlink.IPSetEntry) (e ipvs.Entry, err error) {
 		}
 	}
 	return e, nil
-}
-
-// probePrefix is the beginning of the names of sets that exist for a moment only.
-const probePrefix = "VMAPD-PROBE"
-
-// probeSets creates an empty set of each type that the backend uses, to find out whether the
-// kernel has the type. Other probes can use the sets until they are removed.
-func probeSets(h *netlink.Handle) (remove func() error, err error) {
-	var names []string
-	remove = func() error {
-		var errs []error
-		for _, name := range names {
-			errs = append(errs, destroySet(name))
-		}
-		return errors.Join(errs...)
-	}
-	for _, f := range model.Families {
-		for _, name := range ipvs.SetNames {
-			probe := probePrefix + strings.TrimPrefix(name.In(f), "VMAPD")
-			if err := createSet(h, probe, f, name); err != nil {
-				return nil, errors.Join(fmt.Errorf("create a set of type %s: %w", name.Type(), err), remove())
-			}
-			names = append(names, probe)
-		}
-	}
-	return remove, nil
 }

@@ -42,7 +42,7 @@ func TestSetsHoldEntries(t *testing.T) {
 		}
 		want := map[ipvs.SetName]map[ipvs.Entry]bool{}
 		for name, list := range entries {
-			if err := createSet(h, name.In(f), f, name); err != nil {
+			if err := createSet(h, f, name); err != nil {
 				t.Logf("without sets of type %s: %v", name.Type(), err)
 				continue
 			}
@@ -59,7 +59,7 @@ func TestSetsHoldEntries(t *testing.T) {
 				}
 			}
 			delete(want[name], list[1])
-			if err := createSet(h, name.In(f), f, name); err != nil {
+			if err := createSet(h, f, name); err != nil {
 				t.Errorf("create %s again: %v", name.In(f), err)
 			}
 		}

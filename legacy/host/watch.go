@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -160,13 +159,17 @@ func (b *IPVS) difference(family model.Family) (string, error) {
 		if f.family != family || want == nil {
 			continue
 		}
-		have := want.Content()
-		have.Device, have.Addrs = "", map[netip.Addr]bool{}
-		err := readDevice(b.options.Device, have)
+		servers, err := openServers() // Apply may use that of b meanwhile
 		if err != nil {
 			return "", err
 		}
-		if have.Servers, err = readServers(have.Servers, family); err != nil {
+		defer servers.Close()
+		have := want.Content()
+		have.Device, have.Addrs = "", map[netip.Addr]bool{}
+		if err := readDevice(b.options.Device, have); err != nil {
+			return "", err
+		}
+		if have.Servers, err = servers.list(family); err != nil {
 			return "", err
 		}
 		if plan := ipvs.DiffContent(have, want); len(plan) > 0 && f.applied.Load() == want {
@@ -174,15 +177,4 @@ func (b *IPVS) difference(family model.Family) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// readServers reads the virtual servers of a family with their real servers at once, from the file that ipvsadm of old
-// reads. It lacks the flags of schedulers: those of like are taken.
-func readServers(like map[ipvs.Key]ipvs.Server, f model.Family) (map[ipvs.Key]ipvs.Server, error) {
-	file, err := os.Open("/proc/thread-self/net/ip_vs")
-	if err != nil {
-		return nil, fmt.Errorf("list virtual servers: %w", err)
-	}
-	defer file.Close()
-	return ipvs.ParseServers(file, f, like)
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// ParseServers reads the kernel's file of virtual servers, /proc/net/ip_vs: those of a family, without other programs'
-// by packet marks. The file lacks the flags of schedulers, and has the time of persistence in the kernel's ticks, of a
-// length that programs do not know (ip_vs_info_seq_show); like has both.
+// ParseReals reads the real servers, with their weights, from the kernel's file of virtual servers, /proc/net/ip_vs, by
+// the virtual servers of a family: without other programs' by packet marks. A weight is -1 if the real server does not
+// use NAT. The file has all of them at once; netlink has them for one virtual server after the other.
 //
 //	TCP  AC1E0029:0050 rr persistent 2700000 FFFFFFFF
 //	  -> 0A000002:1F90      Masq    1      0          0
 //	UDP  [fd00:0172:0030:0000:0000:0000:0000:0029]:0035 mh
-func ParseServers(r io.Reader, f model.Family, like map[Key]Server) (map[Key]Server, error) {
-	servers := map[Key]Server{}
-	now := Server{} // another program's
+func ParseReals(r io.Reader, f model.Family) (map[Key]map[netip.AddrPort]int, error) {
+	servers := map[Key]map[netip.AddrPort]int{}
+	var now map[netip.AddrPort]int // nil: another program's
 	in := bufio.NewScanner(r)
 	for in.Scan() {
 		words := strings.Fields(in.Text())
@@ -29,7 +29,7 @@ func ParseServers(r io.Reader, f model.Family, like map[Key]Server) (map[Key]Ser
 			continue
 		}
 		if words[0] == "FWM" {
-			now = Server{}
+			now = nil
 			continue
 		}
 		at, err := parseAddrPort(words[1])
@@ -37,8 +37,8 @@ func ParseServers(r io.Reader, f model.Family, like map[Key]Server) (map[Key]Ser
 			return nil, fmt.Errorf("line %q of the virtual servers is unknown", in.Text())
 		}
 		if words[0] == "->" {
-			if now.Real != nil {
-				now.Real[at] = weightOf(words)
+			if now != nil {
+				now[at] = weightOf(words)
 			}
 			continue
 		}
@@ -46,17 +46,10 @@ func ParseServers(r io.Reader, f model.Family, like map[Key]Server) (map[Key]Ser
 		if err != nil {
 			return nil, fmt.Errorf("line %q of the virtual servers: %w", in.Text(), err)
 		}
-		if now = (Server{}); model.FamilyOf(at.Addr()) != f {
-			continue
+		if now = nil; model.FamilyOf(at.Addr()) == f {
+			now = map[netip.AddrPort]int{}
+			servers[Key{Addr: at.Addr(), Protocol: protocol, Port: at.Port()}] = now
 		}
-		k := Key{Addr: at.Addr(), Protocol: protocol, Port: at.Port()}
-		now = Server{
-			Scheduler: words[2], Flags: like[k].Flags &^ Persistent, Protocol: protocol, Real: map[netip.AddrPort]int{},
-		}
-		if len(words) > 3 && words[3] == "persistent" {
-			now.Flags, now.Timeout = now.Flags|Persistent, like[k].Timeout
-		}
-		servers[k] = now
 	}
 	return servers, in.Err()
 }

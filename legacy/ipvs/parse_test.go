@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -30,26 +29,14 @@ func TestServersAreRead(t *testing.T) {
 		return ipvs.Key{Addr: a.Addr(), Protocol: p, Port: a.Port()}
 	}
 	web, dns := key(model.TCP, "172.30.0.42:80"), key(model.UDP, "[fd00:172:30::2a]:53")
-	like := map[ipvs.Key]ipvs.Server{
-		dns: {Flags: ipvs.Fallback | ipvs.HashPort},
-		web: {Flags: ipvs.Persistent, Timeout: 3 * time.Hour},
-	}
-	for f, want := range map[model.Family]map[ipvs.Key]ipvs.Server{
+	for f, want := range map[model.Family]map[ipvs.Key]map[netip.AddrPort]int{
 		model.IPv4: {
-			web: {
-				Scheduler: "rr", Flags: ipvs.Persistent, Timeout: 3 * time.Hour, Protocol: model.TCP,
-				Real: map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.2:8080"): 1, netip.MustParseAddrPort("10.0.0.3:8080"): 0},
-			},
-			key(model.TCP, "192.0.2.1:80"): {
-				Scheduler: "rr", Protocol: model.TCP, Real: map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.9:8080"): -1},
-			},
+			web:                            {netip.MustParseAddrPort("10.0.0.2:8080"): 1, netip.MustParseAddrPort("10.0.0.3:8080"): 0},
+			key(model.TCP, "192.0.2.1:80"): {netip.MustParseAddrPort("10.0.0.9:8080"): -1},
 		},
-		model.IPv6: {dns: {
-			Scheduler: "mh", Flags: ipvs.Fallback | ipvs.HashPort, Protocol: model.UDP,
-			Real: map[netip.AddrPort]int{netip.MustParseAddrPort("[fd00:10::4]:5353"): 1},
-		}},
+		model.IPv6: {dns: {netip.MustParseAddrPort("[fd00:10::4]:5353"): 1}},
 	} {
-		got, err := ipvs.ParseServers(strings.NewReader(servers), f, like)
+		got, err := ipvs.ParseReals(strings.NewReader(servers), f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +50,7 @@ func FuzzServers(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := ipvs.ParseServers(strings.NewReader(text), model.IPv4, nil)
+		got, err := ipvs.ParseReals(strings.NewReader(text), model.IPv4)
 		if err == nil && len(got) > strings.Count(text, "\n")+1 {
 			t.Errorf("%d servers in %q", len(got), text)
 		}

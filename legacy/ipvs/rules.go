@@ -227,61 +227,40 @@ func (c *Rules) equal(d *Rules) bool {
 // String returns all rules, for iptables-restore --noflush on a node without any chain of ours.
 func (c *Rules) String() string { return c.Over(&iptables.Saved{}) }
 
-// Over returns the input of iptables-restore --noflush that replaces listed rules of ours by
-// these: our chains with all their rules, and the jumps of built-in chains where they are
-// not just the first rules. Each table comes into force at once, its jumps with its chains.
+// Over returns the input of iptables-restore --noflush that replaces listed rules of ours by these, of the tables that
+// differ: our chains with all their rules, and the jumps of built-in chains that are missing or in another place. Each
+// table comes into force at once, its jumps with its chains.
 func (c *Rules) Over(s *iptables.Saved) string {
 	var b strings.Builder
 	for _, table := range ruleTables {
+		var declare, rules, remove strings.Builder
 		unhook, hook := s.Hook(table, Jumps(), iptables.IsIPVS)
-		old := c.old(table, s)
-		fmt.Fprintf(&b, "*%s\n", table)
+		differs := unhook+hook != ""
+		listed := slices.Collect(s.Chains(table))
 		for _, chain := range c.Chains {
-			if chain.Table == table {
-				fmt.Fprintf(&b, ":%s - [0:0]\n", chain.Name)
+			if chain.Table != table {
+				continue
 			}
-		}
-		for _, name := range old {
-			fmt.Fprintf(&b, ":%s - [0:0]\n", name)
-		}
-		b.WriteString(unhook)
-		for _, chain := range c.Chains {
+			fmt.Fprintf(&declare, ":%s - [0:0]\n", chain.Name)
 			for _, rule := range chain.Rules {
-				if chain.Table == table {
-					fmt.Fprintf(&b, "-A %s %s\n", chain.Name, rule)
-				}
+				fmt.Fprintf(&rules, "-A %s %s\n", chain.Name, rule)
+			}
+			differs = differs || !slices.Contains(listed, chain.Name) || !slices.Equal(s.Rules(table, chain.Name), chain.Rules)
+		}
+		for _, name := range listed { // another version of us may have left chains
+			wanted := func(chain Chain) bool { return chain.Table == table && chain.Name == name }
+			if iptables.IsIPVS(name) && !slices.ContainsFunc(c.Chains, wanted) {
+				differs = true
+				fmt.Fprintf(&declare, ":%s - [0:0]\n", name)
+				fmt.Fprintf(&remove, "-X %s\n", name)
 			}
 		}
-		b.WriteString(hook)
-		for _, name := range old {
-			fmt.Fprintf(&b, "-X %s\n", name)
+		if differs {
+			fmt.Fprintf(&b, "*%s\n%s%s%s%s%sCOMMIT\n", table, &declare, unhook, &rules, hook, &remove)
 		}
-		b.WriteString("COMMIT\n")
 	}
 	return b.String()
 }
 
-// old returns the listed chains of a table that another version of us left.
-func (c *Rules) old(table string, s *iptables.Saved) []string {
-	return slices.DeleteFunc(slices.Collect(s.Chains(table)), func(name string) bool {
-		wanted := func(chain Chain) bool { return chain.Table == table && chain.Name == name }
-		return !iptables.IsIPVS(name) || slices.ContainsFunc(c.Chains, wanted)
-	})
-}
-
 // IsIn reports whether a listing has all rules, and no other chains or jumps of ours.
-func (c *Rules) IsIn(s *iptables.Saved) bool {
-	for _, chain := range c.Chains {
-		listed := slices.Contains(slices.Collect(s.Chains(chain.Table)), chain.Name)
-		if !listed || !slices.Equal(s.Rules(chain.Table, chain.Name), chain.Rules) {
-			return false
-		}
-	}
-	for _, table := range ruleTables {
-		unhook, hook := s.Hook(table, Jumps(), iptables.IsIPVS)
-		if unhook+hook != "" || len(c.old(table, s)) > 0 {
-			return false
-		}
-	}
-	return true
-}
+func (c *Rules) IsIn(s *iptables.Saved) bool { return c.Over(s) == "" }
