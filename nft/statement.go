@@ -47,28 +47,22 @@ func (e Expr) Hashed() Key {
 	}
 }
 
+// fieldTexts are the expressions as nft writes them, with IP for the word of the family.
+var fieldTexts = [...]string{
+	SourceAddr: "IP saddr", DestAddr: "IP daddr", Protocol: "meta l4proto", DestPort: "th dport",
+	OrigDestAddr: "ct original IP daddr", OrigDestPort: "ct original proto-dst", SourcePort: "th sport",
+	RandomSlot: "numgen random", HashSlot: "jhash", FlowSlot: "jhash",
+}
+
 func (e Expr) text(f model.Family) string {
-	switch e.Field {
-	case SourceAddr:
-		return FamilyWord(f) + " saddr"
-	case DestAddr:
-		return FamilyWord(f) + " daddr"
-	case Protocol:
-		return "meta l4proto"
-	case DestPort:
-		return "th dport"
-	case OrigDestAddr:
-		return "ct original " + FamilyWord(f) + " daddr"
-	case OrigDestPort:
-		return "ct original proto-dst"
-	case SourcePort:
-		return "th sport"
-	case RandomSlot:
-		return fmt.Sprintf("numgen random mod %d", e.Mod)
-	case HashSlot, FlowSlot:
-		return fmt.Sprintf("jhash %s mod %d seed %#x", e.Hashed().text(f), e.Mod, model.HashSeed)
+	text := strings.ReplaceAll(fieldTexts[e.Field], "IP", FamilyWord(f))
+	if hashed := e.Hashed(); hashed != nil {
+		return fmt.Sprintf("%s %s mod %d seed %#x", text, hashed.text(f), e.Mod, model.HashSeed)
 	}
-	return fmt.Sprintf("field-%d", e.Field)
+	if e.Field == RandomSlot {
+		return fmt.Sprintf("%s mod %d", text, e.Mod)
+	}
+	return text
 }
 
 // FamilyWord is the name of a family of tables.
@@ -135,15 +129,8 @@ type (
 		Not    bool
 	}
 
-	// MatchDNAT goes on if the connection's destination was replaced by another one.
-	MatchDNAT struct{}
-
-	// MatchUntranslated goes on if it was not.
-	MatchUntranslated struct{}
-
-	// MatchFirst goes on if the packet is the first of its connection: the kernel confirms a
-	// connection when that packet has passed all hooks.
-	MatchFirst struct{}
+	// Match goes on if the packet or its connection has a property.
+	Match uint8
 
 	// MatchInterface goes on if the packet came in by this interface or, with Wildcard, by
 	// one with a name that begins like this. A packet that the node itself sends came in by none.
@@ -153,21 +140,15 @@ type (
 		Not      bool
 	}
 
-	// MatchFromNode goes on if the source is an address of this node.
-	MatchFromNode struct{}
-
 	// MatchToNode goes on if the destination is an address of this node or, with Not, if it is none.
 	MatchToNode struct{ Not bool }
 
-	// MatchOriginal goes on if the packet has the direction of its connection's first packet. A reset or an ICMP
-	// error that answers a first packet does not have it.
-	MatchOriginal struct{}
+	// MatchPackets goes on if the connection has had more packets than this, in both directions. The
+	// kernel counts those of connections that begin after it has got such a rule (net.netfilter.nf_conntrack_acct).
+	MatchPackets struct{ MoreThan uint64 }
 
-	// MatchInvalid goes on if the packet's conntrack state is INVALID.
-	MatchInvalid struct{}
-
-	// MatchSYNACK goes on if the packet is TCP's answer to a first packet.
-	MatchSYNACK struct{}
+	// AddFlow lets the other packets of the connection take the fast path. This packet goes on.
+	AddFlow struct{ Flowtable string }
 
 	// InSet goes on if the key is in a set or, with Not, if it is not.
 	InSet struct {
@@ -224,6 +205,24 @@ type (
 	Reject struct{ TCPReset bool }
 )
 
+// The properties.
+const (
+	MatchDNAT         Match = iota // the connection's destination was replaced by another one
+	MatchUntranslated              // it was not
+	MatchFirst                     // the first of its connection: the kernel confirms it when it has passed all hooks
+	MatchFromNode                  // from an address of this node
+	MatchOriginal                  // of the first packet's direction: no reset or ICMP error that answers that
+	MatchInvalid                   // of the conntrack state INVALID
+	MatchEstablished               // packets of the connection have come from both sides
+	MatchSYNACK                    // TCP's answer to a first packet
+)
+
+var matchTexts = [...]string{
+	MatchDNAT: "ct status dnat", MatchUntranslated: "ct status & dnat == 0", MatchFirst: "ct status & confirmed == 0",
+	MatchFromNode: "fib saddr type local", MatchOriginal: "ct direction original", MatchInvalid: "ct state invalid",
+	MatchEstablished: "ct state established", MatchSYNACK: "tcp flags & (syn | ack) == syn | ack",
+}
+
 // Verdict ends a rule, or is an element's data.
 type Verdict struct {
 	Kind  VerdictKind
@@ -252,11 +251,7 @@ func (s MatchAddr) text(f model.Family) string {
 	return Expr{Field: s.Field}.text(f) + op + s.Prefix.String()
 }
 
-func (MatchDNAT) text(model.Family) string { return "ct status dnat" }
-
-func (MatchUntranslated) text(model.Family) string { return "ct status & dnat == 0" }
-
-func (MatchFirst) text(model.Family) string { return "ct status & confirmed == 0" }
+func (m Match) text(model.Family) string { return matchTexts[m] }
 
 func (s MatchInterface) text(model.Family) string {
 	op, star := "", ""
@@ -269,20 +264,12 @@ func (s MatchInterface) text(model.Family) string {
 	return fmt.Sprintf("iifname %s\"%s%s\"", op, s.Name, star)
 }
 
-func (MatchFromNode) text(model.Family) string { return "fib saddr type local" }
-
 func (s MatchToNode) text(model.Family) string {
 	if s.Not {
 		return "fib daddr type != local"
 	}
 	return "fib daddr type local"
 }
-
-func (MatchOriginal) text(model.Family) string { return "ct direction original" }
-
-func (MatchInvalid) text(model.Family) string { return "ct state invalid" }
-
-func (MatchSYNACK) text(model.Family) string { return "tcp flags & (syn | ack) == syn | ack" }
 
 func (s InSet) text(f model.Family) string {
 	op := " @"
@@ -352,20 +339,6 @@ func (v Verdict) String() string {
 	words := [...]string{NoVerdict: "continue", DropPacket: "drop", Return: "return", Jump: "jump ", Goto: "goto "}
 	return words[v.Kind] + v.Chain // which only Jump and Goto have
 }
-
-type (
-	// MatchEstablished goes on if packets of the connection have come from both sides.
-	MatchEstablished struct{}
-
-	// MatchPackets goes on if the connection has had more packets than this, in both directions. The
-	// kernel counts those of connections that begin after it has got such a rule (net.netfilter.nf_conntrack_acct).
-	MatchPackets struct{ MoreThan uint64 }
-
-	// AddFlow lets the other packets of the connection take the fast path. This packet goes on.
-	AddFlow struct{ Flowtable string }
-)
-
-func (MatchEstablished) text(model.Family) string { return "ct state established" }
 
 func (s MatchPackets) text(model.Family) string { return fmt.Sprintf("ct packets > %d", s.MoreThan) }
 

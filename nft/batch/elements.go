@@ -12,15 +12,6 @@ type elements map[string][]nft.Element
 
 func (l elements) add(set string, e nft.Element) { l[set] = append(l[set], e) }
 
-// emptied returns empty lists with room for as many operations.
-func (l elements) emptied() elements {
-	lists := make(elements, len(l))
-	for set, ops := range l {
-		lists[set] = make([]nft.Element, 0, len(ops))
-	}
-	return lists
-}
-
 // list returns the operations on sets, sorted by their names.
 func (l elements) list() []SetOps {
 	list := make([]SetOps, 0, len(l))

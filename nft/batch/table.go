@@ -52,7 +52,7 @@ func whole(pieces iter.Seq[*Batch], f model.Family) *Batch {
 //
 // While a table is filled, each transaction leaves a Service as it was, or as it will be. One that packets meet already
 // changes at once, up to 32,000 operations; behind so many, a Service may have endpoints of both states for a moment.
-// Ranges of a set that has some others come with the deletions, since they must not overlap.
+// Ranges of a set that has some come with the deletions, since they must not overlap, and with what leads to them.
 func Pieces(table *nft.Table, want *compile.Ruleset, size int) iter.Seq[*Batch] {
 	return pieces(table, want.Units(), want, size)
 }
@@ -62,7 +62,7 @@ func pieces(table *nft.Table, units iter.Seq[compile.Unit], want *compile.Rulese
 	return func(yield func(*Batch) bool) {
 		w := &writer{
 			Batch: newBatch(want.Family), have: &nft.Table{}, del: elements{}, add: elements{},
-			yield: yield, more: true, size: size, late: elements{}, leads: elements{},
+			yield: yield, more: true, size: size, ranges: map[string]bool{}, late: elements{}, leads: elements{},
 		}
 		w.begin(table, want)
 		for unit := range units {
@@ -89,8 +89,8 @@ type writer struct {
 	have   *nft.Table           // takes what is wanted out, so that what nobody wants remains
 	sets   map[string]bool      // of the table, but not met yet
 	chains map[string]nft.Chain // of the table, but not met yet
-	ranges map[string]bool      // sets of ranges with some in the table that nobody wants
-	late   elements             // of these
+	ranges map[string]bool      // sets of ranges with some in the table
+	late   elements             // of these, and what leads to a Service with some
 	leads  elements             // of the present unit
 }
 
@@ -114,8 +114,8 @@ func (w *writer) begin(table *nft.Table, want *compile.Ruleset) {
 	for _, c := range w.have.Chains {
 		w.chains[c.Name] = c
 	}
-	if w.size < math.MaxInt {
-		w.ranges = unwantedRanges(w.have, want)
+	for _, s := range w.have.Sets {
+		w.ranges[s.Name] = s.Interval && w.have.Len(s.Name) > 0
 	}
 	flowtable, timeout := func(t nft.Flowtable) string { return t.Name }, func(t nft.Timeout) string { return t.Name }
 	w.AddFlowtables, w.final.DeleteFlowtables = diffNames(w.have.Flowtables, want.Options.Flowtables(), flowtable)
@@ -140,9 +140,13 @@ func (w *writer) unit(u compile.Unit) {
 		w.chain(c)
 		delete(w.chains, c.Name)
 	}
+	isLate := false
 	u.Elements(func(set string, e nft.Element) {
 		switch {
-		case w.ranges[set], len(w.have.Chains) == 0 && nft.LeadsByNodePort(set):
+		case w.ranges[set]:
+			w.late.add(set, e)
+			isLate = true
+		case len(w.have.Chains) == 0 && nft.LeadsByNodePort(set):
 			w.late.add(set, e) // an address of a Service has priority, and may be one of the node
 		case nft.Leads(set):
 			w.leads.add(set, e)
@@ -151,8 +155,12 @@ func (w *writer) unit(u compile.Unit) {
 			w.flush()
 		}
 	})
-	w.elements(w.leads)
 	for set, list := range w.leads {
+		if isLate {
+			w.late[set] = append(w.late[set], list...)
+		} else {
+			w.elements(elements{set: list})
+		}
 		w.leads[set] = list[:0]
 	}
 	w.flush()
@@ -231,9 +239,8 @@ func (w *writer) end() {
 // flush yields a batch if there are enough operations.
 func (w *writer) flush() {
 	if w.count >= w.size && w.more {
-		add := w.add.emptied()
 		w.more = w.yield(w.done())
-		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, add, 0
+		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, elements{}, 0
 	}
 }
 
@@ -263,28 +270,6 @@ func setsByName(sets []nft.Set) map[string]bool {
 		names[s.Name] = true
 	}
 	return names
-}
-
-// unwantedRanges returns the sets of ranges in which a table has some that a ruleset does not want.
-func unwantedRanges(table *nft.Table, want *compile.Ruleset) map[string]bool {
-	left := map[string]int{}
-	for _, s := range table.Sets {
-		if n := table.Len(s.Name); s.Interval && n > 0 {
-			left[s.Name] = n
-		}
-	}
-	if len(left) > 0 {
-		for set, e := range want.Ranges() {
-			if was, _ := table.Get(set, e.Key); left[set] > 0 && was == e {
-				left[set]--
-			}
-		}
-	}
-	unwanted := map[string]bool{}
-	for set, n := range left {
-		unwanted[set] = n > 0
-	}
-	return unwanted
 }
 
 // compatible reports whether the sets that stay have the wanted types. A set that is not wanted

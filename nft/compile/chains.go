@@ -83,16 +83,16 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		},
 		{
 			Name: preroutingRest, Hook: nft.Prerouting, Prio: priorityRest,
-			Rules: []nft.Rule{{nft.MatchFirst{}, jumpTo(clusterIPsChain)}}, Comment: restComment,
+			Rules: []nft.Rule{{nft.MatchFirst, jumpTo(clusterIPsChain)}}, Comment: restComment,
 		},
 		{
 			Name: outputChain, Hook: nft.Output, Prio: priorityServices,
-			Rules:   []nft.Rule{{nft.MatchOriginal{}, jumpTo(servicesChain)}},
+			Rules:   []nft.Rule{{nft.MatchOriginal, jumpTo(servicesChain)}},
 			Comment: "from the node itself, but not its refusals",
 		},
 		{
 			Name: outputRest, Hook: nft.Output, Prio: priorityRest,
-			Rules: []nft.Rule{{nft.MatchFirst{}, nft.MatchOriginal{}, jumpTo(clusterIPsChain)}}, Comment: restComment,
+			Rules: []nft.Rule{{nft.MatchFirst, nft.MatchOriginal, jumpTo(clusterIPsChain)}}, Comment: restComment,
 		},
 		{
 			Name: postroutingChain, Hook: nft.Postrouting, Prio: nft.PrioritySNAT,
@@ -103,12 +103,12 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		{Name: rejectChain, Rules: rejectRules, Comment: "no endpoint, or a port that the Service does not have"},
 		{Name: masqueradeChain, Rules: []nft.Rule{{nft.Masquerade{}}}, Comment: "replies must come back through this node"},
 		{
-			Name: masqueradeNode, Rules: []nft.Rule{{nft.MatchFromNode{}, nft.Masquerade{}}},
+			Name: masqueradeNode, Rules: []nft.Rule{{nft.MatchFromNode, nft.Masquerade{}}},
 			Comment: "the node may have taken an address that others can't answer to",
 		},
 		{
 			Name:    masqueradeOutside,
-			Rules:   []nft.Rule{{nft.MatchUntranslated{}, nft.MatchToNode{}, nft.Verdict{Kind: nft.Return}}, {nft.Masquerade{}}},
+			Rules:   []nft.Rule{{nft.MatchUntranslated, nft.MatchToNode{}, nft.Verdict{Kind: nft.Return}}, {nft.Masquerade{}}},
 			Comment: "replies must come back through this node, unless a process of it has the cluster IP",
 		},
 	}
@@ -135,7 +135,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	}
 	chains = append(chains, o.FastPathChains()...)
 	if c.features.affinity {
-		first := []nft.Rule{{nft.MatchFirst{}, jumpTo(rememberChain)}}
+		first := []nft.Rule{{nft.MatchFirst, jumpTo(rememberChain)}}
 		chains = append(chains,
 			nft.Chain{
 				Name: rememberArrival, Hook: nft.Prerouting, Prio: priorityRemember, Filter: true, Ahead: true, Rules: first,
@@ -212,7 +212,7 @@ var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 // postroutingRules look up the destination that the client asked for, whether it was translated or not: it may already
 // be the endpoint's. Then the kernel leaves it alone, and does not set the state DNAT (nf_nat_setup_info).
 func postroutingRules(s *model.Settings) []nft.Rule {
-	rules := append([]nft.Rule{{nft.MatchDNAT{}, inSet(hairpinKey, nft.Hairpin), nft.Masquerade{}}},
+	rules := append([]nft.Rule{{nft.MatchDNAT, inSet(hairpinKey, nft.Hairpin), nft.Masquerade{}}},
 		byOrigin(nft.SourceNAT, nft.NodePortSourceNAT)...)
 	toClusterIP, masquerade := inSet(origDestKey, nft.ClusterIPs), goTo(masqueradeOutside)
 	switch {
@@ -250,8 +250,8 @@ func byOrigin(addrs, nodePorts string) []nft.Rule {
 // window: a reply would reach the client with the pod's own address.
 func invalidRules() []nft.Rule {
 	return []nft.Rule{
-		{nft.MatchInvalid{}, inSet(replyKey, nft.ServiceEndpoints), nft.Verdict{Kind: nft.DropPacket}},
-		{nft.MatchInvalid{}, inSet(destKey, nft.ClusterIPs), nft.Verdict{Kind: nft.DropPacket}},
+		{nft.MatchInvalid, inSet(replyKey, nft.ServiceEndpoints), nft.Verdict{Kind: nft.DropPacket}},
+		{nft.MatchInvalid, inSet(destKey, nft.ClusterIPs), nft.Verdict{Kind: nft.DropPacket}},
 	}
 }
 
@@ -268,7 +268,7 @@ func fromInside(s *model.Settings, do nft.Statement) []nft.Rule {
 			rules = append(rules, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr, Prefix: p}, do})
 		}
 	}
-	return append(rules, nft.Rule{nft.MatchFromNode{}, do})
+	return append(rules, nft.Rule{nft.MatchFromNode, do})
 }
 
 // isEverything reports whether the prefixes cover all addresses. nft can't list a rule that

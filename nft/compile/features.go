@@ -72,7 +72,7 @@ func (o Options) FastPathChains() []nft.Chain {
 		{
 			Name: fastPathChain, Hook: nft.Forward, Prio: priorityFastPath, Filter: true,
 			Rules: []nft.Rule{{
-				nft.MatchDNAT{}, nft.MatchEstablished{}, nft.MatchPackets{MoreThan: nft.FastPathAfter}, jumpTo(fastPathServices),
+				nft.MatchDNAT, nft.MatchEstablished, nft.MatchPackets{MoreThan: nft.FastPathAfter}, jumpTo(fastPathServices),
 			}},
 			Comment: "connections with more than a few packets",
 		},

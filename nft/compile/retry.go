@@ -61,7 +61,7 @@ var repeated = nft.MatchRepeated{
 
 // answered forgets the first packets of a connection that is answered: its client may use the port again within the
 // time of the set. The answer has its client as destination already, and the endpoint still as source.
-var answered = nft.Rule{nft.MatchSYNACK{}, nft.Discard{
+var answered = nft.Rule{nft.MatchSYNACK, nft.Discard{
 	Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.OrigDestAddr}, {Field: nft.OrigDestPort}},
 	Set: nft.Tried,
 }}
@@ -70,7 +70,7 @@ var answered = nft.Rule{nft.MatchSYNACK{}, nft.Discard{
 // about to be retried: it would reach the client with the endpoint's own address, and the client's reset would end the
 // retried connection, if the same endpoint is chosen again. A lost answer is enough: both ends repeat their packets
 // after a second. Every forwarded packet meets this rule, but leaves it behind the first comparison.
-var lateAnswer = nft.Rule{nft.MatchInvalid{}, nft.MatchSYNACK{}, nft.Verdict{Kind: nft.DropPacket}}
+var lateAnswer = nft.Rule{nft.MatchInvalid, nft.MatchSYNACK, nft.Verdict{Kind: nft.DropPacket}}
 
 // retries reports whether connections have a timeout policy: the kernel may have none.
 func (o Options) retries(r retry) bool { return r != noRetry && len(o.Timeouts) > 0 }

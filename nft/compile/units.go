@@ -54,20 +54,6 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 	}
 }
 
-// Ranges yields the elements of sets of ranges, with the names of these.
-func (r *Ruleset) Ranges() iter.Seq2[string, nft.Element] {
-	return func(yield func(string, nft.Element) bool) {
-		more := true
-		add := func(set string, e nft.Element) { more = more && yield(set, e) }
-		r.ofSettings(nft.ServiceCIDRs, add)
-		for sp := range r.snapshot.ServicePorts() {
-			if sourceRanges(sp, add); !more {
-				return
-			}
-		}
-	}
-}
-
 // service compiles the service ports of a Service, and its cluster IP.
 func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 	var all Unit

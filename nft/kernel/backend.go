@@ -62,10 +62,8 @@ type Backend struct {
 	mu       sync.Mutex
 	families []*familyState
 	stale    chan struct{} // of capacity 1: there is something to purge
-	reader   reader        // of Purge
 
-	counts     reader     // of Connections
-	countsBusy sync.Mutex // held while counts reads a list
+	reader reader // of Purge and Connections
 }
 
 // familyState is the state of one family's table.
@@ -127,7 +125,7 @@ func Open(o Options) (*Backend, error) {
 	b := &Backend{
 		log: o.Log, dialer: d, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
 		netns: o.NetNS, counters: o.Counters, fastPath: o.FastPath, setting: o.Setting,
-		stale: make(chan struct{}, 1),
+		stale: make(chan struct{}, 1), reader: reader{dialer: d},
 	}
 	var missing []error
 	for _, f := range model.Families {
@@ -162,9 +160,6 @@ func Open(o Options) (*Backend, error) {
 // RunPurges must have ended.
 func (b *Backend) Close() error {
 	b.reader.close()
-	b.countsBusy.Lock()
-	b.counts.close()
-	b.countsBusy.Unlock()
 	return b.conn.close()
 }
 

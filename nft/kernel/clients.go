@@ -29,20 +29,6 @@ type client struct {
 	left    time.Duration // of its timeout, when it was read; 0: it is forgotten
 }
 
-// readClients reads the clients in a map.
-func (c *conn) readClients(f model.Family, name string, each func(client) error) error {
-	return c.list(unix.NFT_MSG_GETSETELEM, f, name, func(attrs []byte) error {
-		for list := range nfnl.Attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-			for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
-				if err := each(readClient(element)); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
 // fit returns the client as it must be: forgotten, with another timeout that began when it last connected, or as it is.
 func (c client) fit(wanted compile.Clients) client {
 	switch {
@@ -56,12 +42,13 @@ func (c client) fit(wanted compile.Clients) client {
 }
 
 func readClient(b []byte) client {
-	value := func(attr uint16) string { return string(nfnl.First(nfnl.First(b, attr), unix.NFTA_DATA_VALUE)) }
 	milliseconds := func(attr uint16) time.Duration {
 		return time.Duration(nfnl.Uint64(nfnl.First(b, attr))) * time.Millisecond
 	}
 	return client{
-		nft.Element{Key: value(unix.NFTA_SET_ELEM_KEY), Data: value(unix.NFTA_SET_ELEM_DATA)},
+		nft.Element{
+			Key: string(nfnl.Value(b, unix.NFTA_SET_ELEM_KEY)), Data: string(nfnl.Value(b, unix.NFTA_SET_ELEM_DATA)),
+		},
 		milliseconds(unix.NFTA_SET_ELEM_TIMEOUT), milliseconds(unix.NFTA_SET_ELEM_EXPIRATION),
 	}
 }

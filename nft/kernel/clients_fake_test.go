@@ -22,13 +22,9 @@ func fakeClients(t testing.TB, b *Backend, f model.Family, name string) map[stri
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	got := map[string]string{}
-	err := b.conn.list(unix.NFT_MSG_GETSETELEM, f, name, func(attrs []byte) error {
-		for list := range nfnl.Attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-			for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
-				c := readClient(element)
-				got[c.Key] = c.Data
-			}
-		}
+	err := b.conn.elements(f, name, func(element []byte) error {
+		c := readClient(element)
+		got[c.Key] = c.Data
 		return nil
 	})
 	if err != nil {

@@ -85,15 +85,19 @@ func thisKernel(fd int) dialer {
 		// option (before Linux 4.12) errors are only less precise.
 		_ = c.SetOption(netlink.ExtendedAcknowledge, true)
 		s, err := newKernelSocket(c)
-		if err := errors.Join(err, c.SetReadBuffer(readBuffer)); err != nil {
+		if err := errors.Join(err, c.SetReadBuffer(readBuffer), c.SetWriteBuffer(writeBuffer)); err != nil {
 			return nil, errors.Join(fmt.Errorf("prepare netlink connection: %w", err), c.Close())
 		}
 		return s, nil
 	}
 }
 
-// readBuffer holds the replies to one batch: an error at most for each message.
-const readBuffer = 8 << 20
+const (
+	// readBuffer holds the replies to one batch: an error at most for each message.
+	readBuffer = 8 << 20
+	// writeBuffer is a limit; the kernel takes memory for a batch while it reads it.
+	writeBuffer = 256 << 20
+)
 
 // kernelSocket is a socket of this machine's kernel. Messages go past the library, which
 // would copy all of a batch twice.
@@ -112,9 +116,6 @@ func (s *kernelSocket) Port() uint32 { return s.conn.PID() }
 func (s *kernelSocket) Close() error { return s.conn.Close() }
 
 func (s *kernelSocket) Send(messages []byte) error {
-	if err := s.growWriteBuffer(len(messages)); err != nil {
-		return err
-	}
 	var sendErr error
 	err := s.raw.Write(func(fd uintptr) bool {
 		sendErr = unix.Sendto(int(fd), messages, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
@@ -130,20 +131,6 @@ func (s *kernelSocket) Receive(b []byte) (n int, err error) {
 		}
 	})
 	return n, cmp.Or(closed, err)
-}
-
-func (s *kernelSocket) growWriteBuffer(size int) error {
-	have, err := s.conn.WriteBuffer()
-	if err != nil {
-		return fmt.Errorf("read size of netlink write buffer: %w", err)
-	}
-	// The kernel counts its own overhead, too (netlink_alloc_large_skb, sk_sndbuf).
-	if want := size + size/4 + 1<<16; have < want {
-		if err := s.conn.SetWriteBuffer(want); err != nil {
-			return fmt.Errorf("enlarge netlink write buffer to %d bytes: %w", want, err)
-		}
-	}
-	return nil
 }
 
 func (c *conn) close() error { return c.socket.Close() }
@@ -277,6 +264,18 @@ func (c *conn) list(msgType uint16, f model.Family, name string, each func(attrs
 			return nil // chains are listed of all tables
 		}
 		return each(attrs)
+	})
+}
+
+// elements passes on the elements of a set.
+func (c *conn) elements(f model.Family, set string, each func(element []byte) error) error {
+	return c.list(unix.NFT_MSG_GETSETELEM, f, set, func(message []byte) error {
+		for element := range nfnl.Elements(message) {
+			if err := each(element); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

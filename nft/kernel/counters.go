@@ -50,25 +50,24 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	return counts, errors.Join(errs...)
 }
 
-// appendCounts reads the counters of a snapshot's service ports, by a lasting connection of its own. The kernel lists a
+// appendCounts reads the counters of a snapshot's service ports, by a connection that Apply does not use. The kernel lists a
 // set in pieces, and may miss elements while others come and go. Then a service port is missing in this reading: a sum
 // without one would look as if counting had begun anew.
 func (b *Backend) appendCounts(ctx context.Context, counts []Count, r *compile.Ruleset) ([]Count, error) {
-	b.countsBusy.Lock()
-	defer b.countsBusy.Unlock()
-	c, err := b.counts.open(b.dialer)
+	packets := packetCounts{}
+	err := b.reader.use(func(c *conn) error {
+		for _, set := range r.Sets {
+			if !set.Counter {
+				continue
+			}
+			if err := c.elements(r.Family, set.Name, packets.add(ctx)); err != nil {
+				return fmt.Errorf("read set %s: %w", set.Name, err)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return counts, err
-	}
-	packets := packetCounts{}
-	for _, set := range r.Sets {
-		if !set.Counter {
-			continue
-		}
-		if err := c.readCounters(ctx, r.Family, set.Name, packets); err != nil {
-			b.counts.close() // it may have the rest of a list
-			return counts, fmt.Errorf("read set %s: %w", set.Name, err)
-		}
 	}
 	for sp, keys := range r.Counters() {
 		if all, complete := packets.sum(keys); complete {
@@ -93,30 +92,18 @@ func (p packetCounts) sum(keys []string) (sum uint64, complete bool) {
 	return sum, true
 }
 
-// readCounters reads the counters of one set. Unlike google/nftables it keeps nothing else of the elements.
-func (c *conn) readCounters(ctx context.Context, f model.Family, set string, into packetCounts) error {
-	return c.list(unix.NFT_MSG_GETSETELEM, f, set, func(message []byte) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return into.add(message)
-	})
-}
-
-// add takes the elements of one message. It is written out, without a decoder's value for
+// add returns a function that takes an element. It is written out, without a decoder's value for
 // each attribute, because there may be 100,000 elements at each scrape.
-func (p packetCounts) add(message []byte) error {
-	for list := range nfnl.Attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-		for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
-			key := nfnl.First(nfnl.First(element, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE)
-			counter := nfnl.First(nfnl.First(element, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
-			packets := nfnl.First(counter, unix.NFTA_COUNTER_PACKETS)
-			const size = 8
-			if len(key) == 0 || len(packets) != size {
-				return fmt.Errorf("element %x: no counter", key)
-			}
-			p[string(key)] = nfnl.Uint64(packets)
+func (p packetCounts) add(ctx context.Context) func(element []byte) error {
+	return func(element []byte) error {
+		key := nfnl.Value(element, unix.NFTA_SET_ELEM_KEY)
+		counter := nfnl.First(nfnl.First(element, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
+		packets := nfnl.First(counter, unix.NFTA_COUNTER_PACKETS)
+		const size = 8
+		if len(key) == 0 || len(packets) != size {
+			return fmt.Errorf("element %x: no counter", key)
 		}
+		p[string(key)] = nfnl.Uint64(packets)
+		return ctx.Err()
 	}
-	return nil
 }

@@ -34,45 +34,15 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		}, nil
 	case nft.MatchAddr: // ip saddr != 10.244.0.0/16
 		return encodeMatchAddr(f, s), nil
-	case nft.MatchDNAT: // ct status dnat
-		return encodeBit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq), nil
-	case nft.MatchUntranslated: // ct status & dnat == 0
-		return encodeBit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpEq), nil
-	case nft.MatchFirst: // ct status & confirmed == 0
-		return encodeBit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq), nil
 	case nft.MatchInterface: // iifname != "cali*"
 		return encodeMatchInterface(s), nil
-	case nft.MatchFromNode: // fib saddr type local
-		return []expr.Any{
-			&expr.Fib{Register: unix.NFT_REG_1, FlagSADDR: true, ResultADDRTYPE: true},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
-		}, nil
 	case nft.MatchToNode: // fib daddr type != local
 		return []expr.Any{
 			&expr.Fib{Register: unix.NFT_REG_1, FlagDADDR: true, ResultADDRTYPE: true},
 			&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
 		}, nil
-	case nft.MatchOriginal: // ct direction original
-		const original = 0 // IP_CT_DIR_ORIGINAL
-		return []expr.Any{
-			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{original}},
-		}, nil
-	case nft.MatchInvalid: // ct state invalid
-		return encodeBit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq), nil
-	case nft.MatchSYNACK: // tcp flags & (syn | ack) == syn | ack
-		const flags, synAndACK = 13, 0x12
-		return []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{unix.IPPROTO_TCP}},
-			&expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: flags, Len: 1, DestRegister: unix.NFT_REG_1},
-			&expr.Bitwise{
-				SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{synAndACK}, Xor: []byte{0},
-			},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{synAndACK}},
-		}, nil
-	case nft.MatchEstablished: // ct state established
-		return encodeBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED, expr.CmpOpNeq), nil
+	case nft.Match:
+		return matches[s], nil
 	case nft.MatchPackets: // ct packets > 20
 		return encodePackets(s), nil
 	case nft.AddFlow: // flow add @fast-path
@@ -124,6 +94,31 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 	return nil, fmt.Errorf("unknown statement %T", s)
 }
 
+var matches = [...][]expr.Any{
+	nft.MatchDNAT:         encodeBit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq),
+	nft.MatchUntranslated: encodeBit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpEq),
+	nft.MatchFirst:        encodeBit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq),
+	nft.MatchInvalid:      encodeBit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq),
+	nft.MatchEstablished:  encodeBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED, expr.CmpOpNeq),
+	nft.MatchFromNode: {
+		&expr.Fib{Register: unix.NFT_REG_1, FlagSADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+	},
+	nft.MatchOriginal: {
+		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{ctOriginal}},
+	},
+	nft.MatchSYNACK: {
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1, DestRegister: unix.NFT_REG_1},
+		&expr.Bitwise{
+			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{synAndACK}, Xor: []byte{0},
+		},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{synAndACK}},
+	},
+}
+
 func equal(not bool) expr.CmpOp {
 	if not {
 		return expr.CmpOpNeq
@@ -131,10 +126,12 @@ func equal(not bool) expr.CmpOp {
 	return expr.CmpOpEq
 }
 
-// Bits of a connection's status (linux/netfilter/nf_conntrack_common.h).
+// Bits of a connection's status (linux/netfilter/nf_conntrack_common.h), and of a TCP header.
 const (
 	statusConfirmed = 1 << 3 // IPS_CONFIRMED
 	statusDNAT      = 1 << 5 // IPS_DST_NAT
+
+	tcpFlags, synAndACK = 13, 0x12 // the offset of a TCP header's flags, and two of these
 )
 
 // encodeBit compares a bit of a connection's status or state with 0.

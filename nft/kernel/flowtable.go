@@ -73,10 +73,7 @@ func (c *conn) listFlowtables(f model.Family, each func(name string, hook []byte
 	if nfnl.IsMissing(err) || errors.Is(err, unix.ENOENT) {
 		return nil // a kernel without flowtables has none
 	}
-	if err != nil {
-		return fmt.Errorf("read flowtables: %w", err)
-	}
-	return nil
+	return err
 }
 
 // readDevices reads the devices of a flowtable.

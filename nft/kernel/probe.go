@@ -56,8 +56,8 @@ func features(f model.Family) []feature {
 		needs("nft_hash (CONFIG_NFT_HASH)", "4.9", nft.Prerouting, slot(nft.FlowSlot)),
 		needs("nft_reject (CONFIG_NFT_REJECT)", "3.14", nft.Prerouting, nft.Reject{}),
 		needs("nft_masq (CONFIG_NFT_MASQ)", "3.18", nft.Postrouting, nft.Masquerade{}),
-		needs("nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", nft.Postrouting, nft.MatchDNAT{}, original),
-		needs("nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", nft.Postrouting, nft.MatchFromNode{}),
+		needs("nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", nft.Postrouting, nft.MatchDNAT, original),
+		needs("nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", nft.Postrouting, nft.MatchFromNode),
 		needs("sets of ranges in concatenations (nft_set_pipapo)", "5.6", nft.Prerouting, ranges),
 		needs("nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.MatchAddr{Field: nft.SourceAddr, Prefix: prefix}),
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,7 +72,6 @@ func (b *Backend) Purge(ctx context.Context) error {
 				continue
 			}
 			errs = append(errs, fmt.Errorf("purge %v map %s: %w", st.family, p.Map(), err))
-			b.reader.close()
 			b.mu.Lock()
 			st.mustPurge(p)
 			b.mu.Unlock()
@@ -89,16 +89,14 @@ func (b *Backend) purgeMap(ctx context.Context, st *familyState, p compile.Purge
 	if !ok {
 		return nil
 	}
-	reader, err := b.reader.open(b.dialer)
-	if err != nil {
-		return err
-	}
 	var misfits []client
-	err = reader.readClients(st.family, p.Map(), func(c client) error {
-		if c.fit(wanted) != c {
-			misfits = append(misfits, c)
-		}
-		return ctx.Err()
+	err := b.reader.use(func(c *conn) error {
+		return c.elements(st.family, p.Map(), func(element []byte) error {
+			if c := readClient(element); c.fit(wanted) != c {
+				misfits = append(misfits, c)
+			}
+			return ctx.Err()
+		})
 	})
 	if err != nil {
 		return err
@@ -141,26 +139,33 @@ func (b *Backend) fitClients(st *familyState, p compile.Purge, some []client) er
 	return b.conn.changeClients(st.family, &set, changed)
 }
 
-// reader is a connection that lists clients or counters. It lasts, as the end of a connection waits until the kernel
+// reader is a connection that lists clients and counters. It lasts, as the end of a connection waits until the kernel
 // has freed the objects of the batches before (nft_rcv_nl_event), and no batch is taken meanwhile.
 type reader struct {
-	conn *conn // nil: none yet
+	dialer
+	mu   sync.Mutex // held while a list is read
+	conn *conn      // nil: none yet
 }
 
-// open returns the connection.
-func (r *reader) open(d dialer) (*conn, error) {
+// use reads by the connection. After an error, which may leave the rest of a list there, the connection is closed.
+func (r *reader) use(read func(*conn) error) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.conn == nil {
-		c, err := d.dial()
-		if err != nil {
-			return nil, err
+		if r.conn, err = r.dial(); err != nil {
+			return err
 		}
-		r.conn = c
 	}
-	return r.conn, nil
+	if err = read(r.conn); err != nil {
+		_ = r.conn.close()
+		r.conn = nil
+	}
+	return err
 }
 
-// close ends the connection, which may have the rest of a list.
 func (r *reader) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.conn != nil {
 		_ = r.conn.close()
 		r.conn = nil

@@ -72,7 +72,7 @@ func interrupted(t *testing.T, happens func(b *Backend, s *sticky)) (b *Backend,
 	do := func() { did = true; happens(b, s) }
 	once := &do
 	b.reader.close()
-	b.dialer = func() (Socket, error) { return &whileReading{k.Dial(), once}, nil }
+	b.reader.dialer = func() (Socket, error) { return &whileReading{k.Dial(), once}, nil }
 	s.pods(2, 4)
 	apply(t, b, s.builder.Snapshot())
 	if !did {

@@ -45,20 +45,16 @@ func (c *conn) readTableOnce(f model.Family) (*nft.Table, error) {
 	t := &nft.Table{
 		Family: f, Dormant: flags&dormant != 0, Elements: map[string]nft.Elements{}, Slots: map[string]*nft.Slots{},
 	}
-	if err := c.readSets(t); err != nil {
-		return nil, err
-	}
-	if err := c.readTimeouts(t); err != nil {
-		return nil, err
-	}
-	if err := c.readFlowtables(t); err != nil {
-		return nil, err
-	}
-	if err := c.readChains(t); err != nil {
-		return nil, err
-	}
-	if err := c.readRules(t); err != nil {
-		return nil, err
+	for _, objects := range [...]struct {
+		name string
+		read func(*nft.Table) error
+	}{
+		{"sets", c.readSets}, {"timeout policies", c.readTimeouts}, {"flowtables", c.readFlowtables},
+		{"chains", c.readChains}, {"rules", c.readRules},
+	} {
+		if err := objects.read(t); err != nil {
+			return nil, fmt.Errorf("read %s: %w", objects.name, err)
+		}
 	}
 	return t, nil
 }
@@ -96,10 +92,7 @@ func (c *conn) readDeclarations(t *nft.Table) (counts map[string]int, err error)
 		counts[s.Name] = int(nfnl.Uint32(nfnl.First(set, setCount)))
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read sets: %w", err)
-	}
-	return counts, nil
+	return counts, err
 }
 
 func readSet(f model.Family, b []byte) nft.Set {
@@ -136,7 +129,7 @@ func readTypes(f model.Family, n uint32) (list []nft.Type) {
 }
 
 func (c *conn) readChains(t *nft.Table) error {
-	err := c.list(unix.NFT_MSG_GETCHAIN, t.Family, "", func(chain []byte) error {
+	return c.list(unix.NFT_MSG_GETCHAIN, t.Family, "", func(chain []byte) error {
 		made := nft.Chain{
 			Name:   string(nfnl.Text(nfnl.First(chain, unix.NFTA_CHAIN_NAME))),
 			Filter: string(nfnl.Text(nfnl.First(chain, unix.NFTA_CHAIN_TYPE))) == chainTypeFilter,
@@ -149,10 +142,6 @@ func (c *conn) readChains(t *nft.Table) error {
 		t.Chains = append(t.Chains, made)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("read chains: %w", err)
-	}
-	return nil
 }
 
 func readHook(number uint32) nft.Hook {
@@ -166,17 +155,13 @@ func (c *conn) readRules(t *nft.Table) error {
 	for i := range t.Chains {
 		chains[t.Chains[i].Name] = &t.Chains[i]
 	}
-	err := c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
+	return c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
 		if chain := chains[string(nfnl.Text(nfnl.First(b, unix.NFTA_RULE_CHAIN)))]; chain != nil { // else it came meanwhile
 			hash, _ := nfnl.Userdata(nfnl.First(b, unix.NFTA_RULE_USERDATA), ruleHashUD)
 			chain.Rules = append(chain.Rules, nft.Rule{nft.ReadRule{Hash: nfnl.Uint64(hash)}})
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("read rules: %w", err)
-	}
-	return nil
 }
 
 // compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batches to send.

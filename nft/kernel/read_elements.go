@@ -93,17 +93,15 @@ func newElementReader(t *nft.Table, s nft.Set) *elementReader {
 
 // add takes the attributes of one message.
 func (r *elementReader) add(message []byte) error {
-	for list := range nfnl.Attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-		for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
-			r.element(element)
-		}
+	for element := range nfnl.Elements(message) {
+		r.element(element)
 	}
 	return nil
 }
 
 // element takes one element.
 func (r *elementReader) element(b []byte) {
-	text := func(attr uint16) string { return string(nfnl.First(nfnl.First(b, attr), unix.NFTA_DATA_VALUE)) }
+	text := func(attr uint16) string { return string(nfnl.Value(b, attr)) }
 	e := nft.Element{Key: text(unix.NFTA_SET_ELEM_KEY), End: text(setElemKeyEnd)}
 	switch isRange := r.set.Interval && len(r.set.Key) == 1; {
 	case isRange && nfnl.Uint32(nfnl.First(b, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0:

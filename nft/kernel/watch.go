@@ -53,21 +53,8 @@ type Watch struct {
 	log     *slog.Logger
 	socket  *netlink.Conn
 	changed chan<- struct{}
-	foreign atomic.Uint64
-	overrun atomic.Uint64
 	ended   atomic.Bool
 	touched bool // Run's: the present transaction changed something of ours
-}
-
-// ForeignChanges count the changes by others.
-type ForeignChanges struct {
-	Changes  uint64 // transactions that changed our rules
-	Overruns uint64 // times when too much happened at once to know
-}
-
-// ForeignChanges returns the changes by others since the watch began. It may be called at any time.
-func (w *Watch) ForeignChanges() ForeignChanges {
-	return ForeignChanges{Changes: w.foreign.Load(), Overruns: w.overrun.Load()}
 }
 
 // ignore makes the kernel drop messages about what a port changes, and no other's. After the end
@@ -118,7 +105,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			overrun, w.touched = true, false
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			overrun = false
-			w.notice(&w.overrun, "too many changes by other programs to follow")
+			w.notice("too many changes by other programs to follow")
 		case err != nil:
 			return fmt.Errorf("watch rules: %w", err)
 		}
@@ -140,9 +127,8 @@ func (w *Watch) receive(overrun bool) ([]netlink.Message, error) {
 	return w.socket.Receive()
 }
 
-// notice counts a change by others, and logs it unless nobody has looked after the last one yet.
-func (w *Watch) notice(count *atomic.Uint64, text string, attrs ...slog.Attr) {
-	count.Add(1)
+// notice reports a change by others, and logs it unless nobody has looked after the last one yet.
+func (w *Watch) notice(text string, attrs ...slog.Attr) {
 	select {
 	case w.changed <- struct{}{}:
 		w.log.LogAttrs(context.Background(), slog.LevelInfo, text, attrs...)
@@ -162,7 +148,7 @@ func (w *Watch) read(m netlink.Message) {
 		return
 	}
 	if w.touched {
-		w.notice(&w.foreign, "rules changed by another program",
+		w.notice("rules changed by another program",
 			slog.String("process", string(nfnl.Text(nfnl.First(attrs, unix.NFTA_GEN_PROC_NAME)))),
 			slog.Uint64("thread", uint64(nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_PROC_PID)))))
 	}

@@ -184,9 +184,11 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		switch stmt := stmt.(type) {
 		case nft.MatchProtocol:
 			match = s.Protocol == stmt.Protocol
-		case nft.MatchDNAT:
-			match = s.Dest != s.orig // nf_nat_setup_info
-		case nft.MatchFirst: // all packets are
+		case nft.Match:
+			match = map[nft.Match]bool{ // the packet is NEW, and the only one
+				nft.MatchDNAT: s.Dest != s.orig, nft.MatchUntranslated: s.Dest == s.orig, // nf_nat_setup_info
+				nft.MatchFirst: true, nft.MatchOriginal: true, nft.MatchFromNode: s.Node || r.local[s.Source],
+			}[stmt]
 		case nft.MatchAddr:
 			addr := map[nft.Field]netip.Addr{
 				nft.SourceAddr: s.Source, nft.DestAddr: s.Dest.Addr(), nft.OrigDestAddr: s.orig.Addr(),
@@ -195,15 +197,10 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.MatchInterface:
 			has := s.Interface == stmt.Name || stmt.Wildcard && strings.HasPrefix(s.Interface, stmt.Name)
 			match = (has && !s.Node) != stmt.Not
-		case nft.MatchFromNode:
-			match = s.Node || r.local[s.Source]
 		case nft.MatchToNode:
 			match = r.local[s.Dest.Addr()] != stmt.Not
-		case nft.MatchUntranslated:
-			match = s.Dest == s.orig
-		case nft.MatchOriginal: // it is the first one
-		case nft.MatchInvalid, nft.MatchEstablished, nft.MatchPackets, nft.MatchRepeated, nft.MatchSYNACK:
-			match = false // it is NEW, and the only packet
+		case nft.MatchPackets, nft.MatchRepeated:
+			match = false
 		case nft.SetTimeout: // an answer comes in time
 		case nft.ReadRule: // of a chain that nothing needs any more, or not ours
 			return step{}, fmt.Errorf("the rule is not one that we make")

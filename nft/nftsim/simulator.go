@@ -266,9 +266,8 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode,
-			nft.MatchToNode, nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.MatchEstablished,
-			nft.MatchPackets, nft.MatchSYNACK, nft.Masquerade, nft.Reject, nft.ReadRule:
+		case nft.MatchProtocol, nft.Match, nft.MatchToNode, nft.MatchInterface, nft.MatchPackets, nft.Masquerade,
+			nft.Reject, nft.ReadRule:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {
 				err = fmt.Errorf("no flowtable %s", stmt.Flowtable)

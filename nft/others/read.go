@@ -206,8 +206,8 @@ func decodeSet(_ byte, b []byte) set {
 
 // decodeKeys returns the keys of some elements of a set.
 func decodeKeys(_ byte, b []byte) (keys [][]byte) {
-	for e := range nfnl.Attributes(nfnl.First(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM) {
-		keys = append(keys, nfnl.First(nfnl.First(e, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE))
+	for e := range nfnl.Elements(b) {
+		keys = append(keys, nfnl.Value(e, unix.NFTA_SET_ELEM_KEY))
 	}
 	return keys
 }

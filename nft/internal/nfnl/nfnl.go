@@ -40,6 +40,16 @@ func Attributes(b []byte, want uint16) iter.Seq[[]byte] {
 	}
 }
 
+// Elements yields the elements of a set in a message.
+func Elements(message []byte) iter.Seq[[]byte] {
+	return Attributes(First(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM)
+}
+
+// Value returns the value of a key, or of data.
+func Value(element []byte, kind uint16) []byte {
+	return First(First(element, kind), unix.NFTA_DATA_VALUE)
+}
+
 // IsWhole reports whether no attribute is cut off.
 func IsWhole(b []byte) bool {
 	for len(b) >= unix.SizeofNlAttr {
