@@ -222,7 +222,9 @@ func (s *Story) conclude(in *Input, answer string) string {
 		to := s.Endpoint.Addr()
 		return fmt.Sprintf("%sdropped, because the kernel does not route it to %s: %s.", text, to, in.Route)
 	case Lost:
-		return fmt.Sprintf("%slost %s: no rule of nftables was seen to drop the packet.", text, in.First.lostAt)
+		last := in.First.hooks[len(in.First.hooks)-1]
+		where := map[bool]string{true: "after", false: "in"}[last.ended]
+		return fmt.Sprintf("%slost %s %s: no rule of nftables was seen to drop the packet.", text, where, last.Name)
 	case Delivered:
 		by := "on this node itself"
 		if in.Expected != nil && in.Expected.Listener {

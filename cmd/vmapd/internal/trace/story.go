@@ -227,8 +227,7 @@ type path struct {
 	mark        uint32
 	out         string // the interface, or ""
 	outIndex    uint32
-	lostAt      string // where it vanished
-	known       bool   // connection tracking had an entry of the connection, with an answer
+	known       bool // connection tracking had an entry of the connection, with an answer
 	untracked   bool
 	// What ended the path, replaced the destination, and was the last one to say that the packet is not tracked; nil: no
 	// rule and no policy was seen to do so.
@@ -339,11 +338,25 @@ func (p *path) end() {
 		p.verdict = Forwarded
 	case last.ended && last.Name == others.Input:
 		p.verdict = Delivered
-	case last.ended:
-		p.verdict, p.lostAt = Lost, fmt.Sprintf("after %s", last.Name)
 	default:
-		p.verdict, p.lostAt = Lost, fmt.Sprintf("in %s", last.Name)
+		p.verdict = Lost
 	}
+}
+
+// arrival returns the interface by which the packet came in; "": a process of this node sent it.
+func (p *path) arrival() string {
+	if len(p.hooks) > 0 && p.hooks[0].Name == others.Prerouting {
+		return p.hooks[0].In
+	}
+	return ""
+}
+
+// noRoute returns why the kernel routes the packet nowhere, if it vanished between two hooks and that is known.
+func (p *path) noRoute() string {
+	if p.verdict != Lost || !p.hooks[len(p.hooks)-1].ended {
+		return ""
+	}
+	return noRoute(p.last, p.mark, p.arrival())
 }
 
 // verdictText is the verdict of a rule that matched; "": the next rule.

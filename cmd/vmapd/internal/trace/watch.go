@@ -33,10 +33,11 @@ type Watch struct {
 	// Unseen is called if vmapd can't connect as the client, which has an address of a pod; it says why.
 	Unseen func(why string)
 
-	from      *os.File // the client's network namespace; nil: that of this process
-	namespace string   // its name
-	dialed    string   // how the connection ended that vmapd made
-	small     string   // what says that full packets do not pass; "": they do
+	from      *os.File          // the client's network namespace; nil: that of this process
+	namespace string            // its name
+	dialed    string            // how the connection ended that vmapd made
+	small     string            // what says that full packets do not pass; "": they do
+	names     map[uint32]string // of interfaces
 }
 
 // Run reports on the connection that it makes, or on the next one that somebody makes.
@@ -56,6 +57,14 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	}
 	if _, err := others.RemoveStaleTraces(); err != nil {
 		return s, err
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		return s, fmt.Errorf("list interfaces: %w", err)
+	}
+	t.names = map[uint32]string{}
+	for _, l := range links {
+		t.names[uint32(l.Index)] = l.Name
 	}
 	tracer, err := others.StartTrace(t.Filter)
 	if err != nil {
@@ -107,6 +116,9 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 		}
 		isOver := time.Now().After(over)
 		complete, ended := c.complete()
+		if lost := follow(c.First, nil, t.names); isSeen && len(events) == 0 && lost.noRoute() != "" {
+			ended = true
+		}
 		switch {
 		case isSeen && ended && len(events) == 0: // nothing more can come, whatever the client still waits for
 			return nil
@@ -123,30 +135,19 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 }
 
 func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
-	links, err := net.Interfaces()
-	if err != nil {
-		return in, fmt.Errorf("list interfaces: %w", err)
-	}
-	names := map[uint32]string{}
-	for _, l := range links {
-		names[uint32(l.Index)] = l.Name
-	}
 	rules, err := others.ReadRuleset()
 	if err != nil {
 		return in, err
 	}
 	defer rules.Close()
-	in.First, in.Answer = follow(c.First, rules.Line, names), follow(c.Answer, rules.Line, names)
+	in.First, in.Answer = follow(c.First, rules.Line, t.names), follow(c.Answer, rules.Line, t.names)
 	for _, events := range c.Earlier {
 		if p := follow(events, nil, nil); p.verdict.arrived() {
 			in.Silent = append(in.Silent, p.last.Dest)
 		}
 	}
 	p := &in.First
-	first, last, arrival := p.first, p.last, ""
-	if hook := p.hooks[0]; hook.Name == others.Prerouting {
-		arrival = hook.In
-	}
+	first, last, arrival := p.first, p.last, p.arrival()
 	family := model.FamilyOf(first.Dest.Addr())
 	var tracked conntrack.Table
 	q := conntrack.Filter{Protocol: t.Filter.Protocol, Dest: first.Dest}
@@ -176,10 +177,7 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 			in.Second = second
 		}
 	}
-	switch {
-	case p.verdict == Lost && p.lostAt != "after postrouting":
-		in.Route = noRoute(last, p.mark, arrival)
-	case p.verdict == Forwarded:
+	if in.Route = p.noRoute(); p.verdict == Forwarded {
 		in.Neighbour = noNeighbour(last.Dest.Addr(), p.out)
 		if last.Dest != first.Dest && last.Source == first.Source && arrival == p.out {
 			in.Bridge = pastNetfilter(p.out, family)
