@@ -200,7 +200,8 @@ func (c *Config) trafficOf(b Backend) model.Config {
 func (c *Config) optionsOfIPVS() ipvs.Options {
 	p := c.kubeProxy
 	o := ipvs.Options{MasqueradeMark: 1 << *p.IPTables.MasqueradeBit, ExcludeCIDRs: validCIDRs(p.IPVS.ExcludeCIDRs)}
-	if err := validateIPVS(p); err != nil {
+	ipvsAlone := func(s setting) bool { return Backend(s.section()) == IPVS }
+	if err := firstError(kubeProxySettings, p, ipvsAlone); err != nil {
 		c.note(slog.LevelWarn, c.place(err.Field), "%s: ignored, because ipvs is not chosen", err.ErrorBody())
 		return o
 	}

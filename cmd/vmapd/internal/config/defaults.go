@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"net"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -16,45 +17,48 @@ import (
 
 // kube-proxy's defaults.
 const (
-	defaultSyncPeriod      = 30 * time.Second
-	defaultDetectLocalMode = "ClusterCIDR"
-	healthzPort            = 10256
-	metricsPort            = 10249
-
-	defaultMasqueradeBit int32 = 14
+	defaultLocalMode = "ClusterCIDR"
+	healthzPort      = 10256
+	metricsPort      = 10249
 )
+
+func period(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
 // setDefaults sets kube-proxy's defaults, but for the pause of a backend with short syncs.
 func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
-	setDefault(&c.BindAddress, "0.0.0.0")
+	fillIn(kubeProxySettings, c)
 	anywhere, here := "0.0.0.0", "127.0.0.1"
 	if a, _ := model.ParseAddr(c.BindAddress); a.Is6() {
 		anywhere, here = "::", "::1"
 	}
 	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, anywhere), healthzPort)
 	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, here), metricsPort)
-
-	setDefault(&c.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
-	setDefault(&c.ClientConnection.QPS, 5)
-	setDefault(&c.ClientConnection.Burst, 10)
 	logsapi.SetRecommendedLoggingConfiguration(&c.Logging)
-	setDefault(&c.DetectLocalMode, defaultDetectLocalMode)
-	setDefault(&c.OOMScoreAdj, new(int32(-999)))
-	for _, sync := range []*metav1.Duration{&c.IPTables.SyncPeriod, &c.IPVS.SyncPeriod, &c.NFTables.SyncPeriod} {
-		setDefault(&sync.Duration, defaultSyncPeriod)
-	}
-	setDefault(&c.IPTables.MasqueradeBit, new(defaultMasqueradeBit))
-	setDefault(&c.IPTables.LocalhostNodePorts, new(true))
-	setDefault(&c.NFTables.MasqueradeBit, new(defaultMasqueradeBit))
-	setDefault(&c.Conntrack.MaxPerCore, new(int32(32<<10)))
-	setDefault(&c.Conntrack.Min, new(int32(128<<10)))
-	setDefault(&c.Conntrack.TCPEstablishedTimeout, &metav1.Duration{Duration: 24 * time.Hour})
-	setDefault(&c.Conntrack.TCPCloseWaitTimeout, &metav1.Duration{Duration: time.Hour})
-	setDefault(&c.ConfigSyncPeriod.Duration, 15*time.Minute)
 }
 
-func setDefault[T comparable](value *T, to T) { *value = cmp.Or(*value, to) }
+func setOwnDefaults(c *VmapdConfiguration) {
+	c.APIVersion, c.Kind = ownVersion.String(), ownKind
+	fillIn(ownSettings, c)
+}
+
+// fillIn sets the fields of a configuration that have no value to their defaults.
+func fillIn(settings []setting, config any) {
+	for _, s := range settings {
+		if s.def == nil {
+			continue
+		}
+		f := fieldByPath(config, s.field)
+		if !f.IsZero() {
+			continue
+		}
+		if f.Kind() == reflect.Pointer {
+			f.Set(reflect.New(f.Type().Elem()))
+			f = f.Elem()
+		}
+		f.Set(reflect.ValueOf(s.def).Convert(f.Type()))
+	}
+}
 
 // withPort adds a port to an address without one. It does not change malformed addresses: validation reports them.
 func withPort(address string, port int32) string {

@@ -28,7 +28,8 @@ func Load(f *Flags) (*Config, error) {
 	c.Backend, c.BackendReason = c.chooseBackend()
 	noPause := f.ConfigFile == "" && f.given("iptables-min-sync-period")
 	if c.kubeProxy.Mode == proxyconfig.ProxyMode(IPTables) && c.Backend == IPTables && !noPause {
-		setDefault(&c.kubeProxy.IPTables.MinSyncPeriod.Duration, time.Second) // a sync may rewrite many rules
+		pause := &c.kubeProxy.IPTables.MinSyncPeriod
+		pause.Duration = cmp.Or(pause.Duration, time.Second) // a sync may rewrite many rules
 	}
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -102,20 +103,6 @@ func (c *Config) read(
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return odd, nil
-}
-
-func (c *Config) validate() error {
-	err := cmp.Or(validate(c.kubeProxy), validateOwn(&c.own))
-	if err == nil && c.Backend == IPVS {
-		err = validateIPVS(c.kubeProxy)
-	}
-	if err == nil && c.flags.ConfigFile == "" && c.flags.given("ipvs-exclude-cidrs") {
-		err = validateExcludeCIDRs(c.kubeProxy) // a cleanup needs them with any backend
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %s", c.place(err.Field), err.ErrorBody())
-	}
-	return c.validateFlags()
 }
 
 // validateFlags checks the rules that concern flags alone.

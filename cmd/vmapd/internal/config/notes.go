@@ -38,7 +38,7 @@ func (c *Config) noteIgnored() {
 // noteSurprises adds notes for valid settings that may be mistakes.
 func (c *Config) noteSurprises(b Backend) {
 	p, f := c.kubeProxy, c.flags
-	if p.DetectLocalMode == defaultDetectLocalMode && p.ClusterCIDR == "" {
+	if p.DetectLocalMode == defaultLocalMode && p.ClusterCIDR == "" {
 		c.note(slog.LevelInfo, c.place("clusterCIDR"),
 			"empty: pods cannot be distinguished from other clients, so traffic to cluster IPs is not masqueraded")
 	}

@@ -1,15 +1,9 @@
 package config
 
 import (
-	"cmp"
-	"path/filepath"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -51,34 +45,4 @@ func Budgets(b Backend) model.Budgets {
 		d.Endpoints, d.Entries = 5000, 8192
 	}
 	return d
-}
-
-func setOwnDefaults(c *VmapdConfiguration) {
-	c.APIVersion, c.Kind = ownVersion.String(), ownKind
-	setDefault(&c.Backend, Auto)
-	setDefault(&c.LBAlgorithm, model.Random.String())
-	setDefault(&c.MaglevTableSize, model.DefaultTableSize)
-	setDefault(&c.FastPath, "off")
-	setDefault(&c.ConnectionRetry, new(true))
-	setDefault(&c.Socket, new(socket.DefaultPath))
-}
-
-func validateOwn(c *VmapdConfiguration) *field.Error {
-	path := field.NewPath
-	_, _, badAlgorithm := model.ParseAlgorithm(c.LBAlgorithm)
-	_, badFastPath := devices.Parse(c.FastPath)
-	switch {
-	case badAlgorithm != nil:
-		return field.Invalid(path("lbAlgorithm"), c.LBAlgorithm, badAlgorithm.Error())
-	case badFastPath != nil:
-		return field.Invalid(path("fastPath"), c.FastPath, badFastPath.Error())
-	case *c.Socket != "" && !filepath.IsAbs(*c.Socket):
-		return field.Invalid(path("socket"), *c.Socket, "must be an absolute path, or empty")
-	}
-	return cmp.Or(
-		oneOf(path("backend"), c.Backend, Auto, NFTables, IPVS, IPTables, Userspace),
-		between(path("maglevTableSize"), c.MaglevTableSize, model.MinTableSize, model.MaxTableSize),
-		notNegative(path("connectionGrace"), &c.ConnectionGrace),
-		areCIDRs(path("externalAddresses", "ipRanges"), c.ExternalAddresses.IPRanges),
-	)
 }

@@ -3,9 +3,9 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"math"
 	"net"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,184 +16,175 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 
-	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
 	"github.com/vmapd/vmapd/model"
 )
 
-// validate checks a configuration that has its defaults, but not the section ipvs: see [validateIPVS]. As all checks
-// here, it returns the first error, or nil.
-func validate(c *proxyconfig.KubeProxyConfiguration) *field.Error {
-	path := field.NewPath
-	if c.ConfigSyncPeriod.Duration <= 0 {
-		return field.Invalid(path("configSyncPeriod"), c.ConfigSyncPeriod, "not more than 0")
+// validate checks configurations that have their defaults. As kube-proxy, it does not look at sections of modes that
+// nobody has chosen.
+func (c *Config) validate() error {
+	p := c.kubeProxy
+	err := cmp.Or(
+		firstError(kubeProxySettings, p, func(s setting) bool {
+			section := Backend(s.section())
+			ofMode := section == IPVS || section == NFTables
+			return !ofMode || section == c.Backend || section == modeOf(p) ||
+				s.flag == "ipvs-exclude-cidrs" && c.flags.ConfigFile == "" && c.flags.given(s.flag) // of a cleanup, too
+		}),
+		validatePeriods(p), validateLocalMode(p), validateLogging(p.Logging),
+		firstError(ownSettings, &c.own, func(setting) bool { return true }),
+	)
+	if err != nil {
+		return fmt.Errorf("%s: %s", c.place(err.Field), err.ErrorBody())
 	}
-	if _, err := model.ParseAddr(c.BindAddress); err != nil {
-		return field.Invalid(path("bindAddress"), c.BindAddress, "not an IP address")
-	}
-	for i, s := range c.NodePortAddresses {
-		if _, err := ParseNodePortAddresses([]string{s}); err != nil {
-			return field.Invalid(path("nodePortAddresses").Index(i), s, "neither primary, all, localhost nor a CIDR")
+	return c.validateFlags()
+}
+
+// firstError returns the first error of a configuration in some of its fields, or nil.
+func firstError(settings []setting, config any, in func(setting) bool) *field.Error {
+	for _, s := range settings {
+		if s.check == nil || !in(s) {
+			continue
+		}
+		path, value := field.NewPath(s.field), reflect.Indirect(fieldByPath(config, s.field)).Interface()
+		if list, ok := value.([]string); ok {
+			i := slices.IndexFunc(list, func(item string) bool { return s.check(item) != "" })
+			if i < 0 {
+				continue
+			}
+			path, value = path.Index(i), list[i]
+		}
+		if wrong := s.check(value); wrong != "" {
+			return field.Invalid(path, value, wrong)
 		}
 	}
-	return cmp.Or(
-		oneOf(path("mode"), c.Mode, "", proxyconfig.ProxyMode(IPTables), proxyconfig.ProxyMode(IPVS),
-			proxyconfig.ProxyMode(NFTables)),
-		between(path("iptables", "masqueradeBit"), *c.IPTables.MasqueradeBit, 0, 31),
-		between(path("nftables", "masqueradeBit"), *c.NFTables.MasqueradeBit, 0, 31),
-		between(path("oomScoreAdj"), *c.OOMScoreAdj, -1000, 1000),
-		between(path("clientConnection", "burst"), c.ClientConnection.Burst, 0, math.MaxInt32),
-		validateHostPort(path("healthzBindAddress"), c.HealthzBindAddress),
-		validateHostPort(path("metricsBindAddress"), c.MetricsBindAddress),
-		validatePeriods(c),
-		validateConntrack(path("conntrack"), &c.Conntrack),
-		validateLocalMode(c),
-		validateClusterCIDR(path("clusterCIDR"), c.ClusterCIDR),
-		validateLogging(path("logging"), c.Logging),
-	)
+	return nil
 }
 
 // validatePeriods checks the periods of the mode's section.
-func validatePeriods(c *proxyconfig.KubeProxyConfiguration) *field.Error {
-	path, sync, pause := periods(c)
-	if sync.Duration >= 0 && pause.Duration > sync.Duration {
+func validatePeriods(p *proxyconfig.KubeProxyConfiguration) *field.Error {
+	path, sync, pause := periods(p)
+	if pause.Duration > sync.Duration {
 		return field.Invalid(path.Child("minSyncPeriod"), pause, fmt.Sprintf("more than syncPeriod (%v)", sync.Duration))
 	}
-	return cmp.Or(notNegative(path.Child("syncPeriod"), sync), notNegative(path.Child("minSyncPeriod"), pause))
-}
-
-// validateIPVS checks the section ipvs.
-func validateIPVS(c *proxyconfig.KubeProxyConfiguration) *field.Error {
-	path := field.NewPath("ipvs")
-	if s := c.IPVS.Scheduler; s != "" && !slices.Contains(ipvs.Schedulers, s) {
-		return field.NotSupported(path.Child("scheduler"), s, ipvs.Schedulers)
-	}
-	return cmp.Or(
-		notNegative(path.Child("syncPeriod"), &c.IPVS.SyncPeriod),
-		notNegative(path.Child("minSyncPeriod"), &c.IPVS.MinSyncPeriod),
-		validateExcludeCIDRs(c),
-		wholeSeconds(path.Child("tcpTimeout"), &c.IPVS.TCPTimeout),
-		wholeSeconds(path.Child("tcpFinTimeout"), &c.IPVS.TCPFinTimeout),
-		wholeSeconds(path.Child("udpTimeout"), &c.IPVS.UDPTimeout),
-	)
-}
-
-func validateExcludeCIDRs(c *proxyconfig.KubeProxyConfiguration) *field.Error {
-	return areCIDRs(field.NewPath("ipvs", "excludeCIDRs"), c.IPVS.ExcludeCIDRs)
-}
-
-func validateConntrack(path *field.Path, c *proxyconfig.KubeProxyConntrackConfiguration) *field.Error {
-	return cmp.Or(
-		between(path.Child("maxPerCore"), *c.MaxPerCore, 0, math.MaxInt32),
-		between(path.Child("min"), *c.Min, 0, math.MaxInt32),
-		notNegative(path.Child("tcpEstablishedTimeout"), c.TCPEstablishedTimeout),
-		notNegative(path.Child("tcpCloseWaitTimeout"), c.TCPCloseWaitTimeout),
-		notNegative(path.Child("udpTimeout"), &c.UDPTimeout),
-		notNegative(path.Child("udpStreamTimeout"), &c.UDPStreamTimeout),
-	)
+	return nil
 }
 
 // localModes are the model's names of kube-proxy's modes.
 var localModes = map[proxyconfig.LocalMode]model.LocalPodsMode{
-	defaultDetectLocalMode: model.ByClusterCIDR,
-	"NodeCIDR":             model.ByNodeCIDR,
-	"BridgeInterface":      model.ByBridge,
-	"InterfaceNamePrefix":  model.ByInterfacePrefix,
+	defaultLocalMode:      model.ByClusterCIDR,
+	"NodeCIDR":            model.ByNodeCIDR,
+	"BridgeInterface":     model.ByBridge,
+	"InterfaceNamePrefix": model.ByInterfacePrefix,
 }
 
-// validateLocalMode checks how pods are distinguished from other clients. It checks the settings of all
-// modes: they may be needed as soon as the mode changes.
-func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) *field.Error {
-	bridge := field.NewPath("detectLocal", "bridgeInterface")
-	prefix := field.NewPath("detectLocal", "interfaceNamePrefix")
-	mode, known := localModes[c.DetectLocalMode]
+// validateLocalMode checks that there is what the mode needs by which pods are distinguished from other clients.
+func validateLocalMode(p *proxyconfig.KubeProxyConfiguration) *field.Error {
+	path, mode := field.NewPath("detectLocal"), localModes[p.DetectLocalMode]
 	switch {
-	case !known:
-		return field.NotSupported(field.NewPath("detectLocalMode"), c.DetectLocalMode, slices.Sorted(maps.Keys(localModes)))
-	case mode == model.ByBridge && c.DetectLocal.BridgeInterface == "":
-		return field.Required(bridge, "detectLocalMode BridgeInterface needs it")
-	case mode == model.ByInterfacePrefix && c.DetectLocal.InterfaceNamePrefix == "":
-		return field.Required(prefix, "detectLocalMode InterfaceNamePrefix needs it")
-	}
-	return cmp.Or(checkInterface(bridge, c.DetectLocal.BridgeInterface, false),
-		checkInterface(prefix, c.DetectLocal.InterfaceNamePrefix, true))
-}
-
-// checkInterface checks the name of an interface, or a prefix of names. It may be empty.
-func checkInterface(path *field.Path, name string, prefix bool) *field.Error {
-	if err := model.CheckInterface(name, prefix); err != nil {
-		return field.Invalid(path, name, err.Error())
-	}
-	return nil
-}
-
-func validateClusterCIDR(path *field.Path, list string) *field.Error {
-	if list == "" {
-		return nil
-	}
-	seen := map[model.Family]bool{}
-	for s := range strings.SplitSeq(list, ",") {
-		p, err := model.ParsePrefix(s)
-		if err != nil {
-			return field.Invalid(path, s, "not a CIDR")
-		}
-		family := model.FamilyOf(p.Addr())
-		if seen[family] {
-			return field.Invalid(path, s, fmt.Sprintf("a second one of %v", family))
-		}
-		seen[family] = true
-	}
-	return nil
-}
-
-func validateHostPort(path *field.Path, s string) *field.Error {
-	host, port, err := net.SplitHostPort(s)
-	_, errIP := model.ParseAddr(host)
-	n, _ := strconv.ParseUint(port, 10, 16)
-	if err != nil || errIP != nil || n == 0 {
-		return field.Invalid(path, s, "not an IP address with or without a port from 1 to 65535")
+	case mode == model.ByBridge && p.DetectLocal.BridgeInterface == "":
+		return field.Required(path.Child("bridgeInterface"), "detectLocalMode BridgeInterface needs it")
+	case mode == model.ByInterfacePrefix && p.DetectLocal.InterfaceNamePrefix == "":
+		return field.Required(path.Child("interfaceNamePrefix"), "detectLocalMode InterfaceNamePrefix needs it")
 	}
 	return nil
 }
 
 // validateLogging does not check the options of formats, which are ignored.
-func validateLogging(path *field.Path, c logsapi.LoggingConfiguration) *field.Error {
+func validateLogging(c logsapi.LoggingConfiguration) *field.Error {
 	c.Options = logsapi.FormatOptions{}
-	return cmp.Or(logsapi.Validate(&c, nil, path)...)
+	return cmp.Or(logsapi.Validate(&c, nil, field.NewPath("logging"))...)
 }
 
-func oneOf[T ~string](path *field.Path, value T, all ...T) *field.Error {
-	if slices.Contains(all, value) {
-		return nil
+// check returns what is wrong with a value, "" if nothing.
+type check func(value any) string
+
+func unless(ok bool, wrong string) string {
+	if ok {
+		return ""
 	}
-	return field.NotSupported(path, value, all)
+	return wrong
 }
 
-func between(path *field.Path, value, low, high int32) *field.Error {
-	if low <= value && value <= high {
-		return nil
+// parses reports whether a text could be parsed.
+func parses[T any](_ T, err error) bool { return err == nil }
+
+// why returns why a text could not be parsed.
+func why[T any](_ T, err error) string {
+	if err != nil {
+		return err.Error()
 	}
-	return field.Invalid(path, value, fmt.Sprintf("not between %d and %d", low, high))
+	return ""
 }
 
-func notNegative(path *field.Path, d *metav1.Duration) *field.Error {
-	if d.Duration >= 0 {
-		return nil
+func oneOf[T ~string](all ...T) check {
+	return func(value any) string {
+		return unless(slices.Contains(all, value.(T)), fmt.Sprintf("none of %q", all))
 	}
-	return field.Invalid(path, d, "less than 0")
 }
 
-func wholeSeconds(path *field.Path, d *metav1.Duration) *field.Error {
-	if d.Duration%time.Second != 0 {
-		return field.Invalid(path, d, "not a number of whole seconds")
+func between(low, high int32) check {
+	return func(value any) string {
+		n := value.(int32)
+		return unless(low <= n && n <= high, fmt.Sprintf("not between %d and %d", low, high))
 	}
-	return notNegative(path, d)
 }
 
-func areCIDRs(path *field.Path, list []string) *field.Error {
-	for i, s := range list {
-		if _, err := model.ParsePrefix(s); err != nil {
-			return field.Invalid(path.Index(i), s, "not a CIDR")
+func positive(d any) string { return unless(d.(metav1.Duration).Duration > 0, "not more than 0") }
+
+func notNegative(d any) string { return unless(d.(metav1.Duration).Duration >= 0, "less than 0") }
+
+func wholeSeconds(d any) string {
+	return cmp.Or(unless(d.(metav1.Duration).Duration%time.Second == 0, "not a number of whole seconds"), notNegative(d))
+}
+
+func isAddress(text any) string {
+	return unless(parses(model.ParseAddr(text.(string))), "not an IP address")
+}
+
+func isCIDR(text any) string { return unless(parses(model.ParsePrefix(text.(string))), "not a CIDR") }
+
+func isHostPort(text any) string {
+	host, port, err := net.SplitHostPort(text.(string))
+	n, _ := strconv.ParseUint(port, 10, 16)
+	return unless(err == nil && isAddress(host) == "" && n > 0, "not an IP address with or without a port from 1 to 65535")
+}
+
+// areClusterCIDRs checks CIDRs with commas between them, at most one of each family. The text may be empty.
+func areClusterCIDRs(text any) string {
+	if text == "" {
+		return ""
+	}
+	seen := map[model.Family]bool{}
+	for s := range strings.SplitSeq(text.(string), ",") {
+		p, err := model.ParsePrefix(s)
+		if err != nil {
+			return err.Error()
 		}
+		f := model.FamilyOf(p.Addr())
+		if seen[f] {
+			return fmt.Sprintf("%q is a second one of %v", s, f)
+		}
+		seen[f] = true
 	}
-	return nil
+	return ""
+}
+
+func isNodePortAddress(text any) string {
+	return unless(parses(ParseNodePortAddresses([]string{text.(string)})), "neither primary, all, localhost nor a CIDR")
+}
+
+func isInterface(text any) string { return why("", model.CheckInterface(text.(string), false)) }
+
+func beginsInterface(text any) string { return why("", model.CheckInterface(text.(string), true)) }
+
+func isAlgorithm(text any) string {
+	_, _, err := model.ParseAlgorithm(text.(string))
+	return why("", err)
+}
+
+func areDevices(text any) string { return why(devices.Parse(text.(string))) }
+
+func isAbsolute(path any) string {
+	return unless(path == "" || filepath.IsAbs(path.(string)), "must be an absolute path, or empty")
 }

@@ -13,10 +13,10 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		name, text string
 		want       string // empty: it is valid
 	}{
-		{"mode", "mode: userspace\n", `mode: Unsupported value: "userspace": supported values: "", "iptables", "ipvs", "nftables"`},
+		{"mode", "mode: userspace\n", `mode: Invalid value: "userspace": none of ["" "iptables" "ipvs" "nftables"]`},
 		{"bit of iptables, too high", "iptables: {masqueradeBit: 32}\n", `iptables.masqueradeBit: Invalid value: 32: not between 0 and 31`},
 		{"bit of iptables, lowest", "iptables: {masqueradeBit: 0}\n", ``},
-		{"bit of nftables", "nftables: {masqueradeBit: 32}\n", `nftables.masqueradeBit: Invalid value: 32: not between 0 and 31`},
+		{"bit of nftables", "mode: nftables\nnftables: {masqueradeBit: 32}\n", `nftables.masqueradeBit: Invalid value: 32: not between 0 and 31`},
 		{"score, too low", "oomScoreAdj: -1001\n", `oomScoreAdj: Invalid value: -1001: not between -1000 and 1000`},
 		{"burst", "clientConnection: {burst: -1}\n", `clientConnection.burst: Invalid value: -1: not between 0 and 2147483647`},
 		{"config sync period", "configSyncPeriod: -1s\n", `configSyncPeriod: Invalid value: "-1s": not more than 0`},
@@ -36,7 +36,7 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"least period above, of ipvs", "mode: ipvs\nipvs: {minSyncPeriod: 3s, syncPeriod: 2s}\n", `ipvs.minSyncPeriod: Invalid value: "3s": more than syncPeriod (2s)`},
 		{"least period above, of nobody", "mode: nftables\nipvs: {minSyncPeriod: 3s, syncPeriod: 2s}\n", ``},
 
-		{"scheduler", "mode: ipvs\nipvs: {scheduler: best}\n", `ipvs.scheduler: Unsupported value: "best": supported values: …`},
+		{"scheduler", "mode: ipvs\nipvs: {scheduler: best}\n", `ipvs.scheduler: Invalid value: "best": none of …`},
 		{"exclude CIDRs", "mode: ipvs\nipvs: {excludeCIDRs: [10.0.0.0/8, ten]}\n", `ipvs.excludeCIDRs[1]: Invalid value: "ten": not a CIDR`},
 		{"TCP timeout", "mode: ipvs\nipvs: {tcpTimeout: -1s}\n", `ipvs.tcpTimeout: Invalid value: "-1s": less than 0`},
 		{"UDP timeout", "mode: ipvs\nipvs: {udpTimeout: 1500ms}\n", `ipvs.udpTimeout: Invalid value: "1.5s": not a number of whole seconds`},
@@ -48,14 +48,14 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"conntrack close wait", "conntrack: {tcpCloseWaitTimeout: -1s}\n", `conntrack.tcpCloseWaitTimeout: Invalid value: "-1s": less than 0`},
 		{"conntrack UDP", "conntrack: {udpTimeout: -1s}\n", `conntrack.udpTimeout: Invalid value: "-1s": less than 0`},
 
-		{"local mode", "detectLocalMode: Guess\n", `detectLocalMode: Unsupported value: "Guess": supported values: "BridgeInterface", "ClusterCIDR", "InterfaceNamePrefix", "NodeCIDR"`},
+		{"local mode", "detectLocalMode: Guess\n", `detectLocalMode: Invalid value: "Guess": none of ["BridgeInterface" "ClusterCIDR" "InterfaceNamePrefix" "NodeCIDR"]`},
 		{"bridge is missing", "detectLocalMode: BridgeInterface\n", `detectLocal.bridgeInterface: Required value: detectLocalMode BridgeInterface needs it`},
 		{"prefix is missing", "detectLocalMode: InterfaceNamePrefix\n", `detectLocal.interfaceNamePrefix: Required value: detectLocalMode InterfaceNamePrefix needs it`},
 		{"bridge", "detectLocal: {bridgeInterface: 'a\"b'}\n", `detectLocal.bridgeInterface: Invalid value: "a\"b": not the name of an interface`},
 		{"long prefix", "detectLocal: {interfaceNamePrefix: abcdefghijklmnop}\n", `detectLocal.interfaceNamePrefix: Invalid value: "abcdefghijklmnop": longer than the 15 bytes that an interface's name can have`},
 
-		{"cluster CIDR", "clusterCIDR: ten\n", `clusterCIDR: Invalid value: "ten": not a CIDR`},
-		{"two of a family", "clusterCIDR: 10.0.0.0/8,172.16.0.0/12\n", `clusterCIDR: Invalid value: "172.16.0.0/12": a second one of IPv4`},
+		{"cluster CIDR", "clusterCIDR: ten\n", `clusterCIDR: Invalid value: "ten": "ten" is not a CIDR`},
+		{"two of a family", "clusterCIDR: 10.0.0.0/8,172.16.0.0/12\n", `clusterCIDR: Invalid value: "10.0.0.0/8,172.16.0.0/12": "172.16.0.0/12" is a second one of IPv4`},
 		{"dual stack", "clusterCIDR: 10.0.0.0/8,fd00::/16\n", ``},
 
 		{"node-port address", "nodePortAddresses: [primary, 10.0.0.0/33]\n", `nodePortAddresses[1]: Invalid value: "10.0.0.0/33": neither primary, all, localhost nor a CIDR`},
@@ -68,7 +68,7 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"vmodule with JSON", "logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}\n", `logging.vmodule: Forbidden: Only supported for text log format`},
 		{"options of the log, which are ignored", "logging: {format: json, options: {json: {splitStream: true, infoBufferSize: 1Ki}}}\n", ``},
 
-		{"the first of two", "mode: x\noomScoreAdj: 5000\n", `mode: Unsupported value: "x": supported values: "", "iptables", "ipvs", "nftables"`},
+		{"the first of two", "mode: x\noomScoreAdj: 5000\n", `mode: Invalid value: "x": none of ["" "iptables" "ipvs" "nftables"]`},
 		{"wrong type", "iptables: {masqueradeBit: fourteen}\n", `json: cannot unmarshal string into Go struct field KubeProxyIPTablesConfiguration.iptables.masqueradeBit of type int32`},
 		{"a number for a duration", "conntrack: {tcpCloseWaitTimeout: 5}\n", `json: cannot unmarshal number into Go struct field KubeProxyConntrackConfiguration.conntrack.tcpCloseWaitTimeout of type string`},
 		{"a word for a duration", "iptables: {syncPeriod: soon}\n", `iptables.syncPeriod: time: invalid duration "soon"`},
@@ -104,7 +104,7 @@ func check(t *testing.T, err error, place, want string) {
 
 func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
-		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
+		{"backend", "backend: ebpf\n", `backend: Invalid value: "ebpf": none of ["auto" "nftables" "ipvs" "iptables" "userspace"]`},
 		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Invalid value: "best": "best" is none of random, maglev, maglev-port`},
 		{"a table that is too small", "maglevTableSize: 60\n", `maglevTableSize: Invalid value: 60: not between 61 and 65521`},
 		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
@@ -121,9 +121,9 @@ func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 
 func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"--cluster-cidr=ten", `cluster-cidr: Invalid value: "ten": not a CIDR`},
+		{"--cluster-cidr=ten", `cluster-cidr: Invalid value: "ten": "ten" is not a CIDR`},
 		{"--nodeport-addresses=primary,x", `nodeport-addresses: Invalid value: "x": neither primary, all, localhost nor a CIDR`},
-		{"--proxy-mode=userspace", `proxy-mode: Unsupported value: "userspace": supported values: "", "iptables", "ipvs", "nftables"`},
+		{"--proxy-mode=userspace", `proxy-mode: Invalid value: "userspace": none of ["" "iptables" "ipvs" "nftables"]`},
 		{"--iptables-masquerade-bit=32", `iptables-masquerade-bit: Invalid value: 32: not between 0 and 31`},
 		{"--iptables-sync-period=0", `iptables-sync-period: must be greater than 0`},
 		{"--ipvs-sync-period=0", `ipvs-sync-period: must be greater than 0`},
@@ -133,7 +133,7 @@ func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 		{"--metrics-bind-address=here", `metrics-bind-address: Invalid value: "here": not an IP address with or without a port from 1 to 65535`},
 		{"--ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ipvs --ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
-		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
+		{"--backend=ebpf", `backend: Invalid value: "ebpf": none of ["auto" "nftables" "ipvs" "iptables" "userspace"]`},
 		{"--from=x --master=y", `from excludes --kubeconfig and --master`},
 		{"--config=missing", `config: open missing: no such file or directory`},
 		{"--vmapd-config=missing", `vmapd-config: open missing: no such file or directory`},

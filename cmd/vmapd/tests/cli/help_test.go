@@ -92,7 +92,7 @@ func TestErrorsOfTheStart(t *testing.T) {
 		"--oom-score-adj=high":                `invalid argument "high" for "--oom-score-adj" flag: strconv.ParseInt: parsing "high": invalid syntax`,
 		"--config=no-such-file":               "--config: open no-such-file: no such file or directory",
 		"--from=x --kubeconfig=y":             "--from excludes --kubeconfig and --master",
-		"--init-only --cluster-cidr=ten":      `--cluster-cidr: Invalid value: "ten": not a CIDR`,
+		"--init-only --cluster-cidr=ten":      `--cluster-cidr: Invalid value: "ten": "ten" is not a CIDR`,
 		"--write-config-to=/proc/no/such/one": "open /proc/no/such/one: no such file or directory",
 	} {
 		formats := []string{"", "--logging-format=json", "--logging-format json", "--logging-format=text"}
