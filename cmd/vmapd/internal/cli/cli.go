@@ -4,6 +4,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -91,4 +92,39 @@ func Command() *cobra.Command {
 		newVersionCommand())
 	root.AddCommand(newStatusCommand(), newServicesCommand(), newUICommand(), newTunnelCommand(), newAttachedCommand())
 	return root
+}
+
+// exitError is an error that was already printed.
+type exitError int
+
+func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// missing returns the error of an argument or a flag that is required.
+func missing(what string) error { return fmt.Errorf("missing %s", what) }
+
+func writeBuild(t *report.Text, b buildinfo.Build) {
+	changes := ""
+	if b.Modified {
+		changes = ", with changes"
+	}
+	t.Say("vmapd     %s", b.Version)
+	t.Say("commit    %s%s", b.Commit, changes)
+	t.Say("date      %s", b.Date)
+	t.Say("Go        %s", b.GoVersion)
+	t.Say("platform  %s", b.Platform)
+}
+
+func newVersionCommand() *cobra.Command {
+	var output report.Format
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b := buildinfo.Current()
+			return report.Print(cmd.OutOrStdout(), output, b, func(t *report.Text) { writeBuild(t, b) })
+		},
+	}
+	report.AddFormat(c.Flags(), &output)
+	return c
 }

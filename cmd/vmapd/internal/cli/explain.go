@@ -130,7 +130,7 @@ func (x *connection) explanation(
 	ctx context.Context, q names.Query, stderr io.Writer,
 ) (e explain.Explanation, err error) {
 	if !x.hasObjects() {
-		if x.set.Changed("node-name") || x.ConfigFile != "" || x.OwnConfigFile != "" {
+		if x.NodeName != "" || x.ConfigFile != "" || x.OwnConfigFile != "" {
 			return e, errors.New("--node-name, --config and --vmapd-config: only with -f or --kubeconfig")
 		}
 		err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", q.Values(), &e)

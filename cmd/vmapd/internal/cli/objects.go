@@ -26,13 +26,10 @@ type NodeFlags struct {
 	NodeName   string   // of --node-name; "": not given
 	Paths      []string // of manifests
 	kubeconfig string
-
-	set *pflag.FlagSet
 }
 
 // addFlags defines the flags, but for --kubeconfig, and some more of the daemon's.
 func (n *NodeFlags) addFlags(f *pflag.FlagSet, nodeName string, more ...string) {
-	n.set = f
 	n.AddSome(f, append(more, "config", "vmapd-config")...)
 	f.StringVar(&n.NodeName, "node-name", "", nodeName)
 	f.StringArrayVarP(&n.Paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")

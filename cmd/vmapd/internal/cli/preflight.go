@@ -8,11 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
@@ -140,8 +138,7 @@ func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight
 
 // configuration returns that of a vmapd with kube-proxy's configuration.
 func (p *preflighter) configuration(ctx context.Context, cluster *client.Client) (*config.Config, error) {
-	flags := slices.Clone(p.proxyFlags)
-	if cluster != nil && p.ConfigFile == "" && len(flags) == 0 {
+	if cluster != nil && p.ConfigFile == "" && len(p.proxyFlags) == 0 {
 		data, err := cluster.ConfigMap(ctx, metav1.NamespaceSystem, "kube-proxy")
 		if err == nil && data["config.conf"] == "" {
 			err = errors.New("it has no config.conf")
@@ -155,33 +152,15 @@ func (p *preflighter) configuration(ctx context.Context, cluster *client.Client)
 			return nil, err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		file := filepath.Join(dir, "config.conf")
-		if err := os.WriteFile(file, []byte(data["config.conf"]), 0o600); err != nil {
+		p.ConfigFile = filepath.Join(dir, "config.conf")
+		if err := os.WriteFile(p.ConfigFile, []byte(data["config.conf"]), 0o600); err != nil {
 			return nil, err
 		}
-		flags = append(flags, "--config="+file)
 	}
-	for _, name := range []string{"config", "vmapd-config", "backend"} {
-		if f := p.set.Lookup(name); f.Changed {
-			flags = append(flags, "--"+name+"="+f.Value.String())
-		}
-	}
-	return loadConfig(flags)
-}
-
-// loadConfig returns the configuration of a daemon with these flags.
-func loadConfig(flags []string) (*config.Config, error) {
-	var f config.Flags
-	set := pflag.NewFlagSet("kube-proxy", pflag.ContinueOnError)
-	set.Usage = func() {}
-	f.AddFlags(set)
-	if err := set.Parse(flags); err != nil {
+	if err := p.Parse(p.proxyFlags); err != nil {
 		return nil, fmt.Errorf("kube-proxy's flags: %w", err)
 	}
-	if set.NArg() > 0 {
-		return nil, fmt.Errorf("kube-proxy's flags: %q is not a flag", set.Arg(0))
-	}
-	return config.Load(&f)
+	return config.Load(&p.Flags)
 }
 
 // minorVersion returns that of kube-proxy, or 0 if it is not known.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -69,6 +70,18 @@ func (f *Flags) AddSome(fs *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		fs.AddFlag(all.Lookup(name))
 	}
+}
+
+// Parse reads flags of the daemon for a command that has some of them.
+func (f *Flags) Parse(args []string) error {
+	f.set.Usage = func() {}
+	if err := f.set.Parse(args); err != nil {
+		return err
+	}
+	if f.set.NArg() > 0 {
+		return fmt.Errorf("%q is not a flag", f.set.Arg(0))
+	}
+	return nil
 }
 
 // define defines the flags that set a field of c; its value is the default.

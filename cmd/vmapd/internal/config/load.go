@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -146,4 +147,32 @@ func (c *Config) set(path, value string) string {
 
 func (c *Config) note(level slog.Level, place, format string, args ...any) {
 	c.Notes = append(c.Notes, Note{Level: level, Text: place + ": " + fmt.Sprintf(format, args...)})
+}
+
+// lookPeriod is the time between two looks at the files.
+const lookPeriod = time.Second
+
+// Follow calls changed with a new configuration, or the error, each time that the files have changed, but not since the
+// look before: they may be half written. It returns when ctx ends, or at once if there is no file.
+//
+// Files may be written in place, replaced, or be part of a ConfigMap.
+func (c *Config) Follow(ctx context.Context, changed func(*Config, error)) {
+	loaded, seen := c.files, c.files
+	for len(loaded) > 0 {
+		var now []file
+		for _, f := range loaded {
+			data, _ := os.ReadFile(f.path) // after an error, Load returns it
+			now = append(now, file{f.path, string(data)})
+		}
+		if slices.Equal(now, seen) && !slices.Equal(now, loaded) {
+			loaded = now
+			changed(Load(c.flags))
+		}
+		seen = now
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookPeriod):
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 )
 
 func TestParse(t *testing.T) {
@@ -28,20 +29,23 @@ func TestParse(t *testing.T) {
 }
 
 func TestChosenDevices(t *testing.T) {
-	links := []link{
-		{name: "lo", kind: "device"},
-		{name: "eth1", kind: "device", ethernet: true, master: "bond"},
-		{name: "bond0", kind: "bond", ethernet: true},
-		{name: "eth0", kind: "device", ethernet: true},
-		{name: "cni0", kind: "bridge", ethernet: true},
-		{name: "veth12", kind: "veth", ethernet: true, master: "bridge"},
-		{name: "cali34", kind: "veth", ethernet: true},
-		{name: "flannel.1", kind: "vxlan", ethernet: true},
-		{name: "tunl0", kind: "ipip"},
-		{name: "wg0", kind: "wireguard"},
-		{name: "kube-ipvs0", kind: "dummy", ethernet: true},
-		{name: "ifb0", kind: "ifb", ethernet: true},
+	var links []netlink.Link
+	add := func(name, kind, encapsulation string, master netlink.LinkSlave) {
+		a := netlink.LinkAttrs{Name: name, EncapType: encapsulation, Slave: master}
+		links = append(links, &netlink.GenericLink{LinkAttrs: a, LinkType: kind})
 	}
+	add("lo", "device", "loopback", nil)
+	add("eth1", "device", "ether", &netlink.BondSlave{})
+	add("bond0", "bond", "ether", nil)
+	add("eth0", "device", "ether", nil)
+	add("cni0", "bridge", "ether", nil)
+	add("veth12", "veth", "ether", &netlink.VrfSlave{})
+	add("cali34", "veth", "ether", nil)
+	add("flannel.1", "vxlan", "ether", nil)
+	add("tunl0", "ipip", "ipip", nil)
+	add("wg0", "wireguard", "none", nil)
+	add("kube-ipvs0", "dummy", "ether", nil)
+	add("ifb0", "ifb", "ether", nil)
 	for text, want := range map[string][]string{
 		"off":            nil,
 		"auto":           {"bond0", "cali34", "cni0", "eth0", "flannel.1", "veth12"},
@@ -53,8 +57,8 @@ func TestChosenDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, l := range c.of(links) {
-			got = append(got, l.name)
+		for _, d := range c.of(links) {
+			got = append(got, d.name)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)

@@ -30,7 +30,7 @@ func FuzzLink(f *testing.F) {
 		_ = rtnetlink.Recover(func() error {
 			l, err := netlink.LinkDeserialize(nil, []byte(text))
 			if err == nil {
-				Choice{Auto: true}.of([]link{linkOf(l)})
+				Choice{Auto: true}.of([]netlink.Link{l})
 			}
 			return err
 		})

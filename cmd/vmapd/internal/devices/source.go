@@ -30,7 +30,7 @@ type Source struct {
 	Changed func(names []string)
 
 	known  bool
-	chosen []link
+	chosen []device
 }
 
 // Run follows the devices until ctx ends. After an error it keeps those that are known, logs the error
@@ -49,18 +49,14 @@ func (s *Source) list(handle *netlink.Handle) error {
 	if err != nil {
 		return fmt.Errorf("list devices: %w", err)
 	}
-	links := make([]link, len(all))
-	for i, l := range all {
-		links[i] = linkOf(l)
-	}
-	chosen := s.Choice.of(links)
+	chosen := s.Choice.of(all)
 	if s.known && slices.Equal(chosen, s.chosen) {
 		return nil
 	}
 	s.known, s.chosen = true, chosen
 	names := make([]string, len(chosen))
-	for i, l := range chosen {
-		names[i] = l.name
+	for i, d := range chosen {
+		names[i] = d.name
 	}
 	s.Log.Debug("devices of the fast path", slog.Any("devices", names))
 	s.Changed(names)
@@ -102,43 +98,34 @@ func Parse(text string) (Choice, error) {
 	return c, nil
 }
 
-// link is what a choice depends on.
-type link struct {
-	index    int
-	name     string
-	kind     string // "veth", "bridge", ...; "device" for hardware
-	ethernet bool
-	master   string // the kind of the device that it is a part of
+// device is a chosen one.
+type device struct {
+	name  string
+	index int
+}
+
+// of returns the devices that are chosen, by name.
+func (c Choice) of(links []netlink.Link) (chosen []device) {
+	for _, l := range links {
+		if a := l.Attrs(); c.wants(a, l.Type()) {
+			chosen = append(chosen, device{a.Name, a.Index})
+		}
+	}
+	slices.SortFunc(chosen, func(a, b device) int { return strings.Compare(a.name, b.name) })
+	return chosen
 }
 
 // wants reports whether a device is chosen. auto takes the Ethernet devices that packets are forwarded between. A part
 // of a bond hands its packets to the bond before they are looked up; the port of a bridge does not. Tunnels without
 // Ethernet have to be named.
-func (c Choice) wants(l link) bool {
+func (c Choice) wants(a *netlink.LinkAttrs, kind string) bool {
 	if c.Auto {
-		return l.ethernet && !slices.Contains([]string{"dummy", "ifb", "nlmon"}, l.kind) &&
-			l.master != "bond" && l.master != "team"
+		isPart := a.Slave != nil && (a.Slave.SlaveType() == "bond" || a.Slave.SlaveType() == "team")
+		return a.EncapType == "ether" && a.Flags&net.FlagLoopback == 0 && !isPart &&
+			!slices.Contains([]string{"dummy", "ifb", "nlmon"}, kind)
 	}
 	return slices.ContainsFunc(c.Patterns, func(p string) bool {
 		prefix, ok := strings.CutSuffix(p, "*")
-		return p == l.name || ok && strings.HasPrefix(l.name, prefix)
+		return p == a.Name || ok && strings.HasPrefix(a.Name, prefix)
 	})
-}
-
-func linkOf(l netlink.Link) link {
-	a := l.Attrs()
-	made := link{
-		index: a.Index, name: a.Name, kind: l.Type(), ethernet: a.EncapType == "ether" && a.Flags&net.FlagLoopback == 0,
-	}
-	if a.Slave != nil {
-		made.master = a.Slave.SlaveType()
-	}
-	return made
-}
-
-// of returns the links that are chosen, by name.
-func (c Choice) of(links []link) []link {
-	chosen := slices.DeleteFunc(slices.Clone(links), func(l link) bool { return !c.wants(l) })
-	slices.SortFunc(chosen, func(a, b link) int { return strings.Compare(a.name, b.name) })
-	return chosen
 }

@@ -35,9 +35,8 @@ type Options struct {
 	// Failed is called if the server can't listen, once for each error until it can. It must not block.
 	Failed func(error)
 	Log    *slog.Logger
-	// Listen and ConnContext replace those of packages net and http; they may be nil.
-	Listen      func(ctx context.Context, network, address string) (net.Listener, error)
-	ConnContext func(context.Context, net.Conn) context.Context
+	// Listen replaces that of package net; it may be nil.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 }
 
 // Server keeps an address served.
@@ -119,7 +118,7 @@ func (s *Server) serve(ctx context.Context) error {
 	server := &http.Server{
 		Handler: s.opts.Handler, Protocols: protocols,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnContext: s.opts.ConnContext,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError), // such as a handler's panic
 	}
 	ended := make(chan error, 1)

@@ -269,7 +269,7 @@ backend nftables.
    word word word word word
    Change.
    - one
-   7 Services: a/1, a/2, a/3, a/4, a/5 and 2 more
+   7 Services: a/1, a/2, a/3, a/4, a/5, and 2 more
    -> remedy
    To keep it as it was, in f.yaml:
      a: b

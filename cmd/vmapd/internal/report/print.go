@@ -152,14 +152,11 @@ func First(list []string, most int) []string {
 	return list
 }
 
-// List returns the first elements of a list, and the number of others; most is 0 for all.
+// List is First as a text.
 func List[T any](list []T, most int) string {
-	var texts []string
+	texts := make([]string, len(list))
 	for i, v := range list {
-		if most > 0 && i == most {
-			return fmt.Sprintf("%s and %d more", strings.Join(texts, ", "), len(list)-most)
-		}
-		texts = append(texts, fmt.Sprint(v))
+		texts[i] = fmt.Sprint(v)
 	}
-	return strings.Join(texts, ", ")
+	return strings.Join(First(texts, most), ", ")
 }

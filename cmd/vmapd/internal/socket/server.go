@@ -1,7 +1,6 @@
 package socket
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,12 +28,11 @@ type Route func(ctx context.Context, query url.Values) (any, error)
 // nothing.
 func NewServer(path string, routes map[string]Route, log *slog.Logger) *httpserver.Server {
 	return httpserver.New(httpserver.Options{
-		Name: "socket", Address: path, Handler: handler(routes), Log: log, ConnContext: withPeer,
+		Name: "socket", Address: path, Handler: handler(routes), Log: log,
 		Listen: func(context.Context, string, string) (net.Listener, error) { return listen(path) },
 	})
 }
 
-// handler answers requests of this process' user and of root.
 func handler(routes map[string]Route) http.Handler {
 	mux := http.NewServeMux()
 	for path, route := range routes {
@@ -42,12 +40,6 @@ func handler(routes map[string]Route) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(versionHeader, buildinfo.Current().Version)
-		if uid, ok := r.Context().Value(peerKey{}).(int); !ok || !trusted(uid) {
-			writeError(w, &Error{
-				http.StatusForbidden, fmt.Sprintf("only root may ask the daemon; the request is from user %d", uid),
-			})
-			return
-		}
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -89,8 +81,8 @@ type listener struct {
 // newSuffix ends the name at which a socket is made.
 const newSuffix = ".new"
 
-// listen opens a socket at a path where no process answers. It is made beside the path, and renamed:
-// so it never has a mode that admits others, and an old file is replaced in one step.
+// listen opens a socket at a path where no process answers. The kernel lets those connect who may write its file: root.
+// It is made beside the path, and renamed, so that an old file is replaced in one step.
 func listen(path string) (*listener, error) {
 	if err := private(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -99,15 +91,16 @@ func listen(path string) (*listener, error) {
 		return nil, err
 	}
 	made := path + newSuffix
-	_ = os.Remove(made) // of a process that was killed; if it fails, so does listening
+	_ = os.Remove(made)            // of a process that was killed; if it fails, so does listening
+	before := syscall.Umask(0o177) // the file never has another mode than 0600
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: made})
+	syscall.Umask(before)
 	if err != nil {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false) // its name changes
-	err = os.Chmod(made, 0o600)
-	file, missing := os.Lstat(made)
-	if err = cmp.Or(err, missing); err == nil {
+	file, err := os.Lstat(made)
+	if err == nil {
 		err = os.Rename(made, path)
 	}
 	if err != nil {
@@ -171,13 +164,6 @@ func free(path string) error {
 // trusted reports whether a user may be at the other end: root, or the user of this process, which
 // is not root in a namespace of users.
 func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
-
-// peerKey is that of the peer's user in the context of a request.
-type peerKey struct{}
-
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, int(peer(c).Uid))
-}
 
 // peer returns the process that has opened the other end of a connection, one of no known user if that is not known.
 func peer(c net.Conn) unix.Ucred {

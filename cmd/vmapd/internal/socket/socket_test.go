@@ -215,20 +215,19 @@ func openFolder(t *testing.T) string {
 // nobody is a user that owns nothing.
 const nobody = 65534
 
+// The kernel refuses other users' connections.
 func TestOnlyRootIsAnswered(t *testing.T) {
 	nettest.NeedRoot(t)
-	dir := openFolder(t)
-	path := filepath.Join(dir, "vmapd.sock")
+	path := filepath.Join(openFolder(t), "vmapd.sock")
 	start(t, path, greet("daemon"))
 	testaid.WaitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
-	if got, want := asNobody(t, path), "only root may ask the daemon at "+path; !strings.HasPrefix(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if err := os.Chmod(path, 0o666); err != nil { // by mistake, or by another program
-		t.Fatal(err)
-	}
-	if got, want := asNobody(t, path), "only root may ask the daemon; the request is from user 65534"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	err := onThread(nobody, func() error {
+		_, err := net.Dial("unix", path)
+		return err
+	})
+	got, want := Client{Path: path}.explain(t.Context(), err), "only root may ask the daemon at "+path
+	if err == nil || !strings.HasPrefix(got.Error(), want) {
+		t.Errorf("%v, want %q", got, want)
 	}
 }
 
@@ -251,34 +250,6 @@ func TestOnlyRootIsBelieved(t *testing.T) {
 	if got, want := asks(t, path, ""), "the process at "+path+" is not root's"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-}
-
-// asNobody asks as another user.
-func asNobody(t *testing.T, path string) (answer string) {
-	t.Helper()
-	var conn net.Conn
-	dial := func() (err error) {
-		conn, err = net.Dial("unix", path)
-		return err
-	}
-	err := onThread(nobody, dial)
-	if err != nil {
-		return Client{Path: path}.explain(t.Context(), err).Error()
-	}
-	defer conn.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://vmapd/v1/greeting", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := (&http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusForbidden {
-		t.Errorf("status %s", response.Status)
-	}
-	return refusal("/v1/greeting", response).Error()
 }
 
 // onThread calls do as another user, on a thread that ends with it.

@@ -55,13 +55,7 @@ func Serve(s *http.Server, l *Listener) error {
 		}
 		inner.ServeHTTP(w, r)
 	})
-	before := s.ConnContext
-	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if before != nil {
-			ctx = before(ctx, c.(*conn).Conn)
-		}
-		return context.WithValue(ctx, key{}, c)
-	}
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, key{}, c) }
 	return s.Serve(l)
 }
 
