@@ -28,29 +28,57 @@ var kubeProxySets = []string{
 	"HEALTH-CHECK-NODE-PORT", "IPVS-IPS",
 }
 
-// devices returns the names of the devices that are no running backend's, by owner.
-func (l *Leftovers) devices() map[string]string {
-	devices := map[string]string{OwnerKubeProxy: KubeProxyDevice}
-	if !l.RunsIPVS {
-		devices[OwnerVmapd] = l.Options.WithDefaults().Device
-	}
-	return devices
+// object is a device or an ipset that is no running backend's, if it exists.
+type object struct {
+	Leftover
+	name string
 }
 
-// sets returns the names of ipsets that are no running backend's, by owner.
-func (l *Leftovers) sets() map[string][]string {
-	const longest = 31
-	sets := map[string][]string{}
+// objects returns the devices, and then the ipsets, of which rules may still use one that has a device's addresses.
+func (l *Leftovers) objects() (list []object) {
+	const longest = 31 // characters of the name of a set
+	add := func(owner, kind, name string) { list = append(list, object{Leftover{owner, kind}, name}) }
+	add(OwnerKubeProxy, KindDevice, KubeProxyDevice)
+	if !l.RunsIPVS {
+		add(OwnerVmapd, KindDevice, l.Options.WithDefaults().Device)
+	}
+	if !hasIPSet() {
+		return list
+	}
 	for _, name := range kubeProxySets {
 		six := "KUBE-6-" + name
-		sets[OwnerKubeProxy] = append(sets[OwnerKubeProxy], "KUBE-"+name, six[:min(len(six), longest)])
+		add(OwnerKubeProxy, KindSet, "KUBE-"+name)
+		add(OwnerKubeProxy, KindSet, six[:min(len(six), longest)])
 	}
 	for _, name := range ipvs.SetNames {
 		if !l.RunsIPVS {
-			sets[OwnerVmapd] = append(sets[OwnerVmapd], name.In(model.IPv4), name.In(model.IPv6))
+			add(OwnerVmapd, KindSet, name.In(model.IPv4))
+			add(OwnerVmapd, KindSet, name.In(model.IPv6))
 		}
 	}
-	return sets
+	return list
+}
+
+func (o object) exists() (bool, error) {
+	if o.Kind == KindDevice {
+		link, err := device.Find(o.name)
+		return link != nil, err
+	}
+	err := lookForSet(o.name)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (o object) remove() error {
+	if o.Kind == KindDevice {
+		return device.Remove(o.name)
+	}
+	if err := destroySet(o.name); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("destroy %s: %w", o.name, err)
+	}
+	return nil
 }
 
 // hasIPSet reports whether the kernel has ipset already: a request would load the module.
@@ -62,29 +90,13 @@ func hasIPSet() bool {
 
 // findIPVS counts devices and ipsets. A device shows that its owner has virtual servers.
 func (l *Leftovers) findIPVS(found map[Leftover]int) error {
-	for owner, name := range l.devices() {
-		link, err := device.Find(name)
-		if err != nil {
-			note(found, KindDevice)
-			return err
-		}
-		if link != nil {
-			found[Leftover{owner, KindDevice}] = 1
-		}
-	}
-	if !hasIPSet() {
-		return nil
-	}
-	for owner, names := range l.sets() {
-		for _, name := range names {
-			err := lookForSet(name)
-			switch {
-			case err == nil:
-				found[Leftover{owner, KindSet}]++
-			case !errors.Is(err, unix.ENOENT):
-				note(found, KindSet)
-				return fmt.Errorf("look for ipset %s: %w", name, err)
-			}
+	for _, o := range l.objects() {
+		switch there, err := o.exists(); {
+		case err != nil:
+			note(found, o.Kind)
+			return fmt.Errorf("look for %s %s: %w", o.Kind, o.name, err)
+		case there:
+			found[o.Leftover]++
 		}
 	}
 	return nil
@@ -107,30 +119,20 @@ func (l *Leftovers) removeIPVS() error {
 	if err != nil {
 		return err
 	}
-	owners := []string{OwnerVmapd, OwnerKubeProxy}
-	if l.KeepKubeProxy {
-		owners = owners[:1]
-	}
 	var errs []error
-	there := false
-	// Addresses are deleted before servers: without a server, the node itself would answer.
-	for _, owner := range owners {
-		if name := l.devices()[owner]; name != "" {
-			link, err := device.Find(name)
-			there = there || link != nil
-			errs = append(errs, err, device.Remove(name))
-		}
-	}
-	if there && !l.RunsIPVS && (!l.KeepKubeProxy || kubeProxys == nil) && findIPVS() == nil {
-		errs = append(errs, removeServers(l.Options.Foreign))
-	}
-	if hasIPSet() {
-		for _, owner := range owners {
-			for _, name := range l.sets()[owner] {
-				if err := destroySet(name); err != nil && !errors.Is(err, unix.ENOENT) {
-					errs = append(errs, fmt.Errorf("destroy %s: %w", name, err))
-				}
+	hasServers := false
+	for _, kind := range [...]string{KindDevice, KindSet} {
+		for _, o := range l.objects() {
+			if o.Kind != kind || o.Owner == OwnerKubeProxy && l.KeepKubeProxy {
+				continue
 			}
+			there, err := o.exists()
+			hasServers = hasServers || there && kind == KindDevice
+			errs = append(errs, err, o.remove())
+		}
+		// Addresses are deleted before servers: without a server, the node itself would answer.
+		if kind == KindDevice && hasServers && !l.RunsIPVS && (!l.KeepKubeProxy || kubeProxys == nil) && findIPVS() == nil {
+			errs = append(errs, removeServers(l.Options.Foreign))
 		}
 	}
 	return errors.Join(errs...)

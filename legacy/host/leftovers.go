@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -174,11 +173,16 @@ func (l *Leftovers) legacy(f model.Family) (*programs, *iptables.Saved, error) {
 	if err != nil || len(tables) == 0 {
 		return nil, none, err
 	}
-	name, _ := programsOf(f)
+	name, proto := programsOf(f)
 	p := &programs{family: f, name: name + "-" + variantLegacy}
+	if p.tables, err = openProgram(p.name, proto); err != nil {
+		return nil, none, err
+	}
 	// The running backend may have tens of thousands of chains.
 	if l.Rules.uses(f, variantLegacy) {
-		if others, err := p.hasAny("KUBE-SERVICES", iptables.IPVSPrefix+"POSTROUTING"); !others {
+		kubeProxys, err := p.tables.ChainExists("nat", "KUBE-SERVICES")
+		ipvs, err2 := p.tables.ChainExists("nat", iptables.IPVSPrefix+"POSTROUTING")
+		if err = errors.Join(err, err2); err != nil || !kubeProxys && !ipvs {
 			return nil, none, err
 		}
 	}
@@ -187,21 +191,6 @@ func (l *Leftovers) legacy(f model.Family) (*programs, *iptables.Saved, error) {
 		return nil, none, err
 	}
 	return p, saved, nil
-}
-
-// hasAny reports whether the table nat has one of the chains.
-func (p *programs) hasAny(chains ...string) (bool, error) {
-	const missing = 1
-	for _, chain := range chains {
-		out, err := exec.Command(p.name, "-w", lockTimeout, "-t", "nat", "-S", chain).CombinedOutput()
-		if err == nil {
-			return true, nil
-		}
-		if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != missing {
-			return false, fmt.Errorf("%s: %w: %s", p.name, err, firstLines(string(out)))
-		}
-	}
-	return false, nil
 }
 
 // Remove removes what Find finds: chains first, because rules use ipsets. After an error, it continues with the rest.

@@ -42,18 +42,23 @@ func (p *port) listChains(l model.TrafficPolicy) []chain {
 		}
 	}
 	if p.Affinity > 0 && !p.r.options.NoAffinity {
-		c.recall(&first, "", all)
+		c.add(&first, roleRecall, "", all)
 	}
-	c.choose(&first, "", all)
+	c.add(&first, roleChoose, "", all)
 	return append(c.chains, first)
 }
 
-// choose adds the rules that choose one of the endpoints in the group with these digits.
-func (c *choice) choose(to *chain, digits string, endpoints []netip.AddrPort) {
+// add adds the rules for one of the endpoints in the group with these digits. With roleChoose, they choose it; with
+// roleRecall, they send a client to the one that it had before, if it is among them.
+func (c *choice) add(to *chain, r roles, digits string, endpoints []netip.AddrPort) {
 	left := len(endpoints)
-	if isFlat(digits, left) {
+	if left <= maxFlat || len(digits) == maxDigits {
 		for _, e := range endpoints {
-			to.add(c.one(left)+c.remember(e), dnat(e))
+			match := c.one(left) + c.remember(e)
+			if r == roleRecall {
+				match = c.had(e)
+			}
+			to.add(match, dnat(e))
 			left--
 		}
 		return
@@ -62,38 +67,28 @@ func (c *choice) choose(to *chain, digits string, endpoints []netip.AddrPort) {
 		if len(group) == 0 {
 			continue
 		}
-		sub := c.group(roleChoose, digits, i)
-		c.choose(&sub, digits+digit(i), group)
-		to.add(random(len(group), left), "-g "+sub.name)
+		sub := c.group(r, digits, i)
+		c.add(&sub, r, digits+digit(i), group)
+		if r == roleRecall {
+			to.add("", "-j "+sub.name)
+		} else {
+			to.add(random(len(group), left), "-g "+sub.name)
+		}
 		c.chains = append(c.chains, sub)
 		left -= len(group)
 	}
 }
 
-// recall adds the rules that send a client to the endpoint that it had before. Each endpoint has a list of its clients,
-// and one rule looks for the client there: "--update" also renews the client's time stamp. There is no --reap, which
-// before Linux 5.11 may free the entry that is being updated.
-func (c *choice) recall(to *chain, digits string, endpoints []netip.AddrPort) {
-	if isFlat(digits, len(endpoints)) {
-		for _, e := range endpoints {
-			to.add(fmt.Sprintf("%s -m recent --update --seconds %d --name %s --rsource",
-				protocol(c.Name.Protocol), c.Affinity/time.Second, RecentName(c.Name, e)), dnat(e))
-		}
-		return
-	}
-	for i, group := range split(endpoints, len(digits)) {
-		if len(group) == 0 {
-			continue
-		}
-		sub := c.group(roleRecall, digits, i)
-		c.recall(&sub, digits+digit(i), group)
-		to.add("", "-j "+sub.name)
-		c.chains = append(c.chains, sub)
-	}
+// had returns the match of a client that had an endpoint before. Each endpoint has a list of its clients, and one rule
+// looks for the client there: "--update" also renews the client's time stamp. There is no --reap, which before Linux
+// 5.11 may free the entry that is being updated.
+func (c *choice) had(e netip.AddrPort) string {
+	return fmt.Sprintf("%s -m recent --update --seconds %d --name %s --rsource",
+		protocol(c.Name.Protocol), c.Affinity/time.Second, RecentName(c.Name, e))
 }
 
 // group returns the chain of a group.
-func (c *choice) group(r [len(model.TrafficPolicies)]role, digits string, i int) chain {
+func (c *choice) group(r roles, digits string, i int) chain {
 	sub := c.chain(nat, r[c.list])
 	sub.name += "-" + digits + digit(i)
 	return sub
@@ -129,8 +124,6 @@ func random(k, n int) string {
 }
 
 func dnat(e netip.AddrPort) string { return "-j DNAT --to-destination " + e.String() }
-
-func isFlat(digits string, n int) bool { return n <= maxFlat || len(digits) == maxDigits }
 
 func digit(i int) string { return strconv.FormatInt(int64(i), 16) }
 

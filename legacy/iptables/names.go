@@ -43,9 +43,11 @@ const (
 )
 
 // roles of the chains of a list of endpoints.
+type roles [len(model.TrafficPolicies)]role
+
 var (
-	roleChoose = [...]role{model.Cluster: "C-", model.Local: "L-"}   // choose one
-	roleRecall = [...]role{model.Cluster: "RC-", model.Local: "RL-"} // find the client's remembered endpoint
+	roleChoose = roles{model.Cluster: "C-", model.Local: "L-"}   // choose one
+	roleRecall = roles{model.Cluster: "RC-", model.Local: "RL-"} // find the client's remembered endpoint
 )
 
 // portHash represents a service port in names of chains. It is an upgrade contract: by these

@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -264,8 +263,7 @@ func request[T any](
 	ctx context.Context, f *follower, verb string, o metav1.ListOptions,
 	do func(context.Context, metav1.ListOptions) (T, error),
 ) (T, error) {
-	ctx, last := client.WithLast(ctx)
-	defer time.AfterFunc(f.quiet, func() { f.failed(ctx, verb, cmp.Or(last(), errSilent)) }).Stop()
+	defer time.AfterFunc(f.quiet, func() { f.failed(ctx, verb, errSilent) }).Stop()
 	o.LabelSelector = f.labels
 	if !f.noFields {
 		o.FieldSelector = f.fields
