@@ -66,13 +66,11 @@ func (r *run) carryOut(plan ipvs.Plan) error {
 // maxRefused bounds the service ports with failures of their own: with more, something else is wrong.
 const maxRefused = 10
 
-// SetSysctl implements [ipvs.Kernel].
 func (r *run) SetSysctl(s ipvs.Sysctl) error {
 	r.logSetting(s.Name+"="+s.Value, s.Why)
 	return os.WriteFile(sysctlPath(s.Name), []byte(s.Value), 0)
 }
 
-// SetTimeouts implements [ipvs.Kernel].
 func (r *run) SetTimeouts(t ipvs.Timeouts) error {
 	r.logSetting("timeouts of IPVS", "they are configured")
 	return r.servers.setTimeouts(t)
@@ -83,17 +81,14 @@ func (r *run) logSetting(setting, why string) {
 	r.log.Info("changing node setting", slog.String("setting", setting), slog.String("reason", why))
 }
 
-// CreateDevice implements [ipvs.Kernel]. The device stays down: its addresses are local all the same, and no packet is
-// ever sent by it.
+// CreateDevice leaves the device down: its addresses are local all the same, and no packet is ever sent by it.
 func (r *run) CreateDevice(name string) error {
 	_, err := device.Create(name)
 	return err
 }
 
-// AddAddress implements [ipvs.Kernel].
 func (r *run) AddAddress(name string, a netip.Addr) error { return changeAddress(name, a, device.Add) }
 
-// DeleteAddress implements [ipvs.Kernel].
 func (r *run) DeleteAddress(name string, a netip.Addr) error {
 	return changeAddress(name, a, device.Delete)
 }
@@ -106,7 +101,6 @@ func changeAddress(name string, a netip.Addr, change func(netlink.Link, netip.Ad
 	return change(link, a)
 }
 
-// SetRules implements [ipvs.Kernel].
 func (r *run) SetRules(rules *ipvs.Rules) error {
 	saved, err := save(r.ctx, r.f.name)
 	if err != nil {
@@ -118,7 +112,6 @@ func (r *run) SetRules(rules *ipvs.Rules) error {
 	return err
 }
 
-// CreateSet implements [ipvs.Kernel].
 func (r *run) CreateSet(f model.Family, name ipvs.SetName) error {
 	return createSet(r.sets, f, name)
 }
@@ -132,28 +125,23 @@ func (r *run) AddEntry(name ipvs.SetName, e ipvs.Entry) error {
 	return r.sets.IpsetAdd(name.In(r.f.family), setEntry(e))
 }
 
-// DeleteEntry implements [ipvs.Kernel].
 func (r *run) DeleteEntry(name ipvs.SetName, e ipvs.Entry) error {
 	return r.sets.IpsetDel(name.In(r.f.family), setEntry(e))
 }
 
-// AddServer implements [ipvs.Kernel].
 func (r *run) AddServer(k ipvs.Key, s ipvs.Server) error {
 	err := r.servers.add(k, s)
 	r.failed[k] = err != nil
 	return err
 }
 
-// UpdateServer implements [ipvs.Kernel].
 func (r *run) UpdateServer(k ipvs.Key, s ipvs.Server) error { return r.servers.update(k, s) }
 
-// DeleteServer implements [ipvs.Kernel].
 func (r *run) DeleteServer(k ipvs.Key) error {
 	maps.DeleteFunc(r.f.draining, func(d drain, _ time.Time) bool { return d.key == k })
 	return r.servers.remove(k)
 }
 
-// AddReal implements [ipvs.Kernel].
 func (r *run) AddReal(k ipvs.Key, a netip.AddrPort, weight int) error {
 	if r.failed[k] {
 		return nil // the error of the virtual server says it all
@@ -162,13 +150,11 @@ func (r *run) AddReal(k ipvs.Key, a netip.AddrPort, weight int) error {
 	return r.servers.addReal(k, a, weight)
 }
 
-// DrainReal implements [ipvs.Kernel].
 func (r *run) DrainReal(k ipvs.Key, a netip.AddrPort) error {
 	r.f.draining[drain{k, a}] = time.Time{} // long ago: without connections, the real server goes at once
 	return r.servers.drainReal(k, a)
 }
 
-// DeleteReal implements [ipvs.Kernel].
 func (r *run) DeleteReal(k ipvs.Key, a netip.AddrPort) error {
 	delete(r.f.draining, drain{k, a})
 	return r.servers.removeReal(k, a)

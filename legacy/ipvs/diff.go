@@ -129,7 +129,7 @@ func (d *differ) prepare(sysctls []Sysctl) {
 		}
 	}
 	if d.have.Device == "" {
-		command := "ip link add " + d.want.Device + " type dummy"
+		command := "ip link add " + d.want.Device + " arp off type dummy"
 		d.need(prepare, command, func(n Kernel) error { return n.CreateDevice(d.want.Device) })
 	}
 }

@@ -3,9 +3,7 @@ package ipvs
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
@@ -123,45 +121,23 @@ type Text struct {
 	Servers string // ipvsadm -R
 }
 
-// Text returns the state as text, for kernels without any object of ours.
-func (s *State) Text() Text { return s.Content().text(s.Options) }
-
-func (c *Content) text(o Options) Text {
-	var t Text
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	flush := func() string {
-		defer b.Reset()
-		return b.String()
+// Text returns the state as text, for kernels without any object of ours: the commands of the plan from nothing.
+func (s *State) Text() Text {
+	lines := map[string]*strings.Builder{"sysctl": {}, "ip": {}, "ipset": {}, "ipvsadm": {}}
+	for _, sysctl := range s.Options.Sysctls(s.Family) {
+		fmt.Fprintf(lines["sysctl"], "# %s\n%s = %s\n", sysctl.Why, sysctl.Name, sysctl.Value)
 	}
-	for _, sysctl := range o.Sysctls(c.Family) {
-		line("# %s", sysctl.Why)
-		line("%s = %s", sysctl.Name, sysctl.Value)
-	}
-	t.Sysctls = flush()
-	line("link add %s type dummy", c.Device)
-	line("link set %s arp off", c.Device)
-	for _, a := range slices.SortedFunc(maps.Keys(c.Addrs), netip.Addr.Compare) {
-		line("address add %v/%d dev %s", a, a.BitLen(), c.Device)
-	}
-	t.Device = flush()
-	for _, name := range SetNames {
-		line("create %s", name.Declaration(c.Family))
-		for _, e := range slices.SortedFunc(maps.Keys(c.Sets[name]), compareEntries) {
-			line("add %s", entryText(name, e))
+	for _, op := range DiffContent(NewContent(s.Family), s) {
+		program, words, _ := strings.Cut(op.Command, " ")
+		switch {
+		case program == "ip", program == "ipset", program == "ipvsadm" && op.Key != (Key{}):
+			fmt.Fprintln(lines[program], words)
 		}
 	}
-	t.Sets = flush()
-	t.Rules = c.Rules.String()
-	for _, k := range slices.SortedFunc(maps.Keys(c.Servers), compareKeys) {
-		server := c.Servers[k]
-		line("-A %s", serverText(k, server))
-		for _, a := range slices.SortedFunc(maps.Keys(server.Real), netip.AddrPort.Compare) {
-			line("-a %s", realText(k, a, server.Real[a]))
-		}
+	return Text{
+		Sysctls: lines["sysctl"].String(), Device: lines["ip"].String(), Sets: lines["ipset"].String(),
+		Rules: s.Rules.String(), Servers: lines["ipvsadm"].String(),
 	}
-	t.Servers = flush()
-	return t
 }
 
 // String returns all parts, each behind the name of its program.
