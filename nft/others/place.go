@@ -16,6 +16,8 @@ type Place struct {
 	Chain  string `json:"chain"`
 }
 
+func (p Place) String() string { return "table " + p.Family + " " + p.Table + ", chain " + p.Chain }
+
 // tablePrefix begins the names of our tables. The rest is the number of a connection to the
 // kernel, so that several tracers can work at the same time.
 const tablePrefix = "vmapd-trace-"

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (f *Facts) firewall(l *found) {
 // mayDrop is about a chain with the policy drop, or with rules that drop or reject. Rules are usual. A policy is a
 // warning, since all packets of Services need a rule there that accepts them.
 func (f *Facts) mayDrop(l *found, c Chain) {
-	text := fmt.Sprintf("%s (hook %s, priority %d), which is not vmapd's, ", chainText(c.Place), c.Hook, c.Priority)
+	text := fmt.Sprintf("%v (hook %s, priority %d), which is not vmapd's, ", c.Place, c.Hook, c.Priority)
 	if !c.Drops {
 		if c.Rules > 0 {
 			l.good("%shas %s that may drop or reject packets, which is usual; only %s",
@@ -90,10 +91,10 @@ func (f *Facts) untracks(l *found, c Chain) {
 		also = fmt.Sprintf(", one of %d such rules at the hook %s", n, c.Hook)
 	}
 	l.warn(showsIt+"; delete it, unless NodeLocal DNSCache made it and runs on this node",
-		"%s, rule %d, which is not vmapd's, keeps packets from being tracked (NOTRACK)%s: "+
+		"%v, rule %d, which is not vmapd's, keeps packets from being tracked (NOTRACK)%s: "+
 			"a connection to a Service that meets it reaches no endpoint, unless a process of this node has the "+
 			"address; "+
-			"an answer that meets it keeps the endpoint's address", chainText(first.Place), first.Position, also)
+			"an answer that meets it keeps the endpoint's address", first.Place, first.Position, also)
 }
 
 // translates is about rules that replace a destination by a Service's address.
@@ -104,9 +105,9 @@ func (f *Facts) translates(l *found, c Chain) {
 	for _, rule := range c.Translates {
 		if f.Daemon.IsClusterIP(rule.To) {
 			l.warn("let the rule translate to an endpoint, or clients connect to the Service's address",
-				"%s, rule %d, which is not vmapd's, translates connections to %v, the address of a Service: "+
+				"%v, rule %d, which is not vmapd's, translates connections to %v, the address of a Service: "+
 					"the kernel translates once, so they leave the node to that address",
-				chainText(rule.Place), rule.Position, rule.To)
+				rule.Place, rule.Position, rule.To)
 		}
 	}
 }
@@ -127,10 +128,6 @@ func (f *Facts) untraceable(l *found, family model.Family) {
 	} else {
 		l.warn(list, "%s", text)
 	}
-}
-
-func chainText(p others.Place) string {
-	return fmt.Sprintf("table %s %s, chain %s", p.Family, p.Table, p.Chain)
 }
 
 // Files below /proc/sys.
@@ -161,6 +158,11 @@ func (f *Facts) forwarding(l *found) {
 func (f *Facts) podRoutes(l *found) {
 	for _, text := range f.Host.NoRoute {
 		l.fail("check the network plugin: it makes the routes to pods (ip route)", "the node has no route to a pod: %s", text)
+	}
+	if mtus := slices.Sorted(maps.Keys(f.Host.MTUs)); len(mtus) > 1 {
+		least, most := mtus[0], mtus[len(mtus)-1]
+		l.good("the MTU is %d to %s, and %d to %s: if large packets hang, a firewall drops ICMP errors about them",
+			least, f.Host.MTUs[least], most, f.Host.MTUs[most])
 	}
 	if len(f.Wants.Pods) > 0 {
 		l.otherwise("the kernel has routes to pods, such as %v", f.Wants.Pods[0])

@@ -240,8 +240,9 @@ type Host struct {
 	// Sysctls are the values of files below /proc/sys, without that prefix. One that could not be read is "".
 	Sysctls map[string]string
 	Addrs   []netip.Addr
-	Bridges []Bridge // with ports that lead to other network namespaces
-	NoRoute []string // pods that the kernel does not route to, with the reasons
+	Bridges []Bridge       // with ports that lead to other network namespaces
+	NoRoute []string       // pods that the kernel does not route to, with the reasons
+	MTUs    map[int]string // of the routes to pods, with one of these
 	// Tracked and TrackedMost are the use of connection tracking's table; TrackedMost is 0 without one, or a limit.
 	Tracked, TrackedMost int
 	Unset                []nodesetup.Write // settings that the configuration wants, and the node does not have

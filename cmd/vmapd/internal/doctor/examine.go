@@ -20,6 +20,7 @@ import (
 // Examine adds what the node alone shows, but for Rules. It changes nothing.
 func (f *Facts) Examine() {
 	h := &f.Host
+	h.MTUs = map[int]string{}
 	h.NetAdmin, h.Sysctls, h.Addrs, h.Bridges = HasNetAdmin(), map[string]string{}, HostAddrs(), bridges()
 	for _, file := range append([]string{IPForward, IPv6Forward, IPv6Disabled}, nodesetup.BridgeCalls[:]...) {
 		if value, err := nodesetup.Sysctl(file); err == nil {
@@ -43,6 +44,10 @@ func (f *Facts) Examine() {
 			h.NoRoute = append(h.NoRoute, fmt.Sprintf("%v: %v", pod, err))
 		case len(routes) > 0 && slices.Contains(nowhere, routes[0].Type):
 			h.NoRoute = append(h.NoRoute, fmt.Sprintf("%v: a route says that it must not be reached", pod))
+		case len(routes) > 0:
+			if l, err := netlink.LinkByIndex(routes[0].LinkIndex); err == nil {
+				h.MTUs[cmp.Or(routes[0].MTU, l.Attrs().MTU)] = fmt.Sprintf("%v by %s", pod, l.Attrs().Name)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package names
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -176,23 +177,57 @@ func (d *Directory) ByAddress() map[netip.Addr][]Endpoint {
 	return all
 }
 
-// PodAt returns the name of the pod that has an address, according to pods or else to slices. It is "" if none is
+// podAt is a pod by its object or, without that, by the endpoints of slices.
+type podAt struct {
+	model.NamespacedName
+	addrs                           []netip.Addr // preferred ones first
+	node                            string
+	hostNetwork, terminating, ended bool
+}
+
+func (d *Directory) pods() (list []podAt) {
+	at := map[model.NamespacedName]int{}
+	for _, p := range d.Pods {
+		name, addrs := model.NamespacedName{Namespace: p.Namespace, Name: p.Name}, []string{p.Status.PodIP}
+		for _, ip := range p.Status.PodIPs {
+			addrs = append(addrs, ip.IP)
+		}
+		at[name] = len(list)
+		list = append(list, podAt{
+			NamespacedName: name, addrs: Addrs(addrs), node: p.Spec.NodeName, hostNetwork: p.Spec.HostNetwork,
+			ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		})
+	}
+	for _, e := range d.endpoints() {
+		i, known := at[e.Pod]
+		if !known {
+			i, at[e.Pod] = len(list), len(list)
+			list = append(list, podAt{NamespacedName: e.Pod, node: e.NodeName, terminating: e.IsTerminating()})
+		}
+		if i >= len(d.Pods) && e.Pod.Name != "" {
+			p := &list[i]
+			p.addrs = append(p.addrs, Addrs(e.Addresses[:1])...)
+			// The order of the slices has no meaning: IPv4 first.
+			slices.SortStableFunc(p.addrs, func(a, b netip.Addr) int { return cmp.Compare(a.BitLen(), b.BitLen()) })
+		}
+	}
+	return list
+}
+
+// PodAt returns the name of the pod that has an address, one that terminates only if no other has it. It is "" if none is
 // known, or if the address is a node's, which several pods may share.
-func (d *Directory) PodAt(addr netip.Addr) string {
+func (d *Directory) PodAt(addr netip.Addr) (name string) {
 	if d.NodeAt(addr) != nil {
 		return ""
 	}
-	for _, p := range d.Pods {
-		if slices.Contains(addrsOf(p), addr) && !hasEnded(p) {
-			return nameOf(p).String()
+	for _, p := range d.pods() {
+		if slices.Contains(p.addrs, addr) && !p.ended {
+			if name = p.String(); !p.terminating {
+				return name
+			}
 		}
 	}
-	for _, e := range d.ByAddress()[addr] {
-		if e.Pod.Name != "" {
-			return e.Pod.String()
-		}
-	}
-	return ""
+	return name
 }
 
 // Has reports whether one of several texts is an address.
@@ -206,20 +241,4 @@ func Addrs(texts []string) (out []netip.Addr) {
 		}
 	}
 	return out
-}
-
-func nameOf(p *corev1.Pod) model.NamespacedName {
-	return model.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-}
-
-func addrsOf(p *corev1.Pod) []netip.Addr {
-	texts := []string{p.Status.PodIP}
-	for _, ip := range p.Status.PodIPs {
-		texts = append(texts, ip.IP)
-	}
-	return Addrs(texts)
-}
-
-func hasEnded(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

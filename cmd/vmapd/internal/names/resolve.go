@@ -180,15 +180,11 @@ func Only(kind Kind, name, namespace string, among []model.NamespacedName) (one 
 		kind, name, report.List(found, 10), kind)
 }
 
-// findPod finds a pod, among pods or else among the endpoints of slices.
 func (r *resolver) findPod(ref Ref, e *end) error {
+	pods := r.pods()
 	var among []model.NamespacedName
-	for _, p := range r.Pods {
-		among = append(among, nameOf(p))
-	}
-	endpoints := slices.DeleteFunc(r.endpoints(), func(p Endpoint) bool { return p.Pod.Name == "" })
-	for _, p := range endpoints {
-		among = append(among, p.Pod)
+	for _, p := range pods {
+		among = append(among, p.NamespacedName)
 	}
 	name, err := Only(Pod, ref.Name, r.NamespaceOf(ref), among)
 	if err != nil && r.NoPods != nil {
@@ -197,22 +193,11 @@ func (r *resolver) findPod(ref Ref, e *end) error {
 	if err != nil {
 		return err
 	}
-	e.what = "pod " + name.String()
-	if i := slices.Index(among, name); i < len(r.Pods) {
-		p := r.Pods[i]
-		if hasEnded(p) {
-			return fmt.Errorf("%s has terminated and has no address", e.what)
-		}
-		e.addrs, e.node, e.process = addrsOf(p), p.Spec.NodeName, p.Spec.HostNetwork
-		return nil
+	p := pods[slices.Index(among, name)]
+	if e.what = "pod " + name.String(); p.ended {
+		return fmt.Errorf("%s has terminated and has no address", e.what)
 	}
-	for _, p := range endpoints {
-		if p.Pod == name {
-			e.addrs, e.node = append(e.addrs, Addrs(p.Addresses[:1])...), cmp.Or(p.NodeName, e.node)
-		}
-	}
-	// The order of the slices has no meaning: IPv4 first.
-	slices.SortStableFunc(e.addrs, func(a, b netip.Addr) int { return cmp.Compare(a.BitLen(), b.BitLen()) })
+	e.addrs, e.node, e.process = p.addrs, p.node, p.hostNetwork
 	return nil
 }
 

@@ -28,6 +28,12 @@ type Row struct {
 	ID, Key string
 }
 
+// Pair adds a row with a title and a text. What ID has is about the title.
+func (table *Table) Pair(title, text string, r Row) {
+	r.Cells, r.ID = []string{title, text}, title+r.ID
+	table.Rows = append(table.Rows, r)
+}
+
 func (r Row) id() string { return cmp.Or(r.ID, r.Cells[0]) }
 
 func (r Row) key() string { return cmp.Or(r.Key, strings.Join(r.Cells, "\x00")) }

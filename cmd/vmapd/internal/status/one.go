@@ -201,26 +201,22 @@ func (o *One) Tables(now time.Time) []report.Table {
 
 func (o *One) summary(now time.Time) report.Table {
 	t := report.Table{Notes: o.Notes}
-	row := func(title, text string, r report.Row) {
-		r.Cells = []string{title, text}
-		t.Rows = append(t.Rows, r)
-	}
-	row("Service", o.Namespace+"/"+o.Name, report.Row{})
+	t.Pair("Service", o.Namespace+"/"+o.Name, report.Row{})
 	for _, p := range o.Problems {
-		row("Problem", p, report.Row{Level: report.Warn, ID: "Problem" + p})
+		t.Pair("Problem", p, report.Row{Level: report.Warn, ID: p})
 	}
 	for _, p := range o.Ports {
 		title, text, age := p.Family+" "+p.port(), p.sentence(), ""
 		if !p.Since.IsZero() {
 			age = " (since " + report.Age(p.Since, now) + ")"
 		}
-		row(title, text+age, report.Row{Level: p.level(), ID: title + p.PortName, Key: title + text})
+		t.Pair(title, text+age, report.Row{Level: p.level(), ID: p.PortName, Key: title + text})
 		for _, setting := range p.Settings {
-			row("", setting, report.Row{ID: setting})
+			t.Pair("", setting, report.Row{ID: setting})
 		}
 		if p.Connections != nil {
 			text := fmt.Sprintf("%d new ones since counting began", *p.Connections)
-			row("Connections", text, report.Row{ID: title + p.PortName + " connections"})
+			t.Pair("Connections", text, report.Row{ID: title + p.PortName})
 		}
 	}
 	return t

@@ -187,20 +187,6 @@ func (s States) String() string {
 	return cmp.Or(strings.Join(words, ", "), "none")
 }
 
-func (o *Overview) level() report.Level {
-	level := report.OK
-	if len(o.Problems) > 0 || o.States[LeftOut] > 0 {
-		level = report.Warn
-	}
-	if !o.Ready || o.States[Waiting] > 0 {
-		level = report.Fail
-	}
-	for _, l := range o.Findings {
-		level = report.Worse(level, l.Level)
-	}
-	return level
-}
-
 // AddTo adds what a view has, the times of syncs, and the level.
 func (v *View) AddTo(o *Overview, h health.Status) {
 	o.Ready, o.States = h.Ready, States{}
@@ -229,45 +215,49 @@ func (v *View) AddTo(o *Overview, h health.Status) {
 		}
 		o.Problems = append(o.Problems, report.First(problems, most)...)
 	}
-	o.Level = o.level()
+	switch o.Level = report.OK; {
+	case !o.Ready || o.States[Waiting] > 0:
+		o.Level = report.Fail
+	case len(o.Problems)+o.States[LeftOut] > 0:
+		o.Level = report.Warn
+	}
+	for _, l := range o.Findings {
+		o.Level = report.Worse(o.Level, l.Level)
+	}
 }
 
 // Tables returns the state with a title and a text in each row, problems above what is fine.
 func (o *Overview) Tables(now time.Time) []report.Table {
 	var t report.Table
-	row := func(title, text string, r report.Row) {
-		r.Cells, r.ID = []string{title, text}, title+r.ID
-		t.Rows = append(t.Rows, r)
-	}
-	row("Node", o.Node, report.Row{})
+	t.Pair("Node", o.Node, report.Row{})
 	if o.Ready {
-		row("Ready", "yes", report.Row{Level: report.OK})
+		t.Pair("Ready", "yes", report.Row{Level: report.OK})
 	} else {
-		row("Ready", "no", report.Row{Level: report.Fail})
+		t.Pair("Ready", "no", report.Row{Level: report.Fail})
 	}
 	for _, p := range o.Problems {
-		row("Problem", p, report.Row{Level: report.Warn, ID: p})
+		t.Pair("Problem", p, report.Row{Level: report.Warn, ID: p})
 	}
-	row("Doctor", o.Doctor+" (vmapd doctor)", report.Row{})
+	t.Pair("Doctor", o.Doctor+" (vmapd doctor)", report.Row{})
 	for _, l := range o.Findings {
-		row("  "+string(l.Level), l.Name+": "+l.Text, report.Row{Level: l.Level, ID: l.Name + l.Text})
+		t.Pair("  "+string(l.Level), l.Name+": "+l.Text, report.Row{Level: l.Level, ID: l.Name + l.Text})
 	}
-	row("Service ports", o.States.String(), report.Row{})
+	t.Pair("Service ports", o.States.String(), report.Row{})
 	for _, f := range o.Families {
 		key := fmt.Sprint(f.Family, f.ServicePorts, f.Endpoints, f.Waiting.IsZero())
-		row(f.Family, f.text(now), report.Row{Key: key})
+		t.Pair(f.Family, f.text(now), report.Row{Key: key})
 	}
 	backend := o.Backend
 	if o.With != "" {
 		backend += " with " + o.With
 	}
-	row("Backend", fmt.Sprintf("%s (%s)", backend, o.Why), report.Row{})
+	t.Pair("Backend", fmt.Sprintf("%s (%s)", backend, o.Why), report.Row{})
 	if o.TrackedMost > 0 {
 		text := fmt.Sprintf("%d of at most %d entries", o.Tracked, o.TrackedMost)
-		row("Connection tracking", text, report.Row{Key: "tracking"})
+		t.Pair("Connection tracking", text, report.Row{Key: "tracking"})
 	}
-	row("Version", o.Version, report.Row{})
-	row("Started", report.Age(o.Started, now)+" ago", report.Row{Key: o.Started.String()})
+	t.Pair("Version", o.Version, report.Row{})
+	t.Pair("Started", report.Age(o.Started, now)+" ago", report.Row{Key: o.Started.String()})
 	return []report.Table{t}
 }
 

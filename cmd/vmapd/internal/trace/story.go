@@ -386,12 +386,11 @@ func named(l *others.Line) string {
 
 // ruleText names a rule, or the policy of its chain if it has no handle.
 func ruleText(l others.Line) string {
-	where := fmt.Sprintf("table %s %s, chain %s", l.Place.Family, l.Place.Table, l.Place.Chain)
 	switch {
 	case l.Handle == 0:
-		return where + ", by its policy"
+		return fmt.Sprintf("%v, by its policy", l.Place)
 	case l.Position == 0: // it is not there any more
-		return fmt.Sprintf("%s, by the rule with handle %d", where, l.Handle)
+		return fmt.Sprintf("%v, by the rule with handle %d", l.Place, l.Handle)
 	}
 	text := l.Text
 	if l.Comment != "" {
@@ -400,5 +399,5 @@ func ruleText(l others.Line) string {
 	if text != "" {
 		text = " (" + text + ")"
 	}
-	return fmt.Sprintf("%s, rule %d%s", where, l.Position, text)
+	return fmt.Sprintf("%v, rule %d%s", l.Place, l.Position, text)
 }

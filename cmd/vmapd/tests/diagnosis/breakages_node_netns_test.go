@@ -23,6 +23,14 @@ func nodeBreakages() []breakage {
 	}
 	doctor := []string{"doctor"}
 	return []breakage{
+		{ // what is smaller beyond this node, trace notices
+			name: "MTUs of the pods' networks that differ", command: doctor,
+			spoil: func(t *testing.T, p *patient) {
+				vmapdtest.Feed(t, p.Node, "", "ip", "link", "set", "veth1", "mtu", "1400")
+			},
+			want: "ok pod-routes the MTU is 1400 to fd00:10::2 by veth1, and 1500 to fd00:10::",
+			more: []string{"if large packets hang, a firewall drops ICMP errors about them"},
+		},
 		{
 			name: "node-port firewall of iptables-legacy", command: doctor, symptom: toNodePort,
 			spoil: func(t *testing.T, p *patient) {
