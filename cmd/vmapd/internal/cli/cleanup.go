@@ -71,7 +71,6 @@ func newCleanupCommand() *cobra.Command {
 	return c
 }
 
-// confirm asks whether the rules of a proxy that runs may go.
 func confirm(in io.Reader, out io.Writer, running string) error {
 	file, ok := in.(*os.File)
 	if ok {

@@ -84,7 +84,6 @@ func (s *start) start(ctx context.Context, stderr io.Writer) (running bool, err 
 	return true, nil
 }
 
-// levelOf returns the level of the log for a verbosity.
 func levelOf(v int) slog.Level {
 	const debugFrom = 4 // kube-proxy's verbosity of debugging
 	if v >= debugFrom {
@@ -93,7 +92,6 @@ func levelOf(v int) slog.Level {
 	return slog.LevelInfo
 }
 
-// newLogger returns the log of the daemon, in a format of --logging-format.
 func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if format == config.JSONLog {

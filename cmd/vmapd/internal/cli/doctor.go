@@ -61,7 +61,6 @@ func newDoctorCommand() *cobra.Command {
 	return c
 }
 
-// examineTime is how long the daemon may take to examine the node.
 const examineTime = 30 * time.Second
 
 func (x *examination) run(ctx context.Context, stdout io.Writer, socketGiven bool) error {

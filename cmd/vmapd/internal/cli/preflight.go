@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -35,7 +34,6 @@ kube-proxy's configuration, which vmapd reads, too, is in the file of --config, 
 Exit codes: 0 if nothing changes (notes are allowed), 2 if there are differences,
 and 1 after an error, also if an object could not be read.`
 
-// exitDifferent is the exit code if something changes.
 const exitDifferent = 2
 
 type preflighter struct {
@@ -136,7 +134,6 @@ func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight
 	return in, complete, err
 }
 
-// configuration returns that of a vmapd with kube-proxy's configuration.
 func (p *preflighter) configuration(ctx context.Context, cluster *client.Client) (*config.Config, error) {
 	if cluster != nil && p.ConfigFile == "" && len(p.proxyFlags) == 0 {
 		data, err := cluster.ConfigMap(ctx, metav1.NamespaceSystem, "kube-proxy")
@@ -147,15 +144,7 @@ func (p *preflighter) configuration(ctx context.Context, cluster *client.Client)
 			const without = "without it: --config FILE, or kube-proxy's flags after --"
 			return nil, fmt.Errorf("read the ConfigMap kube-system/kube-proxy: %w (%s)", err, without)
 		}
-		dir, err := os.MkdirTemp("", "configmap-kube-proxy-")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		p.ConfigFile = filepath.Join(dir, "config.conf")
-		if err := os.WriteFile(p.ConfigFile, []byte(data["config.conf"]), 0o600); err != nil {
-			return nil, err
-		}
+		p.ConfigFile, p.ConfigText = "config.conf", data["config.conf"]
 	}
 	if err := p.Parse(p.proxyFlags); err != nil {
 		return nil, fmt.Errorf("kube-proxy's flags: %w", err)
@@ -163,7 +152,6 @@ func (p *preflighter) configuration(ctx context.Context, cluster *client.Client)
 	return config.Load(&p.Flags)
 }
 
-// minorVersion returns that of kube-proxy, or 0 if it is not known.
 func (p *preflighter) minorVersion(ctx context.Context, cluster *client.Client) (int, error) {
 	text := p.version
 	if text == "" && cluster != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/ui"
 )
 
-// question is a subcommand that asks the running daemon.
 type question struct {
 	daemon    socket.Client
 	format    report.Format
@@ -32,7 +31,6 @@ type tabled interface {
 	Tables(now time.Time) []report.Table
 }
 
-// watchInterval is the time between two questions of --watch.
 const watchInterval = time.Second
 
 const statusLong = `Status shows the state of the daemon on this node: whether it is ready, its problems, what

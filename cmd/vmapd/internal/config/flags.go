@@ -23,6 +23,7 @@ type Flags struct {
 	// ConfigFile is the path of a KubeProxyConfiguration, OwnConfigFile that of a VmapdConfiguration. Either may be empty.
 	ConfigFile    string
 	OwnConfigFile string
+	ConfigText    string // what ConfigFile has, "" to read it
 
 	set         *pflag.FlagSet // of all flags, also where a command has some of them
 	kubeProxy   proxyconfig.KubeProxyConfiguration

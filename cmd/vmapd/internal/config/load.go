@@ -91,7 +91,10 @@ func (c *Config) loadOwn() error {
 func (c *Config) read(
 	flag, path string, out any, settings []setting, want schema.GroupVersionKind,
 ) (odd []error, err error) {
-	data, err := os.ReadFile(path)
+	data, err := []byte(c.flags.ConfigText), error(nil)
+	if len(data) == 0 || path != c.flags.ConfigFile {
+		data, err = os.ReadFile(path)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", flag, err)
@@ -136,7 +139,6 @@ func (c *Config) place(path string) string {
 	return "--" + flag
 }
 
-// set returns where a field has its value, with the value.
 func (c *Config) set(path, value string) string {
 	place := c.place(path)
 	if file, ok := strings.CutSuffix(place, ": "+path); ok {
@@ -149,7 +151,6 @@ func (c *Config) note(level slog.Level, place, format string, args ...any) {
 	c.Notes = append(c.Notes, Note{Level: level, Text: place + ": " + fmt.Sprintf(format, args...)})
 }
 
-// lookPeriod is the time between two looks at the files.
 const lookPeriod = time.Second
 
 // Follow calls changed with a new configuration, or the error, each time that the files have changed, but not since the

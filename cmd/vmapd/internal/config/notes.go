@@ -89,7 +89,6 @@ const (
 	watchListClient  = "WatchListClient" // client-go's
 )
 
-// gates say what vmapd does about these.
 var gates = map[string]string{
 	allowExternalIPs: "external IPs of Services are served unless it is false",
 	watchList:        "lists are streamed if the API server supports that, unless it is false",

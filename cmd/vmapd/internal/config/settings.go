@@ -37,7 +37,6 @@ type setting struct {
 	what  string // its effect or, if it is ignored, the reason
 }
 
-// windowsOnly is why winkernel's fields mean nothing.
 const windowsOnly = "Windows only"
 
 // kubeProxySettings are kube-proxy's fields and flags. A flag that sets two fields stands
@@ -202,7 +201,6 @@ func (s setting) help() string {
 	return text
 }
 
-// section returns the first part of the field's path.
 func (s setting) section() string {
 	section, _, _ := strings.Cut(s.field, ".")
 	return section

@@ -61,7 +61,6 @@ func firstError(settings []setting, config any, in func(setting) bool) *field.Er
 	return nil
 }
 
-// validatePeriods checks the periods of the mode's section.
 func validatePeriods(p *proxyconfig.KubeProxyConfiguration) *field.Error {
 	path, sync, pause := periods(p)
 	if pause.Duration > sync.Duration {
@@ -106,10 +105,8 @@ func unless(ok bool, wrong string) string {
 	return wrong
 }
 
-// parses reports whether a text could be parsed.
 func parses[T any](_ T, err error) bool { return err == nil }
 
-// why returns why a text could not be parsed.
 func why[T any](_ T, err error) string {
 	if err != nil {
 		return err.Error()

@@ -52,7 +52,7 @@ func (d *Daemon) doctor(_ context.Context, query url.Values) (any, error) {
 }
 
 func (d *Daemon) overview(context.Context, url.Values) (any, error) {
-	lines := d.recent().Lines
+	lines := d.report(readEvery).Lines
 	o := status.Overview{
 		Version: buildinfo.Current().Version, Started: d.Started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
 		Node: d.nodeName, Backend: d.dataplane.name, With: d.dataplane.with, Why: d.dataplane.why,
@@ -86,7 +86,6 @@ func (d *Daemon) programmed(query url.Values) (view *status.View, limit int, err
 	return view, limit, nil
 }
 
-// unprogrammed is the answer to a question about Services before anything is programmed.
 func (d *Daemon) unprogrammed() error {
 	text := "the daemon has not programmed anything yet: it waits for the objects of the cluster"
 	if d.cluster != nil && len(d.cluster.Unread()) > 0 {
@@ -205,7 +204,6 @@ func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (stat
 	return counts, err
 }
 
-// flows counts the entries of connection tracking of service ports.
 func (d *Daemon) flows(ctx context.Context, ports []*model.ServicePort) (status.Flows, error) {
 	if d.dataplane.userspace != nil {
 		return nil, errors.New("with userspace, no connection is translated")
@@ -226,7 +224,6 @@ func (d *Daemon) flows(ctx context.Context, ports []*model.ServicePort) (status.
 	return flows, nil
 }
 
-// mostLines is how much is shown of a service port's rules.
 const mostLines = 200
 
 // rules returns what the table has of nftables for a service port.

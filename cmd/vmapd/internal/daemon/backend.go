@@ -158,12 +158,10 @@ func (d *Daemon) openUserspace(why string) (*dataplane, error) {
 	}, nil
 }
 
-// listenerFailed writes an event of a Service about a port that can't be served in full.
 func (d *Daemon) listenerFailed(service model.NamespacedName, err error) {
 	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
 }
 
-// listenerNotes says what the backend in user space does not serve.
 func (p *dataplane) listenerNotes() (notes []string) {
 	if p.userspace == nil {
 		return nil

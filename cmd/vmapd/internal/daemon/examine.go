@@ -22,10 +22,10 @@ import (
 	"github.com/vmapd/vmapd/nft/batch"
 )
 
-// The least times between two examinations, and between two readings of all rules: for these, the kernel's table is
-// compared, and other programs' chains are listed. Readings that take long are farther apart, readingShare times as
-// long.
-const examinedEvery, readEvery, readingShare = time.Second, 10 * time.Second, 50
+// readEvery is the least time between two examinations, unless somebody asks for one. Readings of all rules, for which
+// the kernel's table is compared, and other programs' chains are listed, are farther apart where they take long:
+// readingShare times as long.
+const readEvery, readingShare = 10 * time.Second, 50
 
 // never is the age of rules that need not be read.
 const never = time.Duration(math.MaxInt64)
@@ -38,9 +38,8 @@ type reading struct {
 	took  time.Duration
 }
 
-// report returns the only report on this node: the last one or, if that is too old, another one, in which all rules
-// have been read within an age, or with 0, now. Who asks during an examination gets the last report, and waits only for
-// the first one.
+// report returns the only report on this node: the last one or, if that is older than an age, another one. Who asks
+// during an examination gets the last report, and waits only for the first one.
 func (d *Daemon) report(age time.Duration) doctor.Report {
 	if !d.examining.TryLock() {
 		if last := d.examined.Load(); last != nil {
@@ -49,21 +48,12 @@ func (d *Daemon) report(age time.Duration) doctor.Report {
 		d.examining.Lock()
 	}
 	defer d.examining.Unlock()
-	if last := d.examined.Load(); last != nil && time.Since(last.At) <= min(age, examinedEvery) {
+	if last := d.examined.Load(); last != nil && time.Since(last.At) < age {
 		return *last
 	}
 	now := d.examine(age)
 	d.examined.Store(&now)
 	return now
-}
-
-// recent returns the last report and asks for another one, for which it waits only if the last one is old.
-func (d *Daemon) recent() doctor.Report {
-	if last := d.examined.Load(); last != nil && time.Since(last.At) < readEvery {
-		go d.report(readEvery)
-		return *last
-	}
-	return d.report(readEvery)
 }
 
 // examine examines the node. It reads other programs' rules and settings: a panic about these must not end
@@ -88,7 +78,6 @@ func (d *Daemon) examine(age time.Duration) (report doctor.Report) {
 	return doctor.Diagnose(facts)
 }
 
-// facts returns what the daemon knows about itself.
 func (d *Daemon) facts() doctor.Facts {
 	snapshot, traffic := d.view.View().Snapshot, d.Config.Model()
 	services, endpointSlices := d.state.Pending()
@@ -154,7 +143,6 @@ func (d *Daemon) facts() doctor.Facts {
 // comparisons is how often tables are compared while they change.
 const comparisons = 3
 
-// compareTime is how long a comparison may take.
 const compareTime = 20 * time.Second
 
 // table compares the kernel's tables with the last snapshot that was applied.

@@ -55,7 +55,6 @@ func warnOfSetting(log *slog.Logger, err error) {
 	log.Warn("could not set sysctl; keeping its current value", slog.Any("err", err))
 }
 
-// followDevices keeps the devices of the fast path until ctx ends.
 func (d *Daemon) followDevices(ctx context.Context) {
 	source := devices.Source{Log: d.Log, Choice: d.Config.FastPath, Changed: func(names []string) {
 		d.dataplane.nft.SetDevices(names)

@@ -42,7 +42,6 @@ func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
 	return metrics.New(o)
 }
 
-// findings counts the lines of an examination that are not ok, by check.
 func findings(lines []report.Line) map[metrics.Finding]int {
 	counts := map[metrics.Finding]int{}
 	for _, check := range doctor.Checks() {
@@ -106,7 +105,6 @@ func (d *Daemon) unreadable() (sentences []string) {
 	return sentences
 }
 
-// reportEligibility reports whether load balancers may send new connections to this node.
 func (d *Daemon) reportEligibility(why string) {
 	if why == "" {
 		d.Log.Info("the node is eligible for load balancers again")

@@ -98,7 +98,6 @@ func Parse(text string) (Choice, error) {
 	return c, nil
 }
 
-// device is a chosen one.
 type device struct {
 	name  string
 	index int

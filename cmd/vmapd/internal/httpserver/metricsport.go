@@ -38,7 +38,6 @@ func (m MetricsPort) Handler() http.Handler {
 	return mux
 }
 
-// routes returns the handlers by their patterns.
 func (m MetricsPort) routes() map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"/metrics": m.Metrics, "/metrics/slis": m.SLIs,
@@ -107,7 +106,6 @@ func (m MetricsPort) statusz() string {
 // profileTimeout is the time for a profile, which takes as long as the client asks for.
 const profileTimeout = 10 * time.Minute
 
-// slow extends the deadline of requests.
 func slow(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control, end := http.NewResponseController(w), time.Now().Add(profileTimeout)

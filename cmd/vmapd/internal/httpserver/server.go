@@ -23,7 +23,6 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
-// retryInterval is the interval of retrying to listen, as kube-proxy's.
 const retryInterval = 5 * time.Second
 
 // Options of a [Server]. They do not change while it runs.

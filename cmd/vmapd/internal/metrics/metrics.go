@@ -118,7 +118,6 @@ func gaugeVec(in prometheus.Registerer, name, help string, labels ...string) *pr
 	return promauto.With(in).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-// emitter receives a value with the values of its labels.
 type emitter func(value float64, labels ...string)
 
 type scraped struct {

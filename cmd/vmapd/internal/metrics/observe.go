@@ -148,5 +148,4 @@ func (m *Metrics) ConfigRead(err error) {
 	m.configRead.Set(map[bool]float64{true: 1}[err == nil])
 }
 
-// seconds since 1970.
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.Second) }

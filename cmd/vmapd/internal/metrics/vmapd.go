@@ -88,7 +88,7 @@ func (m *Metrics) registerNode() {
 			})
 	}
 	atScrape(all, gauge, "vmapd_doctor_findings", "Lines of vmapd doctor with the level warn or fail, by check. "+
-		"The node is examined at scrapes, its rules at most every ten seconds.",
+		"The node is examined at scrapes, at most every ten seconds.",
 		[]string{"check", "level"}, func(emit emitter) {
 			for f, n := range o.Findings() {
 				emit(float64(n), f.Check, f.Level)

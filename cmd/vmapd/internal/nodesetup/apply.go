@@ -102,7 +102,6 @@ func (o Options) read(file string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// value returns the content of a file, "" if it can't be read.
 func (o Options) value(file string) string {
 	text, _ := o.read(file)
 	return text

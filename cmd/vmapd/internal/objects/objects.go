@@ -126,7 +126,6 @@ func readServices(ctx context.Context, c *client.Client, d *names.Directory, q *
 	})
 }
 
-// readEndpoints reads slices and pods.
 func readEndpoints(ctx context.Context, c *client.Client, d *names.Directory, q *names.Query) (err error) {
 	if q == nil {
 		return each(ctx, c.EndpointSlices(), metav1.ListOptions{}, func(s *discoveryv1.EndpointSlice) {

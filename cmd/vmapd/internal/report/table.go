@@ -38,7 +38,6 @@ func (r Row) id() string { return cmp.Or(r.ID, r.Cells[0]) }
 
 func (r Row) key() string { return cmp.Or(r.Key, strings.Join(r.Cells, "\x00")) }
 
-// gone returns the row of something that is not there any more.
 func (table Table) gone(r Row) Row {
 	cells := slices.Clone(r.Cells)
 	last := &cells[len(cells)-1]

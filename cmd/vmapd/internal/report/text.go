@@ -38,7 +38,6 @@ func newText(w io.Writer) *Text {
 	return t
 }
 
-// colour returns text in the colour of a level.
 func (t *Text) colour(l Level, text string) string {
 	code := map[Level]string{Fail: "31", Warn: "33", OK: "32"}[l]
 	if !t.colours || code == "" {

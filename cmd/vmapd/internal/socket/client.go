@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 )
 
 // DefaultPath is the path of the daemon's socket. A DaemonSet mounts its folder from the host.
@@ -71,7 +69,7 @@ func (c Client) Get(ctx context.Context, path string, query url.Values, out any)
 		if ctx.Err() != nil {
 			return c.explain(ctx, err)
 		}
-		return fmt.Errorf("the daemon's answer at %s can't be read: %w%s", c.Path, err, versions(response))
+		return fmt.Errorf("the daemon's answer at %s can't be read: %w%s", c.Path, err, ofAnother)
 	}
 	return nil
 }
@@ -123,7 +121,6 @@ func Listening() (paths []string) {
 	return paths
 }
 
-// explain returns a clear error for a connection that failed.
 func (c Client) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -138,27 +135,17 @@ func (c Client) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("ask the daemon at %s: %w", c.Path, err)
 }
 
-// refusal returns the error of an answer.
+// ofAnother is the most likely reason for which an answer is not understood.
+const ofAnother = "; if the daemon is of another version than this program, use the program of the daemon's image"
+
 func refusal(path string, response *http.Response) error {
 	const most = 64 << 10
 	body, _ := io.ReadAll(io.LimitReader(response.Body, most)) // the status says enough
 	e := &Error{Status: response.StatusCode}
 	if err := json.Unmarshal(body, e); err != nil || e.Message == "" {
-		e.Message = fmt.Sprintf("the daemon answers %s with %s%s", path, response.Status, versions(response))
+		e.Message = fmt.Sprintf("the daemon answers %s with %s%s", path, response.Status, ofAnother)
 	}
 	return e
-}
-
-// versionHeader is the header of an answer that has the daemon's version.
-const versionHeader = "Vmapd-Version"
-
-// versions says that the daemon is of another version, if it is.
-func versions(response *http.Response) string {
-	theirs, ours := cmp.Or(response.Header.Get(versionHeader), "another version"), buildinfo.Current().Version
-	if theirs == ours {
-		return ""
-	}
-	return fmt.Sprintf("; the daemon is of %s, this program of %s: use the program of the daemon's image", theirs, ours)
 }
 
 // Error is an answer that is not the requested value. A [Route] returns it to choose the status;

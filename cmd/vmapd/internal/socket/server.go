@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
 )
 
@@ -27,20 +26,13 @@ type Route func(ctx context.Context, query url.Values) (any, error)
 // NewServer returns a server that answers at the socket of a path, and removes its file in the end; "": it serves
 // nothing.
 func NewServer(path string, routes map[string]Route, log *slog.Logger) *httpserver.Server {
-	return httpserver.New(httpserver.Options{
-		Name: "socket", Address: path, Handler: handler(routes), Log: log,
-		Listen: func(context.Context, string, string) (net.Listener, error) { return listen(path) },
-	})
-}
-
-func handler(routes map[string]Route) http.Handler {
 	mux := http.NewServeMux()
 	for path, route := range routes {
 		mux.Handle("GET "+path, answer(route))
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(versionHeader, buildinfo.Current().Version)
-		mux.ServeHTTP(w, r)
+	return httpserver.New(httpserver.Options{
+		Name: "socket", Address: path, Handler: mux, Log: log,
+		Listen: func(context.Context, string, string) (net.Listener, error) { return listen(path) },
 	})
 }
 

@@ -94,7 +94,7 @@ func TestTheDaemonAnswers(t *testing.T) {
 	}{
 		{"/v1/greeting", "nobody", Error{http.StatusNotFound, "there is no nobody"}},
 		{"/v1/greeting", "broken", Error{http.StatusInternalServerError, "read the greeting: no"}},
-		{"/v1/other", "", Error{http.StatusNotFound, "the daemon answers /v1/other with 404 Not Found"}},
+		{"/v1/other", "", Error{http.StatusNotFound, "the daemon answers /v1/other with 404 Not Found" + ofAnother}},
 	} {
 		err := Client{Path: path}.Get(t.Context(), tt.path, url.Values{"name": {tt.name}}, &greeting{})
 		var got *Error

@@ -89,7 +89,7 @@ func TestADaemonOfAnotherVersionIsNamed(t *testing.T) {
 	for _, args := range asking {
 		var stdout, stderr bytes.Buffer
 		code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
-		if code != 1 || !strings.Contains(stderr.String(), "; the daemon is of another version, this program of ") {
+		if code != 1 || !strings.Contains(stderr.String(), "; if the daemon is of another version than this program, use the program of the daemon's image") {
 			t.Errorf("%v: exit code %d, %s", args, code, &stderr)
 		}
 	}

@@ -59,7 +59,6 @@ func Serve(s *http.Server, l *Listener) error {
 	return s.Serve(l)
 }
 
-// key is that of the connection in a request's context.
 type key struct{}
 
 // Accept waits for the next connection. Errors but the Listener's end pass, like ENOBUFS, or are the client's; an
@@ -112,7 +111,6 @@ func sourceOf(a net.Addr) netip.Prefix {
 	return p
 }
 
-// set notes the begin or the end of an answer.
 func (c *conn) set(busy bool) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
