@@ -9,8 +9,8 @@ import "cmp"
 // alone: with the same budgets, it is the same on every node, with every backend, and regardless of the
 // order in which objects arrive. Neither the readiness nor the place of endpoints matters.
 type Budgets struct {
-	// Ports is the number of ports that are served, in the order of spec.ports. Default: 1000.
-	// The API has no limit but the size of an object, in which 10,000 have room.
+	// Ports is the number of ports of a Service with session affinity that are served, in the order of spec.ports: each
+	// has maps and chains of its own. Default: 1000. Other Services' ports are elements of maps: Entries limits them.
 	Ports int
 	// Endpoints is the number of endpoints of a family. EndpointSlices are taken whole, in the
 	// order of their names, and one without endpoints uses one. Default: 20000, four times
@@ -21,9 +21,9 @@ type Budgets struct {
 	// each. The slots of a lookup table are counted in place of the endpoints, and those of a frontend with external
 	// traffic policy Local twice; over the budget, tables are smaller by quarters, and at last Random chooses. Cluster IPs
 	// and node ports come first, then addresses of load balancers, then external IPs, each in their order; a frontend of
-	// these uses six entries at least. An address is served on all ports or on none; the first port's cluster IP and node
-	// port are always served. Default: 65536, enough for 5,000 endpoints of three ports with a cluster IP, a node port and
-	// two other addresses each, or for two ports with a load balancer at every node of a cluster with 5,000.
+	// these uses three entries at least. An address is served on all ports or on none; the first port's cluster IP and node
+	// port are always served. Default: 100000, enough for 5,000 endpoints of four ports with a cluster IP, a node port and
+	// two other addresses each, or for 3,000 ports of three endpoints with ten external IPs.
 	//
 	// Source ranges times frontends of the load balancer are a part of it, of a constant size: see parseSourceRanges.
 	Entries int
@@ -35,7 +35,7 @@ type Budgets struct {
 func (b Budgets) WithDefaults() Budgets {
 	return Budgets{
 		Ports: cmp.Or(b.Ports, 1000), Endpoints: cmp.Or(b.Endpoints, 20_000),
-		Entries: cmp.Or(b.Entries, 1<<16), Problems: cmp.Or(b.Problems, 10),
+		Entries: cmp.Or(b.Entries, 100_000), Problems: cmp.Or(b.Problems, 10),
 	}
 }
 

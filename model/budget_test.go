@@ -51,17 +51,18 @@ func TestBudgets(t *testing.T) {
 	}{
 		{
 			"ports",
-			[]modeltest.Object{ports3.TCP("p4", 84).TCP("p5", 85), slice("a", 1, 1)},
+			[]modeltest.Object{ports3.TCP("p4", 84).TCP("p5", 85).Sticky(10), slice("a", 1, 1)},
 			map[string]string{"p1": "172.30.0.41: 1", "p2": "172.30.0.41: 1", "p3": "172.30.0.41: 1"},
-			[]string{"spec.ports[3]: more than 3 ports: this one and those after it are not served"},
+			[]string{"spec.ports[3]: more than 3 ports with session affinity: this one and those after it are not served"},
 		},
 		{
-			"entries: a frontend uses six, load balancers first",
+			"entries: a frontend uses three, load balancers first",
 			[]modeltest.Object{external(ports3.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 1)},
 			map[string]string{
-				"p1": "172.30.0.41 30.0.0.1: 1", "p2": "172.30.0.41 30.0.0.1: 1", "p3": "172.30.0.41 30.0.0.1 node port: 1",
+				"p1": "172.30.0.41 30.0.0.1 20.0.0.1: 1", "p2": "172.30.0.41 30.0.0.1 20.0.0.1: 1",
+				"p3": "172.30.0.41 30.0.0.1 20.0.0.1 node port: 1",
 			},
-			[]string{"spec.externalIPs: more than 24 entries (IPv4 frontends times endpoints): external IP 20.0.0.1 and those after it are not served"},
+			[]string{"spec.externalIPs: more than 24 entries (IPv4 frontends times endpoints): external IP 20.0.0.2 and those after it are not served"},
 		},
 		{
 			"endpoints: whole slices, by name",
@@ -234,4 +235,31 @@ func TestEndpointsOverTheBudgetAreCounted(t *testing.T) {
 	unserved(0)
 	web.Set(b)
 	unserved(10)
+}
+
+// A game server or a SIP proxy has thousands of UDP ports (kubernetes/kubernetes#129389).
+func TestThousandsOfPortsAreServed(t *testing.T) {
+	const ports, addresses = 3000, 10
+	b := model.NewBuilder(modeltest.Config())
+	web, pods := modeltest.NewService("ns1/web").On("172.30.0.41"), modeltest.NewSlice("ns1/web-1", "web")
+	for i := range addresses {
+		web.ExternalIPs = append(web.ExternalIPs, fmt.Sprintf("20.0.0.%d", i+1))
+	}
+	for i := range int32(ports) {
+		name := fmt.Sprintf("p%d", i)
+		web, pods = web.UDP(name, 10_000+i), pods.UDP(name, 10_000+i)
+	}
+	web.Set(b)
+	pods.Ready("10.0.0.1", "10.0.0.2", "10.0.0.3").Set(b)
+	s := b.Snapshot()
+	if problems := s.Problems(); len(problems) > 0 {
+		t.Errorf("problems: %v", problems)
+	}
+	frontends := 0
+	for sp := range s.Family(model.IPv4).ServicePorts() {
+		frontends += len(sp.Frontends)
+	}
+	if want := ports * (1 + addresses); frontends != want {
+		t.Errorf("%d frontends, want %d", frontends, want)
+	}
 }

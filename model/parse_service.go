@@ -21,7 +21,12 @@ func parseService(in Service, r *record, budgets Budgets) *service {
 		s.problems().add(field, "%v", err)
 		return s
 	}
-	s.parsePorts(in.Ports, budgets.Ports)
+	if in.SessionAffinity == "ClientIP" && len(in.Ports) > budgets.Ports {
+		s.problems().over(PortsBudget, fmt.Sprintf("spec.ports[%d]", budgets.Ports),
+			"more than %d ports with session affinity: this one and those after it are not served", budgets.Ports)
+		in.Ports = in.Ports[:budgets.Ports]
+	}
+	s.parsePorts(in.Ports)
 	s.parseAddrs(in, budgets.Entries)
 	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
 	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
@@ -34,7 +39,7 @@ func parseService(in Service, r *record, budgets Budgets) *service {
 
 // frontendEntries is the least that a frontend of a load balancer or an external IP uses of Budgets.Entries: it is in
 // several maps.
-const frontendEntries = 6
+const frontendEntries = 3
 
 // parseAddrs requires the ports. Of each family, it takes more addresses than that budget serves, but not all: others
 // may ask for them.
@@ -82,12 +87,7 @@ func (s *service) parseAddrs(in Service, entries int) {
 	}
 }
 
-func (s *service) parsePorts(ports []Port, most int) {
-	if len(ports) > most {
-		s.problems().over(PortsBudget, fmt.Sprintf("spec.ports[%d]", most),
-			"more than %d ports: this one and those after it are not served", most)
-		ports = ports[:most]
-	}
+func (s *service) parsePorts(ports []Port) {
 	s.ports = make([]servicePort, 0, len(ports))
 	names, numbers, nodePorts := map[portKey]bool{}, map[VIP]bool{}, map[VIP]bool{}
 	for i, in := range ports {

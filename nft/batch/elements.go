@@ -10,7 +10,14 @@ import (
 // elements are those of operations by the name of their set, in the order in which they were added.
 type elements map[string][]nft.Element
 
-func (l elements) add(set string, e nft.Element) { l[set] = append(l[set], e) }
+// add doubles a list that is full: append alone copies the elements of a long one five times, by steps of a quarter.
+func (l elements) add(set string, e nft.Element) {
+	list := l[set]
+	if len(list) == cap(list) {
+		list = slices.Grow(list, max(4, len(list)))
+	}
+	l[set] = append(list, e)
+}
 
 // list returns the operations on sets, sorted by their names.
 func (l elements) list() []SetOps {
@@ -20,6 +27,10 @@ func (l elements) list() []SetOps {
 			list = append(list, SetOps{set, ops})
 		}
 	}
-	slices.SortFunc(list, func(a, b SetOps) int { return strings.Compare(a.Set, b.Set) })
+	return sorted(list)
+}
+
+func sorted(list []SetOps) []SetOps {
+	slices.SortStableFunc(list, func(a, b SetOps) int { return strings.Compare(a.Set, b.Set) })
 	return list
 }

@@ -12,7 +12,9 @@ import (
 
 // A change of tens of thousands of elements, with other Services' in between.
 func TestALargeChange(t *testing.T) {
-	b := model.NewBuilder(modeltest.Config())
+	c := modeltest.Config()
+	c.Budgets.Entries = 1 << 16
+	b := model.NewBuilder(c)
 	modeltest.Feed(b, modeltest.Cluster(50, 3))
 	setHostile(b, 1000)
 	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))

@@ -19,12 +19,76 @@ func Diff(have, want *compile.Ruleset) *Batch {
 		Flowtables: want.Options.Flowtables(), Timeouts: want.Options.Timeouts,
 	}
 	var units []compile.Unit
+	r := replaced{del: elements{}, add: elements{}, had: elements{}, left: map[string]bool{}}
 	for c := range want.Changes(have) {
 		old.Sets, old.Chains = append(old.Sets, c.Old.Sets...), append(old.Chains, c.Old.Chains...)
-		c.Old.Elements(old.Add)
+		r.unit(&c)
 		units = append(units, c.New)
 	}
-	return whole(pieces(old, slices.Values(units), want, math.MaxInt), want.Family)
+	for set, list := range r.had {
+		if !r.left[set] && nft.DeclarationOf(set).Gone == "" {
+			r.del[set] = append(r.del[set], list...)
+			continue
+		}
+		for _, e := range list {
+			old.Add(set, e)
+		}
+	}
+	b := whole(pieces(old, slices.Values(units), want, math.MaxInt), want.Family)
+	b.Delete, b.Add = sorted(append(b.Delete, r.del.list()...)), sorted(append(b.Add, r.add.list()...))
+	return b
+}
+
+// replaced are the elements that get other data in the place where they were. While the frontends of a unit stay, most
+// of its elements are the same, or these: what changes of a Service with 30,000 frontends is found without a map of all.
+type replaced struct {
+	del, add elements
+	had      elements        // of earlier units, with no place in the later ones
+	left     map[string]bool // sets that units have other elements of
+	old      []setElement
+}
+
+type setElement struct {
+	set string
+	nft.Element
+}
+
+// nearby is how far an element may be from its place: a frontend loses the slots of a few endpoints.
+const nearby = 8
+
+// unit compares the elements of a unit place by place. Those that are neither the same nor replaced are left in the
+// unit.
+func (r *replaced) unit(c *compile.Change) {
+	r.old = r.old[:0]
+	c.Old.Elements(func(set string, e nft.Element) { r.old = append(r.old, setElement{set, e}) })
+	old := r.old
+	var left []setElement
+	c.New.Elements(func(set string, e nft.Element) {
+		at := slices.IndexFunc(old[:min(nearby, len(old))], func(o setElement) bool { return o.set == set && o.Key == e.Key })
+		if at < 0 {
+			left = append(left, setElement{set, e})
+			r.left[set] = true
+			return
+		}
+		r.leave(old[:at])
+		if was := old[at].Element; was != e {
+			r.del.add(set, was)
+			r.add.add(set, e)
+		}
+		old = old[at+1:]
+	})
+	r.leave(old)
+	c.New.Elements = func(add compile.AddFunc) {
+		for _, e := range left {
+			add(e.set, e.Element)
+		}
+	}
+}
+
+func (r *replaced) leave(list []setElement) {
+	for _, e := range list {
+		r.had.add(e.set, e.Element)
+	}
 }
 
 // DiffTable returns the batch that turns a table, as read from the kernel, into the wanted one; nil: there is none. It

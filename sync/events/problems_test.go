@@ -51,7 +51,7 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 			`POST bad: InvalidField spec.clusterIPs[0]: "nowhere" is not an IP address`,
 			"POST bad: InvalidField spec.ports[0].port: 70000 is not between 1 and 65535")
 
-		many := bad.On("172.30.0.43")
+		many := bad.On("172.30.0.43").Sticky(10)
 		many.Ports = nil
 		for i := range int32(1001) {
 			many = many.TCP(fmt.Sprintf("p%d", i), i+1)
@@ -59,7 +59,7 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 		many.Name = "many"
 		many.Set(b)
 		round("more ports than are served",
-			"POST many: OverBudget spec.ports[1000]: more than 1000 ports: this one and those after it are not served")
+			"POST many: OverBudget spec.ports[1000]: more than 1000 ports with session affinity: this one and those after it are not served")
 		many.Ports = many.Ports[:1001:1001]
 		many.TCP("q", 2000).Set(b)
 		round("one more")

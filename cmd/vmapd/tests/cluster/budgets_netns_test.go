@@ -46,8 +46,8 @@ func hostileCases() []hostileCase {
 		{"problems", "problems", hostileTools{addresses: 5_000, ports: 10, endpoints: 1, twin: true}},
 		{"source-ranges", "entries", hostileTools{ingresses: 1, ports: 3, endpoints: 1, ranges: 20_000}},
 		{"source-ranges-within", "", hostileTools{ingresses: 1, ports: 1, endpoints: 1, ranges: 4_000}},
-		{"ports", "ports", hostileTools{ports: 10_000, endpoints: 10}},
-		{"ports-endpoints", "ports", hostileTools{ports: 5_000, endpoints: 20_000}},
+		{"ports", "entries", hostileTools{ports: 10_000, endpoints: 20}},
+		{"ports-endpoints", "entries", hostileTools{ports: 5_000, endpoints: 20_000}},
 		{"slices", "entries", hostileTools{ports: 100, endpoints: 3_000, perSlice: 1}},
 		{"addresses", "entries", hostileTools{addresses: 60_000, ports: 1, endpoints: 1}},
 		{"dual-stack", "entries", hostileTools{addresses: 5_000, ports: 1, endpoints: 1_000, dualStack: true}},
@@ -212,7 +212,9 @@ func (h *hostileService) touch() {
 	case h.annotation > 0:
 		h.service.Annotations = map[string]string{model.AnnotationAlgorithm: strings.Repeat("a", h.annotation+h.version)}
 	case h.affinity:
-		h.service.Spec.SessionAffinity = []corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone}[h.version%2]
+		h.service.Spec.SessionAffinity = []corev1.ServiceAffinity{
+			corev1.ServiceAffinityClientIP, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone,
+		}[h.version%3]
 	default: // it changes every verdict but that of the cluster IP
 		h.service.Spec.ExternalTrafficPolicy = []corev1.ServiceExternalTrafficPolicy{
 			corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
