@@ -219,7 +219,7 @@ func (d *Decision) judgeLoopback() {
 
 func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 	toNode := slices.Contains(s.NodeAddrs, e.Addr.Addr())
-	_, isHairpin := s.hairpins.Get(AddrKeys, d.Source)
+	_, isHairpin := s.Hairpins.Get(AddrKeys, d.Source)
 	switch {
 	case toNode && !d.Node:
 		return OnNode

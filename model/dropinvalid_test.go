@@ -30,20 +30,20 @@ func TestServiceEndpoints(t *testing.T) {
 	} {
 		step.change()
 		s := b.Snapshot().Family(model.IPv4)
-		equal(t, step.name, step.want, addrs(s.ServiceEndpoints()))
-		equal(t, step.name+": IPv6", []string{}, addrs(b.Snapshot().Family(model.IPv6).ServiceEndpoints()))
+		equal(t, step.name, step.want, addrs(s.ServiceEndpoints))
+		equal(t, step.name+": IPv6", []string{}, addrs(b.Snapshot().Family(model.IPv6).ServiceEndpoints))
 		equal(t, step.name+": the setting", true, s.DropInvalid)
 	}
-	equal(t, "the first snapshot, afterwards", both, addrs(before.Family(model.IPv4).ServiceEndpoints()))
+	equal(t, "the first snapshot, afterwards", both, addrs(before.Family(model.IPv4).ServiceEndpoints))
 
 	t.Run("IPv6", func(t *testing.T) {
 		s := modeltest.Snapshot(config, web().On("fd00:172:30::29"),
 			modeltest.NewSlice("ns1/web-6", "web").IPv6().TCP("http", 8080).Ready("fd00:10::2"))
-		equal(t, "endpoints", []string{"[fd00:10::2]:8080/tcp"}, addrs(s.Family(model.IPv6).ServiceEndpoints()))
+		equal(t, "endpoints", []string{"[fd00:10::2]:8080/tcp"}, addrs(s.Family(model.IPv6).ServiceEndpoints))
 	})
 	t.Run("nobody keeps them where they are not asked for", func(t *testing.T) {
 		s := modeltest.Snapshot(modeltest.Config(), service, slice).Family(model.IPv4)
-		equal(t, "endpoints", []string{}, addrs(s.ServiceEndpoints()))
+		equal(t, "endpoints", []string{}, addrs(s.ServiceEndpoints))
 		equal(t, "the setting", false, s.DropInvalid)
 	})
 }

@@ -40,9 +40,9 @@ func (e *edit) done(next *Snapshot) {
 	for _, f := range Families {
 		from, to := &e.families[f], &next.families[f]
 		to.ports = from.ports.Done()
-		to.clusterIPs = from.clusterIPs.Done()
-		to.hairpins = from.hairpins.Done()
-		to.endpoints = from.endpoints.Done()
+		to.ClusterIPs = from.clusterIPs.Done()
+		to.Hairpins = from.hairpins.Done()
+		to.ServiceEndpoints = from.endpoints.Done()
 		to.noLocal = from.noLocal
 		to.unserved = from.unserved
 	}

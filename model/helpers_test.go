@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/persist"
 )
 
 // The address plan of these tests is modeltest's: pods 10.0.0.0/8, ClusterIPs
@@ -50,9 +51,12 @@ func checkProblems(t *testing.T, s *model.Snapshot, want ...string) {
 }
 
 // addrs collects addresses as sorted text.
-func addrs[T interface{ String() string }](seq func(func(T) bool)) []string {
+func addrs[T interface {
+	comparable
+	String() string
+}](set persist.Map[T, struct{}]) []string {
 	list := []string{}
-	for a := range seq {
+	for a := range set.All() {
 		list = append(list, a.String())
 	}
 	slices.Sort(list)

@@ -17,9 +17,9 @@ func (b *Builder) sizes() map[string]int {
 		s, e := b.last.Family(f), &b.edit.families[f]
 		all[f.String()+" counts"] = len(e.clusterIPs.more) + len(e.hairpins.more) + len(e.endpoints.more)
 		all[f.String()+" ports"] = s.ports.Len()
-		all[f.String()+" cluster IPs"] = s.clusterIPs.Len()
-		all[f.String()+" hairpins"] = s.hairpins.Len()
-		all[f.String()+" endpoints"] = s.endpoints.Len()
+		all[f.String()+" cluster IPs"] = s.ClusterIPs.Len()
+		all[f.String()+" hairpins"] = s.Hairpins.Len()
+		all[f.String()+" endpoints"] = s.ServiceEndpoints.Len()
 	}
 	maps.DeleteFunc(all, func(_ string, n int) bool { return n == 0 })
 	return all

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/persist"
 )
 
 var configs = modeltest.ModelConfigs
@@ -88,11 +89,11 @@ func checkChanges(t *testing.T, old, now *model.Snapshot) {
 		equal(t, "number of service ports", len(nowPorts), b.NumServicePorts())
 
 		equal(t, "changed cluster IPs",
-			difference(addrs(a.ClusterIPs()), addrs(b.ClusterIPs())), changes(b.ClusterIPChanges(a)))
+			difference(addrs(a.ClusterIPs), addrs(b.ClusterIPs)), changes(b.ClusterIPs.Changes(model.AddrKeys, a.ClusterIPs)))
 		equal(t, "changed hairpins",
-			difference(addrs(a.Hairpins()), addrs(b.Hairpins())), changes(b.HairpinChanges(a)))
+			difference(addrs(a.Hairpins), addrs(b.Hairpins)), changes(b.Hairpins.Changes(model.AddrKeys, a.Hairpins)))
 		equal(t, "changed endpoints",
-			difference(addrs(a.ServiceEndpoints()), addrs(b.ServiceEndpoints())), changes(b.ServiceEndpointChanges(a)))
+			difference(addrs(a.ServiceEndpoints), addrs(b.ServiceEndpoints)), changes(b.ServiceEndpoints.Changes(model.VIPKeys, a.ServiceEndpoints)))
 	}
 }
 
@@ -115,7 +116,7 @@ func difference(old, now []string) map[string]string {
 func changes[T interface {
 	comparable
 	String() string
-}](all func(func(model.KeyChange[T]) bool)) map[string]string {
+}](all func(func(persist.Change[T, struct{}]) bool)) map[string]string {
 	d := map[string]string{}
 	for c := range all {
 		switch {

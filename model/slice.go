@@ -19,8 +19,9 @@ type endpointSlice struct {
 	// packed are the endpoints, of which there may be a million: of each the address, in 4 or
 	// 16 bytes, and the conditions. See add and all.
 	packed []byte
-	// zones has the hints of each endpoint, or is empty if none has any.
-	zones []*zoneHints
+	// zones has the zones in each endpoint's hints, each between two lines' ends, as the node's own zone may change; ""
+	// is none. It is empty if no endpoint has any.
+	zones []string
 }
 
 type slicePort struct {
@@ -28,10 +29,6 @@ type slicePort struct {
 	protocol Protocol
 	port     uint16
 }
-
-// zoneHints are the zones of an endpoint's hints. The node's own zone may change, so all are
-// kept. An endpoint shares those of the one before if they are equal; nil: none.
-type zoneHints []string
 
 // sliceParser is an endpointSlice under construction.
 type sliceParser struct {
@@ -171,25 +168,17 @@ func (s *endpointSlice) add(a netip.Addr, c Conditions, zones []string) {
 	s.packed, _ = a.AppendBinary(s.packed) // never fails; parseAddr refuses zones
 	s.packed = append(s.packed, byte(c))
 
-	n := s.len()
 	if len(zones) == 0 && len(s.zones) == 0 {
 		return
 	}
 	if len(s.zones) == 0 {
-		s.zones = make([]*zoneHints, n-1, cap(s.packed)/s.stride())
+		s.zones = make([]string, s.len()-1, cap(s.packed)/s.stride())
 	}
-	s.zones = append(s.zones, nil)
-	switch {
-	case len(zones) == 0:
-	case n > 1 && s.zones[n-2] != nil && slices.Equal(*s.zones[n-2], zones):
-		s.zones[n-1] = s.zones[n-2]
-	default:
-		hints := make(zoneHints, len(zones))
-		for i, z := range zones {
-			hints[i] = shared(z)
-		}
-		s.zones[n-1] = &hints
+	hints := ""
+	if len(zones) > 0 {
+		hints = shared("\n" + strings.Join(zones, "\n") + "\n")
 	}
+	s.zones = append(s.zones, hints)
 }
 
 // all yields the endpoints, with their conditions on a node of a zone.
@@ -200,9 +189,9 @@ func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, Conditions] {
 			last := len(e) - 1
 			a, _ := netip.AddrFromSlice(e[:last])
 			c := Conditions(e[last])
-			if len(s.zones) > 0 && s.zones[i] != nil {
+			if len(s.zones) > 0 && s.zones[i] != "" {
 				c |= HintsZones
-				if zone != "" && slices.Contains(*s.zones[i], zone) {
+				if zone != "" && strings.Contains(s.zones[i], "\n"+zone+"\n") {
 					c |= hintsThisZone
 				}
 			}

@@ -51,12 +51,18 @@ type FamilySnapshot struct {
 	Family Family
 	*Settings
 
-	ports      persist.Map[*ServicePortName, *ServicePort] // by the name in the ServicePort
-	clusterIPs persist.Map[netip.Addr, struct{}]
-	hairpins   persist.Map[netip.Addr, struct{}]
-	endpoints  persist.Map[VIP, struct{}]
-	noLocal    noLocal
-	unserved   int
+	// ClusterIPs has the cluster IP of every Service. Connections to other ports of it than the Service's are rejected.
+	ClusterIPs persist.Map[netip.Addr, struct{}]
+	// Hairpins has the address of each endpoint that is, or may be, on this node: a connection from such an address to
+	// itself through a Service must be masqueraded, or the reply would not pass the node.
+	Hairpins persist.Map[netip.Addr, struct{}]
+	// ServiceEndpoints has the address, protocol and port of each endpoint if Settings.DropInvalid is set; else it is
+	// empty.
+	ServiceEndpoints persist.Map[VIP, struct{}]
+
+	ports    persist.Map[*ServicePortName, *ServicePort] // by the name in the ServicePort
+	noLocal  noLocal
+	unserved int
 }
 
 // noLocal counts the service ports for which ServicePort.NoLocalEndpoints reports true.
@@ -84,7 +90,13 @@ func (s *FamilySnapshot) UnservedEndpoints() int { return s.unserved }
 
 // ServicePorts yields all service ports, in an order that depends on their names only.
 func (s *FamilySnapshot) ServicePorts() iter.Seq[*ServicePort] {
-	return values(s.ports)
+	return func(yield func(*ServicePort) bool) {
+		for _, sp := range s.ports.All() {
+			if !yield(sp) {
+				return
+			}
+		}
+	}
 }
 
 // ServicePort returns the service port of a name.
@@ -112,67 +124,18 @@ func (s *FamilySnapshot) With(others map[ServicePortName]*ServicePort) *FamilySn
 // NumServicePorts returns the number of service ports.
 func (s *FamilySnapshot) NumServicePorts() int { return s.ports.Len() }
 
-// ClusterIPs yields the cluster IP of every Service. Connections to other ports of it than the Service's are rejected.
-func (s *FamilySnapshot) ClusterIPs() iter.Seq[netip.Addr] { return keys(s.clusterIPs) }
-
 // IsClusterIP reports whether an address is the cluster IP of a Service.
 func (s *FamilySnapshot) IsClusterIP(a netip.Addr) bool {
-	_, is := s.clusterIPs.Get(AddrKeys, a)
+	_, is := s.ClusterIPs.Get(AddrKeys, a)
 	return is
 }
-
-// Hairpins yields the address of each endpoint that is, or may be, on this node: a connection from such an address to
-// itself through a Service must be masqueraded, or the reply would not pass the node.
-func (s *FamilySnapshot) Hairpins() iter.Seq[netip.Addr] { return keys(s.hairpins) }
-
-// ServiceEndpoints yields the address, protocol and port of each endpoint if
-// Settings.DropInvalid is set, and nothing otherwise.
-func (s *FamilySnapshot) ServiceEndpoints() iter.Seq[VIP] { return keys(s.endpoints) }
 
 // A PortChange is a service port that differs in two snapshots. Old or New is nil if there is none of this name.
 type PortChange = persist.Change[*ServicePortName, *ServicePort]
 
-// A KeyChange is a key of only one of two snapshots.
-type KeyChange[K comparable] = persist.Change[K, struct{}]
-
 // ServicePortChanges yields the service ports that differ from old to s.
 func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[PortChange] {
 	return s.ports.Changes(ServicePortKeys, old.ports)
-}
-
-// ClusterIPChanges yields the cluster IPs of only one of old and s.
-func (s *FamilySnapshot) ClusterIPChanges(old *FamilySnapshot) iter.Seq[KeyChange[netip.Addr]] {
-	return s.clusterIPs.Changes(AddrKeys, old.clusterIPs)
-}
-
-// HairpinChanges is ClusterIPChanges for Hairpins.
-func (s *FamilySnapshot) HairpinChanges(old *FamilySnapshot) iter.Seq[KeyChange[netip.Addr]] {
-	return s.hairpins.Changes(AddrKeys, old.hairpins)
-}
-
-// ServiceEndpointChanges is ClusterIPChanges for ServiceEndpoints.
-func (s *FamilySnapshot) ServiceEndpointChanges(old *FamilySnapshot) iter.Seq[KeyChange[VIP]] {
-	return s.endpoints.Changes(VIPKeys, old.endpoints)
-}
-
-func values[K, V comparable](m persist.Map[K, V]) iter.Seq[V] {
-	return func(yield func(V) bool) {
-		for _, v := range m.All() {
-			if !yield(v) {
-				return
-			}
-		}
-	}
-}
-
-func keys[K, V comparable](m persist.Map[K, V]) iter.Seq[K] {
-	return func(yield func(K) bool) {
-		for k := range m.All() {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // TaintToBeDeleted is on a Node that the cluster autoscaler is about to delete.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/persist"
 )
 
 // A Ruleset is the desired content of one family's chains. It is immutable. It holds the trees; the chains of service
@@ -32,10 +33,10 @@ func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 	if s.Settings != before.snapshot.Settings {
 		removed, added = nodeEntries(before.snapshot), nodeEntries(s)
 	}
-	for c := range s.ClusterIPChanges(before.snapshot) {
+	for c := range s.ClusterIPs.Changes(model.AddrKeys, before.snapshot.ClusterIPs) {
 		removed, added = collect(removed, added, c, clusterIPEntry)
 	}
-	for c := range s.HairpinChanges(before.snapshot) {
+	for c := range s.Hairpins.Changes(model.AddrKeys, before.snapshot.Hairpins) {
 		removed, added = collect(removed, added, c, r.hairpinEntry)
 	}
 	for c := range s.ServicePortChanges(before.snapshot) {
@@ -47,7 +48,7 @@ func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 	return r
 }
 
-func collect(removed, added []placed, c model.KeyChange[netip.Addr], as func(netip.Addr) placed) (_, _ []placed) {
+func collect(removed, added []placed, c persist.Change[netip.Addr, struct{}], as func(netip.Addr) placed) (_, _ []placed) {
 	if c.InOld {
 		return append(removed, as(c.Key)), added
 	}

@@ -65,7 +65,7 @@ func Diff(before, after *State) Plan {
 			d.have.addAddr(c.Key)
 		}
 	}
-	for c := range after.snapshot.HairpinChanges(before.snapshot) {
+	for c := range after.snapshot.Hairpins.Changes(model.AddrKeys, before.snapshot.Hairpins) {
 		if c.InOld {
 			d.have.add(Hairpin, hairpinEntry(c.Key))
 		} else {

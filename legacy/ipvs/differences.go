@@ -59,7 +59,7 @@ func onDevice(s *model.FamilySnapshot, a netip.Addr) bool {
 	if slices.Contains(s.NodeAddrs, a) {
 		return false
 	}
-	for clusterIP := range s.ClusterIPs() {
+	for clusterIP := range s.ClusterIPs.All() {
 		if clusterIP == a {
 			return true
 		}

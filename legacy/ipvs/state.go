@@ -53,7 +53,7 @@ func Compile(before *State, s *model.FamilySnapshot, o Options) *State {
 			e.add(c.New)
 		}
 	}
-	for c := range s.ClusterIPChanges(before.snapshot) {
+	for c := range s.ClusterIPs.Changes(model.AddrKeys, before.snapshot.ClusterIPs) {
 		if c.InOld {
 			e.countAddr(c.Key, -1)
 		} else {
@@ -189,7 +189,7 @@ func (s *State) Content() *Content {
 	for a := range s.addrs.All() {
 		c.addAddr(a)
 	}
-	for a := range s.snapshot.Hairpins() {
+	for a := range s.snapshot.Hairpins.All() {
 		c.add(Hairpin, hairpinEntry(a))
 	}
 	return c

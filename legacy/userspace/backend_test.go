@@ -63,7 +63,7 @@ func TestEverythingFollowsRandomChanges(t *testing.T) {
 		}
 		for _, f := range model.Families {
 			s := r.builder.Snapshot().Family(f)
-			for a := range s.ClusterIPs() {
+			for a := range s.ClusterIPs.All() {
 				if _, ok := d.addrs[a]; !ok {
 					t.Fatalf("the device lacks the cluster IP %v", a)
 				}

@@ -41,7 +41,7 @@ func (w *wanted) add(s *model.FamilySnapshot, loopback bool) {
 	if s.Settings == nil || loopback && !s.Localhost {
 		return
 	}
-	for a := range s.ClusterIPs() {
+	for a := range s.ClusterIPs.All() {
 		w.addrs[a] = true
 	}
 	for sp := range s.ServicePorts() {

@@ -32,13 +32,13 @@ func FamilyText(s *model.FamilySnapshot) []string {
 	add := func(format string, args ...any) {
 		lines = append(lines, s.Family.String()+" "+fmt.Sprintf(format, args...))
 	}
-	for a := range s.ClusterIPs() {
+	for a := range s.ClusterIPs.All() {
 		add("cluster IP %v", a)
 	}
-	for a := range s.Hairpins() {
+	for a := range s.Hairpins.All() {
 		add("hairpin %v", a)
 	}
-	for v := range s.ServiceEndpoints() {
+	for v := range s.ServiceEndpoints.All() {
 		add("endpoint %v", v)
 	}
 	for sp := range s.ServicePorts() {

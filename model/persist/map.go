@@ -1,4 +1,9 @@
 // Package persist has maps that are values: an edit makes a new map, which shares its unchanged parts with the old one.
+//
+//	         shards, by the hash of the key
+//	old ──> │ A │ B │ C │ D │ … ──Changes──> entries of B and B' that differ
+//	          │       │   │
+//	new ──> │ A │ B'│ C │ D │ …             Edit copied the array, and B alone
 package persist
 
 import (

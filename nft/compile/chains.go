@@ -133,7 +133,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 			})
 		}
 	}
-	chains = append(chains, o.FastPathChains()...)
+	chains = append(chains, o.fastPathChains()...)
 	if c.features.affinity {
 		first := []nft.Rule{{nft.MatchFirst, jumpTo(rememberChain)}}
 		chains = append(chains,

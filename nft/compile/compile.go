@@ -214,31 +214,9 @@ func (r *Ruleset) sharedChange(have *Ruleset) Change {
 	if len(have.Chains) != len(r.Chains) || &have.Chains[0] != &r.Chains[0] {
 		c.Old.Chains, c.New.Chains = have.Chains, r.Chains
 	}
-	c.Old.Elements = func(add AddFunc) { have.sharedSince(r, add) }
-	c.New.Elements = func(add AddFunc) { r.sharedSince(have, add) }
+	c.Old.Elements = func(add AddFunc) { have.shared(r.snapshot, add) }
+	c.New.Elements = func(add AddFunc) { r.shared(have.snapshot, add) }
 	return c
-}
-
-// sharedSince adds the elements that no single service port determines, and that another ruleset lacks.
-func (r *Ruleset) sharedSince(other *Ruleset, add AddFunc) {
-	if r.snapshot.Settings != other.snapshot.Settings {
-		settingsElements(r.snapshot.Settings, add)
-	}
-	for c := range r.snapshot.ClusterIPChanges(other.snapshot) {
-		if c.InNew {
-			add(nft.ClusterIPs, addrElement(c.Key))
-		}
-	}
-	for c := range r.snapshot.HairpinChanges(other.snapshot) {
-		if c.InNew {
-			add(nft.Hairpin, hairpinElement(c.Key))
-		}
-	}
-	for c := range r.snapshot.ServiceEndpointChanges(other.snapshot) {
-		if c.InNew {
-			add(nft.ServiceEndpoints, endpointElement(c.Key))
-		}
-	}
 }
 
 // Former returns a service port as the ruleset has it, if it has the same frontends' addresses; nil: none. The ruleset

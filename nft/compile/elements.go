@@ -8,26 +8,34 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-func settingsElements(s *model.Settings, add AddFunc) {
-	if s == nil {
-		return
-	}
-	for _, a := range s.NodePortAddrs {
-		add(nft.NodePortIPs, addrElement(a))
-	}
-	for _, p := range s.ServiceCIDRs {
-		add(nft.ServiceCIDRs, nft.PrefixElement(p))
-	}
-}
-
 func addrElement(a netip.Addr) nft.Element { return nft.Element{Key: string(nft.AppendAddr(nil, a))} }
 
-func hairpinElement(a netip.Addr) nft.Element {
-	return nft.Element{Key: string(nft.AppendAddr(nft.AppendAddr(nil, a), a))}
-}
-
-func endpointElement(v model.VIP) nft.Element {
-	return nft.Element{Key: nft.FrontendsOf(model.ClusterIP).Key(v)}
+// shared adds the elements that no single service port determines, and that another snapshot lacks.
+func (r *Ruleset) shared(other *model.FamilySnapshot, add AddFunc) {
+	s := r.snapshot
+	if s.Settings != other.Settings && s.Settings != nil {
+		for _, a := range s.NodePortAddrs {
+			add(nft.NodePortIPs, addrElement(a))
+		}
+		for _, p := range s.ServiceCIDRs {
+			add(nft.ServiceCIDRs, nft.PrefixElement(p))
+		}
+	}
+	for c := range s.ClusterIPs.Changes(model.AddrKeys, other.ClusterIPs) {
+		if c.InNew {
+			add(nft.ClusterIPs, addrElement(c.Key))
+		}
+	}
+	for c := range s.Hairpins.Changes(model.AddrKeys, other.Hairpins) {
+		if c.InNew {
+			add(nft.Hairpin, nft.Element{Key: string(nft.AppendAddr(nft.AppendAddr(nil, c.Key), c.Key))})
+		}
+	}
+	for c := range s.ServiceEndpoints.Changes(model.VIPKeys, other.ServiceEndpoints) {
+		if c.InNew {
+			add(nft.ServiceEndpoints, nft.Element{Key: nft.FrontendsOf(model.ClusterIP).Key(c.Key)})
+		}
+	}
 }
 
 // unit compiles a version of a service port, with all that no other service port has, but without endpoints that the

@@ -51,10 +51,10 @@ func (o Options) Flowtables() []nft.Flowtable {
 // fastPathProtocols are those of which the kernel takes connections (nft_flow_offload_eval).
 var fastPathProtocols = [...]model.Protocol{model.TCP, model.UDP}
 
-// FastPathChains returns the chains with which a table has the fast path. They put connections onto it behind all other
+// fastPathChains returns the chains with which a table has the fast path. They put connections onto it behind all other
 // programs' rules at the hook forward, so that a packet which one of these drops does not. As in postrouting, the
 // destination that the client asked for distinguishes our connections from those that others translate.
-func (o Options) FastPathChains() []nft.Chain {
+func (o Options) fastPathChains() []nft.Chain {
 	if !o.FastPath {
 		return nil
 	}

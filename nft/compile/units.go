@@ -24,11 +24,15 @@ type AddFunc func(set string, e nft.Element)
 // Services, the cluster's API server and DNS first; and at last what is refused or dropped because no Service has it.
 func (r *Ruleset) Units() iter.Seq[Unit] {
 	return func(yield func(Unit) bool) {
+		isFirst := func(set string) bool { // an endpoint could not connect to itself without Hairpin
+			return set == nft.NodePortIPs || set == nft.Hairpin
+		}
 		if !yield(Unit{Sets: r.Sets, Chains: r.Chains, Elements: func(add AddFunc) {
-			r.ofSettings(nft.NodePortIPs, add)
-			for a := range r.snapshot.Hairpins() { // an endpoint could not connect to itself without
-				add(nft.Hairpin, hairpinElement(a))
-			}
+			r.shared(&model.FamilySnapshot{}, func(set string, e nft.Element) {
+				if isFirst(set) {
+					add(set, e)
+				}
+			})
 		}}) {
 			return
 		}
@@ -40,16 +44,16 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 				}
 			}
 		}
+		served := map[string]bool{}
+		for a := range urgent {
+			served[string(nft.AppendAddr(nil, a))] = true
+		}
 		yield(Unit{Elements: func(add AddFunc) {
-			for v := range r.snapshot.ServiceEndpoints() {
-				add(nft.ServiceEndpoints, endpointElement(v))
-			}
-			for a := range r.snapshot.ClusterIPs() {
-				if _, served := urgent[a]; !served {
-					add(nft.ClusterIPs, addrElement(a))
+			r.shared(&model.FamilySnapshot{}, func(set string, e nft.Element) {
+				if !isFirst(set) && (set != nft.ClusterIPs || !served[e.Key]) {
+					add(set, e)
 				}
-			}
-			r.ofSettings(nft.ServiceCIDRs, add)
+			})
 		}})
 	}
 }
@@ -72,15 +76,6 @@ func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 		}
 	}
 	return all
-}
-
-// ofSettings adds the elements of one set that depend on the settings.
-func (r *Ruleset) ofSettings(name string, add AddFunc) {
-	settingsElements(r.snapshot.Settings, func(set string, e nft.Element) {
-		if set == name {
-			add(set, e)
-		}
-	})
 }
 
 // services returns the service ports of each Service, by its cluster IP.

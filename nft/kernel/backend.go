@@ -47,16 +47,11 @@ type Options struct {
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
 // RunPurges, SetDevices, Connections, Ruleset and Stats.
 type Backend struct {
-	log      *slog.Logger
-	dialer   dialer
-	piece    int // see Options.PieceSize
-	conn     *conn
-	netns    int
-	counters bool // wanted
-	fastPath bool // wanted
-	setting  func(name string) (uint32, bool)
-	devices  atomic.Pointer[[]string] // of the fast path, wanted
-	watch    *Watch                   // nil: none
+	wants   Options // with defaults
+	dialer  dialer
+	conn    *conn
+	devices atomic.Pointer[[]string] // of the fast path, wanted
+	watch   *Watch                   // nil: none
 
 	// mu guards the connection and the states: Purge is beside Apply.
 	mu       sync.Mutex
@@ -114,6 +109,7 @@ func Open(o Options) (*Backend, error) {
 	if o.Setting == nil {
 		o.Setting = nft.NoSettings
 	}
+	o.PieceSize = cmp.Or(o.PieceSize, pieceSize)
 	d := dialer(o.Dial)
 	if d == nil {
 		d = thisKernel(o.NetNS)
@@ -123,13 +119,12 @@ func Open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		log: o.Log, dialer: d, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
-		netns: o.NetNS, counters: o.Counters, fastPath: o.FastPath, setting: o.Setting,
-		stale: make(chan struct{}, 1), reader: reader{dialer: d},
+		wants: o, dialer: d, conn: c, stale: make(chan struct{}, 1), reader: reader{dialer: d},
 	}
 	var missing []error
 	for _, f := range model.Families {
-		flags, err := c.probe(f, features(f))
+		st := &familyState{family: f}
+		st.flags, err = b.probe(st)
 		if errors.Is(err, ErrNotPermitted) {
 			return nil, errors.Join(fmt.Errorf("program nftables: %w", err), c.close())
 		}
@@ -138,15 +133,11 @@ func Open(o Options) (*Backend, error) {
 		}
 		if err != nil {
 			missing = append(missing, err)
-			b.log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
+			b.wants.Log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
 			continue
 		}
 		if have, _, err := c.table(f); o.Unowned || err == nil && have&tableFlagPersist == 0 {
-			flags = 0 // see claim
-		}
-		st := &familyState{family: f, flags: flags}
-		if err := b.probeOptions(st); err != nil {
-			return nil, errors.Join(err, c.close())
+			st.flags = 0 // see claim
 		}
 		b.families = append(b.families, st)
 	}
@@ -285,7 +276,7 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		}
 	})
 	if operations > 0 {
-		b.log.Debug("applied", slog.String("family", st.family.String()),
+		b.wants.Log.Debug("applied", slog.String("family", st.family.String()),
 			slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
 	}
 	for _, t := range want.Options.Flowtables() {

@@ -60,20 +60,6 @@ func (d dialer) dial() (*conn, error) {
 	return &conn{socket: s, answer: make([]byte, answerSize)}, nil
 }
 
-// once calls use with a connection of its own, in this thread's network namespace. Without nf_tables, there is no
-// error.
-func once(use func(*conn) error) error {
-	c, err := thisKernel(0).dial()
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.close() }()
-	return use(c)
-}
-
 // thisKernel returns a dialer for the network namespace of fd, or the present one if fd is 0.
 func thisKernel(fd int) dialer {
 	return func() (Socket, error) {
@@ -300,19 +286,25 @@ func isReply(err error) bool {
 // RemoveTables deletes tables of both families by their names. It is no error if a table is missing, or if the kernel
 // has no nf_tables. Without permission, the error is [ErrNotPermitted] alone.
 func RemoveTables(names ...string) error {
-	return once(func(c *conn) error {
-		var errs []error
-		for _, f := range model.Families {
-			for _, name := range names {
-				err := c.removeTable(f, name)
-				if errors.Is(err, ErrNotPermitted) {
-					return ErrNotPermitted
-				}
-				errs = append(errs, err)
+	c, err := thisKernel(0).dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.close() }()
+	var errs []error
+	for _, f := range model.Families {
+		for _, name := range names {
+			err := c.removeTable(f, name)
+			if errors.Is(err, ErrNotPermitted) {
+				return ErrNotPermitted
 			}
+			errs = append(errs, err)
 		}
-		return errors.Join(errs...)
-	})
+	}
+	return errors.Join(errs...)
 }
 
 // removeTable deletes a table with all that is in it, if it is there.

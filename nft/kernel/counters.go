@@ -15,9 +15,9 @@ import (
 
 // options returns the options to compile a family with, by the settings of the kernel as they are now.
 func (b *Backend) options(st *familyState) compile.Options {
-	o := compile.Options{Counters: b.counters && st.uncountable == nil, FastPath: b.fastPath && st.slow == nil}
+	o := compile.Options{Counters: b.wants.Counters && st.uncountable == nil, FastPath: b.wants.FastPath && st.slow == nil}
 	if st.final == nil {
-		o.Timeouts = nft.RetryTimeouts(b.setting)
+		o.Timeouts = nft.RetryTimeouts(b.wants.Setting)
 	}
 	return o
 }

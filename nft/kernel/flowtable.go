@@ -104,7 +104,7 @@ type FastPath struct {
 // FastPaths returns the state of the fast path of each family; none if it is not wanted. It may be called at any
 // time, and does not wait for Apply.
 func (b *Backend) FastPaths() (list []FastPath) {
-	if !b.fastPath {
+	if !b.wants.FastPath {
 		return nil
 	}
 	for _, st := range b.families {
@@ -135,7 +135,7 @@ func (b *Backend) applyDevices(st *familyState, t nft.Flowtable) {
 	}
 	st.update(func(to *shared) { to.fastPath.Devices, to.fastPath.Refused = have, err })
 	if st.devices = want; err != nil {
-		b.log.Warn("packets of some devices do not take the fast path",
+		b.wants.Log.Warn("packets of some devices do not take the fast path",
 			slog.String("family", st.family.String()), slog.Any("err", err))
 	}
 }

@@ -50,6 +50,9 @@ func TestAFaultOfTheProbeIsNoMissingFeature(t *testing.T) {
 			if err := b.Close(); err != nil {
 				t.Fatal(err)
 			}
+			if n == total { // it asks for a table that may have no owner, which Apply finds out as well
+				continue
+			}
 			k.Fail(func(r nftfake.Request) nftfake.Fault {
 				if r.N >= n {
 					return fault

@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -9,36 +11,73 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
-// What no kernel has stands in for what some lack.
-func TestProbeNamesWhatIsMissing(t *testing.T) {
+// A probe leaves nothing in the kernel.
+func TestAProbeLeavesNothing(t *testing.T) {
 	n := newNetNS(t)
-	c, err := thisKernel(n.fd()).dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.close() })
-	for _, f := range model.Families {
-		// The kernel's answer to an expression without module is ENOENT, too.
-		uses := nft.InSet{Key: nft.Key{{Field: nft.DestAddr}}, Set: "teleport"}
-		teleport := needs("nft_teleport (CONFIG_NFT_TELEPORT)", "9.9", nft.Prerouting, uses)
-		_, err = c.probe(f, append(features(f), teleport))
-		var missing *UnsupportedError
-		if !errors.As(err, &missing) || !errors.Is(err, unix.ENOENT) {
-			t.Fatalf("got %v, want an UnsupportedError", err)
-		}
-		for _, part := range []string{"nft_teleport", "since 9.9", f.String(), "--backend=ipvs"} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q does not say %q", err, part)
+	for range 2 {
+		b := openAs(t, Options{NetNS: n.fd(), Counters: true, FastPath: true})
+		for _, st := range b.families {
+			if err := errors.Join(st.uncountable, st.final); err != nil {
+				t.Error(err)
 			}
-		}
-		// The connection is as good as before.
-		if _, err := c.probe(f, features(f)); err != nil {
-			t.Errorf("the next probe failed: %v", err)
 		}
 	}
 	if listing := n.nft(t, "", "list", "ruleset"); listing != "" {
 		t.Errorf("the probe left:\n%s", listing)
+	}
+}
+
+// An expression is refused as by a kernel without its module.
+func TestProbeNamesWhatIsMissing(t *testing.T) {
+	for _, tt := range []struct {
+		message  uint16
+		in       string
+		feature  string
+		isOption bool
+	}{
+		{unix.NFT_MSG_NEWRULE, "fib\x00", "nft_fib", false},
+		{unix.NFT_MSG_NEWRULE, "hash\x00", "nft_hash", false},
+		{unix.NFT_MSG_NEWRULE, "numgen\x00", "nft_numgen", false},
+		{unix.NFT_MSG_NEWRULE, "masq\x00", "nft_masq", false},
+		{unix.NFT_MSG_NEWRULE, "reject\x00", "nft_reject", false},
+		{unix.NFT_MSG_NEWCHAIN, "nat\x00", "NAT chains", false},
+		{unix.NFT_MSG_NEWSET, nft.SourceRanges(model.TCP), "nft_set_pipapo", false},
+		{unix.NFT_MSG_NEWTABLE, "", "nf_tables (CONFIG_NF_TABLES)", false},
+		{unix.NFT_MSG_NEWSET, nft.ServiceCounters, "nft_counter", true},
+		{unix.NFT_MSG_NEWRULE, "limit\x00", "CONFIG_NFT_LIMIT", true},
+		{unix.NFT_MSG_NEWOBJ, "", "CONFIG_NF_CONNTRACK_TIMEOUT", true},
+	} {
+		t.Run(tt.feature, func(t *testing.T) {
+			k, log := &nftfake.Kernel{}, &bytes.Buffer{}
+			k.Fail(func(r nftfake.Request) nftfake.Fault {
+				if r.Type == tt.message && bytes.Contains(r.Data, []byte(tt.in)) {
+					return nftfake.Invalid
+				}
+				return nftfake.NoFault
+			})
+			b, err := Open(Options{Dial: fakeDialer(k), Counters: true, Log: slog.New(slog.NewTextHandler(log, nil))})
+			text := log.String()
+			if tt.isOption {
+				if err != nil || len(b.families) != len(model.Families) {
+					t.Fatalf("an option can't be: %v", err)
+				}
+			} else {
+				var missing *UnsupportedError
+				if !errors.As(err, &missing) || !errors.Is(err, unix.EINVAL) {
+					t.Fatalf("got %v, want an UnsupportedError", err)
+				}
+				if text = err.Error(); !strings.Contains(text, "--backend=ipvs") {
+					t.Errorf("%q names no other backend", text)
+				}
+			}
+			for _, f := range model.Families {
+				if !strings.Contains(text, tt.feature) || !strings.Contains(text, f.String()) {
+					t.Errorf("%q does not say %q, or not for %v", text, tt.feature, f)
+				}
+			}
+		})
 	}
 }

@@ -45,7 +45,7 @@ func (b *Backend) RunPurges(ctx context.Context) {
 			again = time.After(purgeAgain)
 			if said != err.Error() {
 				said = err.Error()
-				b.log.Warn("not all clients of removed endpoints are deleted; retrying", slog.Any("err", err))
+				b.wants.Log.Warn("not all clients of removed endpoints are deleted; retrying", slog.Any("err", err))
 			}
 		}
 		select {

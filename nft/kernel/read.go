@@ -182,7 +182,7 @@ func (b *Backend) compareWithKernel(
 		}
 	}
 	want := b.options(st).Repair(table, st.read().ruleset, s)
-	return want, batch.Pieces(table, want, b.piece), nil
+	return want, batch.Pieces(table, want, b.wants.PieceSize), nil
 }
 
 // Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of s: nil if the

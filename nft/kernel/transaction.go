@@ -9,6 +9,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
@@ -42,14 +43,23 @@ func (b *Backend) send(st *familyState, changes *batch.Batch) (operations int, e
 	return operations, nil
 }
 
-// carryOut commits a batch as one transaction. The kernel carries out all of it or nothing, and answers to each message
-// that it refuses.
+// carryOut commits a batch as one transaction. The kernel carries out all of it or nothing.
 func (c *conn) carryOut(b *batch.Batch, flags uint32, perMessage int) error {
-	m, ops := c.newBatch(b.Family, nft.TableName), slices.Collect(b.Ops(perMessage))
+	m, ops := c.encode(b, nft.TableName, flags, perMessage)
+	return c.explain(c.commit(&m), b.Family, ops)
+}
+
+// encode returns the messages of a batch for a table, and the operation of each.
+func (c *conn) encode(b *batch.Batch, table string, flags uint32, perMessage int) (messages, []batch.Op) {
+	m, ops := c.newBatch(b.Family, table), slices.Collect(b.Ops(perMessage))
 	for _, op := range ops {
 		m.operation(op, flags)
 	}
-	err := c.commit(&m)
+	return m, ops
+}
+
+// explain returns the error of a batch with the operations that the kernel refused: it answers to each of these.
+func (c *conn) explain(err error, f model.Family, ops []batch.Op) error {
 	if err == nil || !isReply(err) {
 		return err
 	}
@@ -62,7 +72,7 @@ func (c *conn) carryOut(b *batch.Batch, flags uint32, perMessage int) error {
 			continue
 		}
 		if failed.Step == "" {
-			failed.Step = ops[i].Text(b.Family)
+			failed.Step = ops[i].Text(f)
 		}
 		if elements, ok := ops[i].Object.(batch.SetOps); ok {
 			failed.elements = append(failed.elements, elements)
@@ -172,10 +182,6 @@ func (e *BatchError) Unwrap() error { return e.Err }
 func isTransient(err error) bool {
 	return errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR)
 }
-
-// isLack reports whether an error of a probe says that the kernel lacks something. EBUSY does: Linux before 4.18 allows
-// one NAT hook only, of nftables or of iptables.
-func isLack(err error) bool { return isReply(err) && !isTransient(err) }
 
 // UnsupportedError is a feature that this kernel lacks.
 type UnsupportedError struct {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -23,11 +22,11 @@ import (
 // sends to changed without waiting for a receiver. Tables that are owned need no watch, which would cost a message for
 // each element of a batch.
 func (b *Backend) Watch(changed chan<- struct{}) (*Watch, error) {
-	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: b.netns})
+	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: b.wants.NetNS})
 	if err != nil {
 		return nil, fmt.Errorf("watch tables: open netlink connection: %w", err)
 	}
-	w := &Watch{log: b.log, socket: socket, changed: changed}
+	w := &Watch{log: b.wants.Log, socket: socket, changed: changed}
 	err = cmp.Or(socket.SetReadBuffer(readBuffer), w.ignore(b.conn.socket.Port()), socket.JoinGroup(unix.NFNLGRP_NFTABLES))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch tables: %w", err), socket.Close())
@@ -53,14 +52,13 @@ type Watch struct {
 	log     *slog.Logger
 	socket  *netlink.Conn
 	changed chan<- struct{}
-	ended   atomic.Bool
 	touched bool // Run's: the present transaction changed something of ours
 }
 
 // ignore makes the kernel drop messages about what a port changes, and no other's. After the end
 // of Run, there are none.
 func (w *Watch) ignore(port uint32) error {
-	if err := w.filter(port); err != nil && !w.ended.Load() {
+	if err := w.filter(port); err != nil && !errors.Is(err, os.ErrClosed) && !errors.Is(err, unix.EBADF) {
 		return fmt.Errorf("filter what we changed: %w", err)
 	}
 	return nil
@@ -84,16 +82,11 @@ func (w *Watch) filter(port uint32) error {
 	return w.socket.SetBPF(program)
 }
 
-func (w *Watch) close() {
-	w.ended.Store(true)
-	_ = w.socket.Close()
-}
-
 // Run notices changes until ctx ends; it returns nil then. It may run next to Apply.
 func (w *Watch) Run(ctx context.Context) error {
-	defer w.close()
-	stop := context.AfterFunc(ctx, w.close)
-	defer stop()
+	end := func() { _ = w.socket.Close() }
+	defer end()
+	defer context.AfterFunc(ctx, end)()
 	overrun := false
 	for {
 		messages, err := w.receive(overrun)

@@ -46,29 +46,26 @@ func list[T any](r *reader, kind uint16, of Place, decode func(family byte, attr
 		Data: []byte{familyNumber(of.Family), unix.NFNETLINK_V0, 0, 0},
 	}
 	const table, chainOrSet = unix.NFTA_RULE_TABLE, unix.NFTA_RULE_CHAIN // the same numbers with sets and elements
-	for i, name := range []string{of.Table, of.Chain} {
-		if name == "" {
-			continue
+	attrs := netlink.NewAttributeEncoder()
+	for kind, name := range map[uint16]string{table: of.Table, chainOrSet: of.Chain} {
+		if name != "" {
+			attrs.String(kind, name)
 		}
-		attr, err := netlink.MarshalAttributes([]netlink.Attribute{
-			{Type: []uint16{table, chainOrSet}[i], Data: []byte(name + "\x00")},
-		})
+	}
+	names, err := attrs.Encode()
+	if err != nil {
+		return nil, err
+	}
+	m.Data = append(m.Data, names...)
+	const tries = 5
+	for range tries {
+		answer, err := r.Execute(m)
 		if err != nil {
 			return nil, err
 		}
-		m.Data = append(m.Data, attr...)
-	}
-	const tries = 5
-	for range tries {
-		all = all[:0]
-		if _, err := r.Send(m); err != nil {
-			return nil, err
-		}
 		interrupted := false
-		for m, err := range r.ReceiveIter() {
-			if err != nil {
-				return nil, err
-			}
+		all = all[:0]
+		for _, m := range answer {
 			interrupted = interrupted || m.Header.Flags&netlink.DumpInterrupted != 0
 			if len(m.Data) >= genmsg {
 				all = append(all, decode(m.Data[0], m.Data[genmsg:]))
