@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +26,8 @@ type IPTables struct {
 // ruleFamily is the backend's knowledge about one family's rules.
 type ruleFamily struct {
 	*programs
-	have    *iptables.Ruleset // the node's; nil: unknown, read before the next batch
-	left    *iptables.Ruleset // as it was left, if only a Resync made it unknown
+	left    *iptables.Ruleset // as the last Apply left it; nil: that failed
+	known   bool              // left is the node's; otherwise it is read before the next batch
 	invalid uint64            // iptables.Saved.Invalid of the last listing
 
 	noAffinity bool  // the kernel lacks xt_recent
@@ -66,9 +65,7 @@ func (b *IPTables) Variant() string { return b.families[0].version }
 // Resync makes the next Apply read the rules first, and repair differences.
 func (b *IPTables) Resync() {
 	for _, f := range b.families {
-		if f.have != nil {
-			f.left, f.have = f.have, nil
-		}
+		f.known = false
 	}
 }
 
@@ -77,7 +74,7 @@ func (b *IPTables) Resync() {
 // but for addresses that the new filter refuses. The other family is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	for _, f := range b.families {
-		if f.left != nil {
+		if f.left != nil && !f.known {
 			b.hookFirst(ctx, f)
 		}
 	}
@@ -87,7 +84,7 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 		if model.IsProgrammed(err) {
 			errs = append(errs, err)
 		} else {
-			f.have, f.left = nil, nil
+			f.left, f.known = nil, false
 			errs = append(errs, &model.FamilyError{Family: f.family, Err: err})
 		}
 	}
@@ -98,9 +95,8 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 
 func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.FamilySnapshot) error {
 	start := time.Now()
-	before := cmp.Or(f.have, f.left)
-	want := iptables.Compile(before, s, b.optionsOf(f))
-	full := f.have == nil
+	want := iptables.Compile(f.left, s, b.optionsOf(f))
+	full := !f.known
 	var batch *iptables.Batch
 	var saved *iptables.Saved
 	var err error
@@ -109,9 +105,9 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 			return err
 		}
 		batch = want.Repair(saved)
-		b.read(f, saved, before != nil && batch.Size() != iptables.Diff(before, want).Size())
+		b.read(f, saved, f.left != nil && batch.Size() != iptables.Diff(f.left, want).Size())
 	} else {
-		batch = iptables.Diff(f.have, want)
+		batch = iptables.Diff(f.left, want)
 	}
 	if !batch.Empty() {
 		if err = f.restore(ctx, batch.Text()); err != nil {
@@ -124,7 +120,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	if err := b.hook(ctx, f, saved); err != nil {
 		return err
 	}
-	f.have, f.left = want, nil
+	f.left, f.known = want, true
 	if size := batch.Size(); !batch.Empty() {
 		b.log.Debug("applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),

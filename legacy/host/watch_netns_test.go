@@ -2,16 +2,22 @@ package host_test
 
 import (
 	"context"
+	"log/slog"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -287,4 +293,38 @@ func TestAnApplyThatFailsIsNoForeignChange(t *testing.T) {
 	mend()
 	w.apply(t, builder.Snapshot())
 	w.mustHaveNoticed(t, "a failure and a retry", 0)
+}
+
+// A family that can't be watched is logged once, as long as it can't, and does not hide what happens to the other.
+func TestAFamilyThatCannotBeWatched(t *testing.T) {
+	const program, variant = "iptables-legacy", "-legacy"
+	path, err := exec.LookPath(program)
+	if err != nil {
+		nettest.Missing(t, err)
+	}
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken")
+	testaid.Write(t, filepath.Join(dir, program), "#!/bin/sh\ntest -e "+broken+" && exit 4\nexec "+path+" \"$@\"\n")
+	if err := os.Chmod(filepath.Join(dir, program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	nettest.Enter(t)
+	var log testlog.Log
+	b, err := host.OpenIPTables(iptables.Options{}, slog.New(slog.NewTextHandler(&log, nil)), variant)
+	if err != nil {
+		nettest.Missing(t, err)
+	}
+	w := watchBackend(b, variant)
+	w.apply(t, modeltest.Snapshot(hostConfig, cluster(twoWebs)...))
+	testaid.Write(t, broken, "")
+	w.mustHaveNoticed(t, "nothing", 0)
+	if got := log.Count("cannot watch our rules"); got != 1 {
+		t.Errorf("a family that fails each time is logged %d times, want once:\n%s", got, log.String())
+	}
+	output(t, "ip6tables"+variant, "-t", "nat", "-F")
+	w.look()
+	if w.Changes() == 0 {
+		t.Error("a change of IPv6 was not noticed, as IPv4 can't be watched")
+	}
 }
