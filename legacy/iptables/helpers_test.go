@@ -26,7 +26,7 @@ var configs = modeltest.Configs
 
 // options are the options of random tests, in turn.
 var options = []iptables.Options{
-	{Comments: true},
+	{},
 	{MasqueradeMark: 1, RandomFully: true},
 }
 

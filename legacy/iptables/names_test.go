@@ -57,7 +57,7 @@ func FuzzNames(f *testing.F) {
 			},
 			Endpoints: endpoints,
 		}
-		r := Compile(nil, model.NewBuilder(config).Snapshot().Family(model.IPv4), Options{Comments: true})
+		r := Compile(nil, model.NewBuilder(config).Snapshot().Family(model.IPv4), Options{})
 		b := Diff(nil, r)
 		rules := 0
 		for _, c := range r.port(sp).chains() {

@@ -20,8 +20,6 @@ type Options struct {
 	// NoAffinity and NoSCTP are a kernel without the matches recent and sctp: clients do not come back to their
 	// endpoints, and service ports of SCTP have no rules.
 	NoAffinity, NoSCTP bool
-	// Comments adds comments to rules that name the service port.
-	Comments bool
 }
 
 func (o Options) mark() uint32 {

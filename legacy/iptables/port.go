@@ -26,10 +26,7 @@ func pathOf(fe model.Frontend) path {
 }
 
 func (r *Ruleset) port(sp *model.ServicePort) *port {
-	p := &port{ServicePort: sp, r: r, hash: portHash(sp.Name)}
-	if r.options.Comments {
-		p.comment = commentOf(sp.Name)
-	}
+	p := &port{ServicePort: sp, r: r, hash: portHash(sp.Name), comment: commentOf(sp.Name)}
 	for _, fe := range sp.Frontends {
 		if w := pathOf(fe); !slices.Contains(p.paths, w) {
 			p.paths = append(p.paths, w)

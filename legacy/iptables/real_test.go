@@ -121,7 +121,7 @@ func many(f model.Family) *model.FamilySnapshot {
 
 func TestTheProgramsListWhatWasWritten(t *testing.T) {
 	eachProgram(t, func(t *testing.T, p program) {
-		for _, o := range []iptables.Options{{Comments: true, RandomFully: true}, {}} {
+		for _, o := range []iptables.Options{{RandomFully: true}, {}} {
 			text := iptables.Compile(nil, many(p.family), o).String()
 			if out, err := inNamespace(p.String()+"-restore --noflush --test", text); err != nil {
 				t.Fatalf("--test: %v: %s", err, out)
@@ -159,7 +159,7 @@ func TestTheProgramsTakeBatches(t *testing.T) {
 		}
 		for range 60 {
 			r.Steps(b, 2)
-			want := iptables.Compile(nil, b.Snapshot().Family(p.family), iptables.Options{Comments: true})
+			want := iptables.Compile(nil, b.Snapshot().Family(p.family), iptables.Options{})
 			if have == nil {
 				apply(want.String())
 			} else {

@@ -34,7 +34,7 @@ func dualStack() *model.Builder {
 }
 
 func wholeText(s *model.FamilySnapshot) string {
-	return iptables.Compile(nil, s, iptables.Options{Comments: true, RandomFully: true}).String()
+	return iptables.Compile(nil, s, iptables.Options{RandomFully: true}).String()
 }
 
 func TestGoldenTextOfADualStackCluster(t *testing.T) {

@@ -47,6 +47,7 @@ func (f *Forwarder) choose(d model.Decision) []netip.AddrPort {
 	if d.Port.Affinity == 0 {
 		had = nil
 	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	next := 0
 	for _, first := range []any{had, chosen.Addr} {
 		if i := slices.IndexFunc(all, func(a netip.AddrPort) bool { return a == first }); i >= next {
@@ -54,12 +55,7 @@ func (f *Forwarder) choose(d model.Decision) []netip.AddrPort {
 			next++
 		}
 	}
-	tried := all[:min(len(all), f.limits.tries)]
-	for i := next; i < len(tried); i++ {
-		other := i + rand.IntN(len(all)-i)
-		all[i], all[other] = all[other], all[i]
-	}
-	return tried
+	return all[:min(len(all), f.limits.tries)]
 }
 
 // visitor is a client that was connected to a service port with session affinity.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -68,7 +69,9 @@ func TestSourceFollowsTheKernel(t *testing.T) {
 	complete := make(chan struct{})
 	s := Source{Log: slog.New(slog.DiscardHandler), Ignore: []string{"virtual", "none"}}
 	testaid.Run(t, func(ctx context.Context) {
-		s.follow(ctx, int(ns), func(a []netip.Addr) { got <- a }, func() { close(complete) })
+		runtime.LockOSThread() // and its thread ends with it
+		must(netns.Set(ns))
+		s.follow(ctx, func(a []netip.Addr) { got <- a }, func() { close(complete) })
 	})
 	deadline := time.After(patience)
 	var last []string

@@ -51,19 +51,18 @@ const pause = 100 * time.Millisecond
 // Run writes the addresses into the state, calls Complete, and writes them again when they change, until ctx ends. Then
 // it returns nil. After an error of the kernel it keeps the known addresses, logs the error and retries.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
-	s.follow(ctx, 0, func(addrs []netip.Addr) {
+	s.follow(ctx, func(addrs []netip.Addr) {
 		state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
 	}, state.Complete)
 	return nil
 }
 
-// follow calls update with the addresses of a network namespace at first, and when they have changed, and complete
-// after the first time.
-func (s *Source) follow(ctx context.Context, netNS int, update func([]netip.Addr), complete func()) {
+// follow calls update with the addresses at first, and when they have changed, and complete after the first time.
+func (s *Source) follow(ctx context.Context, update func([]netip.Addr), complete func()) {
 	var known []netip.Addr
 	first := true
 	f := rtnetlink.Follower{
-		Log: s.Log, What: "the node's addresses", NetNS: netNS,
+		Log: s.Log, What: "the node's addresses",
 		Groups: []uint{
 			unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, // the default route determines the order

@@ -17,7 +17,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -34,8 +33,6 @@ type Follower struct {
 	Log *slog.Logger
 	// What names it in the log, like "the node's addresses".
 	What string
-	// NetNS is a file descriptor of the network namespace. 0 is the current one.
-	NetNS int
 	// Groups are the groups of notifications (RTNLGRP_*), and Matters selects those after which Read is called; nil: all.
 	Groups  []uint
 	Matters func(syscall.NetlinkMessage) bool
@@ -145,15 +142,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (f *Follower) connect() (kernel, error) {
-	at := netns.None()
-	if f.NetNS != 0 {
-		at = netns.NsHandle(f.NetNS)
-	}
-	events, err := nl.SubscribeAt(at, netns.None(), unix.NETLINK_ROUTE, f.Groups...)
+	events, err := nl.Subscribe(unix.NETLINK_ROUTE, f.Groups...)
 	if err != nil {
 		return kernel{}, err
 	}
-	handle, err := netlink.NewHandleAt(at, unix.NETLINK_ROUTE)
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		events.Close()
 		return kernel{}, err

@@ -86,7 +86,7 @@ func (c *Config) NFTables() compile.Options {
 
 // IPTables returns the options of the iptables backend.
 func (c *Config) IPTables() iptables.Options {
-	return iptables.Options{MasqueradeMark: 1 << *c.kubeProxy.IPTables.MasqueradeBit, Comments: true}
+	return iptables.Options{MasqueradeMark: 1 << *c.kubeProxy.IPTables.MasqueradeBit}
 }
 
 // IPVS returns the options of the IPVS backend. They are valid also if another one is chosen:

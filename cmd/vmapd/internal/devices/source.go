@@ -21,9 +21,7 @@ const pause = 100 * time.Millisecond
 
 // Source follows the devices of a network namespace.
 type Source struct {
-	Log *slog.Logger
-	// NetNS is a file descriptor of the network namespace. 0 is the current one.
-	NetNS  int
+	Log    *slog.Logger
 	Choice Choice
 	// Changed is called with the names of the chosen devices, sorted, when they are known and after each
 	// change, also of a device behind a name.
@@ -37,7 +35,7 @@ type Source struct {
 // once, and tries again.
 func (s *Source) Run(ctx context.Context) {
 	f := rtnetlink.Follower{
-		Log: s.Log, What: "the devices of the fast path", NetNS: s.NetNS,
+		Log: s.Log, What: "the devices of the fast path",
 		Groups: []uint{unix.RTNLGRP_LINK}, Pause: pause, Read: s.list,
 	}
 	f.Run(ctx)

@@ -34,7 +34,7 @@ func openTablesIn(variant string) func(*testing.T, *lab.Namespace) reconcile.Bac
 		t.Helper()
 		b := inside{node: node}
 		err := node.Do(func() (err error) {
-			b.IPTables, err = host.OpenIPTables(iptables.Options{Comments: true}, slog.New(slog.DiscardHandler), variant)
+			b.IPTables, err = host.OpenIPTables(iptables.Options{}, slog.New(slog.DiscardHandler), variant)
 			return err
 		})
 		if err != nil {

@@ -47,7 +47,7 @@ func loadByIPTables(variant string) func(*testing.T, string, *model.Snapshot, *l
 	return func(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
 		t.Helper()
 		err := node.Do(func() error { // the programs run in the namespace
-			backend, err := host.OpenIPTables(iptables.Options{Comments: true}, slog.New(slog.DiscardHandler), variant)
+			backend, err := host.OpenIPTables(iptables.Options{}, slog.New(slog.DiscardHandler), variant)
 			if err != nil {
 				return err
 			}

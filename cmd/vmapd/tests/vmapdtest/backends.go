@@ -1,6 +1,7 @@
 package vmapdtest
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -171,10 +172,10 @@ func LacksFastPath(t testing.TB) error {
 // FollowDevices follows the devices of a node until the test ends.
 func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []string)) {
 	t.Helper()
-	s := devices.Source{
-		Log: slog.New(slog.DiscardHandler), NetNS: NetNS(t, node), Choice: devices.Choice{Auto: true}, Changed: changed,
-	}
-	testaid.Run(t, s.Run)
+	s := devices.Source{Log: slog.New(slog.DiscardHandler), Choice: devices.Choice{Auto: true}, Changed: changed}
+	testaid.Run(t, func(ctx context.Context) {
+		_ = node.Do(func() error { s.Run(ctx); return nil }) // it fails only if the namespace is closed
+	})
 }
 
 // NeedNFT skips a test where there is no nft.
