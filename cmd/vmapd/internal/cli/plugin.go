@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/ui"
+	"github.com/vmapd/vmapd/model"
 )
 
 // PluginName is the program's name as a plugin of kubectl.
@@ -305,12 +307,13 @@ func (p *kubectlPlugin) connect(
 	if err != nil || json.Unmarshal(out, &e) != nil {
 		return
 	}
-	dest, err := names.ParseDestination(e.Dest)
-	nc := map[string]string{"tcp": "nc", "udp": "nc -u"}[dest.Protocol]
-	if err != nil || nc == "" {
+	at, name, _ := strings.Cut(e.Dest, "/")
+	dest, err := netip.ParseAddrPort(at)
+	protocol, _ := model.ParseProtocol(strings.ToUpper(name))
+	if err != nil || protocol == model.SCTP {
 		return
 	}
-	line := fmt.Sprintf("echo | %s -w 3 %v %s", nc, dest.Addr, dest.Port)
+	line := netcat(dest, protocol)
 	for ctx.Err() == nil {
 		_, _ = p.Kubectl(ctx, "exec", "-n", cmp.Or(client.Namespace, namespace), client.Name, "--", "sh", "-c", line)
 		select {

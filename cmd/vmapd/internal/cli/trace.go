@@ -178,11 +178,15 @@ func (x *tracing) suggest(ctx context.Context, stderr io.Writer, why string) {
 		return // another machine's connections are waited for
 	}
 	namespace, pod, _ := strings.Cut(e.Pod, "/")
-	udp := map[bool]string{true: " -u"}[x.Filter.Protocol == model.UDP]
-	nc := fmt.Sprintf("nc%s -w 3 %v %d", udp, x.Filter.Dest.Addr(), x.Filter.Dest.Port())
+	nc := "sh -c '" + netcat(x.Filter.Dest, x.Filter.Protocol) + "'"
 	report.Complain(stderr, fmt.Sprintf("can't connect from pod %s: %s. Let it connect meanwhile:\n"+
 		"  kubectl exec -n %s %s -- %s\n  kubectl debug -n %[3]s %[4]s --image=busybox -- %[5]s   (if it has no nc)",
 		e.Pod, why, namespace, pod, nc))
+}
+
+// netcat connects, and sends a line: without, UDP has no packet.
+func netcat(to netip.AddrPort, p model.Protocol) string {
+	return fmt.Sprintf("echo | nc%s -w 3 %v %d", map[bool]string{true: " -u"}[p == model.UDP], to.Addr(), to.Port())
 }
 
 // runEach connects until all endpoints of the Service have been chosen, and prints how each of them ended. It returns

@@ -224,21 +224,20 @@ func (f *Facts) podRanges(l *found) {
 	const consequence = "connections of pods are treated as external: they are masqueraded, " +
 		"and internal ones may be refused"
 	for _, family := range model.Families {
-		ranges := slices.DeleteFunc(slices.Clone(f.Daemon.Pods.ClusterCIDRs), func(r netip.Prefix) bool {
-			return model.FamilyOf(r.Addr()) != family
-		})
-		pods := slices.DeleteFunc(slices.Clone(f.Wants.LocalPods), func(a netip.Addr) bool {
-			return model.FamilyOf(a) != family
-		})
-		inside := slices.ContainsFunc(pods, func(a netip.Addr) bool {
-			return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
-		})
+		var ranges []netip.Prefix
+		inside := false
+		for _, r := range f.Daemon.Pods.ClusterCIDRs {
+			if model.FamilyOf(r.Addr()) == family {
+				ranges, inside = append(ranges, r), inside || slices.ContainsFunc(f.Wants.LocalPods, r.Contains)
+			}
+		}
 		if len(ranges) == 0 || inside {
 			continue
 		}
-		if len(pods) > 0 {
+		isOfFamily := func(a netip.Addr) bool { return model.FamilyOf(a) == family }
+		if i := slices.IndexFunc(f.Wants.LocalPods, isOfFamily); i >= 0 {
 			l.fail(fix, "--cluster-cidr %s has none of the pods on this node, such as %v: %s",
-				report.List(ranges, 0), pods[0], consequence)
+				report.List(ranges, 0), f.Wants.LocalPods[i], consequence)
 			continue
 		}
 		for _, p := range f.Daemon.NodeObject.PodCIDRs {

@@ -300,14 +300,13 @@ const fewPods = 3
 func pods(s *model.FamilySnapshot, ranges []netip.Prefix) (list [2][]netip.Addr) {
 	for sp := range s.ServicePorts() {
 		for _, e := range sp.Endpoints {
-			where, a := 0, e.Addr.Addr()
+			a := e.Addr.Addr()
+			few, isPod := &list[0], slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 			if e.Local {
-				where = 1
+				few, isPod = &list[1], !slices.Contains(s.NodeAddrs, a)
 			}
-			isPod := e.Local && !slices.Contains(s.NodeAddrs, a) ||
-				!e.Local && slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
-			if len(list[where]) < fewPods && isPod && !slices.Contains(list[where], a) {
-				list[where] = append(list[where], a)
+			if isPod && len(*few) < fewPods && !slices.Contains(*few, a) {
+				*few = append(*few, a)
 			}
 		}
 		if len(list[0]) == fewPods && len(list[1]) == fewPods {

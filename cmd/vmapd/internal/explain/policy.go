@@ -155,7 +155,7 @@ func (x *explainer) explainChoice() {
 	case affinity > 0:
 		how = fmt.Sprintf("sessionAffinity is ClientIP: a client that connected within the last %v gets the "+
 			"same endpoint again, if it is still one of them. Otherwise: %s",
-			affinity.Truncate(time.Second), lowerFirst(how))
+			affinity.Truncate(time.Second), strings.ToLower(how[:1])+how[1:])
 	}
 	x.explainRetry()
 	x.step("%s", how)
@@ -173,25 +173,21 @@ func (x *explainer) explainRetry() {
 	}
 }
 
-func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
-
 func (x *explainer) explainSourceAddress() {
 	var order []model.SNATReason
 	addrs := map[model.SNATReason][]string{}
 	for _, t := range x.d.Targets {
-		if addrs[t.SNAT] == nil {
+		if addrs[t.SNAT] = append(addrs[t.SNAT], t.Addr.String()); len(addrs[t.SNAT]) == 1 {
 			order = append(order, t.SNAT)
 		}
-		addrs[t.SNAT] = append(addrs[t.SNAT], t.Addr.String())
-	}
-	if len(order) == 1 {
-		x.step("%s", x.saySNAT(order[0]))
-		return
 	}
 	for _, reason := range order {
-		x.line("%s: %s", someOf(addrs[reason]), lowerFirst(x.saySNAT(reason)))
+		where := ""
+		if len(order) > 1 {
+			where = someOf(addrs[reason]) + ": "
+		}
+		x.step("%s%s", where, x.saySNAT(reason))
 	}
-	x.step("The source address, as the endpoints see it:")
 }
 
 // snatTexts have the client's address in place of {client}, and {node's} begins a sentence.

@@ -93,24 +93,23 @@ func (e end) String() string {
 
 // Resolve finds the addresses and the node of a connection.
 func (d *Directory) Resolve(q Query) (out Answer, err error) {
-	r := resolver{d, q}
-	from, err := r.end(q.From)
+	from, err := d.end(&q, q.From)
 	if err != nil {
 		return out, fmt.Errorf("--from: %w", err)
 	}
-	r.NodeName = cmp.Or(r.NodeName, from.node)
+	q.NodeName = cmp.Or(q.NodeName, from.node)
 	if q.To.Kind == Node && q.From.Kind != Process {
-		r.NodeName = cmp.Or(r.NodeName, q.To.Name) // connections to a node's address from elsewhere are decided there
+		q.NodeName = cmp.Or(q.NodeName, q.To.Name) // connections to a node's address from elsewhere are decided there
 	}
-	r.NodeName = cmp.Or(r.NodeName, q.Default)
+	q.NodeName = cmp.Or(q.NodeName, q.Default)
 	if q.To.Kind == Process {
-		r.To.Kind, r.To.Name = Node, r.NodeName
+		q.To.Kind, q.To.Name = Node, q.NodeName
 	}
-	to, err := r.end(r.To)
+	to, err := d.end(&q, q.To)
 	if err != nil {
 		return out, err
 	}
-	out.NodeName, out.Client, out.Server = r.NodeName, from.what, to.what
+	out.NodeName, out.Client, out.Server = q.NodeName, from.what, to.what
 	out.Node, out.Protocol = from.process, to.protocol
 	for _, t := range to.addrs {
 		i := slices.IndexFunc(from.addrs, func(f netip.Addr) bool { return f.Is4() == t.Is4() })
@@ -125,13 +124,8 @@ func (d *Directory) Resolve(q Query) (out Answer, err error) {
 	return out, fmt.Errorf("%v and %v have no %s in common", from, to, cmp.Or(q.Family, "IP family"))
 }
 
-type resolver struct {
-	*Directory
-	Query
-}
-
 // end finds one end of the connection.
-func (r *resolver) end(ref Ref) (e end, err error) {
+func (d *Directory) end(q *Query, ref Ref) (e end, err error) {
 	e.port = ref.number()
 	e.protocol, _ = model.ParseProtocol(strings.ToUpper(ref.Protocol)) // ParseDestination has checked it
 	switch ref.Kind {
@@ -140,14 +134,14 @@ func (r *resolver) end(ref Ref) (e end, err error) {
 		return e, nil
 	case Node:
 		var n *model.Node
-		if n, err = r.Node(ref.Name); err == nil {
+		if n, err = d.Node(ref.Name); err == nil {
 			e.what, e.addrs, e.node = "node "+n.Name, Addrs(n.Addresses), n.Name
-			e.process = r.NodeName == "" || r.NodeName == n.Name
+			e.process = q.NodeName == "" || q.NodeName == n.Name
 		}
 	case Pod:
-		err = r.findPod(ref, &e)
+		err = d.findPod(ref, q.NamespaceOf(ref), &e)
 	case Service:
-		err = r.findService(ref, &e)
+		err = d.findService(ref, q.NamespaceOf(ref), &e)
 	case Address:
 		e.addrs = []netip.Addr{ref.Addr}
 	}
@@ -180,15 +174,15 @@ func Only(kind Kind, name, namespace string, among []model.NamespacedName) (one 
 		kind, name, report.List(found, 10), kind)
 }
 
-func (r *resolver) findPod(ref Ref, e *end) error {
-	pods := r.pods()
+func (d *Directory) findPod(ref Ref, namespace string, e *end) error {
+	pods := d.pods()
 	var among []model.NamespacedName
 	for _, p := range pods {
 		among = append(among, p.NamespacedName)
 	}
-	name, err := Only(Pod, ref.Name, r.NamespaceOf(ref), among)
-	if err != nil && r.NoPods != nil {
-		return fmt.Errorf("%w (only pods that are endpoints of Services are known: %w)", err, r.NoPods)
+	name, err := Only(Pod, ref.Name, namespace, among)
+	if err != nil && d.NoPods != nil {
+		return fmt.Errorf("%w (only pods that are endpoints of Services are known: %w)", err, d.NoPods)
 	}
 	if err != nil {
 		return err
@@ -202,16 +196,16 @@ func (r *resolver) findPod(ref Ref, e *end) error {
 }
 
 // findService finds the cluster IPs of a Service, and a port that is given by name, by number, or not at all.
-func (r *resolver) findService(ref Ref, e *end) error {
+func (d *Directory) findService(ref Ref, namespace string, e *end) error {
 	var all []model.NamespacedName
-	for _, s := range r.Services {
+	for _, s := range d.Services {
 		all = append(all, s.NamespacedName)
 	}
-	name, err := Only(Service, ref.Name, r.NamespaceOf(ref), all)
+	name, err := Only(Service, ref.Name, namespace, all)
 	if err != nil {
 		return err
 	}
-	s := r.Service(name)
+	s := d.Service(name)
 	e.what, e.addrs = "Service "+name.String(), Addrs(s.ClusterIPs)
 	if len(e.addrs) == 0 {
 		return fmt.Errorf("%s has no cluster IP, as it is headless or an ExternalName: DNS returns other addresses, "+
