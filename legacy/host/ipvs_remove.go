@@ -93,7 +93,6 @@ func (l *Leftovers) findIPVS(found map[Leftover]int) error {
 	for _, o := range l.objects() {
 		switch there, err := o.exists(); {
 		case err != nil:
-			note(found, o.Kind)
 			return fmt.Errorf("look for %s %s: %w", o.Kind, o.name, err)
 		case there:
 			found[o.Leftover]++

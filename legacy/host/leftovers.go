@@ -30,9 +30,6 @@ const (
 	KindSet         = "ipset"
 )
 
-// Unknown is the number of objects of a kind that could not be examined.
-const Unknown = -1
-
 // NFT are the tables of iptables-nft, without the program: it refuses a family with a rule of nft's own.
 type NFT interface {
 	// Chains returns the names of a family's chains.
@@ -105,8 +102,8 @@ func (b *IPTables) uses(f model.Family, variant string) bool {
 	return b != nil && slices.ContainsFunc(b.families, in)
 }
 
-// Find counts objects by kind and owner; those that are not there are left out, and what could not be examined is
-// [Unknown].
+// Find counts objects by kind and owner; those that are not there are left out. The error says what could not be
+// examined.
 func (l *Leftovers) Find() (map[Leftover]int, error) {
 	found := map[Leftover]int{}
 	var errs []error
@@ -115,7 +112,6 @@ func (l *Leftovers) Find() (map[Leftover]int, error) {
 			found[Leftover{owner, kind}] += n
 		}
 		if err != nil {
-			note(found, kind)
 			errs = append(errs, fmt.Errorf("%v chains of iptables-%s: %w", f, variant, err))
 		}
 	}
@@ -126,11 +122,6 @@ func (l *Leftovers) Find() (map[Leftover]int, error) {
 		count(f, variantLegacy, KindLegacyChain, saved.All(), err)
 	}
 	return found, errors.Join(append(errs, l.findIPVS(found))...)
-}
-
-// note notes that a kind could not be examined.
-func note(found map[Leftover]int, kind string) {
-	found[Leftover{OwnerKubeProxy, kind}], found[Leftover{OwnerVmapd, kind}] = Unknown, Unknown
 }
 
 // byOwner counts those chains that the running backend does not use.

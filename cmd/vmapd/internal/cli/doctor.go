@@ -134,8 +134,8 @@ func otherDaemon(ctx context.Context, path string) string {
 
 // examineNode adds what a daemon would know. It opens no backend, as that would load modules and make sets.
 func examineNode(ctx context.Context, f *doctor.Facts, c *config.Config) {
-	found, _ := leftovers.NewFinder(c.IPVS()).All() // what it could not examine is in it
-	f.Leftovers, f.Unexamined = found.String(), found.Unknown()
+	found, err := leftovers.NewFinder(c.IPVS()).All()
+	f.Leftovers, f.Unexamined = found.String(), err
 	if proxy := leftovers.Answering(ctx, c.MetricsBindAddress); proxy != "" {
 		f.OtherProxies = []string{proxy}
 	}

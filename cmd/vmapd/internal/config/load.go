@@ -139,13 +139,7 @@ func (c *Config) place(path string) string {
 	return "--" + flag
 }
 
-func (c *Config) set(path, value string) string {
-	place := c.place(path)
-	if file, ok := strings.CutSuffix(place, ": "+path); ok {
-		return fmt.Sprintf("%s: %s in %s", path, value, file)
-	}
-	return place + "=" + value
-}
+func (c *Config) set(path, value string) string { return c.place(path) + "=" + value }
 
 func (c *Config) note(level slog.Level, place, format string, args ...any) {
 	c.Notes = append(c.Notes, Note{Level: level, Text: place + ": " + fmt.Sprintf(format, args...)})

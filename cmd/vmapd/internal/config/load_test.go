@@ -316,10 +316,10 @@ func inForce(c *config.Config) string {
 
 func TestFeatureGates(t *testing.T) {
 	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nfeatureGates: {NFTablesNetlink: true, AllowServiceExternalIPs: false, ContextualLogging: true, New: true}\n"}.mustLoad(t)
-	want := `INFO proxy.yaml: featureGates.AllowServiceExternalIPs: false: external IPs of Services are served unless it is false
-WARN proxy.yaml: featureGates.ContextualLogging: no effect: vmapd's behaviour does not depend on this gate
-WARN proxy.yaml: featureGates.NFTablesNetlink: no effect: vmapd's behaviour does not depend on this gate
-WARN proxy.yaml: featureGates.New: no effect: vmapd's behaviour does not depend on this gate
+	want := `INFO proxy.yaml: featureGates=AllowServiceExternalIPs=false: external IPs of Services are served unless it is false
+WARN proxy.yaml: featureGates=ContextualLogging=true: no effect: vmapd's behaviour does not depend on this gate
+WARN proxy.yaml: featureGates=NFTablesNetlink=true: no effect: vmapd's behaviour does not depend on this gate
+WARN proxy.yaml: featureGates=New=true: no effect: vmapd's behaviour does not depend on this gate
 `
 	if diff := cmp.Diff(want, notes(c)); diff != "" {
 		t.Errorf("notes, -want +got:\n%s", diff)

@@ -12,7 +12,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// noteIgnored adds a note for each field without effect that does not have its default.
+// noteIgnored adds a note for each field without effect that does not have its default, and for flags that are
+// deprecated.
 func (c *Config) noteIgnored() {
 	var defaults proxyconfig.KubeProxyConfiguration
 	setDefaults(&defaults)
@@ -21,13 +22,13 @@ func (c *Config) noteIgnored() {
 	note := func(settings []setting, given, defaults any) {
 		for _, s := range settings {
 			switch {
-			case s.kind != ignored:
+			case s.kind == honoured || s.field == "" && (c.flags.ConfigFile != "" || !c.flags.given(s.flag)):
+			case s.kind == deprecated:
+				c.note(slog.LevelWarn, "--"+s.flag, "%s", s.help())
 			case s.field == "":
-				if c.flags.given(s.flag) && c.flags.ConfigFile == "" {
-					c.note(slog.LevelInfo, "--"+s.flag, "ignored: %s", s.what)
-				}
+				c.note(slog.LevelInfo, "--"+s.flag, "%s", s.help())
 			case !sameField(s.field, given, defaults):
-				c.note(slog.LevelInfo, c.place(s.field), "ignored: %s", s.what)
+				c.note(slog.LevelInfo, c.place(s.field), "%s", s.help())
 			}
 		}
 	}
@@ -50,13 +51,6 @@ func (c *Config) noteSurprises(b Backend) {
 	}
 	if c.own.FastPath != "off" && b != NFTables && b != Auto {
 		c.note(slog.LevelWarn, c.place("fastPath"), "ignored: the backend %s has no fast path", b)
-	}
-	for _, name := range []string{"healthz-port", "metrics-port"} {
-		if f.given(name) && f.ConfigFile == "" {
-			address := name[:len(name)-len("port")] + "bind-address"
-			c.note(slog.LevelWarn, "--"+name, "deprecated: use --%s; only 0, or the port of an address without one, "+
-				"has an effect", address)
-		}
 	}
 	if len(f.from) > 0 && p.ClientConnection.Kubeconfig != "" {
 		c.note(slog.LevelInfo, c.place("clientConnection.kubeconfig"), "ignored because of --from")
@@ -105,18 +99,12 @@ func (c *Config) PlainLists() bool { return c.off(watchList) || c.off(watchListC
 
 // noteGates adds a note for each gate that is set. An unknown gate is not an error: files outlive gates.
 func (c *Config) noteGates() {
-	p := c.kubeProxy
-	for _, name := range slices.Sorted(maps.Keys(p.FeatureGates)) {
-		place := c.place("featureGates")
-		if c.flags.ConfigFile != "" {
-			place += "." + name
-		} else {
-			place += fmt.Sprintf("=%s=%t", name, p.FeatureGates[name])
+	set := c.kubeProxy.FeatureGates
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		level, what := slog.LevelInfo, gates[name]
+		if what == "" {
+			level, what = slog.LevelWarn, "no effect: vmapd's behaviour does not depend on this gate"
 		}
-		if what := gates[name]; what != "" {
-			c.note(slog.LevelInfo, place, "%t: %s", p.FeatureGates[name], what)
-		} else {
-			c.note(slog.LevelWarn, place, "no effect: vmapd's behaviour does not depend on this gate")
-		}
+		c.note(level, c.set("featureGates", fmt.Sprintf("%s=%t", name, set[name])), "%s", what)
 	}
 }

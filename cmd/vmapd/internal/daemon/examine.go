@@ -89,8 +89,8 @@ func (d *Daemon) facts() doctor.Facts {
 		At: time.Now(), Version: buildinfo.Current().Version, Daemon: self,
 		Wants: doctor.WantsOf(d.Config.Conntrack, traffic, snapshot),
 	}
-	found, cameBack := d.sweeper.Left()
-	if f.Unexamined = found.Unknown(); cameBack {
+	found, cameBack, err := d.sweeper.Left()
+	if f.Unexamined = err; cameBack {
 		f.OtherProxies = append(f.OtherProxies, "objects came back after they had been removed: "+found.String())
 	} else {
 		f.Leftovers = found.String()

@@ -328,9 +328,9 @@ func (f *Facts) otherProxies(l *found) {
 		}
 		l.warn(fix, "rules that another proxy left: %s", f.Leftovers)
 	}
-	if len(f.Unexamined) > 0 {
-		l.warn("give vmapd CAP_NET_ADMIN and the programs of iptables-legacy; the log has the reason",
-			"what another proxy left is unknown: %s could not be examined", strings.Join(f.Unexamined, ", "))
+	if f.Unexamined != nil {
+		l.warn("give vmapd CAP_NET_ADMIN and the programs of iptables-legacy",
+			"what another proxy left is unknown: %s", strings.ReplaceAll(f.Unexamined.Error(), "\n", "; "))
 	}
 	if f.Daemon == nil || f.Host.NetAdmin { // else, nothing could be looked for
 		l.otherwise("no other Service proxy detected")

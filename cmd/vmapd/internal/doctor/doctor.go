@@ -190,10 +190,10 @@ type Facts struct {
 	Table       Comparison
 	Wants       Wants
 	Host        Host
-	// OtherProxies, their Leftovers, and kinds of leftovers that could not be looked for.
+	// OtherProxies, their Leftovers, and why some of these could not be looked for.
 	OtherProxies []string
 	Leftovers    string
-	Unexamined   []string
+	Unexamined   error
 	NoPrograms   []string // of those that the configured backend runs; known only without a daemon
 }
 

@@ -156,7 +156,7 @@ func TestEachCheck(t *testing.T) {
 		}},
 		{"other-proxies", report.Fail, "kube-proxy came back", func(w *world) { w.OtherProxies = []string{"kube-proxy came back"} }},
 		{"other-proxies", report.Warn, "rules that another proxy left: 3", func(w *world) { w.Leftovers = "3" }},
-		{"other-proxies", report.Warn, "is unknown: ipset could not be examined", func(w *world) { w.Unexamined = []string{"ipset"} }},
+		{"other-proxies", report.Warn, "is unknown: no ipset; no chains", func(w *world) { w.Unexamined = errors.New("no ipset\nno chains") }},
 		{"node", report.Fail, "has the taint node.kubernetes.io/network-unavailable: its pods are not ready, or have no network", func(w *world) {
 			w.Daemon.NodeObject.Taints = []string{"node.kubernetes.io/network-unavailable"}
 		}},

@@ -34,8 +34,7 @@ const (
 
 var owners = []string{host.OwnerKubeProxy, host.OwnerVmapd}
 
-// Found is a number of objects of each kind that other backends or kube-proxy have on the node; [host.Unknown]: they
-// could not be examined.
+// Found is a number of objects of each kind that other backends or kube-proxy have on the node.
 type Found map[host.Leftover]int
 
 // Finder finds and removes leftovers. It is for one goroutine.
@@ -50,17 +49,13 @@ func NewFinder(o ipvs.Options) *Finder {
 	return &Finder{Leftovers: host.Leftovers{NFT: others.IPTables{}, Options: o}}
 }
 
-// All looks for all leftovers.
+// All looks for all leftovers. The error says what could not be examined.
 func (d *Finder) All() (Found, error) {
 	counts, err := d.Find()
 	errs := []error{err}
 	for _, f := range model.Families {
 		names, err := others.TableNames(f)
-		if errs = append(errs, err); err != nil {
-			for _, owner := range owners {
-				counts[host.Leftover{Owner: owner, Kind: kindTable}] = host.Unknown
-			}
-		}
+		errs = append(errs, err)
 		for _, name := range names {
 			switch {
 			case name == KubeProxyTable:
@@ -78,25 +73,14 @@ func (d *Finder) All() (Found, error) {
 	return counts, errors.Join(errs...)
 }
 
-// Unknown returns the kinds of objects that could not be examined.
-func (f Found) Unknown() []string {
-	kinds := map[string]bool{}
-	for l, n := range f {
-		if n == host.Unknown {
-			kinds[l.Kind] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(kinds))
-}
-
 // Of returns what one owner has.
 func (f Found) Of(owner string) Found {
 	theirs := maps.Clone(f)
-	maps.DeleteFunc(theirs, func(l host.Leftover, n int) bool { return l.Owner != owner || n <= 0 })
+	maps.DeleteFunc(theirs, func(l host.Leftover, n int) bool { return l.Owner != owner || n == 0 })
 	return theirs
 }
 
-// String is like "of kube-proxy: 1 × IPVS device, 57 × iptables-nft chain", without what is unknown.
+// String is like "of kube-proxy: 1 × IPVS device, 57 × iptables-nft chain".
 func (f Found) String() string {
 	var all []string
 	for _, owner := range owners {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -149,7 +148,7 @@ func TestTablesThatIPTablesCannotList(t *testing.T) {
 					path := os.Getenv("PATH")
 					t.Setenv("PATH", "")
 					found, err := remover().All()
-					if n := found[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}]; err != nil || n != 3*len(chains) || len(found.Unknown()) > 0 {
+					if n := found[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}]; err != nil || n != 3*len(chains) {
 						t.Errorf("%d chains, %v", n, err)
 					}
 					if err := Remove(ipvs.Options{}); err != nil {
@@ -175,7 +174,7 @@ func TestWithoutProgramsOfLegacy(t *testing.T) {
 	feed(t, "iptables-legacy", "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT")
 	t.Setenv("PATH", "")
 	found, err := remover().All()
-	if !host.LacksProgram(err) || !slices.Equal(found.Unknown(), []string{host.KindLegacyChain}) {
+	if !host.LacksProgram(err) || !strings.Contains(err.Error(), "chains of iptables-legacy") || found.String() != "" {
 		t.Errorf("found %v, %v", found, err)
 	}
 	if err := Remove(ipvs.Options{}); !host.LacksProgram(err) {

@@ -31,15 +31,15 @@ type Sweeper struct {
 }
 
 // Left looks for leftovers, and reports whether they came back after everything had been removed. Before the first
-// removal, there are none.
-func (s *Sweeper) Left() (found Found, cameBack bool) {
+// removal, there are none. The error says what could not be examined.
+func (s *Sweeper) Left() (found Found, cameBack bool, err error) {
 	if !s.begun.Load() {
-		return nil, false
+		return nil, false, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, _ = s.Find() // what could not be examined is in it
-	return found, s.clean.Load() && found.String() != ""
+	found, err = s.Find()
+	return found, s.clean.Load() && found.String() != "", err
 }
 
 // Done implements [reconcile.Observer]. The first round that programs the node removes leftovers: not before, so that

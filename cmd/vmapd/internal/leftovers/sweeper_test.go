@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,7 +41,7 @@ func newProxied(t *testing.T) *proxied {
 		},
 		Find: func() (Found, error) {
 			if p.unknown != nil {
-				return Found{chain: host.Unknown}, p.unknown
+				return nil, p.unknown
 			}
 			return Found{chain: p.chains}, nil
 		},
@@ -67,7 +66,7 @@ func TestSweepUntilClean(t *testing.T) {
 		p := newProxied(t)
 		check := func(when string, removals, chains int, back bool) {
 			t.Helper()
-			found, cameBack := p.Left()
+			found, cameBack, _ := p.Left()
 			if p.removals != removals || p.chains != chains || cameBack != back || back != (found.String() != "") {
 				t.Errorf("%s: %d removals, %d chains, %v came back: %v", when, p.removals, p.chains, found, cameBack)
 			}
@@ -106,12 +105,12 @@ func TestLeftoversThatStay(t *testing.T) {
 		if p.removals < 10 || len(p.events) != 1 || !strings.Contains(p.events[0], "7 × iptables-nft chain") || !strings.Contains(p.events[0], Remedy) {
 			t.Errorf("%d removals, events %q", p.removals, p.events)
 		}
-		if found, back := p.Left(); found[chain] != 7 || back {
+		if found, back, _ := p.Left(); found[chain] != 7 || back {
 			t.Errorf("found %v, came back: %v", found, back)
 		}
 		p.stuck = nil
 		pass()
-		if found, back := p.Left(); p.chains != 0 || found.String() != "" || back {
+		if found, back, _ := p.Left(); p.chains != 0 || found.String() != "" || back {
 			t.Errorf("%d chains, found %v", p.chains, found)
 		}
 	})
@@ -121,24 +120,24 @@ func TestLeftoversThatStay(t *testing.T) {
 func TestLeftoversThatAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxied(t)
-		check := func(when string, unknown ...string) {
+		check := func(when string, unknown error) {
 			t.Helper()
-			if found, _ := p.Left(); !slices.Equal(unknown, found.Unknown()) {
-				t.Errorf("%s: unknown %q; want %q", when, found.Unknown(), unknown)
+			if found, _, err := p.Left(); !errors.Is(err, unknown) || (err == nil) != (unknown == nil) {
+				t.Errorf("%s: found %v, %v; want %v", when, found, err, unknown)
 			}
 		}
 		p.chains, p.unknown = 7, errors.New("the program is missing")
 		p.Done(reconcile.Round{})
-		check("at the start", host.KindNFTChain)
+		check("at the start", p.unknown)
 		if len(p.events) != 1 {
 			t.Errorf("events %q", p.events)
 		}
 		p.unknown = nil
 		pass()
-		check("with the program")
+		check("with the program", nil)
 		p.unknown = errors.New("the program is missing")
 		pass()
-		check("without it again", host.KindNFTChain)
+		check("without it again", p.unknown)
 	})
 }
 
