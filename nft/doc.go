@@ -18,7 +18,7 @@
 //	                          for each (objects.go, encode.go, elements.go); the socket: all of it or nothing
 //
 // Behind an unknown state, and at the start, readTable (read.go) reads the table, in which each rule is the hash of its
-// text ([Rule.Hash]); [compile.Options.Repair] keeps its slots and chains, and batch.Pieces makes batches of bounded
+// text ([Rule.Hash]); [compile.Options.Adopt] keeps its slots and chains, and batch.Pieces makes batches of bounded
 // size.
 //
 // # Packet flow

@@ -49,11 +49,7 @@ const (
 // SourceRanges is the name of the set of sources that may connect to the addresses in
 // FirewallIPs. Each protocol has its own: nft puts a protocol into a key of ranges by a
 // byteorder expression, which newer kernels refuse (Debian's 6.12.115).
-func SourceRanges(p model.Protocol) string { return sourceRangesOf[p] }
-
-var sourceRangesOf = map[model.Protocol]string{
-	model.TCP: "source-ranges-tcp", model.UDP: "source-ranges-udp", model.SCTP: "source-ranges-sctp",
-}
+func SourceRanges(p model.Protocol) string { return "source-ranges-" + p.String() }
 
 // Set is the declaration of a set or map.
 type Set struct {

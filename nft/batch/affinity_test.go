@@ -53,7 +53,7 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 		got := map[string]bool{}
 		for _, s := range changes.Add {
 			if s.Set == nft.GoneEndpoints {
-				for _, op := range s.Ops {
+				for _, op := range s.List {
 					got[text(r, s.Set, op)] = true
 				}
 			}

@@ -26,8 +26,8 @@ type Batch struct {
 	AddTimeouts   []nft.Timeout // before the rules
 	RemakeBase    []string      // base chains of SetChains with another hook: deleted first
 	SetChains     []nft.Chain   // made or, unless NewChain says so, given other rules
-	Delete        []SetOps
-	Add           []SetOps
+	Delete        []Elements
+	Add           []Elements
 
 	// Chains and sets can only be deleted once nothing refers to them. Before Linux 6.2 the
 	// kernel drops references only after the batch, so these follow in a batch of their own.
@@ -42,10 +42,10 @@ type Batch struct {
 	newChains map[string]bool
 }
 
-// SetOps are elements of one set to add or delete.
-type SetOps struct {
-	Set string
-	Ops []nft.Element
+// Elements are elements of one set to add or delete.
+type Elements struct {
+	Set  string
+	List []nft.Element
 }
 
 // Empty reports whether there is nothing to do.
@@ -65,10 +65,10 @@ func (b *Batch) Len() int {
 	return n
 }
 
-func count(list []SetOps) int {
+func count(list []Elements) int {
 	n := 0
 	for _, s := range list {
-		n += len(s.Ops)
+		n += len(s.List)
 	}
 	return n
 }

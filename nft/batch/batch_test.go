@@ -39,7 +39,7 @@ func TestOnlyWhatDecidesNothingGoesAhead(t *testing.T) {
 	}
 }
 
-func opTexts(r *compile.Ruleset, ops []batch.SetOps) []string {
+func opTexts(r *compile.Ruleset, ops []batch.Elements) []string {
 	list := []string{}
 	for _, op := range flat(ops) {
 		list = append(list, op.Set+" "+text(r, op.Set, op.Element))

@@ -99,7 +99,7 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 	if batch.DiffTable(tableOf(t, second), fresh).Empty() {
 		t.Fatal("this test shows nothing: the slots are as a compilation from nothing chooses them")
 	}
-	adopted := compile.Options{}.Repair(tableOf(t, second), nil, b.Snapshot().Family(model.IPv4))
+	adopted := compile.Options{}.Adopt(tableOf(t, second), nil, b.Snapshot().Family(model.IPv4))
 	changes := batch.DiffTable(tableOf(t, second), adopted)
 	equal(t, "chains deleted", []string{"endpoints-5-to-8", "nodeport-endpoints-5-to-8"}, changes.DeleteChains)
 	equal(t, "operations but for those", 0, changes.Len()-len(changes.DeleteChains))
@@ -118,7 +118,7 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 		a.Data, c.Data = c.Data, a.Data
 		slots[keys[0]], slots[keys[1]] = a, c
 		table.Elements = changed.pack(t)
-		adopted := compile.Options{}.Repair(table, nil, b.Snapshot().Family(model.IPv4))
+		adopted := compile.Options{}.Adopt(table, nil, b.Snapshot().Family(model.IPv4))
 		changes := batch.DiffTable(table, adopted)
 		equal(t, "elements deleted and added", []int{2, 2}, []int{len(flat(changes.Delete)), len(flat(changes.Add))})
 		equal(t, "elements", elementsOf(t, adopted), changed.apply(t, changes))

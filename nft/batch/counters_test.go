@@ -14,7 +14,7 @@ import (
 var counted = compile.Options{Counters: true}
 
 // counterOps are a batch's operations on counters, as text.
-func counterOps(r *compile.Ruleset, lists []batch.SetOps) []string {
+func counterOps(r *compile.Ruleset, lists []batch.Elements) []string {
 	list := []string{}
 	for _, op := range flat(lists) {
 		if op.Set == nft.ServiceCounters || op.Set == nft.NodePortCounters {
@@ -94,7 +94,7 @@ func TestACounterStaysAsLongAsItsFrontend(t *testing.T) {
 func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	s := dualStack().Snapshot().Family(model.IPv4)
 	off := compile.Options{}.Compile(nil, s)
-	on := counted.Repair(tableOf(t, off), nil, s)
+	on := counted.Adopt(tableOf(t, off), nil, s)
 	elements := 0
 	for sp := range s.ServicePorts() {
 		elements += len(sp.Frontends)
@@ -105,7 +105,7 @@ func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	equal(t, "elements", elements, len(flat(changes.Add)))
 	equal(t, "operations: those, and the rules of a chain", 2+elements+1, changes.Len())
 
-	again := compile.Options{}.Repair(tableOf(t, on), nil, s)
+	again := compile.Options{}.Adopt(tableOf(t, on), nil, s)
 	changes = batch.DiffTable(tableOf(t, on), again)
 	checkApplied(t, on, changes, again)
 	equal(t, "sets deleted", []string{nft.NodePortCounters, nft.ServiceCounters}, changes.DeleteSets)

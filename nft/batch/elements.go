@@ -20,17 +20,17 @@ func (l elements) add(set string, e nft.Element) {
 }
 
 // list returns the operations on sets, sorted by their names.
-func (l elements) list() []SetOps {
-	list := make([]SetOps, 0, len(l))
+func (l elements) list() []Elements {
+	list := make([]Elements, 0, len(l))
 	for set, ops := range l {
 		if len(ops) > 0 {
-			list = append(list, SetOps{set, ops})
+			list = append(list, Elements{set, ops})
 		}
 	}
 	return sorted(list)
 }
 
-func sorted(list []SetOps) []SetOps {
-	slices.SortStableFunc(list, func(a, b SetOps) int { return strings.Compare(a.Set, b.Set) })
+func sorted(list []Elements) []Elements {
+	slices.SortStableFunc(list, func(a, b Elements) int { return strings.Compare(a.Set, b.Set) })
 	return list
 }

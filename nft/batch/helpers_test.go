@@ -62,10 +62,10 @@ type setOp struct {
 	Element nft.Element
 }
 
-func flat(lists []batch.SetOps) []setOp {
+func flat(lists []batch.Elements) []setOp {
 	var all []setOp
 	for _, list := range lists {
-		for _, op := range list.Ops {
+		for _, op := range list.List {
 			all = append(all, setOp{list.Set, op})
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // Op is one operation of a batch.
 type Op struct {
 	Verb   Verb
-	Object any // nil: the table; an nft.Set, nft.Flowtable, nft.Timeout or nft.Chain, a Rule, or SetOps
+	Object any // nil: the table; an nft.Set, nft.Flowtable, nft.Timeout or nft.Chain, a Rule, or Elements
 }
 
 // Verb is nft's word for an operation.
@@ -68,9 +68,9 @@ func (b *Batch) Ops(elements int) iter.Seq[Op] {
 			}
 		}
 		for _, verb := range [...]Verb{Delete, Add} {
-			for _, list := range map[Verb][]SetOps{Delete: b.Delete, Add: b.Add}[verb] {
-				for ops := range slices.Chunk(list.Ops, elements) {
-					do(verb, SetOps{list.Set, ops})
+			for _, list := range map[Verb][]Elements{Delete: b.Delete, Add: b.Add}[verb] {
+				for ops := range slices.Chunk(list.List, elements) {
+					do(verb, Elements{list.Set, ops})
 				}
 			}
 		}
@@ -109,9 +109,9 @@ func (o Op) Text(f model.Family) string {
 		}
 	case Rule:
 		kind, name = "rule", " "+x.Chain+" "+x.Text(f)
-	case SetOps:
-		kind, name = "element", fmt.Sprintf(" %s { %s }", x.Set, nft.DeclarationOf(x.Set).Text(f, x.Ops[0]))
-		if more := len(x.Ops) - 1; more > 0 {
+	case Elements:
+		kind, name = "element", fmt.Sprintf(" %s { %s }", x.Set, nft.DeclarationOf(x.Set).Text(f, x.List[0]))
+		if more := len(x.List) - 1; more > 0 {
 			name += fmt.Sprintf(" and %d more", more)
 		}
 	}

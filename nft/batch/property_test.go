@@ -63,7 +63,7 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 	equal(t, "operations from a table to the ruleset it was made of", 0, batch.DiffTable(tableOf(t, want), want).Len())
 
 	// Another process knows nothing of history: it adopts the slots that it finds.
-	again := want.Options.Repair(tableOf(t, want), nil, s)
+	again := want.Options.Adopt(tableOf(t, want), nil, s)
 	changes := batch.DiffTable(tableOf(t, want), again)
 	if changes.Len() != len(changes.DeleteChains) {
 		t.Errorf("a restart with the same objects writes:\n%s", changes)
@@ -71,7 +71,7 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 	checkApplied(t, want, changes, again)
 
 	// From the table of before to what is wanted now.
-	again = want.Options.Repair(tableOf(t, have), nil, s)
+	again = want.Options.Adopt(tableOf(t, have), nil, s)
 	checkApplied(t, have, batch.DiffTable(tableOf(t, have), again), again)
 
 	// A restart with other options keeps the table.
@@ -79,7 +79,7 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 	if want.Options.Timeouts == nil {
 		other.Timeouts = nft.RetryTimeouts(nft.NoSettings)
 	}
-	again = other.Repair(tableOf(t, have), nil, s)
+	again = other.Adopt(tableOf(t, have), nil, s)
 	changes = batch.DiffTable(tableOf(t, have), again)
 	equal(t, "the table is deleted for other options", false, changes.DeleteTable)
 	checkApplied(t, have, changes, again)

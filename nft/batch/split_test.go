@@ -112,7 +112,7 @@ func elementsIn(b *batch.Batch, set string) []nft.Element {
 	var ops []nft.Element
 	for _, list := range slices.Concat(b.Delete, b.Add) {
 		if list.Set == set {
-			ops = append(ops, list.Ops...)
+			ops = append(ops, list.List...)
 		}
 	}
 	return ops
@@ -153,7 +153,7 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 				}
 				for _, f := range model.Families {
 					size, node := 1+r.IntN(6), s.Family(f).NodeAddrs
-					again := counting(step).Repair(tableOf(t, have[f]), nil, s.Family(f)) // perhaps with other options
+					again := counting(step).Adopt(tableOf(t, have[f]), nil, s.Family(f)) // perhaps with other options
 					nothing := &nft.Table{Family: f}
 					killed := func() *nft.Table { // as a process leaves it that is ended while it fills a table
 						all := slices.Collect(batch.Pieces(nil, want[f], size))

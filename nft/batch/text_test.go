@@ -154,7 +154,7 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("counters %v, then %v", tt.before.Counters, tt.after.Counters), func(t *testing.T) {
 			before := tt.before.Compile(nil, have.Family(model.IPv4))
-			after := tt.after.Repair(tableOf(t, before), nil, now.Family(model.IPv4))
+			after := tt.after.Adopt(tableOf(t, before), nil, now.Family(model.IPv4))
 			want := sorted(strings.Split(load(t, after.Table().String()), "\n"))
 			got := load(t, before.Table().String(), batch.DiffTable(tableOf(t, before), after).String())
 			equal(t, "listing after the restart", want, sorted(strings.Split(got, "\n")))

@@ -150,11 +150,8 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 				Comment: "session affinity: remember the client's endpoint",
 			})
 	}
-	for one := range c.choices {
-		chains = append(chains, o.choiceChain(one))
-	}
-	for one := range c.externalLocal {
-		chains = append(chains, one.chain(s))
+	for one := range c.choosing {
+		chains = append(chains, one.chain(o, s))
 	}
 	slices.SortFunc(chains, func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) })
 	return chains

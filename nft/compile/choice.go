@@ -107,7 +107,7 @@ func (c externalLocalChain) name() string {
 //
 // The first rule, for TCP alone, works around nft 1.0.6, which turns the first rule of a file that looks into a map
 // with data "typeof tcp dport" into a rule for TCP.
-func (o Options) choiceChain(c choice) nft.Chain {
+func (c choice) chain(o Options, _ *model.Settings) nft.Chain {
 	dnat := func(how nft.Field, mod int) nft.Statement {
 		slot := nft.Expr{Field: how, Mod: uint32(mod)}
 		return nft.DNAT{Key: append(slices.Clone(keyOf(c.of)), slot), Map: c.of.Endpoints[c.list]}
@@ -168,7 +168,7 @@ func (c choice) protocols() []model.Protocol {
 	return []model.Protocol{model.TCP}
 }
 
-func (c externalLocalChain) chain(s *model.Settings) nft.Chain {
+func (c externalLocalChain) chain(_ Options, s *model.Settings) nft.Chain {
 	all, local := c.choices()
 	others := goTo(local.name())
 	if c.local.hi == 0 {
@@ -195,52 +195,51 @@ func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Ve
 	return goTo(rejectChain)
 }
 
+// choosing is a chain that a choice or an externalLocalChain describes.
+type choosing interface {
+	name() string
+	chain(o Options, s *model.Settings) nft.Chain
+}
+
 // neededChains are the chains and rules that depend on the service ports. Chains that choose are only added: before
 // Linux 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next start leaves
 // out those that are not needed.
 type neededChains struct {
-	choices       map[choice]bool
-	externalLocal map[externalLocalChain]bool
-	features      features
+	choosing map[choosing]bool
+	features features
 }
 
-// add adds the chains that a service port needs. It reports whether some of them are new.
-func (c *neededChains) add(sp *model.ServicePort) bool {
-	grown := false
+// add adds the chains that a service port needs. It reports whether some of them are new. Other rulesets may share the
+// map: it does not change but is copied.
+func (c *neededChains) add(sp *model.ServicePort) (grown bool) {
+	insert := func(one choosing) {
+		switch {
+		case c.choosing[one]:
+			return
+		case !grown:
+			c.choosing, grown = maps.Clone(c.choosing), true
+		}
+		if c.choosing == nil {
+			c.choosing = map[choosing]bool{}
+		}
+		c.choosing[one] = true
+	}
 	for _, fe := range sp.Frontends {
 		of := nft.FrontendsOf(fe.Kind)
 		switch {
 		case fe.ShortCircuit:
-			grown = c.addExternalLocal(newExternalLocalChain(of, sp, fe)) || grown
+			one := newExternalLocalChain(of, sp, fe)
+			all, local := one.choices()
+			insert(one)
+			insert(all)
+			if one.local.hi > 0 {
+				insert(local)
+			}
 		case chooses(fe):
-			grown = insert(&c.choices, newChoice(of, sp, fe)) || grown
+			insert(newChoice(of, sp, fe))
 		}
 	}
 	return grown
-}
-
-func (c *neededChains) addExternalLocal(one externalLocalChain) bool {
-	if !insert(&c.externalLocal, one) {
-		return false
-	}
-	all, local := one.choices()
-	insert(&c.choices, all)
-	if one.local.hi > 0 {
-		insert(&c.choices, local)
-	}
-	return true
-}
-
-// insert adds an element to a set, which other rulesets may share: it does not change but
-// copies it. It reports whether the element is new.
-func insert[T comparable](set *map[T]bool, one T) bool {
-	if (*set)[one] {
-		return false
-	}
-	grown := map[T]bool{one: true}
-	maps.Copy(grown, *set)
-	*set = grown
-	return true
 }
 
 // A capacity is the range of numbers of endpoints that a chain can choose from: a Service that grows or shrinks keeps

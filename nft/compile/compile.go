@@ -30,7 +30,7 @@ type Ruleset struct {
 // After an earlier Ruleset, the cost depends on the difference between the snapshots, not on their size.
 func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	if old == nil {
-		return o.Repair(nil, nil, s)
+		return o.Adopt(nil, nil, s)
 	}
 	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: old.Sets, needed: old.needed, usage: old.usage}
 	edit := old.orders.Edit(model.ServicePortKeys)
@@ -59,9 +59,9 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	return r
 }
 
-// Repair is Compile for a table as it was read from the kernel, or nil. left is what this process left there, and so
+// Adopt is Compile for a table as it was read from the kernel, or nil. left is what this process left there, and so
 // perhaps chains that nothing needs now; nil: nothing.
-func (o Options) Repair(table *nft.Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
+func (o Options) Adopt(table *nft.Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: o.LayoutSets()}
 	if left != nil {
 		r.needed = left.needed

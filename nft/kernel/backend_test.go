@@ -159,7 +159,7 @@ func mustMatchIn(t testing.TB, kernel dialer, s *model.Snapshot) {
 		if table == nil {
 			t.Fatalf("no %v table", f)
 		}
-		changes := batch.DiffTable(table, retrying.Repair(table, nil, s.Family(f)))
+		changes := batch.DiffTable(table, retrying.Adopt(table, nil, s.Family(f)))
 		changes.DeleteChains = nil // chains no longer used are left until the next start
 		if !changes.Empty() {
 			t.Errorf("the kernel's %v table still lacks:\n%.2000s", f, changes)

@@ -37,7 +37,7 @@ func TestMessagesAreShortEnough(t *testing.T) {
 		for _, size := range [...]int{elementsPerMessage, len(ops)} {
 			m := messages{family: model.IPv6, table: nft.TableName}
 			for some := range slices.Chunk(ops, size) {
-				m.operation(batch.Op{Verb: batch.Add, Object: batch.SetOps{Set: s.Name, Ops: some}}, 0)
+				m.operation(batch.Op{Verb: batch.Add, Object: batch.Elements{Set: s.Name, List: some}}, 0)
 			}
 			if isTooLong := size > elementsPerMessage; (m.err != nil) != isTooLong {
 				t.Errorf("%s: messages of %d elements: %v", s.Name, size, m.err)
@@ -55,8 +55,8 @@ func TestTheStepThatFailedIsNamed(t *testing.T) {
 	b := open(t, n)
 	s := exampleBuilder().Snapshot()
 	apply(t, b, s)
-	element := func(set, key string) []batch.SetOps {
-		return []batch.SetOps{{Set: set, Ops: []nft.Element{{Key: key}}}}
+	element := func(set, key string) []batch.Elements {
+		return []batch.Elements{{Set: set, List: []nft.Element{{Key: key}}}}
 	}
 	const there, new1, absent, tooLong = "\xac\x1e\x00\x29", "\x01\x02\x03\x04", "\x05\x06\x07\x08", "\x01\x02\x03\x04zzzz"
 	services := nft.Chain{Name: "services", Rules: []nft.Rule{{nft.Verdict{Kind: nft.DropPacket}}}}

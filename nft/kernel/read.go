@@ -181,7 +181,7 @@ func (b *Backend) compareWithKernel(
 			return nil, nil, err
 		}
 	}
-	want := b.options(st).Repair(table, st.read().ruleset, s)
+	want := b.options(st).Adopt(table, st.read().ruleset, s)
 	return want, batch.Pieces(table, want, b.wants.PieceSize), nil
 }
 
@@ -211,5 +211,5 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile
 	if err != nil {
 		return nil, nil, err
 	}
-	return table, b.options(st).Repair(table, st.read().ruleset, s.Family(f)), nil
+	return table, b.options(st).Adopt(table, st.read().ruleset, s.Family(f)), nil
 }

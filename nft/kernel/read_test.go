@@ -106,8 +106,8 @@ func (o *ofFamily) slot(set string, addr netip.Addr, slot uint32) nft.Element {
 	return nft.Element{Key: key, Data: string(nft.AppendPort(nft.AppendAddr(nil, podOf(o.f, 2).Addr()), 1))}
 }
 
-func ops(set string, list ...nft.Element) []batch.SetOps {
-	return []batch.SetOps{{Set: set, Ops: list}}
+func ops(set string, list ...nft.Element) []batch.Elements {
+	return []batch.Elements{{Set: set, List: list}}
 }
 
 // replace makes a batch that exchanges an element for another with its key.
@@ -189,7 +189,7 @@ func TestWhatDiffersIsRepaired(t *testing.T) {
 				if changed := !cmp.Equal(before, wanted); changed != (changes.Len() > 0) {
 					t.Errorf("%v: what is read is another: %v", f, changed)
 				}
-				repair := batch.DiffTable(table, retrying.Repair(table, nil, s))
+				repair := batch.DiffTable(table, retrying.Adopt(table, nil, s))
 				if writes := repair.Len() - len(repair.DeleteChains); writes != tt.writes {
 					t.Errorf("%v: %d operations, want %d", f, writes, tt.writes)
 				}

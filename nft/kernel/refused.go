@@ -31,7 +31,7 @@ func (r *refused) add(err error, want, before *compile.Ruleset) (added bool) {
 	}
 	keys := map[[2]string]bool{}
 	for _, list := range failed.elements {
-		for _, e := range list.Ops {
+		for _, e := range list.List {
 			keys[[2]string{list.Set, e.Key}] = true
 		}
 	}

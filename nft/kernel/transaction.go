@@ -74,7 +74,7 @@ func (c *conn) explain(err error, f model.Family, ops []batch.Op) error {
 		if failed.Step == "" {
 			failed.Step = ops[i].Text(f)
 		}
-		if elements, ok := ops[i].Object.(batch.SetOps); ok {
+		if elements, ok := ops[i].Object.(batch.Elements); ok {
 			failed.elements = append(failed.elements, elements)
 		}
 	}
@@ -119,13 +119,13 @@ func (m *messages) operation(op batch.Op, flags uint32) {
 		}
 	case batch.Rule:
 		m.addRule(o.Chain, o.Rule)
-	case batch.SetOps:
+	case batch.Elements:
 		msgType := uint16(unix.NFT_MSG_NEWSETELEM)
 		if op.Verb == batch.Delete {
 			msgType = unix.NFT_MSG_DELSETELEM
 		}
 		set := nft.DeclarationOf(o.Set)
-		m.elements(msgType, &set, o.Ops)
+		m.elements(msgType, &set, o.List)
 	}
 }
 
@@ -156,7 +156,7 @@ type BatchError struct {
 	Message string // the kernel's own words, often empty
 	Err     error
 
-	elements []batch.SetOps // that failed
+	elements []batch.Elements // that failed
 }
 
 func (e *BatchError) Error() string {

@@ -152,27 +152,17 @@ func (r rule) line(elements func(set string) [][]byte) Line {
 	l := Line{Handle: r.handle, Comment: r.comment, Text: ruleText(r.exprs, elements)}
 	constants := map[uint32][]byte{}
 	for _, e := range r.exprs {
-		l.note(e)
-		switch e := e.(type) {
-		case *expr.Immediate:
-			constants[e.Register] = e.Data
-		case *expr.NAT:
-			if e.Type == expr.NATTypeDestNAT {
-				l.To, _ = netip.AddrFromSlice(constants[e.RegAddrMin])
-			}
-		case *expr.Target:
-			if to, ok := e.Info.(*xt.NatRange2); ok && e.Name == "DNAT" {
-				l.To, _ = netip.AddrFromSlice(to.MinIP)
-			}
-		}
+		l.note(e, constants)
 	}
 	l.To = l.To.Unmap()
 	return l
 }
 
-// note notes what an expression does to a packet.
-func (l *Line) note(e any) {
+// note notes what an expression does to a packet. constants are those that expressions before it have loaded.
+func (l *Line) note(e any, constants map[uint32][]byte) {
 	switch e := e.(type) {
+	case *expr.Immediate:
+		constants[e.Register] = e.Data
 	case unread:
 		l.Drops = l.Drops || e == "immediate" // a verdict, perhaps
 	case *expr.Verdict:
@@ -185,7 +175,10 @@ func (l *Line) note(e any) {
 	case *expr.Redir:
 		l.DNAT = true
 	case *expr.NAT:
-		l.DNAT = l.DNAT || e.Type == expr.NATTypeDestNAT
+		if e.Type == expr.NATTypeDestNAT {
+			l.DNAT = true
+			l.To, _ = netip.AddrFromSlice(constants[e.RegAddrMin])
+		}
 	case *expr.Notrack:
 		l.Untracks = true
 	case *expr.Meta:
@@ -204,6 +197,9 @@ func (l *Line) note(e any) {
 			l.DNAT = true
 		case "MARK", "CONNMARK":
 			l.Marks = true
+		}
+		if to, ok := e.Info.(*xt.NatRange2); ok && e.Name == "DNAT" {
+			l.To, _ = netip.AddrFromSlice(to.MinIP)
 		}
 		l.Untracks = l.Untracks || untracks(e)
 	}

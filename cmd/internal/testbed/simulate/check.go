@@ -127,7 +127,7 @@ func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.Service
 		without[p] = nil
 	}
 	s = s.With(without)
-	b := batch.DiffTable(copied(table), retrying.Repair(table, nil, s))
+	b := batch.DiffTable(copied(table), retrying.Adopt(table, nil, s))
 	leaveOut(b, but)
 	if b.Len() == len(b.DeleteChains)+len(b.DeleteSets)+len(b.DeleteFlowtables) {
 		return nil
@@ -164,8 +164,8 @@ func leaveOut(b *batch.Batch, ports map[model.ServicePortName]bool) {
 	}
 	for i := range b.Delete {
 		l := &b.Delete[i]
-		l.Ops = slices.DeleteFunc(l.Ops, func(e nft.Element) bool { return names[e.Comment] })
+		l.List = slices.DeleteFunc(l.List, func(e nft.Element) bool { return names[e.Comment] })
 	}
-	b.Add = slices.DeleteFunc(b.Add, func(l batch.SetOps) bool { return l.Set == nft.GoneEndpoints })
+	b.Add = slices.DeleteFunc(b.Add, func(l batch.Elements) bool { return l.Set == nft.GoneEndpoints })
 	b.SetChains = slices.DeleteFunc(b.SetChains, func(c nft.Chain) bool { return !b.NewChain(c.Name) })
 }

@@ -97,7 +97,7 @@ func (w *world) mustBeFresh() {
 // leftovers returns the batch that deletes what a table has for nothing. Chains for numbers of endpoints may stay until
 // the next start.
 func leftovers(table *nft.Table, s *model.FamilySnapshot) *batch.Batch {
-	b := batch.DiffTable(copied(table), retrying.Repair(table, nil, s))
+	b := batch.DiffTable(copied(table), retrying.Adopt(table, nil, s))
 	b.DeleteChains = slices.DeleteFunc(b.DeleteChains, func(name string) bool {
 		return strings.Contains(name, "endpoints-") && !strings.Contains(name, "/") || strings.Contains(name, "-of-")
 	})

@@ -203,9 +203,9 @@ func (p *dataplane) differences(
 
 // keepOf removes operations for elements that a part of the table does not have. Others may concern all connections.
 func keepOf(diff *batch.Batch, part *nft.Table) {
-	for _, list := range [][]batch.SetOps{diff.Delete, diff.Add} {
+	for _, list := range [][]batch.Elements{diff.Delete, diff.Add} {
 		for i := range list {
-			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op nft.Element) bool {
+			list[i].List = slices.DeleteFunc(list[i].List, func(op nft.Element) bool {
 				_, is := part.Elements[list[i].Set][op.Key]
 				return !is
 			})

@@ -71,12 +71,12 @@ func TestDifferencesOfOneConnection(t *testing.T) {
 	op := func(key string) nft.Element { return nft.Element{Key: key} }
 	diff := &batch.Batch{
 		SetChains: []nft.Chain{{Name: "services"}},
-		Add:       []batch.SetOps{{Set: "service-ips", Ops: []nft.Element{op("ours"), op("another's")}}, {Set: "endpoints", Ops: []nft.Element{op("another's")}}},
-		Delete:    []batch.SetOps{{Set: "endpoints", Ops: []nft.Element{op("ours"), op("another's")}}},
+		Add:       []batch.Elements{{Set: "service-ips", List: []nft.Element{op("ours"), op("another's")}}, {Set: "endpoints", List: []nft.Element{op("another's")}}},
+		Delete:    []batch.Elements{{Set: "endpoints", List: []nft.Element{op("ours"), op("another's")}}},
 	}
 	all := nft.Elements{"ours": op("ours")}
 	keepOf(diff, &nft.Table{Elements: map[string]nft.Elements{"service-ips": all, "endpoints": all}})
-	if n := diff.Len(); n != 3 || diff.Add[0].Ops[0].Key != "ours" || diff.Delete[0].Ops[0].Key != "ours" || len(diff.Add[1].Ops) > 0 {
+	if n := diff.Len(); n != 3 || diff.Add[0].List[0].Key != "ours" || diff.Delete[0].List[0].Key != "ours" || len(diff.Add[1].List) > 0 {
 		t.Errorf("%d operations: %+v", n, diff)
 	}
 }

@@ -209,20 +209,20 @@ func elementsGolden(b *batch.Batch) (sets, frontends []string) {
 	return sets, frontends
 }
 
-func setGolden(f model.Family, ops batch.SetOps) string {
+func setGolden(f model.Family, ops batch.Elements) string {
 	set := nft.DeclarationOf(ops.Set)
 	var texts []string
-	for _, op := range sortedBy(ops.Ops, func(op nft.Element) string { return op.Key }) {
+	for _, op := range sortedBy(ops.List, func(op nft.Element) string { return op.Key }) {
 		texts = append(texts, set.Text(f, op))
 	}
 	return fmt.Sprintf("add element %s { %s }", ops.Set, strings.Join(texts, ", "))
 }
 
 // addValues adds the elements of a set to their frontends, and new frontends to the list.
-func addValues(list []*frontend, family model.Family, ops batch.SetOps) []*frontend {
+func addValues(list []*frontend, family model.Family, ops batch.Elements) []*frontend {
 	set := nft.DeclarationOf(ops.Set)
 	values := map[*frontend][]string{}
-	for _, op := range sortedBy(ops.Ops, func(op nft.Element) string { return op.Key }) {
+	for _, op := range sortedBy(ops.List, func(op nft.Element) string { return op.Key }) {
 		key, value, _ := strings.Cut(set.Text(family, op), " : ")
 		key, _, _ = strings.Cut(key, " comment ")
 		slot := ""
