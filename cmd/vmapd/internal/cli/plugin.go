@@ -296,8 +296,8 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// connect lets the pod that is the client connect while a trace waits for it, as vmapd's pod may not enter the network of
-// another. It needs the right to run a program in the pod, which must have nc; otherwise the trace alone says what to do.
+// connect lets the pod that is the client connect while a trace waits for it, as vmapd's pod may not enter the network
+// of another. It needs the right to run nc in the pod; otherwise the trace alone says what to do.
 func (p *kubectlPlugin) connect(
 	ctx context.Context, target plugin.Target, client names.Ref, namespace, from, to string,
 ) {

@@ -210,11 +210,11 @@ func (d *Daemon) flows(ctx context.Context, ports []*model.ServicePort) (status.
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	flows := status.NewFlows(ports)
+	flows, count := status.NewFlows(ports)
 	for _, f := range model.Families {
 		err := d.tracked.List(ctx, f, conntrack.Filter{}, func(e *conntrack.Flow) {
 			if e.ReplySource != e.Dest && !e.Zone { // it is translated; IPVS sets no status
-				flows.Add(model.VIP{Addr: e.Dest.Addr(), Protocol: e.Protocol, Port: e.Dest.Port()}, e.ReplySource)
+				count(model.VIP{Addr: e.Dest.Addr(), Protocol: e.Protocol, Port: e.Dest.Port()}, e.ReplySource)
 			}
 		})
 		if err != nil {

@@ -102,16 +102,12 @@ func Diagnose(f Facts) Report {
 
 // AskedBy warns if a program of another version than the daemon's prints the report.
 func (r *Report) AskedBy(version string) {
-	if r.Version == version {
-		return
-	}
-	i := slices.IndexFunc(r.Lines, func(l report.Line) bool { return l.Name == "version" })
-	if i >= 0 {
-		r.Lines[i] = report.Line{
-			Level: report.Warn, Name: "version", Text: fmt.Sprintf("the daemon is %s, and this program %s", r.Version, version),
-			Fix: "use the program of the daemon's image: kubectl exec into vmapd's pod on this node",
+	for i := range r.Lines {
+		if l := &r.Lines[i]; l.Name == "version" && r.Version != version {
+			l.Level, r.Level = report.Warn, report.Worse(r.Level, report.Warn)
+			l.Text = fmt.Sprintf("the daemon is %s, and this program %s", r.Version, version)
+			l.Fix = "use the program of the daemon's image: kubectl exec into vmapd's pod on this node"
 		}
-		r.Level = report.Worse(r.Level, report.Warn)
 	}
 }
 

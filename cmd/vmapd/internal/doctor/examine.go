@@ -21,7 +21,7 @@ import (
 func (f *Facts) Examine() {
 	h := &f.Host
 	h.MTUs = map[int]string{}
-	h.NetAdmin, h.Sysctls, h.Addrs, h.Bridges = HasNetAdmin(), map[string]string{}, HostAddrs(), bridges()
+	h.NetAdmin, h.Sysctls, h.Addrs, h.Bridges = HasNetAdmin(), map[string]string{}, hostAddrs(), bridges()
 	for _, file := range append([]string{IPForward, IPv6Forward, IPv6Disabled}, nodesetup.BridgeCalls[:]...) {
 		if value, err := nodesetup.Sysctl(file); err == nil {
 			h.Sysctls[file] = value
@@ -65,8 +65,8 @@ func Has(capability int) bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<capability) != 0
 }
 
-// HostAddrs returns the addresses of this machine, also those of the backends ipvs and userspace.
-func HostAddrs() (list []netip.Addr) {
+// hostAddrs returns the addresses of this machine, also those of the backends ipvs and userspace.
+func hostAddrs() (list []netip.Addr) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil

@@ -214,8 +214,8 @@ func (d *Directory) pods() (list []podAt) {
 	return list
 }
 
-// PodAt returns the name of the pod that has an address, one that terminates only if no other has it. It is "" if none is
-// known, or if the address is a node's, which several pods may share.
+// PodAt returns the name of the pod that has an address, one that terminates only if no other has it. It is "" if none
+// is known, or if the address is a node's, which several pods may share.
 func (d *Directory) PodAt(addr netip.Addr) (name string) {
 	if d.NodeAt(addr) != nil {
 		return ""

@@ -146,8 +146,8 @@ func NodesTable(nodes []Answer, now time.Time) report.Table {
 		cells := []string{n.Node, "no answer", "", "", "", "", "", ""}
 		if s := n.Status; s != nil {
 			cells = []string{
-				n.Node, map[bool]string{false: "no", true: "yes"}[s.Ready], s.Backend, s.States.String(), report.Age(s.LastSync(), now),
-				strconv.Itoa(len(s.Problems)), s.Doctor, s.Version,
+				n.Node, map[bool]string{false: "no", true: "yes"}[s.Ready], s.Backend, s.States.String(),
+				report.Age(s.LastSync(), now), strconv.Itoa(len(s.Problems)), s.Doctor, s.Version,
 			}
 		} else {
 			silent++

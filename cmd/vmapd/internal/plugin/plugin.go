@@ -51,6 +51,9 @@ type Target struct {
 	Client []string
 }
 
+// String returns the name of the node.
+func (t Target) String() string { return t.Node }
+
 // Exec returns the arguments with which kubectl runs a subcommand in the container.
 func (t Target) Exec(args ...string) []string {
 	const program = "/usr/local/bin/vmapd"
@@ -89,19 +92,14 @@ func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (
 	if err != nil {
 		return found, err
 	}
-	var nodes []string
-	for _, t := range pods {
-		if t.NotRunning == "" {
-			nodes = append(nodes, t.Node)
-		}
-	}
-	if len(nodes) == 0 {
+	running := slices.DeleteFunc(slices.Clone(pods), func(t Target) bool { return t.NotRunning != "" })
+	if len(running) == 0 {
 		return found, fmt.Errorf("none of vmapd's pods runs: %s", pods[0].NotRunning)
 	}
 	found = Target{Node: p.Node, Why: "--node"}
 	var client []string
 	for i, ref := range refs {
-		at, err := p.locate(ctx, ref, cmp.Or(ref.Namespace, namespace), nodes)
+		at, err := p.locate(ctx, ref, cmp.Or(ref.Namespace, namespace), running)
 		if err != nil {
 			return found, fmt.Errorf("find the node of %v: %w", ref, err)
 		}
@@ -113,16 +111,16 @@ func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (
 		}
 	}
 	if found.Node == "" {
-		found = Target{Node: nodes[0], Why: fmt.Sprintf("one of %d; --node chooses", len(nodes))}
+		found = Target{Node: running[0].Node, Why: fmt.Sprintf("one of %d; --node chooses", len(running))}
 	}
-	i := slices.IndexFunc(pods, func(t Target) bool { return t.Node == found.Node && t.NotRunning == "" })
-	if i < 0 {
-		return found, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s",
-			found.Node, found.Why, report.List(nodes, 10))
+	for _, t := range running {
+		if t.Node == found.Node {
+			t.Why, t.Client = found.Why, client
+			return t, nil
+		}
 	}
-	target := pods[i]
-	target.Why, target.Client = found.Why, client
-	return target, nil
+	return found, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s",
+		found.Node, found.Why, report.List(running, 10))
 }
 
 // ContextNamespace returns the namespace of kubectl's context.
@@ -133,7 +131,7 @@ func (p *Plugin) ContextNamespace(ctx context.Context) (string, error) {
 
 // locate returns the node of a pod, with its addresses, or of a node; of a Service, the first node of vmapd's with an
 // endpoint that is ready. Others, and a Service without such an endpoint, have the zero Target: any node may be asked.
-func (p *Plugin) locate(ctx context.Context, ref names.Ref, namespace string, nodes []string) (at Target, err error) {
+func (p *Plugin) locate(ctx context.Context, ref names.Ref, namespace string, running []Target) (at Target, err error) {
 	switch ref.Kind {
 	case names.Node:
 		return Target{Node: ref.Name, Why: ref.String()}, nil
@@ -154,8 +152,8 @@ func (p *Plugin) locate(ctx context.Context, ref names.Ref, namespace string, no
 				ready[node] = ready[node] || ptr.Deref(e.Conditions.Ready, true)
 			}
 		}
-		if i := slices.IndexFunc(nodes, func(n string) bool { return ready[n] }); i >= 0 {
-			at = Target{Node: nodes[i], Why: fmt.Sprintf("an endpoint of %v is there", ref)}
+		if i := slices.IndexFunc(running, func(t Target) bool { return ready[t.Node] }); i >= 0 {
+			at = Target{Node: running[i].Node, Why: fmt.Sprintf("an endpoint of %v is there", ref)}
 		}
 	case names.Address, names.Process:
 	}

@@ -65,9 +65,6 @@ func (in *Input) mode() string {
 	return iptables
 }
 
-// before reports whether kube-proxy is, or may be, older than a minor version.
-func (in *Input) before(minor int) bool { return in.Version < minor }
-
 // nodePortSetting makes node ports answer where kube-proxy's do, in words that all versions know.
 func (in *Input) nodePortSetting() *Setting {
 	list := slices.Clone(in.KubeProxy.NodePortAddresses)

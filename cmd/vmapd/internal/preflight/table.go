@@ -57,7 +57,8 @@ var differences = []row{
 	},
 	{
 		id: "problem", title: "Services are served only in part",
-		change: "kube-proxy may serve the rest.", remedy: "correct the Services", concerns: hasProblem,
+		change: "kube-proxy may serve the rest.", remedy: "correct the Services",
+		concerns: func(c *comparison, s *model.Service) bool { return len(c.problems[s.NamespacedName]) > 0 },
 		edit: func(c *comparison, d *Difference) {
 			for _, s := range c.served {
 				d.Details = append(d.Details, c.problems[s.NamespacedName]...)
@@ -72,11 +73,12 @@ var differences = []row{
 	},
 	{
 		id: "node-hints", title: "Hints for nodes are honoured (trafficDistribution: PreferSameNode)",
-		change: "kube-proxy ignores them before 1.34, and without the gate PreferSameTrafficDistribution.",
-		remedy: "remove spec.trafficDistribution of the Services", concerns: hasNodeHints,
+		change:   "kube-proxy ignores them before 1.34, and without the gate PreferSameTrafficDistribution.",
+		remedy:   "remove spec.trafficDistribution of the Services",
+		concerns: func(c *comparison, s *model.Service) bool { return c.hinted[s.NamespacedName] },
 		when: func(c *comparison) bool {
 			on, set := c.KubeProxy.FeatureGates["PreferSameTrafficDistribution"]
-			return set && !on || !set && c.before(34)
+			return set && !on || !set && c.Version < 34
 		},
 	},
 	{
@@ -141,7 +143,8 @@ var differences = []row{
 var notes = []row{
 	{
 		id: "session-affinity", title: "Clients with session affinity may get another endpoint, once",
-		change: "vmapd does not know which one kube-proxy chose for them.", concerns: hasAffinity,
+		change:   "vmapd does not know which one kube-proxy chose for them.",
+		concerns: func(_ *comparison, s *model.Service) bool { return s.SessionAffinity == "ClientIP" },
 	},
 	{
 		id: "connection-retry", title: "A connection without an answer within a second gets another endpoint",
@@ -163,13 +166,14 @@ var notes = []row{
 		change: "kube-proxy sends them on in the modes iptables and ipvs, and before 1.33.",
 		to:     []string{nftables, iptables, ipvs},
 		when: func(c *comparison) bool {
-			return len(c.Objects.ServiceCIDRs) > 0 && (c.mode() != nftables || c.before(33))
+			return len(c.Objects.ServiceCIDRs) > 0 && (c.mode() != nftables || c.Version < 33)
 		},
 	},
 	{
 		id: "source-ranges-endpoints", title: "Source ranges apply to Services without endpoints, too",
-		change: "vmapd drops other clients' packets. kube-proxy rejects them while there is no endpoint.",
-		from:   []string{iptables}, concerns: hasSourceRanges,
+		change:   "vmapd drops other clients' packets. kube-proxy rejects them while there is no endpoint.",
+		from:     []string{iptables},
+		concerns: func(_ *comparison, s *model.Service) bool { return len(s.SourceRanges) > 0 },
 	},
 	{
 		id: "node-port-endpoints", title: "Where node ports do not answer, they are not rejected either",
@@ -204,10 +208,6 @@ func hasSCTP(_ *comparison, s *model.Service) bool {
 	return slices.ContainsFunc(s.Ports, func(p model.Port) bool { return p.Protocol == "SCTP" })
 }
 
-func hasAffinity(_ *comparison, s *model.Service) bool { return s.SessionAffinity == "ClientIP" }
-
-func hasProblem(c *comparison, s *model.Service) bool { return len(c.problems[s.NamespacedName]) > 0 }
-
 // ingress are the load balancers' addresses of a Service that the node serves (KEP-1860).
 func ingress(s *model.Service) (list []string) {
 	for _, i := range s.Ingress {
@@ -226,8 +226,6 @@ func hasAddressInServiceCIDR(c *comparison, s *model.Service) bool {
 	})
 }
 
-func hasSourceRanges(_ *comparison, s *model.Service) bool { return len(s.SourceRanges) > 0 }
-
 // hasRestrictedExternalIP reports whether source ranges apply to an address that is an external IP, too.
 func hasRestrictedExternalIP(_ *comparison, s *model.Service) bool {
 	return len(s.SourceRanges) > 0 &&
@@ -241,8 +239,6 @@ func hasLocalPolicy(_ *comparison, s *model.Service) bool {
 func hasHealthCheck(_ *comparison, s *model.Service) bool {
 	return s.HealthCheckNodePort != 0 && s.Type == "LoadBalancer" && s.ExternalTrafficPolicy == "Local"
 }
-
-func hasNodeHints(c *comparison, s *model.Service) bool { return c.hinted[s.NamespacedName] }
 
 // nodePortAddrs are the addresses on which vmapd's node ports answer, as far as they are known.
 func (c *comparison) nodePortAddrs() string {

@@ -89,7 +89,7 @@ func (v *View) One(name model.NamespacedName, found Found) One {
 }
 
 func (v *View) port(sp *model.ServicePort, found Found) Port {
-	tracked := found.Flows.of(sp)
+	tracked := found.Flows[sp]
 	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: found.endpoints(sp, tracked)}
 	for _, fe := range sp.Frontends {
 		a := Address{
@@ -286,36 +286,26 @@ func percent(share float64) string {
 // Counts are numbers of new connections to service ports; one that is missing is not counted.
 type Counts map[*model.ServicePort]uint64
 
-// Flows are numbers of entries of connection tracking by endpoint, for the addresses of one Service. The addresses of a
-// service port share a map.
-type Flows map[model.VIP]map[netip.AddrPort]int
+// Flows are numbers of entries of connection tracking, by service port and endpoint.
+type Flows map[*model.ServicePort]map[netip.AddrPort]int
 
-// NewFlows begins to count the entries of service ports.
-func NewFlows(ports []*model.ServicePort) Flows {
-	t := Flows{}
+// NewFlows returns numbers for service ports, and a function that counts an entry with its destination and endpoint,
+// unless it is of another Service.
+func NewFlows(ports []*model.ServicePort) (flows Flows, count func(to model.VIP, endpoint netip.AddrPort)) {
+	flows = Flows{}
+	at := map[model.VIP]map[netip.AddrPort]int{}
 	for _, sp := range ports {
-		counts := map[netip.AddrPort]int{}
+		flows[sp] = map[netip.AddrPort]int{}
 		for _, fe := range sp.Frontends {
-			t[fe.VIP] = counts
+			at[fe.VIP] = flows[sp]
 		}
 	}
-	return t
-}
-
-// Add counts an entry with a translated destination, unless it is of another Service.
-func (t Flows) Add(to model.VIP, endpoint netip.AddrPort) {
-	if t[to] == nil { // a node port has no address
-		to.Addr = model.FamilyOf(to.Addr).Unspecified()
+	return flows, func(to model.VIP, endpoint netip.AddrPort) {
+		if at[to] == nil { // a node port has no address
+			to.Addr = model.FamilyOf(to.Addr).Unspecified()
+		}
+		if n := at[to]; n != nil {
+			n[endpoint]++
+		}
 	}
-	if counts := t[to]; counts != nil {
-		counts[endpoint]++
-	}
-}
-
-// of returns the numbers of a service port's entries; nil: they were not counted.
-func (t Flows) of(sp *model.ServicePort) map[netip.AddrPort]int {
-	if len(sp.Frontends) == 0 {
-		return nil
-	}
-	return t[sp.Frontends[0].VIP]
 }

@@ -301,7 +301,7 @@ Rules of IPv4 80/tcp:
 func TestFlowsAreCountedByEndpoint(t *testing.T) {
 	v := newWorld(web().NodePort(30080), webSlice(), modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80)).round(1)
 	name := model.NamespacedName{Namespace: "ns1", Name: "web"}
-	flows := status.NewFlows(v.Ports(status.Filter{Namespace: name.Namespace, Name: name.Name}))
+	flows, count := status.NewFlows(v.Ports(status.Filter{Namespace: name.Namespace, Name: name.Name}))
 	for _, flow := range [][2]string{
 		{"172.30.0.41:80", "10.0.0.2:8080"},
 		{"172.30.0.41:80", "10.0.0.2:8080"},
@@ -311,7 +311,7 @@ func TestFlowsAreCountedByEndpoint(t *testing.T) {
 		{"172.30.0.42:80", "10.0.0.9:8080"}, // another Service
 	} {
 		to := netip.MustParseAddrPort(flow[0])
-		flows.Add(model.VIP{Addr: to.Addr(), Protocol: model.TCP, Port: to.Port()}, netip.MustParseAddrPort(flow[1]))
+		count(model.VIP{Addr: to.Addr(), Protocol: model.TCP, Port: to.Port()}, netip.MustParseAddrPort(flow[1]))
 	}
 	got := v.One(name, status.Found{Flows: flows})
 	if n := got.Ports[0].Tracked; n == nil || *n != 4 {

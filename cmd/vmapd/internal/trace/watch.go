@@ -255,9 +255,9 @@ func ends(events []others.Event) (first, last others.Packet) {
 // complete reports whether nothing more is to come of the first packet and of its answer, if there is to be one; ended:
 // one of them ended on this node, so that the client gets nothing.
 func (c *Collector) complete() (complete, ended bool) {
-	first, answer := follow(c.First, nil, nil), follow(c.Answer, nil, nil)
-	if !first.complete() || !first.verdict.arrived() {
-		return first.complete(), first.complete() && first.verdict == Dropped
+	last := follow(c.First, nil, nil)
+	if last.complete() && last.verdict.arrived() {
+		last = follow(c.Answer, nil, nil)
 	}
-	return answer.complete(), answer.complete() && answer.verdict == Dropped
+	return last.complete(), last.complete() && last.verdict == Dropped
 }
