@@ -329,17 +329,14 @@ type Expectation struct {
 
 // ParseExpectation reads VERDICT[=ENDPOINT]; "" expects nothing.
 func ParseExpectation(s string) (w Expectation, err error) {
-	if s == "" {
-		return w, nil
-	}
 	text, endpoint, found := strings.Cut(s, "=")
-	w = Expectation{report.Outcome(text), endpoint}
-	if text == "not-a-service" {
-		w.outcome = report.NotService
-	}
-	outcomes := []report.Outcome{report.Forwarded, report.Rejected, report.Dropped, report.NotService}
+	outcome, known := map[string]report.Outcome{
+		"": "", "forwarded": report.Forwarded, "rejected": report.Rejected, "dropped": report.Dropped,
+		"not-a-service": report.NotService, string(report.NotService): report.NotService,
+	}[text]
+	w = Expectation{outcome, endpoint}
 	switch {
-	case !slices.Contains(outcomes, w.outcome):
+	case !known:
 		return w, fmt.Errorf("unknown result %q (forwarded, rejected, dropped, not-a-service)", text)
 	case found && (w.outcome != report.Forwarded || endpoint == ""):
 		return w, fmt.Errorf("want an endpoint after forwarded=; got %q", s)

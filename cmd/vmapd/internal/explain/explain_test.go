@@ -260,7 +260,7 @@ func TestLessCommonSituations(t *testing.T) {
 	twoPorts := web(none.Ready("10.0.0.2"))
 	twoPorts.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).TCP("also", 80).Service
 	manyPorts := web(none.Ready("10.0.0.2"))
-	wide := modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.9")
+	wide := modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.9").Sticky(60)
 	for port := range 1001 {
 		wide = wide.TCP(fmt.Sprintf("p%d", port), int32(10_000+port))
 	}
