@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -263,7 +264,8 @@ func request[T any](
 	ctx context.Context, f *follower, verb string, o metav1.ListOptions,
 	do func(context.Context, metav1.ListOptions) (T, error),
 ) (T, error) {
-	defer time.AfterFunc(f.quiet, func() { f.failed(ctx, verb, errSilent) }).Stop()
+	ctx, last := client.WithLast(ctx)
+	defer time.AfterFunc(f.quiet, func() { f.failed(ctx, verb, cmp.Or(last(), errSilent)) }).Stop()
 	o.LabelSelector = f.labels
 	if !f.noFields {
 		o.FieldSelector = f.fields

@@ -75,7 +75,6 @@ func resources(c *client.Client, node string) []*resource {
 func newResource[T, L runtime.Object](
 	c client.Resource[L], set func(*model.Builder, T), remove func(*model.Builder, model.NamespacedName),
 ) *resource {
-	c = c.Once() // the reflector tries again
 	return &resource{
 		name:    c.Name,
 		example: reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object),

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -122,7 +124,25 @@ func (c *Client) Skew() (time.Duration, bool) {
 	return 0, false
 }
 
-// noting is a transport that notes the server's time.
+type lastKey struct{}
+
+// WithLast returns a context for a request, and a function for the error of its last attempt, which may be nil:
+// client-go makes up to ten attempts before it returns.
+func WithLast(ctx context.Context) (context.Context, func() error) {
+	last, ok := ctx.Value(lastKey{}).(*atomic.Pointer[error])
+	if !ok {
+		last = new(atomic.Pointer[error])
+		ctx = context.WithValue(ctx, lastKey{}, last)
+	}
+	return ctx, func() error {
+		if err := last.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
+}
+
+// noting is a transport that notes the server's time, and how attempts end.
 type noting struct {
 	http.RoundTripper
 	skew *atomic.Pointer[time.Duration]
@@ -131,15 +151,22 @@ type noting struct {
 // RoundTrip implements [http.RoundTripper].
 func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := n.RoundTripper.RoundTrip(r)
-	if err != nil {
-		return nil, err
+	problem := err
+	if err == nil {
+		if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			const half = 500 * time.Millisecond // of the second that the header leaves out
+			skew := time.Until(date.Add(half))
+			n.skew.Store(&skew)
+		}
+		if resp.StatusCode != http.StatusOK {
+			status := metav1.Status{Code: int32(resp.StatusCode), Message: resp.Status} //nolint:gosec // three digits
+			problem = &apierrors.StatusError{ErrStatus: status}
+		}
 	}
-	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		const half = 500 * time.Millisecond // of the second that the header leaves out
-		skew := time.Until(date.Add(half))
-		n.skew.Store(&skew)
+	if last, ok := r.Context().Value(lastKey{}).(*atomic.Pointer[error]); ok {
+		last.Store(&problem)
 	}
-	return resp, nil
+	return resp, err
 }
 
 // WrappedRoundTripper lets client-go close idle connections.

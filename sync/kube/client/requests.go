@@ -28,14 +28,6 @@ type Resource[L runtime.Object] struct {
 	group     rest.Interface
 	namespace string // "": all
 	options   runtime.ParameterCodec
-	once      bool
-}
-
-// Once returns the same objects for a caller that tries again by itself: client-go repeats no request, up to ten times
-// without a word, that an overloaded server refuses.
-func (r Resource[L]) Once() Resource[L] {
-	r.once = true
-	return r
 }
 
 // In returns the objects of one namespace; "" is all.
@@ -87,9 +79,6 @@ func (r Resource[L]) get(o metav1.ListOptions) *rest.Request {
 	req := r.group.Get().NamespaceIfScoped(r.namespace, r.namespace != "").Resource(r.Name).VersionedParams(&o, r.options)
 	if o.TimeoutSeconds != nil {
 		req.Timeout(time.Duration(*o.TimeoutSeconds) * time.Second)
-	}
-	if r.once {
-		req.MaxRetries(0)
 	}
 	return req
 }
