@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -85,10 +84,7 @@ func (c *Config) nodePortAddresses() model.NodePortAddresses {
 	if legacy := p.Mode != "" && modeOf(p) != NFTables; len(list) == 0 && legacy {
 		list = []string{"all"}
 	}
-	n, err := ParseNodePortAddresses(list)
-	if err != nil {
-		return n // validation reports it
-	}
+	n, _ := ParseNodePortAddresses(list) // it is valid
 	if p.Mode == proxyconfig.ProxyMode(IPTables) {
 		// On loopback, kube-proxy's iptables mode serves IPv4 only.
 		included := n.All || n.Unlisted[model.IPv4] || n.Localhost[model.IPv4] ||
@@ -121,7 +117,6 @@ func (c *Config) nodePortAddresses() model.NodePortAddresses {
 func ParseNodePortAddresses(list []string) (model.NodePortAddresses, error) {
 	n := model.NodePortAddresses{Primary: len(list) == 0}
 	var listed [len(model.Families)]bool
-	var errs []error
 	for _, s := range list {
 		switch s {
 		case "primary":
@@ -134,8 +129,7 @@ func ParseNodePortAddresses(list []string) (model.NodePortAddresses, error) {
 		default:
 			p, err := model.ParsePrefix(s)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%q is neither primary, all, localhost nor a CIDR", s))
-				continue
+				return n, fmt.Errorf("%q is neither primary, all, localhost nor a CIDR", s)
 			}
 			f := model.FamilyOf(p.Addr())
 			listed[f] = true
@@ -149,5 +143,5 @@ func ParseNodePortAddresses(list []string) (model.NodePortAddresses, error) {
 	for _, f := range model.Families { // a list of nothing but ranges
 		n.Unlisted[f] = !n.Primary && !listed[f] && slices.Contains(listed[:], true)
 	}
-	return n, errors.Join(errs...)
+	return n, nil
 }

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
@@ -43,8 +43,7 @@ type Server struct {
 	opts Options
 	log  *slog.Logger
 
-	mu  sync.Mutex
-	err error // of the last attempt to listen
+	err atomic.Pointer[error] // of the last attempt to listen; nil: it listens
 }
 
 // New returns a server that does not serve yet.
@@ -57,17 +56,10 @@ func New(o Options) *Server {
 
 // Err returns why the address is not served now, or nil.
 func (s *Server) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-// note notes the result of an attempt to listen, and returns the one before.
-func (s *Server) note(err error) (before error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, s.err = s.err, err
-	return before
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Run serves until ctx ends, then waits up to 2 s for running requests. With HardFail, it
@@ -83,8 +75,8 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil //nolint:nilerr // it is to end
 		}
 		err = fmt.Errorf("%s server: %w", s.opts.Name, err)
-		before := s.note(err)
-		isNew := before == nil || before.Error() != err.Error()
+		before := s.err.Swap(&err)
+		isNew := before == nil || (*before).Error() != err.Error()
 		if isNew && s.opts.Failed != nil {
 			s.opts.Failed(err)
 		}
@@ -108,7 +100,7 @@ func (s *Server) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.note(nil) != nil {
+	if s.err.Swap(nil) != nil {
 		s.log.Info("listening again")
 	}
 	s.log.Info("serving", slog.String("address", l.Addr().String()))

@@ -64,7 +64,6 @@ type Metrics struct {
 // New returns Metrics before the first sync, of a valid configuration.
 func New(o Options) *Metrics {
 	m := &Metrics{SLIs: http.NewServeMux(), options: o, registry: prometheus.NewRegistry()}
-	m.rounds.kinds = map[string]bool{}
 	m.registerProxy()
 	m.registerOwn()
 	m.registerBuild()

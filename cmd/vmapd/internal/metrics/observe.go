@@ -15,8 +15,7 @@ import (
 
 // rounds is the state between syncs.
 type rounds struct {
-	problems *model.Snapshot // the snapshot with the counted problems, or nil
-	kinds    map[string]bool // of objects that had problems
+	last *model.Snapshot // nil before the first sync
 
 	// Changes since the last successful sync.
 	services, endpointSlices int
@@ -60,7 +59,7 @@ func (m *Metrics) Done(r reconcile.Round) {
 			m.programmed(f, r)
 		}
 	}
-	m.countProblems(r.Snapshot)
+	m.rounds.last = r.Snapshot
 }
 
 // remember keeps the times of changes until they are programmed, if that is soon: syncs may fail for a long time.
@@ -90,31 +89,23 @@ func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 	m.ready.WithLabelValues(name).Set(1)
 }
 
-// countProblems counts objects with problems, if the problems have changed.
-func (m *Metrics) countProblems(s *model.Snapshot) {
-	if m.rounds.problems != nil && s.SameProblems(m.rounds.problems) {
-		return
+// objectsBy returns the number of objects with problems by a word about a problem.
+func (m *Metrics) objectsBy(word func(model.Problem) string) map[string]int {
+	m.mu.Lock()
+	last := m.rounds.last
+	m.mu.Unlock()
+	counts, seen := map[string]int{}, map[model.Problem]bool{}
+	if last == nil {
+		return counts
 	}
-	m.rounds.problems = s
-	objects := map[string]int{}
-	over := map[model.Budget]int{}
-	var last model.Problem
-	for _, p := range s.Problems() { // sorted by object
-		if p.Object != last.Object || p.Budget != last.Budget { // a budget may be exceeded in both families
-			over[p.Budget]++
+	for _, p := range last.Problems() {
+		of := model.Problem{Object: p.Object, Message: word(p)} // a budget may be exceeded in both families
+		if !seen[of] {
+			counts[of.Message]++
 		}
-		if p.Object != last.Object {
-			objects[p.Object.Kind]++
-			m.rounds.kinds[p.Object.Kind] = true
-		}
-		last = p
+		seen[of] = true
 	}
-	for _, b := range model.AllBudgets {
-		m.overBudget.WithLabelValues(string(b)).Set(float64(over[b]))
-	}
-	for kind := range m.rounds.kinds {
-		m.rejected.WithLabelValues(kind).Set(float64(objects[kind]))
-	}
+	return counts
 }
 
 // pending returns how many changed Services and EndpointSlices are not programmed.

@@ -161,14 +161,14 @@ func TestRejectedObjects(t *testing.T) {
 	modeltest.NewService("ns1/bad").On("172.30.0.42").TCP("http", 80).Set(b)
 	modeltest.NewService("ns1/worse").On("172.30.0.43").TCP("http", 80).Set(b)
 	m.Done(round(b.Snapshot(), nil))
-	expect(t, "the Services are mended", m, map[string][]string{name: {`{kind="EndpointSlice"} 1`, `{kind="Service"} 0`}})
+	expect(t, "the Services are mended", m, map[string][]string{name: {`{kind="EndpointSlice"} 1`}})
 }
 
 func TestObjectsOverTheirBudgets(t *testing.T) {
 	c := modeltest.Config()
 	c.Budgets = model.Budgets{Ports: 2, Entries: 1}
-	web := modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::41").TCP("p1", 81).TCP("p2", 82)
-	b := modeltest.Builder(c, web.TCP("p3", 83), modeltest.NewService("ns1/other").On("172.30.0.42").TCP("p1", 81).TCP("p2", 82).TCP("p3", 83))
+	web := modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::41").Sticky(60).TCP("p1", 81).TCP("p2", 82)
+	b := modeltest.Builder(c, web.TCP("p3", 83), modeltest.NewService("ns1/other").On("172.30.0.42").Sticky(60).TCP("p1", 81).TCP("p2", 82).TCP("p3", 83))
 	m := New(bare(config.NFTables))
 	const name = "vmapd_objects_over_budget"
 	want := func(entries, ports int) map[string][]string {

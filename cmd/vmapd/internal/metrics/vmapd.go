@@ -18,7 +18,6 @@ import (
 type ownFigures struct {
 	failures                      *prometheus.CounterVec
 	servicePorts, ready, unserved *prometheus.GaugeVec
-	rejected, overBudget          *prometheus.GaugeVec // objects
 	configRead                    prometheus.Gauge
 }
 
@@ -36,13 +35,21 @@ func (m *Metrics) registerOwn() {
 	}
 	o.unserved = gaugeVec(all, "vmapd_endpoints_over_budget",
 		"Endpoints that get no connections, because their Service has more than its budget allows.", ipFamily)
-	o.rejected = gaugeVec(all, "vmapd_rejected_objects",
-		"Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.", "kind")
-	o.overBudget = gaugeVec(all, "vmapd_objects_over_budget",
-		"Objects, such as Services, that exceed a budget; the log and an event have the details.", "budget")
-	for _, b := range model.AllBudgets {
-		o.overBudget.WithLabelValues(string(b))
-	}
+	atScrape(all, gauge, "vmapd_rejected_objects",
+		"Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.",
+		[]string{"kind"}, func(emit emitter) {
+			for kind, n := range m.objectsBy(func(p model.Problem) string { return p.Object.Kind }) {
+				emit(float64(n), kind)
+			}
+		})
+	atScrape(all, gauge, "vmapd_objects_over_budget",
+		"Objects, such as Services, that exceed a budget; the log and an event have the details.",
+		[]string{"budget"}, func(emit emitter) {
+			over := m.objectsBy(func(p model.Problem) string { return string(p.Budget) })
+			for _, b := range model.AllBudgets {
+				emit(float64(over[string(b)]), string(b))
+			}
+		})
 	o.configRead = promauto.With(all).NewGauge(prometheus.GaugeOpts{
 		Name: "vmapd_config_last_reload_successful", Help: "Whether the configuration was valid when it was last read.",
 	})

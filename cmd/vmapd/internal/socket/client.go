@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -108,13 +109,14 @@ func (c Client) Elsewhere(ctx context.Context) error {
 	return fmt.Errorf("the daemon at %s %w; run this with nsenter -t %d %s-n", c.Path, ErrElsewhere, pid, user)
 }
 
-// Listening returns the paths of daemons' sockets in this network namespace, by the names that they had at first.
+// Listening returns the paths of sockets in this network namespace that have the name of a daemon's.
 func Listening() (paths []string) {
 	b, _ := os.ReadFile("/proc/net/unix")
 	for line := range strings.Lines(string(b)) {
-		if path, ours := strings.CutSuffix(strings.TrimSpace(line), newSuffix); ours {
-			if at := strings.IndexByte(path, '/'); at >= 0 && !slices.Contains(paths, path[at:]) {
-				paths = append(paths, path[at:])
+		if at := strings.IndexByte(line, '/'); at >= 0 {
+			path := strings.TrimSpace(line[at:])
+			if filepath.Base(path) == filepath.Base(DefaultPath) && !slices.Contains(paths, path) {
+				paths = append(paths, path)
 			}
 		}
 	}

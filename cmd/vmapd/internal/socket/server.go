@@ -63,54 +63,17 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(e) // an error means that the client left
 }
 
-// listener is a listening socket with its file, which another may replace. Close removes the file.
-type listener struct {
-	net.Listener
-	path string
-	file os.FileInfo
-}
-
-// newSuffix ends the name at which a socket is made.
-const newSuffix = ".new"
-
 // listen opens a socket at a path where no process answers. The kernel lets those connect who may write its file: root.
-// It is made beside the path, and renamed, so that an old file is replaced in one step.
-func listen(path string) (*listener, error) {
+// Close removes the file.
+func listen(path string) (net.Listener, error) {
 	if err := private(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	if err := free(path); err != nil {
 		return nil, err
 	}
-	made := path + newSuffix
-	_ = os.Remove(made)            // of a process that was killed; if it fails, so does listening
-	before := syscall.Umask(0o177) // the file never has another mode than 0600
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: made})
-	syscall.Umask(before)
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false) // its name changes
-	file, err := os.Lstat(made)
-	if err == nil {
-		err = os.Rename(made, path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, l.Close(), os.Remove(made))
-	}
-	return &listener{l, path, file}, nil
-}
-
-// Addr implements net.Listener.
-func (l *listener) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: l.path} }
-
-// Close implements net.Listener.
-func (l *listener) Close() error {
-	err := l.Listener.Close()
-	if now, missing := os.Lstat(l.path); missing == nil && os.SameFile(l.file, now) {
-		err = errors.Join(err, os.Remove(l.path))
-	}
-	return err
+	defer syscall.Umask(syscall.Umask(0o177)) // the file never has another mode than 0600
+	return net.Listen("unix", path)
 }
 
 // private makes a folder if there is none, and refuses one where others could put a socket of their own in the place
@@ -131,7 +94,8 @@ func private(dir string) error {
 	return nil
 }
 
-// free refuses a path at which a process answers, and one of a file that is no socket.
+// free removes the file of a process that has ended. It refuses a path at which a process answers, and one of a file that
+// is no socket.
 func free(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -145,7 +109,7 @@ func free(path string) error {
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT) {
-		return nil // its process has ended
+		return os.Remove(path)
 	}
 	if err == nil {
 		_ = conn.Close()

@@ -85,7 +85,7 @@ func newPatient(t *testing.T) *patient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return &patient{Cluster: vmapdtest.NewCluster(t), socket: filepath.Join(dir, "socket")}
+	return &patient{Cluster: vmapdtest.NewCluster(t), socket: filepath.Join(dir, "vmapd.sock")}
 }
 
 // vmapd runs a subcommand on the node. Breaks and spaces in the output become one space each.
