@@ -19,6 +19,15 @@ func (l elements) add(set string, e nft.Element) {
 	l[set] = append(list, e)
 }
 
+// emptied returns empty lists with room for as many elements: the next piece is mostly like the one before.
+func (l elements) emptied() elements {
+	lists := make(elements, len(l))
+	for set, list := range l {
+		lists[set] = make([]nft.Element, 0, len(list))
+	}
+	return lists
+}
+
 // list returns the operations on sets, sorted by their names.
 func (l elements) list() []Elements {
 	list := make([]Elements, 0, len(l))

@@ -219,12 +219,14 @@ func (w *writer) unit(u compile.Unit) {
 			w.flush()
 		}
 	})
-	for set, list := range w.leads {
-		if isLate {
+	if isLate {
+		for set, list := range w.leads {
 			w.late[set] = append(w.late[set], list...)
-		} else {
-			w.elements(elements{set: list})
 		}
+	} else {
+		w.elements(w.leads)
+	}
+	for set, list := range w.leads {
 		w.leads[set] = list[:0]
 	}
 	w.flush()
@@ -303,8 +305,9 @@ func (w *writer) end() {
 // flush yields a batch if there are enough operations.
 func (w *writer) flush() {
 	if w.count >= w.size && w.more {
+		add := w.add.emptied()
 		w.more = w.yield(w.done())
-		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, elements{}, 0
+		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, add, 0
 	}
 }
 

@@ -228,15 +228,18 @@ func (c *neededChains) add(sp *model.ServicePort) (grown bool) {
 		of := nft.FrontendsOf(fe.Kind)
 		switch {
 		case fe.ShortCircuit:
-			one := newExternalLocalChain(of, sp, fe)
-			all, local := one.choices()
-			insert(one)
-			insert(all)
-			if one.local.hi > 0 {
-				insert(local)
+			if one := newExternalLocalChain(of, sp, fe); !c.choosing[one] {
+				all, local := one.choices()
+				insert(one)
+				insert(all)
+				if one.local.hi > 0 {
+					insert(local)
+				}
 			}
 		case chooses(fe):
-			insert(newChoice(of, sp, fe))
+			if one := newChoice(of, sp, fe); !c.choosing[one] { // as mostly, without garbage
+				insert(one)
+			}
 		}
 	}
 	return grown

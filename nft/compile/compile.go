@@ -214,8 +214,13 @@ func (r *Ruleset) sharedChange(have *Ruleset) Change {
 	if len(have.Chains) != len(r.Chains) || &have.Chains[0] != &r.Chains[0] {
 		c.Old.Chains, c.New.Chains = have.Chains, r.Chains
 	}
-	c.Old.Elements = func(add AddFunc) { have.shared(r.snapshot, add) }
-	c.New.Elements = func(add AddFunc) { r.shared(have.snapshot, add) }
+	since := func(r, other *Ruleset) func(AddFunc) {
+		return func(add AddFunc) {
+			r.sharedFirst(other.snapshot, add)
+			r.sharedLast(other.snapshot, nil, add)
+		}
+	}
+	c.Old.Elements, c.New.Elements = since(have, r), since(r, have)
 	return c
 }
 

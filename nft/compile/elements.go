@@ -10,30 +10,36 @@ import (
 
 func addrElement(a netip.Addr) nft.Element { return nft.Element{Key: string(nft.AppendAddr(nil, a))} }
 
-// shared adds the elements that no single service port determines, and that another snapshot lacks.
-func (r *Ruleset) shared(other *model.FamilySnapshot, add AddFunc) {
-	s := r.snapshot
-	if s.Settings != other.Settings && s.Settings != nil {
+// sharedFirst adds the elements that all Services need, and that another snapshot lacks: without Hairpin, an endpoint
+// could not connect to itself.
+func (r *Ruleset) sharedFirst(other *model.FamilySnapshot, add AddFunc) {
+	if s := r.snapshot.Settings; s != other.Settings && s != nil {
 		for _, a := range s.NodePortAddrs {
 			add(nft.NodePortIPs, addrElement(a))
 		}
-		for _, p := range s.ServiceCIDRs {
-			add(nft.ServiceCIDRs, nft.PrefixElement(p))
-		}
 	}
-	for c := range s.ClusterIPs.Changes(model.AddrKeys, other.ClusterIPs) {
-		if c.InNew {
-			add(nft.ClusterIPs, addrElement(c.Key))
-		}
-	}
-	for c := range s.Hairpins.Changes(model.AddrKeys, other.Hairpins) {
+	for c := range r.snapshot.Hairpins.Changes(model.AddrKeys, other.Hairpins) {
 		if c.InNew {
 			add(nft.Hairpin, nft.Element{Key: string(nft.AppendAddr(nft.AppendAddr(nil, c.Key), c.Key))})
 		}
 	}
-	for c := range s.ServiceEndpoints.Changes(model.VIPKeys, other.ServiceEndpoints) {
+}
+
+// sharedLast adds those by which packets are refused or dropped, but no cluster IP that a Service's unit has.
+func (r *Ruleset) sharedLast(other *model.FamilySnapshot, inUnits map[netip.Addr]bool, add AddFunc) {
+	for c := range r.snapshot.ServiceEndpoints.Changes(model.VIPKeys, other.ServiceEndpoints) {
 		if c.InNew {
 			add(nft.ServiceEndpoints, nft.Element{Key: nft.FrontendsOf(model.ClusterIP).Key(c.Key)})
+		}
+	}
+	for c := range r.snapshot.ClusterIPs.Changes(model.AddrKeys, other.ClusterIPs) {
+		if _, is := inUnits[c.Key]; c.InNew && !is {
+			add(nft.ClusterIPs, addrElement(c.Key))
+		}
+	}
+	if s := r.snapshot.Settings; s != other.Settings && s != nil {
+		for _, p := range s.ServiceCIDRs {
+			add(nft.ServiceCIDRs, nft.PrefixElement(p))
 		}
 	}
 }

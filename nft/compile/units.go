@@ -24,16 +24,9 @@ type AddFunc func(set string, e nft.Element)
 // Services, the cluster's API server and DNS first; and at last what is refused or dropped because no Service has it.
 func (r *Ruleset) Units() iter.Seq[Unit] {
 	return func(yield func(Unit) bool) {
-		isFirst := func(set string) bool { // an endpoint could not connect to itself without Hairpin
-			return set == nft.NodePortIPs || set == nft.Hairpin
-		}
-		if !yield(Unit{Sets: r.Sets, Chains: r.Chains, Elements: func(add AddFunc) {
-			r.shared(&model.FamilySnapshot{}, func(set string, e nft.Element) {
-				if isFirst(set) {
-					add(set, e)
-				}
-			})
-		}}) {
+		none := &model.FamilySnapshot{}
+		first := Unit{Sets: r.Sets, Chains: r.Chains, Elements: func(add AddFunc) { r.sharedFirst(none, add) }}
+		if !yield(first) {
 			return
 		}
 		urgent, services := r.urgent(), r.services()
@@ -44,17 +37,7 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 				}
 			}
 		}
-		served := map[string]bool{}
-		for a := range urgent {
-			served[string(nft.AppendAddr(nil, a))] = true
-		}
-		yield(Unit{Elements: func(add AddFunc) {
-			r.shared(&model.FamilySnapshot{}, func(set string, e nft.Element) {
-				if !isFirst(set) && (set != nft.ClusterIPs || !served[e.Key]) {
-					add(set, e)
-				}
-			})
-		}})
+		yield(Unit{Elements: func(add AddFunc) { r.sharedLast(none, urgent, add) }})
 	}
 }
 
