@@ -80,12 +80,11 @@ func (d *demo) waitFor(ctx context.Context, text string) error {
 
 // next is what to try after the demo.
 const next = `
-Next, why a connection is forwarded to these pods, and the page:
+Next, why a connection is forwarded to these pods:
 
-  bin/vmapd explain -f testdata/demo/before --from 203.0.113.7 192.168.98.10:80
-  unshare -rn bin/vmapd --from testdata/demo/before \
-    --hostname-override node-1 --socket $PWD/bin/sock &
-  bin/vmapd ui --socket $PWD/bin/sock
+  bin/vmapd explain -f testdata/demo/before --from node 172.30.0.10:80
+
+README.md has the same for the objects of your own cluster, and the page.
 `
 
 func (d *demo) verdict() error {
