@@ -7,7 +7,7 @@
 //	                               │
 //	                 Ruleset ──Units──> all of it; ──Changes──> what differs from an earlier one
 //
-// A service port is compiled in one place, [Ruleset.Changes] and Elements have all of it: its elements, and with
+// A service port is compiled in one place, [Ruleset.Changes] and [Ruleset.Units] have all of it: its elements, and with
 // session affinity its own sets and chains. Nobody behind this package asks the model about policies, kinds or numbers
 // of endpoints.
 package compile

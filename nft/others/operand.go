@@ -11,8 +11,6 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/xt"
 	"golang.org/x/sys/unix"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 // address returns the operand for an address of size bytes.
@@ -148,11 +146,13 @@ func fib(e *expr.Fib) operand {
 	}}
 }
 
-func immediate(data []byte) operand {
+// constant is data that a rule has in it.
+func constant(data []byte) operand {
+	o := operand{text: hexadecimal(data), show: hexadecimal, data: data}
 	if a, ok := netip.AddrFromSlice(data); ok {
-		return operand{text: a.String(), show: hexadecimal}
+		o.text = a.String()
 	}
-	return operand{text: hexadecimal(data), show: hexadecimal}
+	return o
 }
 
 // words shows data by its name.
@@ -210,19 +210,16 @@ func name(b []byte) string {
 	return strconv.Quote(before + "*")
 }
 
+var protocols = map[byte]string{
+	unix.IPPROTO_ICMP: "icmp", unix.IPPROTO_ICMPV6: "ipv6-icmp", unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp",
+	unix.IPPROTO_SCTP: "sctp",
+}
+
 func protocol(b []byte) string {
 	if len(b) == 0 {
 		return hexadecimal(b)
 	}
-	switch b[0] {
-	case unix.IPPROTO_ICMP:
-		return "icmp"
-	case unix.IPPROTO_ICMPV6:
-		return "ipv6-icmp"
-	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
-		return model.Protocol(b[0]).String()
-	}
-	return strconv.Itoa(int(b[0]))
+	return cmp.Or(protocols[b[0]], strconv.Itoa(int(b[0])))
 }
 
 // untracks reports whether a target of iptables keeps a packet from connection tracking.

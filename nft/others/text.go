@@ -3,7 +3,7 @@ package others
 import (
 	"cmp"
 	"fmt"
-	mathbits "math/bits"
+	"net"
 	"slices"
 	"strings"
 
@@ -69,17 +69,9 @@ func (w *writer) write(e any) {
 	case *expr.Payload:
 		w.load(e.DestRegister, w.payload(e))
 	case *expr.Meta:
-		if !e.SourceRegister {
-			w.load(e.Register, meta(e.Key))
-			return
-		}
-		w.say("%s set %s", meta(e.Key).text, w.at(e.Register).value())
+		w.loadOrSet(e.SourceRegister, e.Register, meta(e.Key))
 	case *expr.Ct:
-		if !e.SourceRegister {
-			w.load(e.Register, ct(e))
-			return
-		}
-		w.say("%s set %s", ct(e).text, w.at(e.Register).value())
+		w.loadOrSet(e.SourceRegister, e.Register, ct(e))
 	case *expr.Fib:
 		w.load(e.Register, fib(e))
 	case *expr.Numgen:
@@ -88,9 +80,7 @@ func (w *writer) write(e any) {
 	case *expr.Hash:
 		w.load(e.DestRegister, operand{text: fmt.Sprintf("jhash … mod %d", e.Modulus), show: number})
 	case *expr.Immediate:
-		o := immediate(e.Data)
-		o.data = e.Data
-		w.load(e.Register, o)
+		w.load(e.Register, constant(e.Data))
 	case *expr.Bitwise:
 		o := w.at(e.SourceRegister)
 		o.mask, o.xor = e.Mask, e.Xor
@@ -108,6 +98,15 @@ func (w *writer) write(e any) {
 }
 
 func (w *writer) load(n uint32, o operand) { w.operands[register(n)] = o }
+
+// loadOrSet loads an operand into a register, or writes that it is set to what the register holds.
+func (w *writer) loadOrSet(set bool, n uint32, o operand) {
+	if set {
+		w.say("%s set %s", o.text, w.at(n).value())
+	} else {
+		w.load(n, o)
+	}
+}
 
 // at takes what a register holds.
 func (w *writer) at(n uint32) operand {
@@ -224,13 +223,14 @@ func (w *writer) compare(e *expr.Cmp) {
 		defer func() { w.l4 = o.show(e.Data) }()
 	}
 	zero := strings.Trim(string(e.Data), "\x00") == ""
+	ones, size := net.IPMask(o.mask).Size() // 0, 0: it is not the mask of a prefix
 	switch {
 	case o.mask == nil:
 		w.say("%s %s%s", o.text, operators[e.Op], o.show(e.Data))
 	case e.Op == expr.CmpOpNeq && zero: // "ct state new": any of the bits
 		w.say("%s %s", o.text, o.show(o.mask))
-	case o.isAddress():
-		w.say("%s %s%s/%d", o.text, operators[e.Op], o.show(e.Data), ones(o.mask))
+	case o.isAddress() && size > 0:
+		w.say("%s %s%s/%d", o.text, operators[e.Op], o.show(e.Data), ones)
 	default:
 		w.say("%s & %s %s %s", o.text, o.show(o.mask), strings.TrimSpace(cmp.Or(operators[e.Op], "==")), o.show(e.Data))
 	}
@@ -246,13 +246,6 @@ func negation(is bool) string {
 		return "!= "
 	}
 	return ""
-}
-
-func ones(mask []byte) (n int) {
-	for _, b := range mask {
-		n += mathbits.OnesCount8(b)
-	}
-	return n
 }
 
 // lookup writes a lookup in a set or a map.
