@@ -382,3 +382,29 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 		t.Errorf("somebody else's virtual server is gone: %q", got)
 	}
 }
+
+// With kube-proxy's device, the virtual servers are its own, as nothing says whose they are.
+func TestRemoveIPVSKeepsKubeProxys(t *testing.T) {
+	nettest.Enter(t)
+	b, _ := openIPVS(t, ipvs.Options{})
+	apply(t, b, modeltest.Snapshot(hostConfig, cluster(twoWebs)...))
+	output(t, "ip", "link", "add", "kube-ipvs0", "type", "dummy")
+	output(t, "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")
+	servers := output(t, "ipvsadm", "-Sn")
+	remover := host.Leftovers{NFT: others.IPTables{}, KeepKubeProxy: true}
+	if err := remover.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(servers, output(t, "ipvsadm", "-Sn")); diff != "" {
+		t.Errorf("virtual servers (-before +after):\n%s", diff)
+	}
+	left := everything(t) + output(t, "ip", "-o", "link")
+	if strings.Contains(strings.ToLower(left), "vmapd") {
+		t.Errorf("something of vmapd's is left:\n%s", left)
+	}
+	for _, theirs := range []string{"kube-ipvs0", "KUBE-CLUSTER-IP"} {
+		if !strings.Contains(left, theirs) {
+			t.Errorf("%s is gone:\n%s", theirs, left)
+		}
+	}
+}
