@@ -65,8 +65,8 @@ func (d *Daemon) followDevices(ctx context.Context) {
 
 // InitOnly applies the settings that need privilege, for an init container: the daemon then needs only CAP_NET_ADMIN. A
 // failure is a warning, as in the daemon: where the node is a container, the limit of connections is the host's. On a
-// node that has just booted, connection tracking may not be loaded yet: opening a backend, which probes the kernel, loads
-// it.
+// node that has just booted, connection tracking may not be loaded yet: opening a backend, which probes the kernel,
+// loads it.
 func InitOnly(c *config.Config, log *slog.Logger) {
 	d := &Daemon{Options: Options{Config: c, Log: log}} // sends no events, as nothing is programmed
 	if backend, err := d.openBackend(); err != nil {

@@ -17,8 +17,8 @@ import (
 // LookInterval is the time between two attempts to remove leftovers.
 const LookInterval = 10 * time.Second
 
-// Sweeper removes what other backends and kube-proxy left on the node, until nothing is left. What comes back after that
-// stays: two proxies must not delete each other's rules for ever. It is a [reconcile.Observer].
+// Sweeper removes what other backends and kube-proxy left on the node, until nothing is left. What comes back after
+// that stays: two proxies must not delete each other's rules for ever. It is a [reconcile.Observer].
 type Sweeper struct {
 	Find   func() (Found, error)
 	Remove func() error

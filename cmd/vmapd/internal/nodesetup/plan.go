@@ -65,10 +65,10 @@ type Write struct {
 	Why   string
 }
 
-// Plan returns the writes that bring a node with so many online CPUs in line with c. have returns the content of a file,
-// "" if it is not known. The limit of connections and the size of the hash table, which is a quarter of that, only grow:
-// what an administrator made larger costs memory only if it is used, and a smaller limit drops connections. A value that
-// is not known is planned, too, so that its failure is reported.
+// Plan returns the writes that bring a node with so many online CPUs in line with c. have returns the content of a
+// file, "" if it is not known. The limit of connections and the size of the hash table, which is a quarter of that,
+// only grow: what an administrator made larger costs memory only if it is used, and a smaller limit drops connections.
+// A value that is not known is planned, too, so that its failure is reported.
 func Plan(c Conntrack, cpus int, have func(file string) string) (plan []Write) {
 	add := func(file, have string, value int64, why string) {
 		plan = append(plan, Write{File: file, Value: strconv.FormatInt(value, 10), Have: have, Why: why})

@@ -94,8 +94,8 @@ func private(dir string) error {
 	return nil
 }
 
-// free removes the file of a process that has ended. It refuses a path at which a process answers, and one of a file that
-// is no socket.
+// free removes the file of a process that has ended. It refuses a path at which a process answers, and one of a file
+// that is no socket.
 func free(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
