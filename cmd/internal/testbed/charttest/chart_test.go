@@ -334,7 +334,7 @@ func TestValuesOfPages(t *testing.T) {
 	}
 	for page, files := range map[string]map[string]int{
 		"install.md": {
-			"values-released.yaml": 5, "values-imported.yaml": 5, "values-beside-kube-proxy.yaml": 5, "values-monitoring.yaml": 9,
+			"values.yaml": 5, "values-imported.yaml": 5, "values-beside-kube-proxy.yaml": 5, "values-monitoring.yaml": 9,
 		},
 		"platforms.md": {
 			"values-k3s.yaml": 5, "values-rke2.yaml": 5, "values-talos.yaml": 5, "values-eks.yaml": 5, "values-kind.yaml": 5,
