@@ -14,8 +14,8 @@
 //
 //	compile.Options.Compile   the slots that endpoints keep or get (slots.go); the chains and rules that are needed
 //	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after
-//	kernel.Backend.send       Batch.Transactions: new chains ahead of the elements that lead to them; Batch.Ops: a message
-//	                          for each (objects.go, encode.go, elements.go); the socket: all of it or nothing
+//	kernel.Backend.send       Batch.Transactions: new chains ahead of the elements that lead to them; a message for each
+//	                          of Batch.Ops (objects.go, encode.go, elements.go); the socket: all of it or nothing
 //
 // Behind an unknown state, and at the start, readTable (read.go) reads the table, in which each rule is the hash of its
 // text ([Rule.Hash]); [compile.Options.Adopt] keeps its slots and chains, and batch.Pieces makes batches of bounded
@@ -26,7 +26,7 @@
 // The chains hook NAT, so only the first packet of a connection meets a rule. Others pass one rule if a service port
 // has affinity, and one more with affinity or Maglev if connections are retried (compile/retry.go). Forwarded packets
 // pass one if connections are retried, two with Settings.DropInvalid, and one with compile.Options.FastPath, until the
-// connection takes the fast path past all chains (compile/features.go). No packet mark and no conntrack mark is read or
+// connection takes the fast path past all chains (compile/usage.go). No packet mark and no conntrack mark is read or
 // written.
 //
 //	prerouting (dstnat - 1)    output (-101)
@@ -54,7 +54,7 @@
 //	     postrouting (srcnat): hairpin; map source-nat: masquerade or not
 //
 // Chains that packets of established connections meet are left out while no Service needs them, see
-// compile/features.go.
+// compile/usage.go.
 //
 // # Other programs on the node
 //

@@ -98,7 +98,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 			Name: postroutingChain, Hook: nft.Postrouting, Prio: nft.PrioritySNAT,
 			Rules: postroutingRules(s), Comment: "after an endpoint was chosen: is the source address replaced?",
 		},
-		{Name: servicesChain, Rules: o.servicesRules(c.features), Comment: "find the Service"},
+		{Name: servicesChain, Rules: o.servicesRules(c.usage.affinity > 0), Comment: "find the Service"},
 		{Name: clusterIPsChain, Rules: restRules(s), Comment: "refuse what no Service has"},
 		{Name: rejectChain, Rules: rejectRules, Comment: "no endpoint, or a port that the Service does not have"},
 		{Name: masqueradeChain, Rules: []nft.Rule{{nft.Masquerade{}}}, Comment: "replies must come back through this node"},
@@ -113,7 +113,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		},
 	}
 	var invalid []nft.Rule
-	if c.features.retry && o.retries(retryTCP) {
+	if c.usage.retry > 0 && o.retries(retryTCP) {
 		invalid = append(invalid, lateAnswer)
 	}
 	if s.DropInvalid {
@@ -125,7 +125,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 			Comment: "packets of Services that connection tracking classifies as INVALID",
 		})
 	}
-	if c.features.tried && o.retries(retryTCP) {
+	if c.usage.tried > 0 && o.retries(retryTCP) {
 		for name, hook := range map[string]nft.Hook{answerInput: nft.Input, answerPostrouting: nft.Postrouting} {
 			chains = append(chains, nft.Chain{
 				Name: name, Hook: hook, Prio: priorityAnswer, Filter: true, Rules: []nft.Rule{answered},
@@ -134,7 +134,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		}
 	}
 	chains = append(chains, o.fastPathChains()...)
-	if c.features.affinity {
+	if c.usage.affinity > 0 {
 		first := []nft.Rule{{nft.MatchFirst, jumpTo(rememberChain)}}
 		chains = append(chains,
 			nft.Chain{
@@ -164,7 +164,7 @@ var rejectRules = []nft.Rule{{protocolIs(model.TCP), nft.Reject{TCPReset: true}}
 // servicesRules dispatch a packet to its Service. The addresses of Services are looked up
 // before the node ports, because such an address may be one of the node, too. A packet that
 // reaches the rules for node ports is for no address of a Service, so it is counted once.
-func (o Options) servicesRules(has features) []nft.Rule {
+func (o Options) servicesRules(affinity bool) []nft.Rule {
 	var rules []nft.Rule
 	for _, p := range protocols {
 		rules = append(rules, nft.Rule{
@@ -177,7 +177,7 @@ func (o Options) servicesRules(has features) []nft.Rule {
 	if o.Counters {
 		rules = append(rules, nft.Rule{inSet(vipKey, nft.ServiceCounters)})
 	}
-	if has.affinity {
+	if affinity {
 		rules = append(rules, nft.Rule{verdictIn(vipKey, nft.AffinityIPs)})
 	}
 	rules = append(rules, nft.Rule{verdictIn(vipKey, nft.ServiceIPs)})
@@ -185,7 +185,7 @@ func (o Options) servicesRules(has features) []nft.Rule {
 	if o.Counters {
 		rules = append(rules, nft.Rule{toNode, inSet(nodePortKey, nft.NodePortCounters)})
 	}
-	if has.affinity {
+	if affinity {
 		rules = append(rules, nft.Rule{toNode, verdictIn(nodePortKey, nft.AffinityNodePorts)})
 	}
 	rules = append(rules, nft.Rule{toNode, verdictIn(nodePortKey, nft.ServiceNodePorts)})

@@ -206,7 +206,7 @@ type choosing interface {
 // out those that are not needed.
 type neededChains struct {
 	choosing map[choosing]bool
-	features features
+	usage    usage
 }
 
 // add adds the chains that a service port needs. It reports whether some of them are new. Other rulesets may share the

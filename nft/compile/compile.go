@@ -22,7 +22,6 @@ type Ruleset struct {
 	snapshot *model.FamilySnapshot
 	orders   orders
 	needed   neededChains
-	usage    usage
 }
 
 // Compile translates a snapshot. old is the Ruleset compiled from an earlier snapshot with the same options, or nil.
@@ -32,12 +31,12 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	if old == nil {
 		return o.Adopt(nil, nil, s)
 	}
-	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: old.Sets, needed: old.needed, usage: old.usage}
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: old.Sets, needed: old.needed}
 	edit := old.orders.Edit(model.ServicePortKeys)
 	grown := false
 	for c := range s.ServicePortChanges(old.snapshot) {
-		r.usage.count(c.Old, -1)
-		r.usage.count(c.New, 1)
+		r.needed.usage.count(c.Old, -1)
+		r.needed.usage.count(c.New, 1)
 		if c.New == nil {
 			edit.Delete(&c.Old.Name)
 			continue
@@ -50,9 +49,7 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 		grown = r.needed.add(c.New) || grown
 	}
 	r.orders = edit.Done()
-	if now := r.usage.features(); now != r.needed.features {
-		r.needed.features, grown = now, true
-	}
+	grown = grown || r.needed.usage.used() != old.needed.usage.used()
 	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings {
 		r.Chains = o.layoutChains(s.Settings, r.needed)
 	}
@@ -64,15 +61,14 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 func (o Options) Adopt(table *nft.Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: o.LayoutSets()}
 	if left != nil {
-		r.needed = left.needed
+		r.needed.choosing = left.needed.choosing
 	}
 	edit := r.orders.Edit(model.ServicePortKeys)
 	for sp := range s.ServicePorts() {
 		r.assignSlots(edit, table, sp)
 		r.needed.add(sp)
-		r.usage.count(sp, 1)
+		r.needed.usage.count(sp, 1)
 	}
-	r.needed.features = r.usage.features()
 	r.orders = edit.Done()
 	r.Chains = o.layoutChains(s.Settings, r.needed)
 	return r

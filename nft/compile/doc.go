@@ -1,7 +1,7 @@
 // Package compile translates a model.FamilySnapshot into a [Ruleset]: all sets, chains and elements of one family's
 // table.
 //
-//	                  ┌── chains.go, choice.go, retry.go, features.go: what all service ports share
+//	                  ┌── chains.go, choice.go, retry.go, usage.go: what all service ports share
 //	FamilySnapshot ───┼── slots.go: which endpoint is in which slot, also after a change or a restart
 //	                  └── elements.go, affinity.go: a service port
 //	                               │

@@ -32,6 +32,7 @@ type feature struct {
 const (
 	retryNeeds      = "conntrack timeout policies and limits (CONFIG_NF_CONNTRACK_TIMEOUT, CONFIG_NFT_LIMIT)"
 	withoutRetry    = "a connection without an answer gets no other endpoint"
+	withoutCounters = "connections are not counted"
 	withoutFastPath = "connections take the usual path, not the fast one"
 
 	// fastPathNeeds has a file since Linux 5.14, with the time after which an idle TCP connection leaves the fast path.
@@ -49,7 +50,7 @@ var features = [...]feature{
 	{"ct timeout", retryNeeds, "4.19", withoutRetry, retryLacks},
 	{"limit rate", retryNeeds, "4.19", withoutRetry, retryLacks},
 	{"flow", fastPathNeeds, "5.14", withoutFastPath, fastPathLacks},
-	{"-counters", "counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", "connections are not counted", countersLack},
+	{"-counters", "counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", withoutCounters, countersLack},
 	{"source-ranges", "sets of ranges in concatenations (nft_set_pipapo)", "5.6", "", nil},
 	{"fib ", "nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", "", nil},
 	{"ct original", "nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", "", nil},
@@ -84,9 +85,9 @@ func sample() *model.Snapshot {
 	return b.Snapshot()
 }
 
-// probe finds out, without changing anything, what the kernel lacks. It returns the flags with which tables can be made:
-// owned, or none. A warning names what is missing for an option, and the error, an [*UnsupportedError], what is missing
-// for all tables.
+// probe finds out, without changing anything, what the kernel lacks. It returns the flags with which tables can be
+// made: owned, or none. A warning names what is missing for an option, and the error, an [*UnsupportedError], what is
+// missing for all tables.
 func (b *Backend) probe(st *familyState) (flags uint32, err error) {
 	missing := func(err error, is func(feature) bool) error {
 		f := features[slices.IndexFunc(features[:], is)]
@@ -124,8 +125,8 @@ func (b *Backend) probe(st *familyState) (flags uint32, err error) {
 }
 
 // check lets the kernel check a batch that makes a table with some flags, some times if the kernel could not. The error
-// is a [*BatchError] if the kernel refuses an operation. EBUSY is no error that passes: Linux before 4.18 allows one NAT
-// hook only, of nftables or of iptables.
+// is a [*BatchError] if the kernel refuses an operation. EBUSY is no error that passes: Linux before 4.18 allows one
+// NAT hook only, of nftables or of iptables.
 func (c *conn) check(b *batch.Batch, flags uint32) (err error) {
 	m, ops := c.encode(b, probeTable, flags, elementsPerMessage)
 	for range probeTries {

@@ -133,7 +133,8 @@ func (m *messages) operation(op batch.Op, flags uint32) {
 // missing in a table that others changed.
 func isRefusal(err error) bool {
 	failed, ok := errors.AsType[*BatchError](err)
-	return ok && len(failed.elements) > 0 && !isTransient(err) && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT)
+	isPassing := isTransient(err) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOENT)
+	return ok && len(failed.elements) > 0 && !isPassing
 }
 
 // ErrOwned indicates that another process of ours still owns the tables, as happens

@@ -5,16 +5,13 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// features are those for which there are chains that packets of established connections meet, too: only while some
-// service port uses them. They depend on the snapshot alone, not on earlier ones, so that a restart writes none.
-type features struct {
-	affinity bool // session affinity
-	retry    bool // connections of TCP are retried
-	tried    bool // of these, a client would get the same endpoint again
+// usage counts the service ports that use something for which there are chains that packets of established connections
+// meet, too: only while it is used. It depends on the snapshot alone, so that a restart writes none.
+type usage struct {
+	affinity int // session affinity
+	retry    int // connections of TCP are retried
+	tried    int // of these, a client would get the same endpoint again
 }
-
-// usage counts the service ports that use each.
-type usage struct{ affinity, retry, tried int }
 
 // count adds a service port by times 1, or removes it by -1.
 func (u *usage) count(sp *model.ServicePort, by int) {
@@ -33,7 +30,8 @@ func (u *usage) count(sp *model.ServicePort, by int) {
 	}
 }
 
-func (u usage) features() features { return features{u.affinity > 0, u.retry > 0, u.tried > 0} }
+// used says of each whether it is used.
+func (u usage) used() [3]bool { return [...]bool{u.affinity > 0, u.retry > 0, u.tried > 0} }
 
 const (
 	fastPathChain    = "fast-path"
