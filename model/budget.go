@@ -21,9 +21,9 @@ type Budgets struct {
 	// each. The slots of a lookup table are counted in place of the endpoints, and those of a frontend with external
 	// traffic policy Local twice; over the budget, tables are smaller by quarters, and at last Random chooses. Cluster IPs
 	// and node ports come first, then addresses of load balancers, then external IPs, each in their order; a frontend of
-	// these uses three entries at least. An address is served on all ports or on none; the first port's cluster IP and node
-	// port are always served. Default: 100000, enough for 5,000 endpoints of four ports with a cluster IP, a node port and
-	// two other addresses each, or for 3,000 ports of three endpoints with ten external IPs.
+	// these uses three entries at least. An address is served on all ports or on none; the first port's cluster IP and
+	// node port are always served. Default: 100000, enough for 5,000 endpoints of four ports with a cluster IP, a node
+	// port and two other addresses each, or for 3,000 ports of three endpoints with ten external IPs.
 	//
 	// Source ranges times frontends of the load balancer are a part of it, of a constant size: see parseSourceRanges.
 	Entries int

@@ -230,7 +230,7 @@ func TestThePrimaryAddressCanBeConfigured(t *testing.T) {
 	config.PrimaryAddress = netip.MustParseAddr("192.168.0.77")
 	where := func() []string {
 		s := modeltest.Builder(config, modeltest.OurNode()).Snapshot()
-		return addrs(slices.Values(slices.Concat(s.Family(model.IPv4).NodePortAddrs, s.Family(model.IPv6).NodePortAddrs)))
+		return sorted(slices.Concat(s.Family(model.IPv4).NodePortAddrs, s.Family(model.IPv6).NodePortAddrs))
 	}
 	equal(t, "node ports answer on", []string{"192.168.0.77", modeltest.NodeIP6}, where())
 	config.PrimaryAddress = netip.MustParseAddr("fd00::77")

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -55,12 +56,20 @@ func addrs[T interface {
 	comparable
 	String() string
 }](set persist.Map[T, struct{}]) []string {
-	list := []string{}
+	var list []T
 	for a := range set.All() {
-		list = append(list, a.String())
+		list = append(list, a)
 	}
-	slices.Sort(list)
-	return list
+	return sorted(list)
+}
+
+func sorted[T fmt.Stringer](list []T) []string {
+	texts := []string{}
+	for _, a := range list {
+		texts = append(texts, a.String())
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // reasons are the names of Decide's reasons in the tests' output.

@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -30,7 +29,7 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 	}
 	got := func() facts {
 		s := b.Snapshot()
-		f := facts{NodePorts: addrs(slices.Values(s.Family(model.IPv4).NodePortAddrs)), State: s.Node()}
+		f := facts{NodePorts: sorted(s.Family(model.IPv4).NodePortAddrs), State: s.Node()}
 		for _, p := range s.Family(model.IPv4).Pods.CIDRs {
 			f.Pods = append(f.Pods, p.String())
 		}
@@ -99,7 +98,7 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 	t.Run("a process that starts now knows only the interfaces", func(t *testing.T) {
 		b := modeltest.Builder(config, node("3"))
 		b.SetHostAddresses([]netip.Addr{netip.MustParseAddr("10.7.0.1"), netip.MustParseAddr("192.168.0.2")})
-		equal(t, "node port addresses", []string{"10.7.0.1"}, addrs(slices.Values(b.Snapshot().Family(model.IPv4).NodePortAddrs)))
+		equal(t, "node port addresses", []string{"10.7.0.1"}, sorted(b.Snapshot().Family(model.IPv4).NodePortAddrs))
 		equal(t, "node", eligible, b.Snapshot().Node())
 	})
 }

@@ -48,7 +48,9 @@ func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 	return r
 }
 
-func collect(removed, added []placed, c persist.Change[netip.Addr, struct{}], as func(netip.Addr) placed) (_, _ []placed) {
+func collect(
+	removed, added []placed, c persist.Change[netip.Addr, struct{}], as func(netip.Addr) placed,
+) (_, _ []placed) {
 	if c.InOld {
 		return append(removed, as(c.Key)), added
 	}

@@ -179,6 +179,7 @@ func TestAChangeOfOneEndpointWritesItsGroup(t *testing.T) {
 
 // oneEndpoint returns a function that replaces an endpoint, compiles, and finds the difference.
 func oneEndpoint(t testing.TB, services int) func() {
+	t.Helper()
 	b := cluster(services, 10)
 	have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
 	name := modeltest.ClusterService(7).NamespacedName

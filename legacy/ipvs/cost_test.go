@@ -75,6 +75,7 @@ func TestUnchangedRulesAreNotWritten(t *testing.T) {
 
 // oneEndpoint returns a function that replaces an endpoint, compiles, and finds the difference.
 func oneEndpoint(t testing.TB, services int) func() {
+	t.Helper()
 	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
 	modeltest.Feed(b, modeltest.Cluster(services, 10))
 	have := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})

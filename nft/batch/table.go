@@ -40,7 +40,7 @@ func Diff(have, want *compile.Ruleset) *Batch {
 }
 
 // replaced are the elements that get other data in the place where they were. While the frontends of a unit stay, most
-// of its elements are the same, or these: what changes of a Service with 30,000 frontends is found without a map of all.
+// of its elements are the same, or these: a change of a Service with 30,000 frontends is found without a map of all.
 type replaced struct {
 	del, add elements
 	had      elements        // of earlier units, with no place in the later ones

@@ -61,10 +61,13 @@ var repeated = nft.MatchRepeated{
 
 // answered forgets the first packets of a connection that is answered: its client may use the port again within the
 // time of the set. The answer has its client as destination already, and the endpoint still as source.
-var answered = nft.Rule{nft.MatchSYNACK, nft.Discard{
-	Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.OrigDestAddr}, {Field: nft.OrigDestPort}},
-	Set: nft.Tried,
-}}
+var answered = nft.Rule{
+	nft.MatchSYNACK,
+	nft.Discard{
+		Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.OrigDestAddr}, {Field: nft.OrigDestPort}},
+		Set: nft.Tried,
+	},
+}
 
 // lateAnswer drops the answer of an endpoint that comes when its connection has no conntrack entry any more, and is
 // about to be retried: it would reach the client with the endpoint's own address, and the client's reset would end the

@@ -51,8 +51,8 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 }
 
 // appendCounts reads the counters of a snapshot's service ports, by a connection that Apply does not use. The kernel
-// lists a set in pieces, and may miss elements while others come and go. Then a service port is missing in this reading:
-// a sum without one would look as if counting had begun anew.
+// lists a set in pieces, and may miss elements while others come and go. Then a service port is missing in this
+// reading: a sum without one would look as if counting had begun anew.
 func (b *Backend) appendCounts(ctx context.Context, counts []Count, r *compile.Ruleset) ([]Count, error) {
 	packets := packetCounts{}
 	err := b.reader.use(func(c *conn) error {

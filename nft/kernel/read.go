@@ -49,8 +49,11 @@ func (c *conn) readTableOnce(f model.Family) (*nft.Table, error) {
 		name string
 		read func(*nft.Table) error
 	}{
-		{"sets", c.readSets}, {"timeout policies", c.readTimeouts}, {"flowtables", c.readFlowtables},
-		{"chains", c.readChains}, {"rules", c.readRules},
+		{"sets", c.readSets},
+		{"timeout policies", c.readTimeouts},
+		{"flowtables", c.readFlowtables},
+		{"chains", c.readChains},
+		{"rules", c.readRules},
 	} {
 		if err := objects.read(t); err != nil {
 			return nil, fmt.Errorf("read %s: %w", objects.name, err)

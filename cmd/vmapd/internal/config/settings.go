@@ -54,11 +54,15 @@ var kubeProxySettings = []setting{
 	{"clientConnection.kubeconfig", "kubeconfig", honoured, nil, nil, "file with the cluster's address and credentials " +
 		"(default: the pod's own)"},
 	{"clientConnection.acceptContentTypes", "", honoured, nil, nil, "content types of the API server's answers"},
-	{"clientConnection.contentType", "kube-api-content-type", honoured, "application/vnd.kubernetes.protobuf", nil,
-		"content type of requests to the API server"},
+	{
+		"clientConnection.contentType", "kube-api-content-type", honoured, "application/vnd.kubernetes.protobuf", nil,
+		"content type of requests to the API server",
+	},
 	{"clientConnection.qps", "kube-api-qps", honoured, float32(5), nil, "requests to the API server per second"},
-	{"clientConnection.burst", "kube-api-burst", honoured, int32(10), between(0, math.MaxInt32),
-		"burst above `--kube-api-qps`"},
+	{
+		"clientConnection.burst", "kube-api-burst", honoured, int32(10), between(0, math.MaxInt32),
+		"burst above `--kube-api-qps`",
+	},
 	{"logging.format", "logging-format", honoured, nil, nil, "format of the log: `text` (key=value) or `json`"},
 	{"logging.flushFrequency", "log-flush-frequency", ignored, nil, nil, "the log is not buffered"},
 	{"logging.verbosity", "v", honoured, nil, nil, "verbosity of the log; from 4 on, it has each batch"},
@@ -81,24 +85,32 @@ var kubeProxySettings = []setting{
 		"addresses"},
 	{"enableProfiling", "profiling", honoured, nil, nil, "serve `/debug/pprof/` on the metrics address"},
 	{"showHiddenMetricsForVersion", "show-hidden-metrics-for-version", ignored, nil, nil, "no metric is hidden"},
-	{"mode", "proxy-mode", honoured, nil, oneOf[proxyconfig.ProxyMode]("", "iptables", "ipvs", "nftables"),
-		"kube-proxy's mode: `nftables`, `iptables` or `ipvs` (default: as `--backend=auto`); see [Backend](#backend)"},
-	{"iptables.masqueradeBit", "iptables-masquerade-bit", honoured, int32(14), between(0, 31),
-		"bit of the packet mark that iptables and IPVS use, 0 to 31"},
+	{
+		"mode", "proxy-mode", honoured, nil, oneOf[proxyconfig.ProxyMode]("", "iptables", "ipvs", "nftables"),
+		"kube-proxy's mode: `nftables`, `iptables` or `ipvs` (default: as `--backend=auto`); see [Backend](#backend)",
+	},
+	{
+		"iptables.masqueradeBit", "iptables-masquerade-bit", honoured, int32(14), between(0, 31),
+		"bit of the packet mark that iptables and IPVS use, 0 to 31",
+	},
 	{"iptables.masqueradeAll", "masquerade-all", honoured, nil, nil, "masquerade all traffic to cluster IPs; see " +
 		"[Sections](#sections)"},
 	{"iptables.localhostNodePorts", "iptables-localhost-nodeports", honoured, true, nil, "with `mode: iptables`: node " +
 		"ports answer on 127.0.0.1 if `nodePortAddresses` includes it, by listeners"},
-	{"iptables.syncPeriod", "iptables-sync-period", honoured, period(30 * time.Second), notNegative,
-		"after twice this time without a successful sync, the node is unhealthy (not with IPVS); see [Sections](#sections)"},
+	{
+		"iptables.syncPeriod", "iptables-sync-period", honoured, period(30 * time.Second), notNegative,
+		"after twice this time without a successful sync, the node is unhealthy (not with IPVS); see [Sections](#sections)",
+	},
 	{"iptables.minSyncPeriod", "iptables-min-sync-period", honoured, nil, notNegative, "minimum time between two syncs " +
 		"(not with IPVS; default: 1s with `mode: iptables`); see [Sections](#sections)"},
 	{"ipvs.syncPeriod", "ipvs-sync-period", honoured, period(30 * time.Second), notNegative, "as " +
 		"`--iptables-sync-period`, with IPVS"},
 	{"ipvs.minSyncPeriod", "ipvs-min-sync-period", honoured, nil, notNegative, "as `--iptables-min-sync-period`, with " +
 		"IPVS"},
-	{"ipvs.scheduler", "ipvs-scheduler", honoured, nil, oneOf(slices.Concat(ipvs.Schedulers, []string{""})...),
-		"IPVS scheduler of Services where neither they nor `--lb-algorithm` set an algorithm (default: rr)"},
+	{
+		"ipvs.scheduler", "ipvs-scheduler", honoured, nil, oneOf(slices.Concat(ipvs.Schedulers, []string{""})...),
+		"IPVS scheduler of Services where neither they nor `--lb-algorithm` set an algorithm (default: rr)",
+	},
 	{"ipvs.excludeCIDRs", "ipvs-exclude-cidrs", honoured, nil, isCIDR, "ranges of other programs' virtual servers, " +
 		"which a cleanup does not remove"},
 	{"ipvs.strictARP", "ipvs-strict-arp", honoured, nil, nil, "do not answer ARP requests for Services' addresses"},
@@ -110,8 +122,10 @@ var kubeProxySettings = []setting{
 	{"nftables.masqueradeBit", "", ignored, int32(14), between(0, 31), "nftables needs no packet mark here"},
 	{"nftables.masqueradeAll", "masquerade-all", honoured, nil, nil, "masquerade all traffic to cluster IPs; see " +
 		"[Sections](#sections)"},
-	{"nftables.syncPeriod", "iptables-sync-period", honoured, period(30 * time.Second), notNegative,
-		"after twice this time without a successful sync, the node is unhealthy"},
+	{
+		"nftables.syncPeriod", "iptables-sync-period", honoured, period(30 * time.Second), notNegative,
+		"after twice this time without a successful sync, the node is unhealthy",
+	},
 	{"nftables.minSyncPeriod", "iptables-min-sync-period", honoured, nil, notNegative, "as `iptables.minSyncPeriod`, " +
 		"with nftables"},
 	{"winkernel.networkName", "network-name", ignored, nil, nil, windowsOnly},
@@ -119,12 +133,16 @@ var kubeProxySettings = []setting{
 	{"winkernel.enableDSR", "enable-dsr", ignored, nil, nil, windowsOnly},
 	{"winkernel.rootHnsEndpointName", "root-hnsendpoint-name", ignored, nil, nil, windowsOnly},
 	{"winkernel.forwardHealthCheckVip", "forward-healthcheck-vip", ignored, nil, nil, windowsOnly},
-	{"detectLocalMode", "detect-local-mode", honoured, defaultLocalMode, oneOf(slices.Sorted(maps.Keys(localModes))...),
-		"what distinguishes pods: `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or `InterfaceNamePrefix`"},
+	{
+		"detectLocalMode", "detect-local-mode", honoured, defaultLocalMode, oneOf(slices.Sorted(maps.Keys(localModes))...),
+		"what distinguishes pods: `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or `InterfaceNamePrefix`",
+	},
 	{"detectLocal.bridgeInterface", "pod-bridge-interface", honoured, nil, isInterface, "the pods' bridge, for " +
 		"`BridgeInterface`"},
-	{"detectLocal.interfaceNamePrefix", "pod-interface-name-prefix", honoured, nil, beginsInterface,
-		"prefix of the pods' interface names, for `InterfaceNamePrefix`"},
+	{
+		"detectLocal.interfaceNamePrefix", "pod-interface-name-prefix", honoured, nil, beginsInterface,
+		"prefix of the pods' interface names, for `InterfaceNamePrefix`",
+	},
 	{"clusterCIDR", "cluster-cidr", honoured, nil, areClusterCIDRs, "for `ClusterCIDR`: the pods' range of each family; " +
 		"traffic to cluster IPs from elsewhere is masqueraded"},
 	{"nodePortAddresses", "nodeport-addresses", honoured, nil, isNodePortAddress, "addresses on which node ports " +
@@ -132,20 +150,30 @@ var kubeProxySettings = []setting{
 		"(default: `primary`; `all` with mode iptables or ipvs); see [Backend](#backend)"},
 	{"oomScoreAdj", "oom-score-adj", honoured, int32(-999), between(-1000, 1000), "oom_score_adj of the vmapd process, " +
 		"-1000 to 1000"},
-	{"conntrack.maxPerCore", "conntrack-max-per-core", honoured, int32(32 << 10), between(0, math.MaxInt32),
-		"nf_conntrack_max for each CPU core, at most 1,048,576 in all; a higher limit stays; 0 keeps any limit"},
-	{"conntrack.min", "conntrack-min", honoured, int32(128 << 10), between(0, math.MaxInt32),
-		"minimum of nf_conntrack_max, unless `--conntrack-max-per-core` is 0"},
-	{"conntrack.tcpEstablishedTimeout", "conntrack-tcp-timeout-established", honoured, period(24 * time.Hour), notNegative,
-		"timeout of idle TCP connections; 0 keeps the kernel's"},
-	{"conntrack.tcpCloseWaitTimeout", "conntrack-tcp-timeout-close-wait", honoured, period(time.Hour), notNegative,
-		"timeout of TCP connections in CLOSE_WAIT; 0 keeps the kernel's"},
+	{
+		"conntrack.maxPerCore", "conntrack-max-per-core", honoured, int32(32 << 10), between(0, math.MaxInt32),
+		"nf_conntrack_max for each CPU core, at most 1,048,576 in all; a higher limit stays; 0 keeps any limit",
+	},
+	{
+		"conntrack.min", "conntrack-min", honoured, int32(128 << 10), between(0, math.MaxInt32),
+		"minimum of nf_conntrack_max, unless `--conntrack-max-per-core` is 0",
+	},
+	{
+		"conntrack.tcpEstablishedTimeout", "conntrack-tcp-timeout-established", honoured, period(24 * time.Hour), notNegative,
+		"timeout of idle TCP connections; 0 keeps the kernel's",
+	},
+	{
+		"conntrack.tcpCloseWaitTimeout", "conntrack-tcp-timeout-close-wait", honoured, period(time.Hour), notNegative,
+		"timeout of TCP connections in CLOSE_WAIT; 0 keeps the kernel's",
+	},
 	{"conntrack.tcpBeLiberal", "conntrack-tcp-be-liberal", honoured, nil, nil, "do not treat out-of-window TCP packets " +
 		"as INVALID"},
 	{"conntrack.udpTimeout", "conntrack-udp-timeout", honoured, nil, notNegative, "timeout of UDP flows without " +
 		"replies; 0 keeps the kernel's"},
-	{"conntrack.udpStreamTimeout", "conntrack-udp-timeout-stream", honoured, nil, notNegative,
-		"timeout of UDP flows with replies; 0 keeps the kernel's"},
+	{
+		"conntrack.udpStreamTimeout", "conntrack-udp-timeout-stream", honoured, nil, notNegative,
+		"timeout of UDP flows with replies; 0 keeps the kernel's",
+	},
 	{"configSyncPeriod", "config-sync-period", ignored, period(15 * time.Minute), positive, "each change is applied as " +
 		"it arrives; there is nothing to refresh"},
 	{"portRange", "proxy-port-range", ignored, nil, nil, "it belongs to kube-proxy's userspace mode, which no longer " +
@@ -168,9 +196,11 @@ var ownSettings = []setting{
 		"`iptables`, `userspace`, or `auto`: kube-proxy's mode, else the first of these that works; see [Backend](#backend)"},
 	{"lbAlgorithm", "lb-algorithm", honoured, "random", isAlgorithm, "algorithm that chooses an endpoint: `random`, " +
 		"`maglev` or `maglev-port`; Services' `vmapd.io/lb-algorithm` overrides it; see [Algorithms](#algorithms)"},
-	{"maglevTableSize", "maglev-table-size", honoured, int32(model.DefaultTableSize),
+	{
+		"maglevTableSize", "maglev-table-size", honoured, int32(model.DefaultTableSize),
 		between(model.MinTableSize, model.MaxTableSize), "slots of a lookup table of maglev; the same on all nodes, " +
-			"preferably prime; see [Algorithms](#algorithms)"},
+			"preferably prime; see [Algorithms](#algorithms)",
+	},
 	{"dropInvalid", "drop-invalid", honoured, nil, nil, "drop packets of Services that connection tracking classifies " +
 		"as INVALID"},
 	{"serviceCounters", "service-counters", honoured, nil, nil, "count the new connections of each Service port"},
@@ -183,8 +213,10 @@ var ownSettings = []setting{
 	{"outlierDetection", "outlier-detection", ignored, nil, nil, "there is no outlier detection any more"},
 	{"externalAddresses.ipRanges", "external-ip-ranges", honoured, nil, isCIDR, "ranges of external IPs that are served " +
 		"(default: all); see [External addresses](#external-addresses)"},
-	{"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", honoured, nil, nil,
-		"serve external addresses in a range of cluster IPs; see [External addresses](#external-addresses)"},
+	{
+		"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", honoured, nil, nil,
+		"serve external addresses in a range of cluster IPs; see [External addresses](#external-addresses)",
+	},
 	{"externalAddresses.refuseNodeAddresses", "refuse-node-addresses", honoured, nil, nil, "do not serve external " +
 		"addresses that are the node's; see [External addresses](#external-addresses)"},
 	{"socket", "socket", honoured, socket.DefaultPath, isAbsolute, "unix socket at which commands on the node ask the " +
