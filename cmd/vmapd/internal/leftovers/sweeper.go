@@ -68,6 +68,9 @@ func (s *Sweeper) Run(ctx context.Context) {
 func (s *Sweeper) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.clean.Load() { // meanwhile: what is there now came back
+		return
+	}
 	s.begun.Store(true)
 	before, err := s.Find()
 	if err != nil || before.String() != "" {

@@ -77,6 +77,10 @@ func TestSweepUntilClean(t *testing.T) {
 		check("nothing is programmed", 0, 7, false)
 		p.Done(reconcile.Round{Err: &model.RefusedError{Err: errors.New("not this Service")}})
 		check("at the start", 1, 0, false)
+		p.chains = 7
+		pass()
+		check("it came back at once", 1, 7, true)
+		p.chains = 0
 		pass()
 		p.Done(reconcile.Round{})
 		check("nothing came back", 1, 0, false)
