@@ -74,8 +74,16 @@ func (f *family) take(s *model.FamilySnapshot, now time.Time) {
 	}
 }
 
-// move notes the addresses that have become node-port addresses, and those that are none any more.
+// move notes the addresses that have become node-port addresses, and those that are none any more. What is to be asked
+// about a node port, of which the Service may be gone, is asked about the latter, too.
 func (f *family) move(before, after []netip.Addr, now time.Time) {
+	for a, d := range maps.Clone(f.asks) {
+		for _, addr := range before {
+			if a.dest.Addr.IsUnspecified() && !slices.Contains(after, addr) {
+				f.asks[ask{model.VIP{Addr: addr, Protocol: a.dest.Protocol, Port: a.dest.Port}, a.endpoint}] = d
+			}
+		}
+	}
 	for vip, sp := range f.owners {
 		if !vip.Addr.IsUnspecified() || vip.Protocol != model.UDP {
 			continue

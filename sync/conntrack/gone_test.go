@@ -65,6 +65,20 @@ func TestAnAddressIsNoNodePortAddressAnyMore(t *testing.T) {
 	c.wantPass(t, "after a failure", now, late, slices.Concat(late, others))
 }
 
+// The flows to a node port end, too, if its Service and then the node's address go before the next pass.
+func TestAServiceGoesAndThenTheNodesAddress(t *testing.T) {
+	now := modeltest.Moment(0)
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	c.apply(now)
+	c.pass(t, now)
+	dns().Delete(c.Builder)
+	c.apply(now)
+	set(c, modeltest.NewNode(modeltest.NodeName, "192.168.0.101", "fd00:192:168::101"))
+	c.apply(now)
+	ours := nodePortsAt([]string{"192.168.0.2"}, []string{"10.0.0.2"})
+	c.wantPass(t, "both are gone", now, ours, slices.Concat(ours, others))
+}
+
 // With session affinity, a client may be remembered with an endpoint that is gone, and so its flow.
 func TestAnAddressOfAServiceWithAffinityGoes(t *testing.T) {
 	now := modeltest.Moment(0)
