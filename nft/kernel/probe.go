@@ -92,7 +92,7 @@ func (b *Backend) probe(st *familyState) (flags uint32, err error) {
 	missing := func(err error, is func(feature) bool) error {
 		f := features[slices.IndexFunc(features[:], is)]
 		lacks := &UnsupportedError{Feature: f.name, Since: f.since, Family: st.family.String(), Without: f.without, Err: err}
-		if f.option == nil {
+		if f.option == nil || *f.option(st) != nil { // without the option, the kernel refused it, too
 			return lacks
 		}
 		*f.option(st) = lacks
