@@ -333,3 +333,16 @@ func (s *Story) differs(e *explain.Explanation, byVmapd bool) bool {
 	}
 	return string(e.Verdict) != string(s.Verdict) || !byVmapd
 }
+
+func isVmapds(l *others.Line) bool { return l != nil && l.Place.IsVmapds() }
+
+// named names a rule or a policy, and its owner; nil has no name.
+func named(l *others.Line) string {
+	switch {
+	case l == nil:
+		return ""
+	case isVmapds(l):
+		return ruleText(*l) + ", which is vmapd's"
+	}
+	return ruleText(*l) + ", which is not vmapd's"
+}

@@ -371,19 +371,6 @@ func verdictText(e others.Event) string {
 	return strings.TrimSpace(name + " " + e.Target)
 }
 
-func isVmapds(l *others.Line) bool { return l != nil && l.Place.IsVmapds() }
-
-// named names a rule or a policy, and its owner; nil has no name.
-func named(l *others.Line) string {
-	switch {
-	case l == nil:
-		return ""
-	case isVmapds(l):
-		return ruleText(*l) + ", which is vmapd's"
-	}
-	return ruleText(*l) + ", which is not vmapd's"
-}
-
 // ruleText names a rule, or the policy of its chain if it has no handle.
 func ruleText(l others.Line) string {
 	switch {
