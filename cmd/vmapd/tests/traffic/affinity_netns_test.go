@@ -63,70 +63,21 @@ func mustRememberOnly(t *testing.T, p *vmapdtest.Plane, pods ...int) {
 	})
 }
 
-// asker makes connections that must be answered.
-type asker struct {
-	t    *testing.T
-	from *lab.Namespace
-}
-
-func (a asker) ask(network string, source netip.Addr, to netip.AddrPort) string {
-	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 2*vmapdtest.Patience)
-	defer cancel()
-	got, err := a.from.AskFrom(ctx, source, network, to)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return got.Pod
-}
-
-// must asks some times for an answer of this pod.
-func (a asker) must(network string, source netip.Addr, to netip.AddrPort, pod string) {
-	a.t.Helper()
+// mustAnswer asks some times for an answer of this pod.
+func mustAnswer(t *testing.T, from *lab.Namespace, network string, source netip.Addr, to netip.AddrPort, pod string) {
+	t.Helper()
 	for range 6 {
-		if got := a.ask(network, source, to); got != pod {
-			a.t.Fatalf("%s from %v to %v: %s answered, want %s", network, source, to, got, pod)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*vmapdtest.Patience)
+		got, err := from.AskFrom(ctx, source, network, to)
+		cancel()
+		if err != nil || got.Pod != pod {
+			t.Fatalf("%s from %v to %v: answered by %q, %v; want %s", network, source, to, got.Pod, err, pod)
 		}
 	}
 }
 
-// As many clients as make it sure that they spread.
-const manyClients = 24
-
-func TestAPauseLongerThanTheTimeoutForgets(t *testing.T) {
-	t.Parallel()
-	const timeout = 2 * time.Second
-	p := vmapdtest.NewPlane(t, 3, vmapdtest.LabConfig(), 8080)
-	p.Set(t, append(vmapdtest.WebSlices([]int{1, 2, 3}), vmapdtest.Web().Sticky(int32(timeout.Seconds())))...)
-	client := asker{t, p.Client}
-	source, to := netip.MustParseAddr(lab.ClientIP4), vmapdtest.Frontends(model.IPv4)[0]
-	// The client is noted at some time from first to last: on a busy machine, they are not the same.
-	first := time.Now()
-	pod := client.ask("tcp", source, to)
-	last := time.Now()
-	for start := last; time.Since(start) < 2*timeout; {
-		time.Sleep(timeout / 4) // the pause is what this is about
-		next := time.Now()
-		got := client.ask("tcp", source, to)
-		if got != pod && time.Since(first) < timeout {
-			t.Fatalf("%s answered %v after %s", got, time.Since(first), pod)
-		}
-		pod, first, last = got, next, time.Now()
-	}
-	for deadline := last.Add(timeout + 2*time.Second); ; time.Sleep(20 * time.Millisecond) {
-		_, there := clients(t, p.Node)["affinity-default/web/tcp/tcp"][source]
-		switch {
-		case there && time.Now().After(deadline):
-			t.Fatalf("remembered %v after the last connection", time.Since(last))
-		case !there && time.Since(first) < timeout-100*time.Millisecond:
-			t.Fatalf("forgotten %v after the last connection", time.Since(first))
-		case !there:
-			return
-		}
-	}
-}
-
-// A client that is still remembered at a pod that is gone never reaches it: its first packet is dropped, and deletes the client.
+// A client that is still remembered at a pod that is gone never reaches it: its first packet is dropped, and deletes
+// the client.
 func TestAStaleClientGoesByItsOwnPacket(t *testing.T) {
 	t.Parallel()
 	p := vmapdtest.NewPlane(t, 2, vmapdtest.LabConfig(), 8080)
@@ -134,7 +85,7 @@ func TestAStaleClientGoesByItsOwnPacket(t *testing.T) {
 	for _, network := range []string{"tcp", "udp"} {
 		p.Set(t, append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web().Sticky(3600))...)
 		for _, f := range model.Families {
-			asker{t, p.Client}.must(network, clientAddrs(t, p.World, f, 1)[0], vmapdtest.Frontends(f)[0], "pod-1")
+			mustAnswer(t, p.Client, network, clientAddrs(t, p.World, f, 1)[0], vmapdtest.Frontends(f)[0], "pod-1")
 		}
 		p.Set(t, vmapdtest.WebSlices([]int{2})...)
 		// A client that reuses a source port would meet its flow of before.
@@ -149,7 +100,7 @@ func TestAStaleClientGoesByItsOwnPacket(t *testing.T) {
 				t.Errorf("%s, %v: %s answered the first packet", network, f, got.Pod)
 			}
 			cancel()
-			asker{t, p.Client}.must(network, source, to, "pod-2")
+			mustAnswer(t, p.Client, network, source, to, "pod-2")
 			t.Logf("%s, %v: answered after %v", network, f, time.Since(start))
 		}
 	}

@@ -3,10 +3,10 @@ package traffic
 import (
 	"context"
 	"net/netip"
+	"regexp"
 	"strings"
-	"syscall"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,36 +16,65 @@ import (
 )
 
 // A client that goes on connecting must not notice that vmapd is killed and started
-// again; and the new one finds that there is nothing to write.
+// again, and stays with its endpoint where a Service has session affinity; and the new one finds that there is nothing
+// to write.
 func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
-	for backend, rules := range map[string]func(*testing.T, *lab.Namespace) string{
-		"nftables": func(t *testing.T, ns *lab.Namespace) string { return vmapdtest.ListRuleset(t, ns, "-a") }, "iptables": vmapdtest.RulesOf,
+	listed := func(t *testing.T, ns *lab.Namespace) string { return vmapdtest.ListRuleset(t, ns, "-a") }
+	for _, tt := range []struct {
+		name, backend string
+		sticky        bool
+		rules         func(*testing.T, *lab.Namespace) string
+	}{
+		{"nftables", "nftables", false, listed},
+		{"nftables, with affinity", "nftables", true, listed},
+		{"iptables", "iptables", false, vmapdtest.RulesOf},
 	} {
-		t.Run(backend, func(t *testing.T) { killAndRestart(t, backend, rules) })
+		t.Run(tt.name, func(t *testing.T) { killAndRestart(t, tt.backend, tt.sticky, tt.rules) })
 	}
 }
 
-func killAndRestart(t *testing.T, backend string, rules func(*testing.T, *lab.Namespace) string) {
+// remembering are elements that packets add.
+var remembering = regexp.MustCompile(`\n\s*elements = \{[^}]* expires [^}]*\}`)
+
+func killAndRestart(t *testing.T, backend string, sticky bool, listed func(*testing.T, *lab.Namespace) string) {
 	t.Helper()
+	t.Parallel() // the client's connections are most of the time
 	w := labtest.New(t)
-	args := []string{"--backend", backend, "--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName, "-v", "4"}
+	rules := func(t *testing.T, ns *lab.Namespace) string { return remembering.ReplaceAllString(listed(t, ns), "") }
+	from := vmapdtest.Demo(t)
+	if sticky {
+		from = t.TempDir()
+		const spec = "spec:\n  type: LoadBalancer\n"
+		vmapdtest.EditDemo(t, from, func(text string) string {
+			return strings.Replace(text, spec, spec+"  sessionAffinity: ClientIP\n", 1)
+		})
+	}
+	args := []string{"--backend", backend, "--from", from, "--hostname-override", lab.NodeName, "-v", "4"}
 	first := vmapdtest.StartReady(t, w.Node, args...)
 	before := rules(t, w.Node)
 
 	vip := netip.MustParseAddrPort("172.30.0.10:80")
-	const rate = 200
+	const rate, much = 200, 50
+	var answered atomic.Int64
 	stop := lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
-		return w.Client.Ask(ctx, "tcp4", vip)
+		a, err := w.Client.Ask(ctx, "tcp4", vip)
+		answered.Add(1)
+		return a, err
 	}}.Start()
-	time.Sleep(500 * time.Millisecond) // the load is under way
+	goesOn := func() {
+		t.Helper()
+		from := answered.Load()
+		vmapdtest.WaitUntil(t, "the client connects", func() bool { return answered.Load() >= from+much })
+	}
+	goesOn()
 	first.Kill(t)
-	time.Sleep(500 * time.Millisecond)
+	goesOn()
 	second := vmapdtest.StartReady(t, w.Node, args...)
-	time.Sleep(500 * time.Millisecond)
+	goesOn()
 	r := stop()
 	t.Log(r.String())
-	if r.Lost() > 0 || r.Sent < rate {
-		t.Errorf("the client did notice: %v", &r)
+	if r.Lost() > 0 || sticky && len(r.Answered) != 1 {
+		t.Errorf("the client did notice: %v, answered by %v", &r, r.Answered)
 	}
 	if diff := cmp.Diff(before, rules(t, w.Node)); diff != "" {
 		t.Errorf("the restart changed something, or gave it another handle (-before +after):\n%s", diff)
@@ -55,12 +84,7 @@ func killAndRestart(t *testing.T, backend string, rules func(*testing.T, *lab.Na
 	}
 
 	// SIGTERM ends it, and leaves the rules.
-	if err := second.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Cmd.Wait(); err != nil {
-		t.Errorf("vmapd did not end well: %v\n%s", err, second.Log)
-	}
+	vmapdtest.Stop(t, second)
 	if diff := cmp.Diff(before, rules(t, w.Node)); diff != "" {
 		t.Errorf("the end changed something (-before +after):\n%s", diff)
 	}

@@ -58,16 +58,16 @@ func rawNetwork(a netip.Addr) string {
 }
 
 // dialRaw opens a socket in a namespace that sends segments past its own TCP, from one of its addresses.
-func dialRaw(tb testing.TB, ns *lab.Namespace, from, to netip.Addr) (c *net.IPConn) {
-	tb.Helper()
+func dialRaw(t *testing.T, ns *lab.Namespace, from, to netip.Addr) (c *net.IPConn) {
+	t.Helper()
 	err := ns.Do(func() (err error) {
 		c, err = net.DialIP(rawNetwork(to), &net.IPAddr{IP: from.AsSlice()}, &net.IPAddr{IP: to.AsSlice()})
 		return err
 	})
 	if err != nil {
-		tb.Fatal(err)
+		t.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = c.Close() })
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
@@ -102,34 +102,4 @@ func next(t *testing.T, c *net.IPConn) (from netip.AddrPort, payload string) {
 			return netip.AddrPortFrom(a.Unmap(), binary.BigEndian.Uint16(b)), string(b[data:n])
 		}
 	}
-}
-
-// syns are the first segments of connections, without the client's TCP: their cost is that of
-// the path through the kernel, without sockets.
-type syns struct {
-	conn     *net.IPConn
-	segments [][]byte
-}
-
-// newSYNs prepares one SYN from each of so many ports.
-func newSYNs(b *testing.B, ns *lab.Namespace, from netip.Addr, to netip.AddrPort, count int) *syns {
-	b.Helper()
-	const firstPort, syn = 1024, 2
-	s := &syns{conn: dialRaw(b, ns, from, to.Addr())}
-	for i := range count {
-		s.segments = append(s.segments, segment{from: netip.AddrPortFrom(from, uint16(firstPort+i)), to: to, seq: 1, flags: syn}.marshal())
-	}
-	return s
-}
-
-// send sends all of them and returns the time for one, up to the end of its path: between
-// namespaces of one kernel, the sending thread does the work of the whole path.
-func (s *syns) send() (time.Duration, error) {
-	start := time.Now()
-	for _, b := range s.segments {
-		if _, err := s.conn.Write(b); err != nil {
-			return 0, err
-		}
-	}
-	return time.Since(start) / time.Duration(len(s.segments)), nil
 }

@@ -47,6 +47,9 @@ func retriedServices() map[string]retried {
 	return all
 }
 
+// target is the port of its endpoints.
+func (s retried) target() uint16 { return 8000 + uint16(s.number) }
+
 func (s retried) vip(f model.Family) netip.AddrPort {
 	format := [2]string{"172.30.0.%d", "fd00:172:30::%d"}[f]
 	return netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(format, s.number)), s.port)
@@ -56,7 +59,11 @@ func (s retried) vip(f model.Family) netip.AddrPort {
 func startRetrying(t *testing.T, pods int, flags ...string) *lab.World {
 	t.Helper()
 	vmapdtest.NeedNFT(t)
-	w := labtest.With(t, lab.Config{Pods: pods, Ports: []uint16{8080}})
+	var ports []uint16
+	for _, s := range retriedServices() {
+		ports = append(ports, s.target())
+	}
+	w := labtest.With(t, lab.Config{Pods: pods, Ports: ports})
 	dir := t.TempDir()
 	for name, s := range retriedServices() {
 		var text strings.Builder
@@ -75,9 +82,9 @@ apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: %s-%s, namespace: default, labels: {kubernetes.io/service-name: %[1]s}}
 addressType: %[3]v
-ports: [{name: "", protocol: %[4]s, port: 8080}]
+ports: [{name: "", protocol: %[4]s, port: %[5]d}]
 endpoints:
-`, name, strings.ToLower(f.String()), f, s.protocol)
+`, name, strings.ToLower(f.String()), f, s.protocol, s.target())
 			for _, p := range w.Pods() {
 				at := [2]netip.Addr{p.IP4, p.IP6}[f]
 				fmt.Fprintf(&text, "- {addresses: [%q], nodeName: %s, conditions: {ready: true}}\n", at, lab.NodeName)
@@ -90,10 +97,10 @@ endpoints:
 	return w
 }
 
-// inPods gives nft rules of one hook to pods.
-func inPods(t *testing.T, pods []*lab.Pod, hook, rules string) {
+// inPods gives sets, and nft rules of one hook, to pods.
+func inPods(t *testing.T, pods []*lab.Pod, hook, sets, rules string) {
 	t.Helper()
-	table := "table inet pod {\n" + clientSets + "\nchain rules {\ntype filter hook " + hook + " priority -400\n" +
+	table := "table inet pod {\n" + sets + "\nchain rules {\ntype filter hook " + hook + " priority -400\n" +
 		rules + "\n}\n}"
 	for _, p := range pods {
 		vmapdtest.Feed(t, p.Namespace, table, "nft", "-f", "-")
@@ -134,7 +141,7 @@ func bothFamilies(t *testing.T, w *lab.World, n int) []netip.Addr {
 func TestAConnectionGetsAnotherEndpointThanASilentOne(t *testing.T) {
 	t.Parallel()
 	w := startRetrying(t, 8)
-	inPods(t, w.Pods()[:1], "prerouting", "drop")
+	inPods(t, w.Pods()[:1], "prerouting", "", "drop")
 	plain := retriedServices()["plain"]
 	const connections = 40
 	for _, f := range model.Families {
@@ -153,7 +160,7 @@ func TestClientsLeaveASilentEndpoint(t *testing.T) {
 	w := startRetrying(t, 8)
 	sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, 40)
 	before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
-	inPods(t, w.Pods()[:1], "prerouting", "drop")
+	inPods(t, w.Pods()[:1], "prerouting", "", "drop")
 	after := connectAll(t, w, sticky, sources, retryPatience)
 	again := connectAll(t, w, sticky, sources, vmapdtest.Patience)
 	left := 0
@@ -185,9 +192,9 @@ func TestOneLostPacketKeepsAClientsEndpoint(t *testing.T) {
 		t.Run(hook, func(t *testing.T) {
 			t.Parallel()
 			w := startRetrying(t, 3)
-			sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, manyClients)
+			sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, 24)
 			before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
-			inPods(t, w.Pods(), hook, "meta l4proto != tcp accept\n"+
+			inPods(t, w.Pods(), hook, clientSets, "meta l4proto != tcp accept\n"+
 				"meta nfproto ipv4 update @clients4 { ip "+end+"addr . tcp "+end+"port"+later+
 				"meta nfproto ipv6 update @clients6 { ip6 "+end+"addr . tcp "+end+"port"+later+"drop")
 			for i, c := range connectAll(t, w, sticky, sources, retryPatience) {
@@ -203,98 +210,82 @@ func TestOneLostPacketKeepsAClientsEndpoint(t *testing.T) {
 const clientSets = `set clients4 { type ipv4_addr . inet_service; flags dynamic; size 65535; }
 	set clients6 { type ipv6_addr . inet_service; flags dynamic; size 65535; }`
 
-// attempts has clients ask a Service of which no endpoint answers, and returns how many endpoints each has tried.
-func attempts(t *testing.T, w *lab.World, ask func()) map[string]int {
+// silentPods is a world whose pods do not answer, and note who has tried them at a port.
+type silentPods struct{ *lab.World }
+
+func startSilentPods(t *testing.T, flags ...string) silentPods {
 	t.Helper()
-	ask()
-	tried := map[string]int{}
+	w := silentPods{startRetrying(t, 3, flags...)}
+	const sets = `set tried4 { type ipv4_addr . inet_service . inet_service; flags dynamic; size 65535; }
+	set tried6 { type ipv6_addr . inet_service . inet_service; flags dynamic; size 65535; }`
+	inPods(t, w.Pods(), "prerouting", sets, `meta l4proto != { tcp, udp } accept
+	meta nfproto ipv4 update @tried4 { ip saddr . th sport . th dport }
+	meta nfproto ipv6 update @tried6 { ip6 saddr . th sport . th dport }
+	drop`)
+	return w
+}
+
+// mustTry checks whether some of so many clients of a Service have tried more than one endpoint.
+func (w silentPods) mustTry(t *testing.T, service string, clients int, moves bool) {
+	t.Helper()
+	triedBy := regexp.MustCompile(fmt.Sprintf(`([0-9a-f.:]+ \. \d+) \. %d\b`, retriedServices()[service].target()))
+	tried, moved := map[string]int{}, 0
 	for _, p := range w.Pods() {
-		listed := vmapdtest.Feed(t, p.Namespace, "", "nft", "list", "table", "inet", "pod")
-		for _, client := range triedBy.FindAllString(listed, -1) {
-			tried[client]++
-		}
-	}
-	return tried
-}
-
-var triedBy = regexp.MustCompile(`[0-9a-f.:]+ \. \d+`)
-
-// remembersClients notes who has tried an endpoint, which does not answer.
-const remembersClients = `meta l4proto != { tcp, udp } accept
-	meta nfproto ipv4 update @clients4 { ip saddr . th sport }
-	meta nfproto ipv6 update @clients6 { ip6 saddr . th sport }
-	drop`
-
-// Without the annotation, a connection tries one endpoint after the other; with it, it has one.
-func TestTheAnnotationTurnsRetryOff(t *testing.T) {
-	t.Parallel()
-	for name, moves := range map[string]bool{"plain": true, "annotated": false} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); mustTry(t, name, moves) })
-	}
-}
-
-// The setting does so for all Services.
-func TestTheSettingTurnsRetryOff(t *testing.T) {
-	t.Parallel()
-	mustTry(t, "plain", false, "--connection-retry=false")
-}
-
-// mustTry checks whether connections to a Service try more than one endpoint.
-func mustTry(t *testing.T, service string, moves bool, flags ...string) {
-	t.Helper()
-	w := startRetrying(t, 3, flags...)
-	inPods(t, w.Pods(), "prerouting", remembersClients)
-	const connections, within = 20, 3500 * time.Millisecond // a first packet, and one or three more
-	tried := attempts(t, w, func() {
-		connectAll(t, w, retriedServices()[service], bothFamilies(t, w, connections), within)
-	})
-	checkTried(t, tried, 2*connections, moves)
-}
-
-func checkTried(t *testing.T, tried map[string]int, clients int, moves bool) {
-	t.Helper()
-	moved := 0
-	for _, endpoints := range tried {
-		if endpoints > 1 {
-			moved++
+		listed := vmapdtest.Feed(t, p.Namespace, "", "nft", "-n", "list", "table", "inet", "pod")
+		for _, m := range triedBy.FindAllStringSubmatch(listed, -1) {
+			if tried[m[1]]++; tried[m[1]] == 2 {
+				moved++
+			}
 		}
 	}
 	if len(tried) != clients || moves != (moved > 0) {
-		t.Errorf("%d of %d clients have tried more than one endpoint; want %v; there are %d clients",
-			moved, len(tried), map[bool]string{true: "some", false: "none"}[moves], clients)
+		t.Errorf("%s: %d of %d clients have tried more than one endpoint; want %v; there are %d clients",
+			service, moved, len(tried), map[bool]string{true: "some", false: "none"}[moves], clients)
 	}
 }
 
-// glibc asks a server of DNS again after five seconds, from the same socket: another endpoint gets that query. Over
-// other ports, a flow keeps its endpoint.
-func TestTheSecondQueryOfDNSGetsAnotherEndpoint(t *testing.T) {
+// A connection tries one endpoint after the other, unless its Service has the annotation. glibc asks a server of DNS
+// again after five seconds, from the same socket: another endpoint gets that query. Over other ports, a flow of UDP
+// keeps its endpoint.
+func TestWhichConnectionsAreRetried(t *testing.T) {
 	t.Parallel()
-	for name, moves := range map[string]bool{"dns": true, "udp": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := startRetrying(t, 3)
-			inPods(t, w.Pods(), "prerouting", remembersClients)
-			const sockets, again = 20, 5 * time.Second
-			tried := attempts(t, w, func() {
-				var wait sync.WaitGroup
-				for _, from := range bothFamilies(t, w, sockets) {
-					to := retriedServices()[name].vip(model.FamilyOf(from))
-					c, err := w.Client.DialFrom(t.Context(), netip.AddrPortFrom(from, 0), "udp", to)
-					if err != nil {
-						t.Fatal(err)
-					}
-					wait.Go(func() {
-						defer c.Close()
-						for _, within := range []time.Duration{again, vmapdtest.Silence} {
-							ctx, cancel := context.WithTimeout(t.Context(), within)
-							_, _ = c.Ask(ctx) // nobody answers
-							cancel()
-						}
-					})
-				}
-				wait.Wait()
-			})
-			checkTried(t, tried, 2*sockets, moves)
-		})
+	w := startSilentPods(t)
+	sources := bothFamilies(t, w.World, 20)
+	var wait sync.WaitGroup
+	for _, name := range []string{"plain", "annotated"} {
+		wait.Go(func() { connectAll(t, w.World, retriedServices()[name], sources, firstAttempts) })
 	}
+	for _, name := range []string{"dns", "udp"} {
+		for _, from := range sources {
+			to := retriedServices()[name].vip(model.FamilyOf(from))
+			c, err := w.Client.DialFrom(t.Context(), netip.AddrPortFrom(from, 0), "udp", to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wait.Go(func() {
+				defer c.Close()
+				for _, within := range []time.Duration{5 * time.Second, vmapdtest.Silence} {
+					ctx, cancel := context.WithTimeout(t.Context(), within)
+					_, _ = c.Ask(ctx) // nobody answers
+					cancel()
+				}
+			})
+		}
+	}
+	wait.Wait()
+	for name, moves := range map[string]bool{"plain": true, "annotated": false, "dns": true, "udp": false} {
+		w.mustTry(t, name, len(sources), moves)
+	}
+}
+
+// firstAttempts is the time of a connection's first packet, and of one or three more.
+const firstAttempts = 3500 * time.Millisecond
+
+// The setting turns it off for all Services.
+func TestTheSettingTurnsRetryOff(t *testing.T) {
+	t.Parallel()
+	w := startSilentPods(t, "--connection-retry=false")
+	sources := bothFamilies(t, w.World, 20)
+	connectAll(t, w.World, retriedServices()["plain"], sources, firstAttempts)
+	w.mustTry(t, "plain", len(sources), false)
 }
