@@ -23,7 +23,7 @@
 //	process/        the command line and the process ID of each process
 //	log/            standard output and error of each process, and the audit log
 //	pki/            certificates, keys and kubeconfigs
-//	images/         *.tar, loaded by each node that joins; package image writes them
+//	images/         *.tar, loaded by each node that joins; images.sh writes them
 //	etcd/, nodes/   data
 //
 // All its processes, those in containers included, are in control groups of its own (templates/groups.sh). Down

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// Names of images in the archives below images/. Nothing is pulled.
+// Names of images in the archives below images/, which images.sh writes. Nothing is pulled.
 const (
 	PauseImage     = "registry.k8s.io/pause:test"
-	AgnhostImage   = "registry.k8s.io/e2e-test-images/agnhost:test"
 	CoreDNSImage   = "registry.k8s.io/coredns/coredns:test"
 	KubeProxyImage = "registry.k8s.io/kube-proxy:test"
 	PodserverImage = "example.org/podserver:test"
@@ -78,6 +78,18 @@ func (c *Cluster) configureNode(ctx context.Context, node string) (map[string]st
 
 // Source is the file that says from which commit vmapd's image is.
 func (c *Cluster) Source() string { return c.path("images", "source") }
+
+// WriteImages runs the script that writes images, in the root of the repository.
+func WriteImages(ctx context.Context, args ...string) error {
+	return Run(exec.CommandContext(ctx, "cmd/internal/testbed/cluster/images.sh", args...))
+}
+
+// Build compiles commands of the module in the folder source into another folder.
+func Build(ctx context.Context, source, dir string, packages ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-o", dir + "/"}, packages...)...)
+	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	return Run(cmd)
+}
 
 // LoadImages imports archives of images to a node.
 func (c *Cluster) LoadImages(ctx context.Context, node string, archives ...string) error {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/image"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
@@ -31,15 +30,15 @@ func New(ctx context.Context, c *kube.Cluster, proxy, before string) (*Run, erro
 	if err := kube.Run(exec.CommandContext(ctx, "bash", args...)); err != nil {
 		return nil, err
 	}
-	if err := image.Build(ctx, source, folder, "./cmd/vmapd"); err != nil {
+	if err := kube.Build(ctx, source, folder, "./cmd/vmapd"); err != nil {
 		return nil, err
 	}
-	archive, err := image.VmapdImage("vmapd-before", BeforeImage, filepath.Join(folder, "vmapd")).Save(ctx, r.Work)
-	if err != nil {
+	const name = "vmapd-before"
+	if err := kube.WriteImages(ctx, "vmapd", name, BeforeImage, filepath.Join(folder, "vmapd"), r.Work); err != nil {
 		return nil, err
 	}
 	for _, n := range r.Nodes() {
-		if err := r.LoadImages(ctx, n, archive); err != nil {
+		if err := r.LoadImages(ctx, n, filepath.Join(r.Work, name+".tar")); err != nil {
 			return nil, err
 		}
 	}
