@@ -3,9 +3,7 @@ package batch_test
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -241,84 +239,6 @@ func unpack(table *nft.Table) elements {
 	return all
 }
 
-// leads says from how many slots of each map a verdict's chain chooses: N and n.
-var leads = regexp.MustCompile(strings.ReplaceAll(`^(?:nodeport-)?(?:endpoints-(?<all>COUNT)|local-endpoints-(?<local>COUNT)|local-(?<n>COUNT)-of-(?<N>COUNT))(?:-(?:maglev|maglev-port))?(?:-(?:dns|no-retry))?$`, "COUNT", `\d+(?:-to-\d+)?`))
-
-// slots are from how many to how many there must be.
-type slots struct{ least, most int }
-
-func slotsOf(t *testing.T, chain string) (all, local slots) {
-	t.Helper()
-	m := leads.FindStringSubmatch(chain)
-	for i, name := range leads.SubexpNames() {
-		if name == "" || m == nil || m[i] == "" {
-			continue
-		}
-		low, high, isRange := strings.Cut(m[i], "-to-")
-		if !isRange {
-			high = low
-		}
-		least, err := strconv.Atoi(low)
-		most, err2 := strconv.Atoi(high)
-		switch {
-		case err != nil || err2 != nil || least > most:
-			t.Errorf("chain %s chooses from %q", chain, m[i])
-		case name == "all", name == "N":
-			all = slots{least, most}
-		default:
-			local = slots{least, most}
-		}
-	}
-	return all, local
-}
-
-// checkSlots checks that each verdict that says how many endpoints there are to choose
-// from is right about it.
-func checkSlots(t *testing.T, r *compile.Ruleset) {
-	t.Helper()
-	all := elementsOf(t, r)
-	count := func(set string) map[string]int {
-		slots := map[string]int{}
-		for key := range all[set] {
-			slots[key[:len(key)-4]]++
-		}
-		return slots
-	}
-	for _, maps := range []struct{ dispatch, endpoints, local string }{
-		{nft.ServiceIPs, nft.Endpoints, nft.LocalEndpoints},
-		{nft.ServiceNodePorts, nft.NodePortEndpoints, nft.NodePortLocalEndpoints},
-	} {
-		slots, local := count(maps.endpoints), count(maps.local)
-		for key, e := range all[maps.dispatch] {
-			if len(e.Comment) > 127 || strings.ContainsAny(e.Comment, "\"\n") {
-				t.Errorf("%s: nft takes no comment %q", maps.dispatch, e.Comment)
-			}
-			wantAll, wantLocal := slotsOf(t, e.Verdict.Chain)
-			checkDense(t, all[maps.endpoints], maps.endpoints, key, slots[key], wantAll)
-			checkDense(t, all[maps.local], maps.local, key, local[key], wantLocal)
-			delete(slots, key)
-			delete(local, key)
-		}
-		for set, left := range map[string]map[string]int{maps.endpoints: slots, maps.local: local} {
-			for key, n := range left {
-				t.Errorf("%s: %d slots of %q, to which nothing leads", set, n, key)
-			}
-		}
-	}
-}
-
-func checkDense(t *testing.T, elements map[string]nft.Element, set, key string, have int, want slots) {
-	t.Helper()
-	for i := range have {
-		if _, ok := elements[string(nft.AppendSlot([]byte(key), uint32(i)))]; !ok {
-			t.Errorf("%s: slot %d of %q is missing", set, i, key)
-		}
-	}
-	if have < want.least || have > want.most {
-		t.Errorf("%s: %q has %d slots, want %d to %d", set, key, have, want.least, want.most)
-	}
-}
-
 // withSources returns an outcome with the sources of after where it is masqueraded still, as some of before was: for
 // connections that begin while a batch is committed, masquerading ends in the last piece.
 func withSources(was, now, after modeltest.Outcome) modeltest.Outcome {
@@ -331,4 +251,25 @@ func withSources(was, now, after modeltest.Outcome) modeltest.Outcome {
 		now.To[to] = how
 	}
 	return now
+}
+
+func compileAll(o compile.Options, s *model.Snapshot, before *[len(model.Families)]*compile.Ruleset) [len(model.Families)]*compile.Ruleset {
+	var all [len(model.Families)]*compile.Ruleset
+	for _, f := range model.Families {
+		var slots *compile.Ruleset
+		if before != nil {
+			slots = before[f]
+		}
+		all[f] = o.Compile(slots, s.Family(f))
+	}
+	return all
+}
+
+// counting are options with some of counters, fast path and timeout policies, by a number.
+func counting(n int) compile.Options {
+	o := compile.Options{Counters: n%5 > 2, FastPath: n%10 > 2}
+	if n%4 > 0 {
+		o.Timeouts = nft.RetryTimeouts(nft.NoSettings)
+	}
+	return o
 }

@@ -1,4 +1,4 @@
-package batch_test
+package compile_test
 
 import (
 	"regexp"
@@ -9,6 +9,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
+	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
 // FuzzNames looks for names that the model accepts, and for which a set or chain gets a name that
@@ -53,4 +54,31 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("%d problems of one name: %v", len(s.Problems()), s.Problems())
 		}
 	})
+}
+
+// A tenant chooses the name of a namespace. It must not look like the beginning of another
+// set's name: the set both-x/… of a Service in x was once that of a Service in both-x.
+func TestNoNamespaceMixesUpSetsOfAffinity(t *testing.T) {
+	objects := []modeltest.Object{modeltest.OurNode()}
+	for i, ns := range []string{"x", "own-endpoints-x", "local-x", "affinity-x", "local-own-endpoints-x", "endpoints-x", "local-affinity-x", "remember-x"} {
+		name := ns + "/web"
+		objects = append(
+			objects,
+			modeltest.NewService(name).Typed("LoadBalancer").On("172.30.0."+string(rune('1'+i))).TCP("http", 80).
+				LoadBalancer("192.168.98."+string(rune('1'+i))).Policies("Cluster", "Local").Sticky(60),
+			modeltest.NewSlice(name+"-1", name).TCP("http", 8080).Local("10.0.0.2"),
+		)
+	}
+	s := modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4)
+	r := compile.Options{}.Compile(nil, s)
+	seen := map[string]bool{}
+	for _, set := range r.AllSets() {
+		if seen[set.Name] {
+			t.Errorf("set %s: declared twice", set.Name)
+		}
+		seen[set.Name] = true
+	}
+	if _, err := nftsim.New(r.Table(), s.NodeAddrs...); err != nil {
+		t.Error(err)
+	}
 }

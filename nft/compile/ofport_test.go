@@ -1,4 +1,4 @@
-package batch_test
+package compile_test
 
 import (
 	"net/netip"
@@ -8,6 +8,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // Each element that is about a service port is in its part of the table, each chain to which one leads, and nothing of
@@ -22,9 +23,9 @@ func TestTheTableOfAPortIsComplete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), service, slice, other, modeltest.OurNode()).Family(model.IPv4)
-			r := counted.Compile(nil, s)
+			r := compile.Options{Counters: true}.Compile(nil, s)
 			text := r.OfPort(modeltest.PortName("ns1/web", "http", model.TCP)).String()
-			each(r, func(set string, e nft.Element) {
+			check := func(set string, e nft.Element) {
 				isOthers := strings.Contains(e.Key, string(nft.AppendAddr(nil, netip.MustParseAddr("172.30.0.42"))))
 				switch set {
 				case nft.ClusterIPs, nft.NodePortIPs, nft.Hairpin: // not of a service port
@@ -38,7 +39,10 @@ func TestTheTableOfAPortIsComplete(t *testing.T) {
 				if e.Verdict.Chain != "" && !isOthers && !strings.Contains(text, "chain "+e.Verdict.Chain+" {\n") {
 					t.Errorf("chain %s is missing:\n%s", e.Verdict.Chain, text)
 				}
-			})
+			}
+			for unit := range r.Units() {
+				unit.Elements(check)
+			}
 			if !strings.Contains(text, "chain endpoints-") {
 				t.Errorf("no chain chooses one of all endpoints, as for pods:\n%s", text)
 			}

@@ -1,4 +1,4 @@
-package batch_test
+package compile_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
+	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
 // While the kernel commits a batch, a packet can hold the verdict from before it and find all
@@ -32,7 +33,7 @@ func TestAPacketWithoutAnySlotGoesNowhere(t *testing.T) {
 				slice.Set(b)
 			}
 			s := b.Snapshot().Family(model.IPv4)
-			table := tableOf(t, compile.Options{}.Compile(nil, s))
+			table := compile.Options{}.Compile(nil, s).Table()
 			for _, set := range table.Sets {
 				if slices.Contains(nft.DeclarationOf(set.Name).Key, nft.Slot) {
 					delete(table.Elements, set.Name)
@@ -53,9 +54,13 @@ func TestAPacketWithoutAnySlotGoesNowhere(t *testing.T) {
 					}
 				}
 			}
-			for i, o := range sentTo(t, table, s.NodeAddrs, connections) {
-				if o.Verdict == model.Forwarded {
-					t.Errorf("%s, %s: %+v goes to %v", algorithm, external, connections[i], o.To)
+			sim, err := nftsim.New(table, s.NodeAddrs...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range connections {
+				if o, err := sim.Run(c); err != nil || o.Verdict == model.Forwarded {
+					t.Errorf("%s, %s: %+v goes to %v: %v", algorithm, external, c, o.To, err)
 				}
 			}
 		}

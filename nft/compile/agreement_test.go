@@ -1,4 +1,4 @@
-package batch_test
+package compile_test
 
 import (
 	"fmt"
@@ -15,12 +15,15 @@ import (
 
 // The rules implement the decisions of modeltest.Memory.Decide.
 
+type rulesets [len(model.Families)]*compile.Ruleset
+
 // agree makes random connections, one after the other, and compares decisions with simulated
 // outcomes. Each connection gets one of its targets, and the rules and the model remember it.
-func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(model.Families)]*compile.Ruleset, connections int, n *tally) {
+func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets rulesets, connections int, n *tally) {
 	t.Helper()
 	var sims [len(model.Families)]*nftsim.Simulator
 	for _, f := range model.Families {
+		checkSlots(t, rulesets[f])
 		sim, err := nftsim.New(rulesets[f].Table(), s.Family(f).NodeAddrs...)
 		if err != nil {
 			t.Fatalf("the ruleset is not sound: %v", err)
@@ -133,27 +136,6 @@ func checkRemembered(t *testing.T, d model.Decision, got nftsim.Outcome) {
 	}
 }
 
-func compileAll(o compile.Options, s *model.Snapshot, before *[len(model.Families)]*compile.Ruleset) [len(model.Families)]*compile.Ruleset {
-	var all [len(model.Families)]*compile.Ruleset
-	for _, f := range model.Families {
-		var slots *compile.Ruleset
-		if before != nil {
-			slots = before[f]
-		}
-		all[f] = o.Compile(slots, s.Family(f))
-	}
-	return all
-}
-
-// counting are options with some of counters, fast path and timeout policies, by a number.
-func counting(n int) compile.Options {
-	o := compile.Options{Counters: n%5 > 2, FastPath: n%10 > 2}
-	if n%4 > 0 {
-		o.Timeouts = nft.RetryTimeouts(nft.NoSettings)
-	}
-	return o
-}
-
 func TestTheRulesDoWhatIsDecided(t *testing.T) {
 	const seeds, steps, connections = 60, 20, 40
 	var n tally
@@ -171,13 +153,18 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			r := modeltest.NewRandom(modeltest.Seed(seed))
-			b := model.NewBuilder(configs[seed%uint64(len(configs))])
-			o := counting(int(seed))
-			have := compileAll(o, b.Snapshot(), nil)
+			b := model.NewBuilder(modeltest.Configs[seed%uint64(len(modeltest.Configs))])
+			o := compile.Options{Counters: seed%2 > 0, FastPath: seed%3 > 0}
+			if seed%4 > 0 {
+				o.Timeouts = nft.RetryTimeouts(nft.NoSettings)
+			}
+			var have rulesets
 			for range steps {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
-				have = compileAll(o, s, &have)
+				for _, f := range model.Families {
+					have[f] = o.Compile(have[f], s.Family(f))
+				}
 				agree(t, r, s, have, connections, &n)
 			}
 		})
