@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -27,7 +29,7 @@ func parse(t testing.TB, text string) Flow {
 	if f.Dest.Addr().Is6() {
 		f.Source = netip.MustParseAddrPort("[2001:db8:203::9]:40000")
 	}
-	f.ReplySource, f.ReplyDest = f.Dest, f.Source
+	f.ReplySource = f.Dest
 	if len(fields) > 2 && fields[2] == "from" {
 		f.ReplySource = netip.MustParseAddrPort(fields[3])
 		f.Translated = true
@@ -50,15 +52,25 @@ func newCluster(objects ...modeltest.Object) *cluster {
 func (c *cluster) apply(now time.Time) {
 	s := c.Snapshot()
 	for _, f := range model.Families {
-		c.families[f].take(s.Family(f), now)
+		c.families[f].take(s.Family(f), now, false)
 	}
 }
 
 // list makes the next pass list everything.
-func (c *cluster) list(why reason) {
+func (c *cluster) list() {
 	for i := range c.families {
-		c.families[i].whole = why
+		c.families[i].listed = time.Time{}
 	}
+}
+
+// selects reports whether a kernel that filters lists a flow.
+func (q Filter) selects(f *Flow) bool {
+	isKnown := func(a netip.AddrPort) bool { return a.Addr().Is4() && !a.Addr().IsUnspecified() }
+	return q.Protocol == 0 || q.Protocol == f.Protocol &&
+		(!q.Dest.IsValid() || q.Dest.Port() == f.Dest.Port()) &&
+		(!isKnown(q.Dest) || q.Dest.Addr() == f.Dest.Addr()) &&
+		(!q.Endpoint.IsValid() || q.Endpoint.Port() == f.ReplySource.Port()) &&
+		(!isKnown(q.Endpoint) || q.Endpoint.Addr() == f.ReplySource.Addr())
 }
 
 // pass returns which of the flows would be deleted, and whether there was anything to do.
@@ -81,6 +93,24 @@ func (c *cluster) pass(t testing.TB, now time.Time, flows ...string) (deleted []
 		f.end(p, nil)
 	}
 	return deleted, did
+}
+
+// wantPass checks which flows a pass deletes.
+func (c *cluster) wantPass(t *testing.T, what string, now time.Time, want, flows []string) (did bool) {
+	t.Helper()
+	got, did := c.pass(t, now, flows...)
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))); diff != "" {
+		t.Errorf("%s: deleted (-want +got):\n%s", what, diff)
+	}
+	return did
+}
+
+// unanswered are flows as they are before their answer.
+func unanswered(flows []string) (list []string) {
+	for _, flow := range flows {
+		list = append(list, flow+" unanswered")
+	}
+	return list
 }
 
 func dns() modeltest.Service {
@@ -110,8 +140,8 @@ func set(c *cluster, objects ...modeltest.Object) {
 	}
 }
 
-// to gives flows to all addresses of dns that pod n answers; to none, if n is 0.
-func to(protocol string, n int) []string {
+// toDNS gives flows to all addresses of dns that pod n answers; to none, if n is 0.
+func toDNS(protocol string, n int) []string {
 	var list []string
 	for _, dest := range []string{"172.30.0.10:53", "192.168.98.10:53", "192.168.99.10:53", "192.168.0.2:30053"} {
 		list = append(list, fmt.Sprintf("%s %s from 10.0.0.%d:8053", protocol, dest, n))

@@ -13,115 +13,77 @@ import (
 // family has the state of one IP family, and the list of what to ask the kernel for.
 type family struct {
 	applied *model.FamilySnapshot            // in the dataplane; nil: none yet
-	begun   *model.FamilySnapshot            // that a round since applied has begun to apply; nil: none
 	owners  map[model.VIP]*model.ServicePort // of applied, by their frontends
-	asks    map[ask]due
-	whole   reason
+	// asks select flows that may be stale, of UDP, and of TCP and SCTP if the service port has a grace: to a frontend, or
+	// from an endpoint that left. They have until when the flows may stay.
+	asks       map[Filter]time.Time
+	hosts      []netip.Addr // with node ports, now or since the whole table was listed
+	listed     time.Time    // when the whole table was; zero: it must be
+	listedOnce bool         // before, Services may have been deleted of which nothing is known
 }
 
-// ask names flows that may be stale: of UDP, and of TCP and SCTP if the service port has a grace.
-type ask struct {
-	dest     model.VIP      // a frontend, which has the unspecified address for a node port
-	endpoint netip.AddrPort // that left it; invalid: any
-}
+// auditInterval is the time between listings of the whole table, in case a flow was missed.
+const auditInterval = time.Hour
 
-// due is of a service port, and until when its flows may stay.
-type due struct {
-	from model.ServicePortName
-	at   time.Time
-}
-
-// reason is why the whole table is listed. Each looks for what the ones before do, too.
-type reason int
-
-const (
-	isNotListed reason = iota
-	anAudit            // all that was missed
-	aRepair            // what began while there were no rules
-	theStart           // what is to unused cluster IPs: Services may have been deleted meanwhile
+// nothing is the snapshot before the first, and none a service port of no flows.
+var (
+	nothing = &model.FamilySnapshot{Settings: &model.Settings{}}
+	none    = new(model.ServicePort)
 )
 
-// nothing is the snapshot before the first.
-var nothing = &model.FamilySnapshot{Settings: &model.Settings{}}
-
-// take notes the changes since the snapshot before. Its cost depends on their number.
-func (f *family) take(s *model.FamilySnapshot, now time.Time) {
+// take notes the changes since the snapshot before; repair: there were no rules meanwhile. Its cost depends on their
+// number.
+func (f *family) take(s *model.FamilySnapshot, now time.Time, repair bool) {
 	old := f.applied
 	if old == nil {
-		old = nothing
-		f.owners, f.asks, f.whole = map[model.VIP]*model.ServicePort{}, map[ask]due{}, theStart
+		old, f.owners, f.asks = nothing, map[model.VIP]*model.ServicePort{}, map[Filter]time.Time{}
 	}
 	if !slices.Equal(old.NodePortAddrs, s.NodePortAddrs) {
-		f.move(old.NodePortAddrs, s.NodePortAddrs, now)
+		f.hosts, repair = slices.Concat(f.hosts, s.NodePortAddrs), true
 	}
-	f.applied, f.begun = s, nil
+	if repair {
+		f.listed = time.Time{}
+	}
+	f.applied = s
 	for c := range s.ServicePortChanges(old) {
-		for _, fe := range frontends(c.Old) {
-			if f.owners[fe.VIP] == c.Old {
+		before, after := cmp.Or(c.Old, none), cmp.Or(c.New, none)
+		for _, fe := range before.Frontends {
+			if f.owners[fe.VIP] == before {
 				delete(f.owners, fe.VIP)
 			}
 		}
-		for _, fe := range frontends(c.New) {
-			f.owners[fe.VIP] = c.New
+		for _, fe := range after.Frontends {
+			f.owners[fe.VIP] = after
 		}
-		before, after := forgetting(c.Old), forgetting(c.New)
-		switch {
-		case after == nil && before != nil && c.New != nil: // its connections may go on
-			maps.DeleteFunc(f.asks, func(_ ask, d due) bool { return d.from == before.Name })
-		case before != nil || after != nil && (old != nothing || after.Name.Protocol != model.UDP):
-			f.leave(before, after, now)
-		}
+		f.note(forgetting(before), forgetting(after), now)
 	}
 }
 
-// move notes the addresses that have become node-port addresses, and those that are none any more. What is to be asked
-// about a node port, of which the Service may be gone, is asked about the latter, too.
-func (f *family) move(before, after []netip.Addr, now time.Time) {
-	for a, d := range maps.Clone(f.asks) {
-		for _, addr := range before {
-			if a.dest.Addr.IsUnspecified() && !slices.Contains(after, addr) {
-				f.asks[ask{model.VIP{Addr: addr, Protocol: a.dest.Protocol, Port: a.dest.Port}, a.endpoint}] = d
-			}
-		}
+// note notes what has changed about a service port: its frontends, and the endpoints that have ceased to serve. Without
+// endpoints, packets are rejected; but a sender of UDP may have begun before there were rules.
+func (f *family) note(before, after *model.ServicePort, now time.Time) {
+	sp := after
+	if sp == none {
+		sp = before
 	}
-	for vip, sp := range f.owners {
-		if !vip.Addr.IsUnspecified() || vip.Protocol != model.UDP {
-			continue
-		}
-		for _, a := range slices.Concat(before, after) {
-			if slices.Contains(before, a) != slices.Contains(after, a) {
-				vip.Addr = a
-				f.asks[ask{dest: vip}] = due{sp.Name, now}
-			}
-		}
-	}
-}
-
-// leave notes what a service port has no more, with the endpoints that have ceased to serve. Without endpoints, packets
-// are rejected; but a sender of UDP may have begun before there were rules.
-func (f *family) leave(before, after *model.ServicePort, now time.Time) {
-	sp := cmp.Or(after, before)
 	grace, _ := sp.EndsStale()
-	d, isUDP := due{sp.Name, now.Add(grace)}, sp.Name.Protocol == model.UDP
-	for _, fe := range frontends(before) {
-		if after == nil || isUDP && !has(after, fe.VIP) {
-			f.asks[ask{dest: fe.VIP}] = d
+	until, isUDP := now.Add(grace), sp.Name.Protocol == model.UDP
+	lack := func(other *model.ServicePort, of []model.Frontend) {
+		all := other == none || isUDP && len(other.Endpoints)+len(other.Draining) == 0
+		for _, fe := range of {
+			if all || isUDP && !slices.ContainsFunc(other.Frontends, func(o model.Frontend) bool { return o.VIP == fe.VIP }) {
+				f.asks[to(fe.VIP)] = until
+			}
 		}
 	}
-	empty := before == nil || isUDP && len(before.Endpoints)+len(before.Draining) == 0
-	for _, fe := range frontends(after) {
-		if empty || isUDP && !has(before, fe.VIP) {
-			f.asks[ask{dest: fe.VIP}] = d
-		}
-	}
-	if before == nil || after == nil {
+	lack(after, before.Frontends)
+	lack(before, after.Frontends)
+	if after == none {
 		return
 	}
 	left := func(a netip.AddrPort) {
-		for _, fe := range before.Frontends {
-			if !after.Serves(a) {
-				f.asks[ask{fe.VIP, a}] = d
-			}
+		if !after.Serves(a) {
+			f.asks[Filter{Protocol: sp.Name.Protocol, Endpoint: a}] = until
 		}
 	}
 	for _, e := range before.Endpoints {
@@ -132,31 +94,43 @@ func (f *family) leave(before, after *model.ServicePort, now time.Time) {
 	}
 }
 
+// to selects the flows to a frontend. It has the unspecified address for a node port.
+func to(vip model.VIP) Filter {
+	return Filter{Protocol: vip.Protocol, Dest: netip.AddrPortFrom(vip.Addr, vip.Port)}
+}
+
 // pass is the work of one pass.
 type pass struct {
-	whole reason
+	whole bool // it lists the whole table
 	now   time.Time
-	asks  map[ask]due // that are due
+	asks  map[Filter]time.Time // that are due
 }
 
 // begin takes the work that is due; nil: there is none.
 func (f *family) begin(now time.Time) *pass {
-	p := &pass{f.whole, now, maps.Clone(f.asks)}
-	maps.DeleteFunc(p.asks, func(_ ask, d due) bool { return now.Before(d.at) })
-	if p.whole == isNotListed && len(p.asks) == 0 {
+	p := &pass{f.applied != nil && now.Sub(f.listed) >= auditInterval, now, maps.Clone(f.asks)}
+	maps.DeleteFunc(p.asks, func(_ Filter, at time.Time) bool { return now.Before(at) })
+	switch {
+	case p.whole:
+		f.listed = now // unless something asks for another one meanwhile
+	case len(p.asks) == 0:
 		return nil
 	}
-	f.whole = isNotListed
 	return p
 }
 
 // end notes the result of a pass.
 func (f *family) end(p *pass, err error) {
-	if err != nil {
-		f.whole = max(f.whole, p.whole)
-		return
+	switch {
+	case err != nil && p.whole:
+		f.listed = time.Time{}
+	case err == nil:
+		maps.DeleteFunc(f.asks, func(q Filter, at time.Time) bool { return p.asks[q] == at })
+		f.listedOnce = true // the first pass does
+		if p.whole && f.listed == p.now {
+			f.hosts = f.applied.NodePortAddrs
+		}
 	}
-	maps.DeleteFunc(f.asks, func(a ask, d due) bool { return p.asks[a] == d })
 }
 
 // mostListings is how many filtered listings take about as long as one of the whole table.
@@ -164,106 +138,78 @@ const mostListings = 8
 
 // filters returns what to list.
 func (p *pass) filters() []Filter {
-	all, protocols := map[Filter]bool{}, map[Filter]bool{}
-	for a := range p.asks {
-		q := Filter{Protocol: a.dest.Protocol, Endpoint: a.endpoint}
-		protocols[Filter{Protocol: q.Protocol}] = true
-		if !a.endpoint.IsValid() {
-			q.Dest = netip.AddrPortFrom(a.dest.Addr, a.dest.Port)
-		}
-		all[q] = true
-	}
-	switch {
-	case p.whole != isNotListed:
+	if p.whole {
 		return []Filter{{}}
-	case len(all) > mostListings:
+	}
+	protocols := map[Filter]time.Time{}
+	for q := range p.asks {
+		protocols[Filter{Protocol: q.Protocol}] = p.now
+	}
+	if len(p.asks) > mostListings {
 		return slices.Collect(maps.Keys(protocols))
 	}
-	return slices.Collect(maps.Keys(all))
+	return slices.Collect(maps.Keys(p.asks))
 }
 
-// next returns when the next flows must end; zero: none wait for it.
-func (f *family) next() (at time.Time) {
-	for _, d := range f.asks {
-		if at.IsZero() || d.at.Before(at) {
-			at = d.at
+// next returns the time until there is work again without a round.
+func (f *family) next(now time.Time) time.Duration {
+	if f.applied == nil {
+		return auditInterval
+	}
+	at := f.listed.Add(auditInterval)
+	for _, other := range f.asks {
+		if other.Before(at) {
+			at = other
 		}
 	}
-	return at
+	return max(0, at.Sub(now))
 }
 
-// stale reports whether a flow must be deleted: by the rules that are in force, and by those that a round puts
-// in force, its reply source does not serve. A flow to an address that no frontend has or had stays.
+// stale reports whether a flow must be deleted: by the rules that are in force, its reply source does not serve.
+// A flow to an address that no frontend has or had stays.
 func (f *family) stale(p *pass, flow *Flow) bool {
 	// Other programs, like CNI plugins, use zones of their own; our rules apply to the default zone only.
 	if flow.Zone || flow.Dest.Addr().IsLoopback() {
 		return false
 	}
 	vip := model.VIP{Addr: flow.Dest.Addr(), Protocol: flow.Protocol, Port: flow.Dest.Port()}
+	nodePort := vip
+	nodePort.Addr = model.FamilyOf(vip.Addr).Unspecified()
+	isHost := slices.Contains(f.hosts, vip.Addr)
 	// An address has priority over a node port, as with packets.
-	owner, isNodeAddr := f.owners[vip], slices.Contains(f.applied.NodePortAddrs, vip.Addr)
-	if owner == nil && isNodeAddr {
-		owner = f.owners[nodePort(vip)]
-	}
-	var next *model.ServicePort
-	if owner != nil && f.begun != nil {
-		next, _ = f.begun.ServicePort(owner.Name)
+	owner := f.owners[vip]
+	if owner == nil && slices.Contains(f.applied.NodePortAddrs, vip.Addr) {
+		owner = f.owners[nodePort]
 	}
 	switch {
-	case owner.Serves(flow.ReplySource) || next.Serves(flow.ReplySource):
+	case owner.Serves(flow.ReplySource):
 		return false
-	case p.whole >= aRepair && owner != nil && !flow.Translated && !flow.Answered:
-		return true // an answer would be another host's with that address
+	case p.whole && owner != nil && !flow.Translated && !flow.Answered:
+		return true // it began while there were no rules; an answer would be another host's with that address
 	}
-	d, asked := f.asked(vip, flow.ReplySource, isNodeAddr)
-	owner = forgetting(owner)
+	until, asked := f.asks[to(vip)]
+	if !asked && isHost {
+		until, asked = f.asks[to(nodePort)]
+	}
+	if left, ok := f.asks[Filter{Protocol: vip.Protocol, Endpoint: flow.ReplySource}]; ok {
+		until = left
+	}
 	switch {
-	case asked && p.now.Before(d.at):
+	case p.now.Before(until), owner != nil && forgetting(owner) == none: // its connections may go on
 		return false
 	case owner != nil:
 		return flow.Translated || flow.Protocol == model.UDP // UDP is older than the endpoints; TCP is with another host
 	}
 	inRange := func(c netip.Prefix) bool { return c.Contains(vip.Addr) }
-	isStray := p.whole == theStart && flow.Protocol == model.UDP && slices.ContainsFunc(f.applied.ServiceCIDRs, inRange)
-	return flow.Translated && (asked || isStray)
+	isFormer := isHost && f.owners[nodePort] != nil
+	isStray := !f.listedOnce && slices.ContainsFunc(f.applied.ServiceCIDRs, inRange)
+	return flow.Translated && (asked || flow.Protocol == model.UDP && (isFormer || isStray))
 }
 
-// asked returns what is asked about flows to a frontend, or to a node port.
-func (f *family) asked(vip model.VIP, endpoint netip.AddrPort, isNodeAddr bool) (d due, ok bool) {
-	for _, dest := range [...]model.VIP{vip, nodePort(vip)} {
-		for _, e := range [...]netip.AddrPort{endpoint, {}} {
-			if d, ok = f.asks[ask{dest, e}]; ok && (dest == vip || isNodeAddr) {
-				return d, true
-			}
-		}
-	}
-	return due{}, false
-}
-
-// nodePort returns the frontend of a node port, on whatever address.
-func nodePort(vip model.VIP) model.VIP {
-	vip.Addr = model.FamilyOf(vip.Addr).Unspecified()
-	return vip
-}
-
-// forgetting returns sp if its stale flows are deleted, and nil otherwise.
+// forgetting returns sp if its stale flows are deleted.
 func forgetting(sp *model.ServicePort) *model.ServicePort {
-	if sp != nil {
-		if _, ok := sp.EndsStale(); ok {
-			return sp
-		}
+	if _, ok := sp.EndsStale(); ok {
+		return sp
 	}
-	return nil
-}
-
-// frontends returns those of a service port; none if it is nil.
-func frontends(sp *model.ServicePort) []model.Frontend {
-	if sp == nil {
-		return nil
-	}
-	return sp.Frontends
-}
-
-func has(sp *model.ServicePort, vip model.VIP) bool {
-	return slices.ContainsFunc(frontends(sp), func(fe model.Frontend) bool { return fe.VIP == vip })
+	return none
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Flow is an entry of the kernel's table, with the fields that rules need. Masquerading changes the destination of
-// replies, and DNAT their source.
+// Flow is an entry of the kernel's table, with the fields that rules need.
 type Flow struct {
-	Protocol               model.Protocol
-	Source, Dest           netip.AddrPort // as the client sent the first packet
-	ReplySource, ReplyDest netip.AddrPort // of packets of the other direction
+	Protocol     model.Protocol
+	Source, Dest netip.AddrPort // as the client sent the first packet
+	ReplySource  netip.AddrPort // of packets of the other direction; DNAT changes it
 
 	Zone       bool // in another than the default zone, in either direction
 	Translated bool // its destination is (IPS_DST_NAT); IPVS sets no status
 	Answered   bool // there was a packet of the other direction
 	State      byte // of a TCP connection: enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h
 
-	id uint32
+	id    uint32
+	reply []byte // the tuple of replies, in the message
 }
 
 // Attributes that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
@@ -33,16 +33,6 @@ const (
 	ctaFilter           = 25
 	ctaFilterOrigFlags  = 1
 	ctaFilterReplyFlags = 2
-)
-
-// Bits of a filter's flags, from the kernel's net/netfilter/nf_internals.h.
-const (
-	filterSource = 1 << iota
-	filterDest
-	_
-	filterProtocol
-	filterSourcePort
-	filterDestPort
 )
 
 // Bits of the status, from linux/netfilter/nf_conntrack_common.h.
@@ -59,33 +49,31 @@ func parseFlow(b []byte) (f Flow, err error) {
 		return f, errShort
 	}
 	b = b[nl.SizeofNfgenmsg:]
-	original, reply := attribute(b, nl.CTA_TUPLE_ORIG), attribute(b, nl.CTA_TUPLE_REPLY)
-	f.id = number(b, nl.CTA_ID)
+	original := attribute(b, nl.CTA_TUPLE_ORIG)
+	f.id, f.reply = number(b, nl.CTA_ID), attribute(b, nl.CTA_TUPLE_REPLY)
 	f.Protocol = model.Protocol(number(attribute(original, nl.CTA_TUPLE_PROTO), nl.CTA_PROTO_NUM))
-	f.Source, f.Dest = parseTuple(original)
-	f.ReplySource, f.ReplyDest = parseTuple(reply)
-	f.Zone = number(b, nl.CTA_ZONE)|number(original, ctaTupleZone)|number(reply, ctaTupleZone) != 0
+	f.Source = end(original, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT)
+	f.Dest = end(original, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT)
+	f.ReplySource = end(f.reply, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT)
+	f.Zone = number(b, nl.CTA_ZONE)|number(original, ctaTupleZone)|number(f.reply, ctaTupleZone) != 0
 	status := number(b, nl.CTA_STATUS)
 	f.Translated, f.Answered = status&ipsDstNAT != 0, status&ipsSeenReply != 0
 	tcp := attribute(attribute(b, nl.CTA_PROTOINFO), nl.CTA_PROTOINFO_TCP)
 	f.State = byte(number(tcp, nl.CTA_PROTOINFO_TCP_STATE))
-	if !f.Source.IsValid() || !f.Dest.IsValid() || !f.ReplySource.IsValid() || !f.ReplyDest.IsValid() {
+	if !f.Source.IsValid() || !f.Dest.IsValid() || !f.ReplySource.IsValid() {
 		return f, errShort
 	}
 	return f, nil
 }
 
-func parseTuple(b []byte) (from, to netip.AddrPort) {
-	ip, ports := attribute(b, nl.CTA_TUPLE_IP), attribute(b, nl.CTA_TUPLE_PROTO)
-	end := func(v4, v6, port uint16) netip.AddrPort {
-		a, ok := netip.AddrFromSlice(attribute(ip, v4))
-		if !ok {
-			a, _ = netip.AddrFromSlice(attribute(ip, v6))
-		}
-		return netip.AddrPortFrom(a, uint16(number(ports, port)))
+// end reads the source or the destination of a tuple, of which the kinds of attributes are given.
+func end(tuple []byte, v4, v6, port uint16) netip.AddrPort {
+	ip := attribute(tuple, nl.CTA_TUPLE_IP)
+	a, ok := netip.AddrFromSlice(attribute(ip, v4))
+	if !ok {
+		a, _ = netip.AddrFromSlice(attribute(ip, v6))
 	}
-	return end(nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT),
-		end(nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT)
+	return netip.AddrPortFrom(a, uint16(number(attribute(tuple, nl.CTA_TUPLE_PROTO), port)))
 }
 
 // number reads an integer in the network's byte order; 0: there is none.
@@ -121,37 +109,12 @@ type Filter struct {
 	Endpoint netip.AddrPort // the source of replies; invalid: any
 }
 
-// selects reports whether a kernel that filters lists a flow.
-func (q Filter) selects(f *Flow) bool {
-	return q.Protocol == 0 || q.Protocol == f.Protocol &&
-		(!q.Dest.IsValid() || q.Dest.Port() == f.Dest.Port()) &&
-		(!isComparable(q.Dest) || q.Dest.Addr() == f.Dest.Addr()) &&
-		(!q.Endpoint.IsValid() || q.Endpoint.Port() == f.ReplySource.Port()) &&
-		(!isComparable(q.Endpoint) || q.Endpoint.Addr() == f.ReplySource.Addr())
-}
-
-// isComparable reports whether the kernel can compare an address.
-func isComparable(a netip.AddrPort) bool { return a.Addr().Is4() && !a.Addr().IsUnspecified() }
-
 // listing returns the request for the flows of a family.
 func (q Filter) listing(of model.Family) (netlink.Message, error) {
 	ae := netlink.NewAttributeEncoder()
 	if q.Protocol != 0 {
-		original, reply := uint32(filterProtocol), uint32(0)
-		if q.Dest.IsValid() {
-			original |= filterDestPort
-		}
-		if isComparable(q.Dest) {
-			original |= filterDest
-		}
-		encodeTuple(ae, nl.CTA_TUPLE_ORIG, q.Protocol, netip.AddrPort{}, q.Dest)
-		if q.Endpoint.IsValid() {
-			reply = filterProtocol | filterSourcePort
-			encodeTuple(ae, nl.CTA_TUPLE_REPLY, q.Protocol, q.Endpoint, netip.AddrPort{})
-		}
-		if isComparable(q.Endpoint) {
-			reply |= filterSource
-		}
+		original := q.compare(ae, nl.CTA_TUPLE_ORIG, q.Dest, nl.CTA_IP_V4_DST, nl.CTA_PROTO_DST_PORT)
+		reply := q.compare(ae, nl.CTA_TUPLE_REPLY, q.Endpoint, nl.CTA_IP_V4_SRC, nl.CTA_PROTO_SRC_PORT)
 		ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
 			ae.Uint32(ctaFilterOrigFlags, original)
 			ae.Uint32(ctaFilterReplyFlags, reply)
@@ -161,54 +124,48 @@ func (q Filter) listing(of model.Family) (netlink.Message, error) {
 	return message(msgGet, netlink.Request|netlink.Dump, of, ae)
 }
 
-// deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's address and of the
-// original tuple, so that a newer flow is never deleted.
-func (f *Flow) deletion() (netlink.Message, error) {
-	ae := netlink.NewAttributeEncoder()
-	encodeTuple(ae, nl.CTA_TUPLE_REPLY, f.Protocol, f.ReplySource, f.ReplyDest)
-	ae.Bytes(nl.CTA_ID, binary.BigEndian.AppendUint32(nil, f.id))
-	return message(msgDelete, netlink.Request|netlink.Acknowledge, model.FamilyOf(f.Dest.Addr()), ae)
-}
-
-// encodeTuple writes what is known of a tuple.
-func encodeTuple(ae *netlink.AttributeEncoder, kind uint16, p model.Protocol, from, to netip.AddrPort) {
-	address := func(ae *netlink.AttributeEncoder, v4, v6 uint16, a netip.Addr) {
-		switch {
-		case a.Is4():
-			ae.Bytes(v4, a.AsSlice())
-		case a.Is6():
-			ae.Bytes(v6, a.AsSlice())
-		}
-	}
+// compare writes a tuple with the protocol and what is known of one end, and returns which parts the kernel compares:
+// bits for the attributes of addresses and of ports, from the kernel's net/netfilter/nf_internals.h.
+func (q Filter) compare(ae *netlink.AttributeEncoder, kind uint16, end netip.AddrPort, ip, port uint16) (flags uint32) {
+	const protocol = 1 << 3
+	flags = protocol
 	ae.Nested(kind, func(ae *netlink.AttributeEncoder) error {
-		ae.Nested(nl.CTA_TUPLE_IP, func(ae *netlink.AttributeEncoder) error {
-			address(ae, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, from.Addr())
-			address(ae, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, to.Addr())
-			return nil
-		})
+		if a := end.Addr(); a.Is4() && !a.IsUnspecified() {
+			flags |= 1 << (ip - nl.CTA_IP_V4_SRC)
+			ae.Nested(nl.CTA_TUPLE_IP, func(ae *netlink.AttributeEncoder) error {
+				ae.Bytes(ip, a.AsSlice())
+				return nil
+			})
+		}
 		ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
-			ae.Uint8(nl.CTA_PROTO_NUM, uint8(p))
-			ae.Bytes(nl.CTA_PROTO_SRC_PORT, binary.BigEndian.AppendUint16(nil, from.Port()))
-			ae.Bytes(nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, to.Port()))
+			ae.Uint8(nl.CTA_PROTO_NUM, uint8(q.Protocol))
+			if end.IsValid() {
+				flags |= protocol << (port - nl.CTA_PROTO_NUM)
+				ae.Bytes(port, binary.BigEndian.AppendUint16(nil, end.Port()))
+			}
 			return nil
 		})
 		return nil
 	})
+	return flags
+}
+
+// deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's address and of the
+// original tuple, so that a newer flow is never deleted.
+func (f *Flow) deletion() (netlink.Message, error) {
+	ae := netlink.NewAttributeEncoder()
+	ae.Bytes(netlink.Nested|nl.CTA_TUPLE_REPLY, f.reply)
+	ae.Bytes(nl.CTA_ID, binary.BigEndian.AppendUint32(nil, f.id))
+	return message(msgDelete, netlink.Request|netlink.Acknowledge, model.FamilyOf(f.Dest.Addr()), ae)
 }
 
 func message(
 	kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family, ae *netlink.AttributeEncoder,
 ) (netlink.Message, error) {
-	attrs, err := ae.Encode()
-	if err != nil {
-		return netlink.Message{}, err
-	}
-	genmsg := [nl.SizeofNfgenmsg]byte{unix.AF_INET, unix.NFNETLINK_V0} // then a resource id, unused
+	genmsg := []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0} // the last two are a resource id, unused
 	if f == model.IPv6 {
 		genmsg[0] = unix.AF_INET6
 	}
-	return netlink.Message{
-		Header: netlink.Header{Type: kind, Flags: flags},
-		Data:   append(genmsg[:], attrs...),
-	}, nil
+	attrs, err := ae.Encode()
+	return netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: append(genmsg, attrs...)}, err
 }

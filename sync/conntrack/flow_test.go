@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/vishvananda/netlink/nl"
 
 	"github.com/vmapd/vmapd/model"
@@ -28,7 +29,7 @@ func TestFlowsAreRead(t *testing.T) {
 		want.Translated = false // what asks for a flow does not say so, and names the reply as it would be
 		want.ReplySource = want.Dest
 		got, err := parseFlow(b)
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Flow{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); err != nil || diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Flow{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", text, err, diff)
 		}
 		if n := testing.AllocsPerRun(100, func() { _, _ = parseFlow(b) }); n > 0 {

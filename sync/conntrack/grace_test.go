@@ -1,11 +1,10 @@
 package conntrack
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -31,7 +30,7 @@ func TestConnectionsMayGoOnForAWhile(t *testing.T) {
 	draining := func(c *cluster) {
 		set(c, dnsSlices([]func(*model.SliceEndpoint){modeltest.Conditions(false, true, true)}, 2)...)
 	}
-	gone2, gone3 := to("tcp", 2), to("tcp", 3)
+	gone2, gone3 := toDNS("tcp", 2), toDNS("tcp", 3)
 	tests := []struct {
 		name  string
 		with  modeltest.Service
@@ -73,27 +72,16 @@ func TestConnectionsMayGoOnForAWhile(t *testing.T) {
 			{0, "deleted", func(c *cluster) { dns().Delete(c.Builder) }, nil},
 			{grace, "over", nothing, slices.Concat(gone2, gone3)},
 		}},
-		{"who takes over its addresses has no grace", graceful(dns()), to("tcp", 9)[:4], []step{
-			{0, "another pod", pods(3), nil},
-			{1, "deleted", func(c *cluster) {
-				dns().Delete(c.Builder)
-				heir := dns()
-				heir.Name = "heir"
-				set(c, heir, modeltest.NewSlice("kube-system/heir-4", "heir").TCP("dns-tcp", 8053).Ready("10.0.0.9"))
-			}, nil},
-			{grace, "over for the first", nothing, gone2},
-			{grace * 2, "over for the other", nothing, gone3},
-		}},
 		{"the grace is taken back", graceful(dns()), nil, []step{
 			{0, "another pod", pods(3), nil},
 			{grace / 2, "as long as they like", func(c *cluster) { set(c, dns()) }, nil},
 			{grace * 2, "later", nothing, nil},
 		}},
-		{"the grace comes later", dns(), to("tcp", 9), []step{
+		{"the grace comes later", dns(), toDNS("tcp", 9), []step{
 			{0, "another pod", pods(3), nil},
 			{time.Hour, "grace", func(c *cluster) { set(c, graceful(dns())) }, nil},
 			{time.Hour + grace - 1, "not yet", nothing, nil},
-			{time.Hour + grace, "over", nothing, slices.Concat(gone2, to("tcp", 9))},
+			{time.Hour + grace, "over", nothing, slices.Concat(gone2, toDNS("tcp", 9))},
 		}},
 	}
 	for _, tt := range tests {
@@ -102,43 +90,15 @@ func TestConnectionsMayGoOnForAWhile(t *testing.T) {
 			c := newCluster(append(dnsSlices(nil, 2, 3), tt.with)...)
 			c.apply(start.Add(-2 * grace))
 			c.pass(t, start.Add(-grace))
-			live := slices.Concat(gone2, gone3, to("tcp", 0), tt.also)
+			live := slices.Concat(gone2, gone3, toDNS("tcp", 0), tt.also)
 			for _, s := range tt.steps {
 				now := start.Add(s.at)
 				s.change(c)
 				c.apply(now)
-				got, _ := c.pass(t, now, live...)
-				slices.Sort(got)
-				want := slices.Sorted(slices.Values(s.deleted))
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%v, %s: deleted (-want +got):\n%s", s.at, s.name, diff)
-				}
-				live = slices.DeleteFunc(live, func(f string) bool { return slices.Contains(got, f) })
+				c.wantPass(t, fmt.Sprint(s.at, " ", s.name), now, s.deleted, live)
+				live = slices.DeleteFunc(live, func(f string) bool { return slices.Contains(s.deleted, f) })
 			}
 		})
-	}
-}
-
-// Connections that nobody has answered, and no rule has translated, began before there were rules.
-// Their next packets shall meet them; only the first pass can find any.
-func TestConnectionsFromBeforeTheRules(t *testing.T) {
-	c := newCluster(append(dnsSlices(nil, 2), dns())...)
-	start := modeltest.Moment(0)
-	early := unanswered(slices.Concat(to("tcp", 0), to("sctp", 0)))
-	others := slices.Concat(to("tcp", 0), to("sctp", 0)) // another host answers
-	for _, flow := range []string{"tcp 172.30.0.10:54", "tcp 203.0.113.8:53", "tcp 192.168.0.3:30053", "tcp 172.30.0.10:53 from 10.0.0.9:8053"} {
-		others = append(others, flow+" unanswered")
-	}
-	slices.Sort(early)
-	c.apply(start)
-	got, _ := c.pass(t, start, append(early, others...)...)
-	slices.Sort(got)
-	if diff := cmp.Diff(early, got); diff != "" {
-		t.Errorf("at first: deleted (-want +got):\n%s", diff)
-	}
-	c.list(anAudit)
-	if got, did := c.pass(t, start, early...); !did || len(got) > 0 {
-		t.Errorf("later: a pass %v deleted %v", did, got)
 	}
 }
 
@@ -146,19 +106,15 @@ func TestConnectionsFromBeforeTheRules(t *testing.T) {
 func TestConnectionsFromBeforeGetTheGrace(t *testing.T) {
 	start := modeltest.Moment(0)
 	c := newCluster(append(dnsSlices(nil, 2), graceful(dns()))...)
-	flows := slices.Concat(to("tcp", 0), to("tcp", 2), to("tcp", 9), to("sctp", 9))
+	flows := slices.Concat(toDNS("tcp", 0), toDNS("tcp", 2), toDNS("tcp", 9), toDNS("sctp", 9))
 	for _, s := range []step{
 		{0, "at first", nil, nil},
 		{grace - 1, "not yet", nil, nil},
-		{grace, "over", nil, slices.Concat(to("tcp", 9), to("sctp", 9))},
+		{grace, "over", nil, slices.Concat(toDNS("tcp", 9), toDNS("sctp", 9))},
 	} {
 		now := start.Add(s.at)
 		c.apply(now)
-		got, _ := c.pass(t, now, flows...)
-		slices.Sort(got)
-		if diff := cmp.Diff(slices.Sorted(slices.Values(s.deleted)), got); diff != "" {
-			t.Errorf("%s: deleted (-want +got):\n%s", s.name, diff)
-		}
+		c.wantPass(t, s.name, now, s.deleted, flows)
 	}
 }
 
@@ -178,11 +134,6 @@ func TestAPassThatFailsIsDoneAgain(t *testing.T) {
 	c.apply(start.Add(2 * grace))
 	set(c, dnsSlices(nil)...)
 	c.apply(start.Add(2 * grace))
-	got, _ := c.pass(t, start.Add(2*grace), slices.Concat(to("udp", 2), to("udp", 3), to("tcp", 2), to("tcp", 3), to("tcp", 9))...)
-	want := slices.Concat(to("udp", 2), to("udp", 3))
-	slices.Sort(got)
-	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("deleted (-want +got):\n%s", diff)
-	}
+	flows := slices.Concat(toDNS("udp", 2), toDNS("udp", 3), toDNS("tcp", 2), toDNS("tcp", 3), toDNS("tcp", 9))
+	c.wantPass(t, "again", start.Add(2*grace), slices.Concat(toDNS("udp", 2), toDNS("udp", 3)), flows)
 }

@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,16 +17,8 @@ import (
 
 // Messages, from linux/netfilter/nfnetlink_conntrack.h.
 const (
-	msgMake   = unix.NFNL_SUBSYS_CTNETLINK << 8
 	msgGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
 	msgDelete = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
-)
-
-const (
-	// bufferSize is the largest datagram of a dump.
-	bufferSize = 32 << 10
-	// patience bounds the time for the deletion of a flow.
-	patience = 10 * time.Second
 )
 
 // Table is the connection tracking table of a network namespace. Its connections stay open from their first use on: the
@@ -40,27 +33,75 @@ type Table struct {
 }
 
 // List calls each with the flows of a family that a filter selects, and on kernels before Linux 5.8 with all others,
-// too. When ctx ends, it fails. each must not keep the flow.
-func (t *Table) List(ctx context.Context, of model.Family, q Filter, each func(*Flow)) error {
-	_, _, _, err := t.sweep(ctx, of, q, func(f *Flow) bool {
-		each(f)
-		return false
-	})
-	return err
-}
-
-func (t *Table) open(c **netlink.Conn) (err error) {
-	switch {
-	case *c != nil:
-	case t.Dial != nil:
-		*c, err = t.Dial()
-	default:
-		*c, err = netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: t.NetNS, MessageBufferSize: bufferSize})
+// too. When ctx ends, it fails. each must not keep the flow. After an error, the next call has new connections, because
+// an answer may not have arrived yet.
+func (t *Table) List(ctx context.Context, of model.Family, q Filter, each func(*Flow)) (err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer func() {
+		if err != nil {
+			t.close()
+			err = fmt.Errorf("list %v flows: %w", of, err)
+		}
+	}()
+	if err := t.open(); err != nil {
+		return err
+	}
+	m, err := q.listing(of)
+	if err == nil {
+		_, err = t.dumps.Send(m)
 	}
 	if err != nil {
-		return fmt.Errorf("open netfilter netlink: %w", err)
+		return err
 	}
-	return nil
+	listed := new(Flow) // one for all: each is a function value, so that its argument is on the heap
+	for m, err := range t.dumps.ReceiveIter() {
+		var invalid error
+		*listed, invalid = parseFlow(m.Data)
+		if err = cmp.Or(ctx.Err(), err, invalid); err != nil {
+			_ = t.dumps.SetReadDeadline(time.Unix(1, 0)) // in the past: the rest is not read
+			return err
+		}
+		each(listed)
+	}
+	return ctx.Err()
+}
+
+// sweep deletes the stale flows of a family that a filter selects.
+func (t *Table) sweep(ctx context.Context, of model.Family, q Filter, stale func(*Flow) bool) (deleted int, err error) {
+	var refused error // the last one; others hardly differ
+	err = t.List(ctx, of, q, func(f *Flow) {
+		if !stale(f) {
+			return
+		}
+		m, err := f.deletion()
+		if err == nil {
+			_, err = t.deletions.Execute(m)
+		}
+		switch {
+		case err == nil:
+			deleted++
+		case !errors.Is(err, os.ErrNotExist): // else it ended by itself
+			refused = fmt.Errorf("delete a flow: %w", err) // the others may go
+		}
+	})
+	return deleted, errors.Join(err, refused)
+}
+
+func (t *Table) open() (err error) {
+	dial := t.Dial
+	if dial == nil {
+		dial = func() (*netlink.Conn, error) {
+			const largest = 32 << 10 // datagram of a dump, in bytes
+			return netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: t.NetNS, MessageBufferSize: largest})
+		}
+	}
+	for _, c := range []**netlink.Conn{&t.dumps, &t.deletions} {
+		if *c == nil && err == nil {
+			*c, err = dial()
+		}
+	}
+	return err
 }
 
 func (t *Table) close() {
@@ -70,94 +111,4 @@ func (t *Table) close() {
 			*c = nil
 		}
 	}
-}
-
-// sweep deletes the stale flows of a family that a filter selects, and reports whether the kernel has listed others,
-// too. After an error, the next sweep has new connections, because an answer may not have arrived yet.
-func (t *Table) sweep(ctx context.Context, of model.Family, q Filter, stale func(*Flow) bool) (
-	seen, deleted int, all bool, err error,
-) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.open(&t.dumps); err != nil {
-		return 0, 0, false, err
-	}
-	dumps := t.dumps
-	// A deadline in the past makes a dump fail, so that its rest is not read.
-	stop := context.AfterFunc(ctx, func() { _ = dumps.SetReadDeadline(time.Unix(1, 0)) })
-	listed := new(Flow) // one for all: stale is a function value, so that each of its arguments is on the heap
-	var refused error   // the last one; others hardly differ
-	err = t.dump(of, q, func(f Flow) error {
-		seen++
-		*listed = f
-		all = all || !q.selects(listed)
-		if !stale(listed) {
-			return nil
-		}
-		ok, err := t.delete(listed)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		if ok {
-			deleted++
-		} else if err != nil { // the others may go
-			refused = err
-		}
-		return nil
-	})
-	if !stop() { // the deadline is over from now on
-		err = errors.Join(ctx.Err(), err)
-	}
-	if err = errors.Join(err, refused); err != nil {
-		t.close()
-	}
-	return seen, deleted, all, err
-}
-
-// dump calls each with the flows of a listing. After an error, its rest is not read.
-func (t *Table) dump(of model.Family, q Filter, each func(Flow) error) error {
-	m, err := q.listing(of)
-	if err == nil {
-		_, err = t.dumps.Send(m)
-	}
-	if err == nil {
-		for m, failed := range t.dumps.ReceiveIter() {
-			var f Flow
-			if err = failed; err == nil {
-				f, err = parseFlow(m.Data)
-			}
-			if err == nil {
-				err = each(f)
-			}
-			if err != nil {
-				_ = t.dumps.SetReadDeadline(time.Unix(1, 0))
-				break
-			}
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("list %v flows: %w", of, err)
-	}
-	return nil
-}
-
-// delete deletes a flow, and reports whether it still existed.
-func (t *Table) delete(f *Flow) (deleted bool, err error) {
-	if err := t.open(&t.deletions); err != nil {
-		return false, err
-	}
-	m, err := f.deletion()
-	if err == nil {
-		err = t.deletions.SetReadDeadline(time.Now().Add(patience))
-	}
-	if err == nil {
-		_, err = t.deletions.Execute(m)
-	}
-	switch {
-	case errors.Is(err, os.ErrNotExist): // it ended by itself
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("delete a flow: %w", err)
-	}
-	return true, nil
 }

@@ -3,6 +3,7 @@ package conntrack
 import (
 	"context"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -57,31 +58,17 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 	}
 	n := newNamespace(t)
 	n.create(t, 1, func(int) Flow { return zone })
-	numbered := func(texts []string, first int) func(i int) Flow {
-		return func(i int) Flow {
-			f := parse(t, texts[i])
-			f.Source = netip.AddrPortFrom(f.Source.Addr(), uint16(first+i))
-			f.ReplyDest = f.Source
-			return f
-		}
-	}
-	n.create(t, len(stay), numbered(stay, 1))
+	n.createEach(t, stay, 1)
 	want := n.list(t)
 	stale := slices.Concat(go4, go6)
-	n.create(t, len(stale), numbered(stale, 1001))
+	n.createEach(t, stale, 1001)
 	if got := len(n.list(t)); got != len(stay)+len(stale)+1 {
 		t.Fatalf("%d flows, want %d: nothing is tested", got, len(stay)+len(stale)+1)
 	}
-	for _, tt := range []struct {
-		family        model.Family
-		seen, deleted int
-	}{{model.IPv4, 10, len(go4)}, {model.IPv6, 5, len(go6)}} {
-		seen, deleted, _, err := n.open(t).sweep(t.Context(), tt.family, Filter{}, serving(tt.family))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen != tt.seen || deleted != tt.deleted {
-			t.Errorf("%v: saw %d flows and deleted %d, want %d and %d", tt.family, seen, deleted, tt.seen, tt.deleted)
+	for f, count := range map[model.Family]int{model.IPv4: len(go4), model.IPv6: len(go6)} {
+		deleted, err := n.open(t).sweep(t.Context(), f, Filter{}, serving(f))
+		if err != nil || deleted != count {
+			t.Errorf("%v: deleted %d flows, %v, want %d", f, deleted, err, count)
 		}
 	}
 	if diff := cmp.Diff(want, n.list(t)); diff != "" {
@@ -89,63 +76,113 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 	}
 }
 
-// Between the list and the deletion a flow may end, and another of the same sender begin.
-func TestANewerFlowIsNotHit(t *testing.T) {
-	n := newNamespace(t)
-	stale := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
-	n.create(t, 1, func(int) Flow { return stale })
-	table := n.open(t)
-	var found []Flow
-	if err := table.List(t.Context(), model.IPv4, Filter{}, func(f *Flow) { found = append(found, *f) }); err != nil {
-		t.Fatal(err)
-	}
-	if len(found) != 1 || found[0].id == 0 {
-		t.Fatalf("found %+v, want one flow with an id", found)
-	}
-	if deleted, err := table.delete(&found[0]); !deleted || err != nil {
-		t.Fatalf("deleted %v, %v, want 1", deleted, err)
-	}
-	if deleted, err := table.delete(&found[0]); deleted || err != nil {
-		t.Errorf("deleted %v, %v, want none, and no error", deleted, err)
-	}
-	n.create(t, 1, func(int) Flow { return parse(t, "udp 172.30.0.10:53 from 10.0.0.2:8053") })
-	if deleted, err := table.delete(&found[0]); deleted || err != nil {
-		t.Errorf("deleted %v, %v, want none: it has another endpoint", deleted, err)
-	}
-	n.create(t, 1, func(int) Flow { return parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053") })
-	found[0].id++
-	if deleted, err := table.delete(&found[0]); deleted || err != nil {
-		t.Errorf("deleted %v, %v, want none: it has another id", deleted, err)
-	}
-	if got := len(n.list(t)); got != 2 {
-		t.Errorf("%d flows left, want 2", got)
+// Between the list and the deletion a flow may end, and another of the same sender begin. A flow that the kernel does
+// not let go (one that it has offloaded, say) is an error, but all others are deleted.
+func TestSweepDeletesThisFlowAndNoOther(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change  func(f *Flow)
+		deleted int
+		fails   bool
+	}{
+		"all":              {func(*Flow) {}, 2, false},
+		"a newer one":      {func(f *Flow) { f.id++ }, 1, false},
+		"a refused one":    {func(f *Flow) { f.reply = nil }, 1, true},
+		"one that is gone": {func(f *Flow) { f.reply = slices.Concat(f.reply); f.reply[len(f.reply)-3]++ }, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNamespace(t)
+			n.fill(t, datagrams, 2)
+			changed := false
+			deleted, err := n.open(t).sweep(t.Context(), model.IPv4, Filter{}, func(f *Flow) bool {
+				if !changed {
+					tt.change(f)
+				}
+				changed = true
+				return true
+			})
+			if left := len(n.list(t)); deleted != tt.deleted || left != 2-tt.deleted || (err != nil) != tt.fails {
+				t.Errorf("deleted %d of 2 flows, %d are left, error %v", deleted, left, err)
+			}
+		})
 	}
 }
 
-// A flow that the kernel does not let go (one that it has offloaded, say) is an error, but
-// all others are deleted.
-func TestWhatIsRefusedKeepsNobodyElse(t *testing.T) {
+const datagrams = "udp 172.30.0.10:53 from 10.0.0.3:8053"
+
+// A pass must not need memory for each flow there is: kube-proxy once took 12 GB
+// (kubernetes/kubernetes#129982).
+func TestMemoryDoesNotFollowTheTable(t *testing.T) {
+	const flows, most = 100_000, 4 << 20 // in a slice they would be 12 MB
 	n := newNamespace(t)
-	bad := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
-	good := parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053")
-	n.create(t, 1, func(int) Flow { return good })
-	table := n.open(t)
-	var flows []Flow
-	if err := table.List(t.Context(), model.IPv4, Filter{}, func(f *Flow) {
-		bad.id = f.id
-		bad.ReplyDest = netip.AddrPort{} // nothing the kernel could look for
-		flows = []Flow{bad, *f}
-	}); err != nil {
-		t.Fatal(err)
+	n.fill(t, datagrams, flows)
+	for _, stale := range []bool{false, true} {
+		heap := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		base, peak, seen := heap(), uint64(0), 0
+		deleted, err := n.open(t).sweep(t.Context(), model.IPv4, Filter{}, func(*Flow) bool {
+			if seen++; seen%(flows/10) == 0 {
+				peak = max(peak, heap())
+			}
+			return stale
+		})
+		if want := map[bool]int{true: flows}[stale]; err != nil || seen != flows || deleted != want {
+			t.Fatalf("%d seen, %d deleted, %v, want %d and %d", seen, deleted, err, flows, want)
+		}
+		if peak > base+most {
+			t.Errorf("stale %v: %d bytes of heap, from %d", stale, peak, base)
+		}
 	}
-	if deleted, err := table.delete(&flows[0]); deleted || err == nil {
-		t.Errorf("deleted %v, error %v, want an error", deleted, err)
+}
+
+// The kernel lists what a filter selects, and nothing else.
+func TestTheKernelFilters(t *testing.T) {
+	n := newNamespace(t)
+	texts := []string{
+		"udp 172.30.0.10:53 from 10.0.0.2:8053",
+		"udp 172.30.0.10:53 from 10.0.0.2:8054",
+		"udp 172.30.0.10:53 from 10.0.0.3:8053",
+		"udp 172.30.0.11:53 from 10.0.0.2:8053",
+		"udp 172.30.0.10:54",
+		"tcp 172.30.0.10:53 from 10.0.0.2:8053",
+		"sctp 172.30.0.10:53 from 10.0.0.2:8053",
+		"udp [fd00:172:30::10]:53 from [fd00:10::2]:8053",
+		"udp [fd00:172:30::11]:53 from [fd00:10::3]:8053",
+		"udp [fd00:172:30::10]:54 from [fd00:10::3]:8054",
 	}
-	if deleted, err := table.delete(&flows[1]); !deleted || err != nil {
-		t.Errorf("deleted %v, error %v, want it deleted", deleted, err)
-	}
-	if got := n.list(t); len(got) > 0 {
-		t.Errorf("left: %q", got)
+	const first = 41000
+	n.createEach(t, texts, first)
+	at := netip.MustParseAddrPort
+	for name, tt := range map[string]struct {
+		Filter
+		want []int // of texts
+	}{
+		"all":           {Filter{}, []int{0, 1, 2, 3, 4, 5, 6}},
+		"a protocol":    {Filter{Protocol: model.UDP}, []int{0, 1, 2, 3, 4}},
+		"an endpoint":   {Filter{Protocol: model.UDP, Endpoint: at("10.0.0.2:8053")}, []int{0, 3}},
+		"of SCTP":       {Filter{Protocol: model.SCTP, Endpoint: at("10.0.0.2:8053")}, []int{6}},
+		"of IPv6":       {Filter{Protocol: model.UDP, Endpoint: at("[fd00:10::2]:8053")}, []int{7, 8}},
+		"a frontend":    {Filter{Protocol: model.UDP, Dest: at("172.30.0.10:53")}, []int{0, 1, 2}},
+		"of IPv6, too":  {Filter{Protocol: model.UDP, Dest: at("[fd00:172:30::10]:53")}, []int{7, 8}},
+		"a port":        {Filter{Protocol: model.UDP, Dest: at("0.0.0.0:53")}, []int{0, 1, 2, 3}},
+		"a port of TCP": {Filter{Protocol: model.TCP, Dest: at("0.0.0.0:53")}, []int{5}},
+		"both":          {Filter{Protocol: model.UDP, Dest: at("172.30.0.10:53"), Endpoint: at("10.0.0.3:8053")}, []int{2}},
+		"nothing":       {Filter{Protocol: model.UDP, Endpoint: at("10.0.0.9:8053")}, nil},
+	} {
+		family := model.IPv4
+		if tt.Dest.Addr().Is6() || tt.Endpoint.Addr().Is6() {
+			family = model.IPv6
+		}
+		var got []int
+		if err := n.open(t).List(t.Context(), family, tt.Filter, func(f *Flow) { got = append(got, int(f.Source.Port())-first) }); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if slices.Sort(got); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: the kernel lists %v, want %v", name, got, tt.want)
+		}
 	}
 }
 
@@ -158,7 +195,7 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	var first *netlink.Conn
 	for range 2 {
 		n.fill(t, datagrams, 100)
-		if _, deleted, _, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); err != nil || deleted != 100 {
+		if deleted, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); err != nil || deleted != 100 {
 			t.Fatalf("%d flows deleted, %v; want 100", deleted, err)
 		}
 		if first == nil {
@@ -172,13 +209,13 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	n.fill(t, datagrams, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, _, err := k.sweep(ctx, model.IPv4, Filter{}, stale); err == nil {
+	if _, err := k.sweep(ctx, model.IPv4, Filter{}, stale); err == nil {
 		t.Error("a sweep succeeded after the end of its context")
 	}
 	if k.dumps != nil {
 		t.Error("connections of a sweep that failed are still open: the rest of a list may be in them")
 	}
-	if _, _, _, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); err != nil {
+	if _, err := k.sweep(t.Context(), model.IPv4, Filter{}, stale); err != nil {
 		t.Errorf("after a sweep that failed: %v", err)
 	}
 }

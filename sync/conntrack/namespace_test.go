@@ -28,10 +28,35 @@ func newNamespace(t testing.TB) *namespace {
 
 func (n *namespace) fd() int { return int(n.Fd()) }
 
+func TestMain(m *testing.M) { nettest.Main(m) }
+
 const (
+	msgMake    = unix.NFNL_SUBSYS_CTNETLINK << 8
 	ctaTimeout = 7
 	ctaNATDst  = 13
 )
+
+func encodeTuple(ae *netlink.AttributeEncoder, kind uint16, p model.Protocol, from, to netip.AddrPort) {
+	ae.Nested(kind, func(ae *netlink.AttributeEncoder) error {
+		ae.ByteOrder = binary.BigEndian
+		ae.Nested(nl.CTA_TUPLE_IP, func(ae *netlink.AttributeEncoder) error {
+			source, dest := uint16(nl.CTA_IP_V4_SRC), uint16(nl.CTA_IP_V4_DST)
+			if to.Addr().Is6() {
+				source, dest = nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
+			}
+			ae.Bytes(source, from.Addr().AsSlice())
+			ae.Bytes(dest, to.Addr().AsSlice())
+			return nil
+		})
+		ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
+			ae.Uint8(nl.CTA_PROTO_NUM, uint8(p))
+			ae.Uint16(nl.CTA_PROTO_SRC_PORT, from.Port())
+			ae.Uint16(nl.CTA_PROTO_DST_PORT, to.Port())
+			return nil
+		})
+		return nil
+	})
+}
 
 // creation is what makes the kernel track a flow, and translate it if its replies are to
 // come from elsewhere than where it goes.
@@ -74,7 +99,7 @@ func (f *Flow) creation(t testing.TB) netlink.Message {
 
 func (n *namespace) create(t testing.TB, count int, flowOf func(i int) Flow) {
 	t.Helper()
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: n.fd(), MessageBufferSize: bufferSize})
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: n.fd()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +148,27 @@ func (n *namespace) list(t testing.TB) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// fill makes so many flows from different ports that are else like one.
+func (n *namespace) fill(t testing.TB, like string, count int) {
+	t.Helper()
+	f := parse(t, like)
+	n.create(t, count, func(i int) Flow {
+		const ports = 1 << 15
+		f.Source = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / ports >> 8), byte(i / ports)}), uint16(1+i%ports))
+		return f
+	})
+}
+
+// createEach makes a flow of each text, from ports of its own.
+func (n *namespace) createEach(t testing.TB, texts []string, first int) {
+	t.Helper()
+	n.create(t, len(texts), func(i int) Flow {
+		f := parse(t, texts[i])
+		f.Source = netip.AddrPortFrom(f.Source.Addr(), uint16(first+i))
+		return f
+	})
 }
 
 func (n *namespace) open(t testing.TB) *Table {

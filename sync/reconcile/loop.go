@@ -152,11 +152,6 @@ func (l *Loop) Run(ctx context.Context) {
 // round applies one snapshot. If that fails, it returns the time until the retry.
 func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time.Duration {
 	l.logProblems(s)
-	for _, o := range l.Observers {
-		if b, ok := o.(Beginner); ok {
-			b.Begins(s)
-		}
-	}
 	start := time.Now()
 	err := l.Backend.Apply(ctx, s)
 	if ctx.Err() != nil {

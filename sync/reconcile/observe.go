@@ -21,13 +21,6 @@ type Queuer interface {
 	Queued(at time.Time)
 }
 
-// A Beginner is an Observer that is called with each snapshot before the dataplane can do what it says.
-type Beginner interface {
-	Observer
-	// Begins is called before each round; its Done follows.
-	Begins(s *model.Snapshot)
-}
-
 // Round is one attempt to make the dataplane match a snapshot.
 type Round struct {
 	Snapshot *model.Snapshot

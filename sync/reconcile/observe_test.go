@@ -190,28 +190,3 @@ func TestIntervals(t *testing.T) {
 		}
 	})
 }
-
-// beginner notes what the dataplane has when it hears of a snapshot.
-type beginner struct {
-	recorder
-	backend *fakeBackend
-	before  []int // rounds of the backend, at each beginning
-}
-
-func (b *beginner) Begins(*model.Snapshot) {
-	b.before = append(b.before, b.backend.rounds())
-}
-
-func TestABeginnerHearsOfASnapshotBeforeTheBackend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backend := &fakeBackend{}
-		b := &beginner{backend: backend}
-		s, _ := start(t, 0, backend, withoutFaults, func(l *Loop) { l.Observers = []Observer{b} })
-		synctest.Wait()
-		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
-		synctest.Wait()
-		if want := []int{0, 1}; !slices.Equal(b.before, want) {
-			t.Errorf("told after %v rounds, want %v", b.before, want)
-		}
-	})
-}

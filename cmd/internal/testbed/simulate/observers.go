@@ -38,11 +38,8 @@ func (o failing) Done(r reconcile.Round) {
 func (d *daemon) observe() {
 	d.observers = observers{
 		tracker: health.NewTracker(health.Options{NodeName: d.w.node.Config.NodeName}),
-		flows: conntrack.New(conntrack.Options{
-			Log: slog.New(slog.DiscardHandler), Table: &conntrack.Table{Dial: d.track},
-			Report: func(p conntrack.Pass) {
-				d.w.note("%d of %d %v flows ended: %v", p.Deleted, p.Seen, p.Family, p.Err)
-			},
+		flows: conntrack.New(slog.New(slog.DiscardHandler), &conntrack.Table{Dial: d.track}, func(p conntrack.Pass) {
+			d.w.note("%d %v flows ended: %v", p.Deleted, p.Family, p.Err)
 		}),
 		failing: failing{new([len(model.Families)]time.Time)},
 	}

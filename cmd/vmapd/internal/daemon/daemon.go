@@ -200,7 +200,7 @@ func (d *Daemon) observe() {
 	d.observers = append(d.observers, d.tracker, d.metrics, services, &d.view, problems)
 	d.run(services.Run, problems.Run, localhost.Run, d.notice)
 	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
-		flows := conntrack.New(conntrack.Options{Log: d.Log, Table: new(conntrack.Table), Report: d.metrics.Conntrack})
+		flows := conntrack.New(d.Log, new(conntrack.Table), d.metrics.Conntrack)
 		d.observers = append(d.observers, flows)
 		d.run(flows.Run)
 	}

@@ -65,13 +65,10 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	backend := open(t, tr.Node)
-	r := conntrack.New(conntrack.Options{
-		Log: log, Table: &conntrack.Table{NetNS: vmapdtest.NetNS(t, tr.Node)},
-		Report: func(p conntrack.Pass) {
-			if p.Err != nil {
-				t.Errorf("clean-up of %v flows: %v", p.Family, p.Err)
-			}
-		},
+	r := conntrack.New(log, &conntrack.Table{NetNS: vmapdtest.NetNS(t, tr.Node)}, func(p conntrack.Pass) {
+		if p.Err != nil {
+			t.Errorf("clean-up of %v flows: %v", p.Family, p.Err)
+		}
 	})
 	builder := modeltest.Builder(vmapdtest.LabConfig(), append(objects, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))...)
 	tr.state, tr.flows = reconcile.NewState(builder, 0), r

@@ -1,9 +1,0 @@
-package conntrack
-
-import (
-	"testing"
-
-	"github.com/vmapd/vmapd/model/nettest"
-)
-
-func TestMain(m *testing.M) { nettest.Main(m) }
