@@ -31,8 +31,7 @@
 //	                      └─ an endpoint to itself (VMAPD-HAIRPIN-29)? MASQUERADE
 //
 // x stands for a service port: 16 characters of a hash of its name. C is the list of endpoints
-// in the cluster, L that of those on this node; VMAPD-RC-x and RL-x find a client's endpoint
-// of before; C-x-0 to C-x-f are groups of more than 32 endpoints.
+// in the cluster, L that of those on this node.
 //
 // # Why trees
 //

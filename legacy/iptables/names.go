@@ -31,9 +31,6 @@ const (
 	dropChain        = Prefix + "DROP-OUTSIDE" // drop connections that are neither from a pod nor from this node
 )
 
-// maxChain is the longest name of a chain that iptables takes (XT_EXTENSION_MAXNAMELEN with its final zero).
-const maxChain = 28
-
 // A role is the purpose of one of a service port's chains, and a part of its name.
 type role string
 
@@ -42,13 +39,8 @@ const (
 	roleFirewall role = "F-" // check source ranges
 )
 
-// roles of the chains of a list of endpoints.
-type roles [len(model.TrafficPolicies)]role
-
-var (
-	roleChoose = roles{model.Cluster: "C-", model.Local: "L-"}   // choose one
-	roleRecall = roles{model.Cluster: "RC-", model.Local: "RL-"} // find the client's remembered endpoint
-)
+// roleChoose has the roles of the chains that choose from a list of endpoints.
+var roleChoose = [len(model.TrafficPolicies)]role{model.Cluster: "C-", model.Local: "L-"}
 
 // portHash represents a service port in names of chains. It is an upgrade contract: by these
 // names a new version knows the chains of an earlier one.

@@ -18,16 +18,6 @@ func portName(namespace, name, port string) model.ServicePortName {
 	}
 }
 
-// The longest name of a chain, that of the deepest group of roleRecall, has exactly the length
-// that is allowed.
-func TestNamesOfChainsAreShortEnough(t *testing.T) {
-	p := &port{ServicePort: &model.ServicePort{}, hash: portHash(portName("ns1", "web", "http"))}
-	c := &choice{port: p, list: model.Local}
-	if got := len(c.group(roleRecall, strings.Repeat("f", maxDigits-1), 15).name); got > maxChain {
-		t.Errorf("a name has %d characters, want at most %d", got, maxChain)
-	}
-}
-
 // FuzzNames looks for a name that adds a rule or an option: of a Service past all that model
 // checks, of an interface among those that model.CheckInterface lets pass.
 func FuzzNames(f *testing.F) {

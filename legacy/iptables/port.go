@@ -150,7 +150,7 @@ func (p *port) chains() []chain {
 	}
 	for _, l := range model.TrafficPolicies {
 		if slices.ContainsFunc(p.paths, func(w path) bool { return w.Uses(l) }) {
-			list = append(list, p.listChains(l)...)
+			list = append(list, p.listChain(l))
 		}
 	}
 	return list
