@@ -73,11 +73,6 @@ func (b *IPTables) Resync() {
 // Each table is written as a whole or not at all, filter before nat: if nat fails, connections still go where they did,
 // but for addresses that the new filter refuses. The other family is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
-	for _, f := range b.families {
-		if f.left != nil && !f.known {
-			b.hookFirst(ctx, f)
-		}
-	}
 	var errs []error
 	for _, f := range b.families {
 		err := b.applyFamily(ctx, f, s.Family(f.family))
@@ -173,46 +168,4 @@ func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Save
 		b.update(f.family, func(s *Stats) { s.failed(false) })
 	}
 	return err
-}
-
-// hookFirst puts back the jumps that others have deleted, ahead of the comparison of all rules, which takes seconds
-// with 10,000 Services; it makes up for any failure here. iptables-legacy reads a whole table to list one chain, so its
-// jumps wait.
-func (b *IPTables) hookFirst(ctx context.Context, f *ruleFamily) {
-	if f.variant() != variantNFT {
-		return
-	}
-	saved, err := f.saveBuiltin()
-	if err == nil {
-		if jumps := saved.HookText(); jumps != "" {
-			err = f.restore(ctx, jumps)
-		}
-	}
-	if err != nil {
-		b.log.Debug("jumps are looked at with all other rules",
-			slog.String("family", f.family.String()), slog.Any("err", err))
-	}
-}
-
-// saveBuiltin lists the chains that have our jumps.
-func (f *ruleFamily) saveBuiltin() (*iptables.Saved, error) {
-	var listing strings.Builder
-	listed := map[string]bool{}
-	for _, j := range iptables.Jumps() {
-		if listed[j.Table+j.Chain] {
-			continue
-		}
-		listed[j.Table+j.Chain] = true
-		rules, err := f.tables.List(j.Table, j.Chain)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&listing, "*%s\n:%s - [0:0]\n", j.Table, j.Chain)
-		for _, rule := range rules {
-			if strings.HasPrefix(rule, "-A ") {
-				fmt.Fprintln(&listing, rule)
-			}
-		}
-	}
-	return iptables.ParseSaved(strings.NewReader(listing.String()))
 }

@@ -80,68 +80,6 @@ func TestRepairsAreCounted(t *testing.T) {
 	})
 }
 
-// With many Services, iptables-nft-save takes seconds. A jump that others have deleted does not wait for it.
-func TestJumpsAreBackBeforeAllRulesAreRead(t *testing.T) {
-	b := openIPTables(t, "-nft")
-	builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
-	applyRules(t, b, builder.Snapshot())
-	lists := func() map[string]string {
-		all := map[string]string{}
-		for _, program := range []string{"iptables-nft", "ip6tables-nft"} {
-			for _, j := range iptables.Jumps() {
-				all[program+j.Table+j.Chain] = output(t, program, "-t", j.Table, "-S", j.Chain)
-			}
-		}
-		return all
-	}
-	before := lists()
-	path := os.Getenv("PATH")
-	for _, tt := range []struct {
-		name string
-		harm [][]string
-		back bool
-	}{
-		{"a jump", [][]string{{"iptables-nft", "-t", "nat", "-D", "PREROUTING", "1"}}, true},
-		{"many jumps", [][]string{{"iptables-nft", "-t", "nat", "-F", "OUTPUT"}, {"ip6tables-nft", "-F", "FORWARD"}, {"ip6tables-nft", "-F", "INPUT"}}, true},
-		{"the chains, too", [][]string{{"ip6tables-nft", "-F"}, {"ip6tables-nft", "-X"}}, false},
-	} {
-		for _, words := range tt.harm {
-			output(t, words[0], words[1:]...)
-		}
-		b.Resync()
-		failures := b.Stats()[model.IPv6].RestoreFailures
-		t.Setenv("PATH", withoutSave(t)+":"+path)
-		if err := b.Apply(t.Context(), builder.Snapshot()); err == nil {
-			t.Fatal("all rules were read")
-		}
-		now := lists()
-		if diff := cmp.Diff(before, now); (diff == "") != tt.back {
-			t.Errorf("%s: the jumps are back: %v, want %v (-before +now):\n%s", tt.name, diff == "", tt.back, diff)
-		}
-		if got := b.Stats()[model.IPv6].RestoreFailures; got != failures {
-			t.Errorf("%s: %d failures of iptables-restore are counted", tt.name, got-failures)
-		}
-		// The comparison puts right the rest.
-		t.Setenv("PATH", path)
-		applyRules(t, b, builder.Snapshot())
-		if diff := cmp.Diff(before, lists()); diff != "" {
-			t.Errorf("%s: jumps (-want +got):\n%s", tt.name, diff)
-		}
-	}
-}
-
-// withoutSave returns a folder whose iptables-nft-save and ip6tables-nft-save fail.
-func withoutSave(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"iptables-nft-save", "ip6tables-nft-save"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 // setInvalid sets the counter of the rule for invalid packets, as if it had dropped some.
 func setInvalid(t *testing.T, variant string, packets int) {
 	t.Helper()

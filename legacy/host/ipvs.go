@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -51,21 +50,13 @@ type serverFamily struct {
 	*programs
 	have     *ipvs.State                // the node's; nil: unknown, read before the next plan
 	applied  atomic.Pointer[ipvs.State] // nil during Apply, and after one that failed
-	draining map[drain]time.Time        // when to look at it again
-}
-
-// drain is a real server that finishes its connections.
-type drain struct {
-	key  ipvs.Key
-	addr netip.AddrPort
+	draining bool                       // some real servers may drain
+	look     time.Time                  // when to look at these again
 }
 
 // OpenIPVS checks the features of the kernel and the programs on which the backend depends; an [UnsupportedError] names
 // a missing one. A family without a working variant of iptables is left out.
 func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
-	if err := o.Check(); err != nil {
-		return nil, err
-	}
 	// This check comes first: without the module, moby/ipvs pretends to work.
 	if err := findIPVS(); err != nil {
 		return nil, &UnsupportedError{"IPVS in the kernel (module ip_vs)", err}
@@ -78,9 +69,6 @@ func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
 }
 
 func (b *IPVS) open() (err error) {
-	if err := findDummy(); err != nil {
-		return &UnsupportedError{"dummy devices in the kernel (module dummy)", err}
-	}
 	if b.sets, err = netlink.NewHandle(unix.NETLINK_NETFILTER); err != nil {
 		return fmt.Errorf("open a socket to ipset: %w", err)
 	}
@@ -95,14 +83,20 @@ func (b *IPVS) open() (err error) {
 		if err := p.restore(context.Background(), rulesProbe(p.family), "--test"); err != nil {
 			return err
 		}
-		b.families = append(b.families, &serverFamily{programs: p, draining: map[drain]time.Time{}})
+		b.families = append(b.families, &serverFamily{programs: p})
 		return nil
 	})
 	if err != nil {
 		return &UnsupportedError{"iptables with the matches set and ipvs", err}
 	}
-	b.servers, err = openServers()
-	return err
+	if b.servers, err = openServers(); err != nil {
+		return err
+	}
+	// It comes last: for a backend in place of this one, the device would show that all virtual servers are ours.
+	if _, err := device.Create(ipvs.Device); err != nil {
+		return &UnsupportedError{"dummy devices in the kernel (module dummy)", err}
+	}
+	return nil
 }
 
 // rulesProbe returns a rule with the matches that the rules of IPVS use and iptables.Probe does not
@@ -130,18 +124,6 @@ func findIPVS() error {
 		err = fmt.Errorf("%w; modprobe ip_vs: %w: %s", err, probeErr, firstLines(string(out)))
 	}
 	return err
-}
-
-// findDummy asks for a device with a name that is invalid. The kernel looks for the type first,
-// so EINVAL, for the name, says that it has the type.
-func findDummy() error {
-	a := netlink.NewLinkAttrs()
-	a.Name = "vmapd/probe"
-	err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: a})
-	if errors.Is(err, unix.EINVAL) {
-		return nil
-	}
-	return fmt.Errorf("ask for a device of type dummy: %w", err)
 }
 
 // Variant names the programs in use, like "iptables v1.8.9 (legacy)".
@@ -196,7 +178,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 			return err
 		}
 		r.want, plan = want, ipvs.DiffContent(have, want)
-		f.findDraining(have, want)
+		f.draining, f.look = true, time.Time{} // another process may have begun that
 	}
 	err := r.carryOut(plan)
 	b.update(f.family, r.count)
@@ -207,23 +189,9 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	deleted, undrained := b.endDrained(f)
 	if r.done > 0 || deleted > 0 {
 		b.log.Debug("applied", slog.String("family", f.family.String()),
-			slog.Int("operations", r.done), slog.Int("drained", deleted), slog.Int("draining", len(f.draining)),
-			slog.Duration("took", time.Since(start)))
+			slog.Int("operations", r.done), slog.Int("drained", deleted), slog.Duration("took", time.Since(start)))
 	}
 	return errors.Join(err, undrained)
-}
-
-// findDraining finds the real servers that drain, when another process may have begun that.
-func (f *serverFamily) findDraining(have *ipvs.Content, want *ipvs.State) {
-	clear(f.draining)
-	for k, s := range have.Servers {
-		_, ours := want.Owner(k)
-		for a, weight := range s.Real {
-			if ours && weight == 0 {
-				f.draining[drain{k, a}] = time.Time{}
-			}
-		}
-	}
 }
 
 // compile reads what the kernel has of a family, and compiles what it should have.
@@ -262,7 +230,7 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 	if c.Timeouts, err = b.servers.timeouts(); err != nil {
 		return nil, nil, err
 	}
-	if err := readDevice(o.Device, c); err != nil {
+	if err := readDevice(c); err != nil {
 		return nil, nil, err
 	}
 	if c.Sets, err = readSets(p.family); err != nil {
@@ -279,15 +247,12 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 }
 
 // readDevice finds the dummy device and its addresses.
-func readDevice(name string, c *ipvs.Content) error {
-	link, err := device.Find(name)
+func readDevice(c *ipvs.Content) error {
+	link, err := device.Find(ipvs.Device)
 	if link == nil || err != nil {
 		return err
 	}
-	if link.Type() != "dummy" {
-		return fmt.Errorf("the device %s is of type %s, and not dummy", name, link.Type())
-	}
-	c.Device = name
+	c.Device = true
 	c.Addrs, err = device.Addrs(link, int(addressFamilies[c.Family]))
 	return err
 }
@@ -298,10 +263,9 @@ func sysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(n
 func meant(s ipvs.Sysctl) bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
-		return s.From == "" && s.Below == ""
+		return s.Below == ""
 	}
-	release := unix.ByteSliceToString(u.Release[:])
-	return (s.From == "" || !older(release, s.From)) && (s.Below == "" || older(release, s.Below))
+	return s.Below == "" || older(unix.ByteSliceToString(u.Release[:]), s.Below)
 }
 
 // older reports whether a kernel's release is of an earlier version than another. One that is no

@@ -40,7 +40,7 @@ func (l *Leftovers) objects() (list []object) {
 	add := func(owner, kind, name string) { list = append(list, object{Leftover{owner, kind}, name}) }
 	add(OwnerKubeProxy, KindDevice, KubeProxyDevice)
 	if !l.RunsIPVS {
-		add(OwnerVmapd, KindDevice, l.Options.WithDefaults().Device)
+		add(OwnerVmapd, KindDevice, ipvs.Device)
 	}
 	if !hasIPSet() {
 		return list
@@ -64,7 +64,7 @@ func (o object) exists() (bool, error) {
 		link, err := device.Find(o.name)
 		return link != nil, err
 	}
-	err := lookForSet(o.name)
+	_, err := netlink.IpsetList(o.name)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
@@ -99,16 +99,6 @@ func (l *Leftovers) findIPVS(found map[Leftover]int) error {
 		}
 	}
 	return nil
-}
-
-// lookForSet returns an error if there is no such set. The library's own request is one for all entries, too.
-func lookForSet(name string) error {
-	req := nl.NewNetlinkRequest(nl.IPSET_CMD_HEADER|unix.NFNL_SUBSYS_IPSET<<8, unix.NLM_F_ACK)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_INET, Version: nl.NFNETLINK_V0})
-	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)))
-	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_SETNAME, nl.ZeroTerminated(name)))
-	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-	return err
 }
 
 // removeIPVS removes devices, ipsets and, if one of the devices exists, virtual servers. These are all kube-proxy's if

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -37,7 +35,7 @@ func (r *run) count(s *Stats) {
 }
 
 // carryOut carries out one operation after the other. It continues after a failure of one virtual server, address or
-// sysctl, and stops after one without which the rest would not be safe. If a few service ports alone are concerned, the
+// sysctl, and stops after one without which the rest would not be safe. If service ports alone are concerned, the
 // error is a [model.RefusedError].
 func (r *run) carryOut(plan ipvs.Plan) error {
 	var errs []error
@@ -57,14 +55,11 @@ func (r *run) carryOut(plan ipvs.Plan) error {
 		refused[port], whole = true, whole || !ok
 	}
 	err := errors.Join(errs...)
-	if err == nil || whole || len(refused) > maxRefused {
+	if err == nil || whole {
 		return err
 	}
 	return &model.RefusedError{Family: r.f.family, Ports: refused, Err: err}
 }
-
-// maxRefused bounds the service ports with failures of their own: with more, something else is wrong.
-const maxRefused = 10
 
 func (r *run) SetSysctl(s ipvs.Sysctl) error {
 	r.logSetting(s.Name+"="+s.Value, s.Why)
@@ -82,19 +77,17 @@ func (r *run) logSetting(setting, why string) {
 }
 
 // CreateDevice leaves the device down: its addresses are local all the same, and no packet is ever sent by it.
-func (r *run) CreateDevice(name string) error {
-	_, err := device.Create(name)
+func (r *run) CreateDevice() error {
+	_, err := device.Create(ipvs.Device)
 	return err
 }
 
-func (r *run) AddAddress(name string, a netip.Addr) error { return changeAddress(name, a, device.Add) }
+func (r *run) AddAddress(a netip.Addr) error { return changeAddress(a, device.Add) }
 
-func (r *run) DeleteAddress(name string, a netip.Addr) error {
-	return changeAddress(name, a, device.Delete)
-}
+func (r *run) DeleteAddress(a netip.Addr) error { return changeAddress(a, device.Delete) }
 
-func changeAddress(name string, a netip.Addr, change func(netlink.Link, netip.Addr) error) error {
-	link, err := netlink.LinkByName(name)
+func changeAddress(a netip.Addr, change func(netlink.Link, netip.Addr) error) error {
+	link, err := netlink.LinkByName(ipvs.Device)
 	if err != nil {
 		return err
 	}
@@ -137,62 +130,47 @@ func (r *run) AddServer(k ipvs.Key, s ipvs.Server) error {
 
 func (r *run) UpdateServer(k ipvs.Key, s ipvs.Server) error { return r.servers.update(k, s) }
 
-func (r *run) DeleteServer(k ipvs.Key) error {
-	maps.DeleteFunc(r.f.draining, func(d drain, _ time.Time) bool { return d.key == k })
-	return r.servers.remove(k)
-}
+func (r *run) DeleteServer(k ipvs.Key) error { return r.servers.remove(k) }
 
-func (r *run) AddReal(k ipvs.Key, a netip.AddrPort, weight int) error {
+func (r *run) SetReal(k ipvs.Key, a netip.AddrPort, weight int) error {
 	if r.failed[k] {
 		return nil // the error of the virtual server says it all
 	}
-	delete(r.f.draining, drain{k, a})
-	return r.servers.addReal(k, a, weight)
+	if weight == 0 {
+		r.f.draining, r.f.look = true, time.Time{} // without connections, the real server goes at once
+	}
+	return r.servers.setReal(k, a, weight)
 }
 
-func (r *run) DrainReal(k ipvs.Key, a netip.AddrPort) error {
-	r.f.draining[drain{k, a}] = time.Time{} // long ago: without connections, the real server goes at once
-	return r.servers.drainReal(k, a)
-}
+func (r *run) DeleteReal(k ipvs.Key, a netip.AddrPort) error { return r.servers.removeReal(k, a) }
 
-func (r *run) DeleteReal(k ipvs.Key, a netip.AddrPort) error {
-	delete(r.f.draining, drain{k, a})
-	return r.servers.removeReal(k, a)
-}
-
-// drainInterval is the time between two looks at a real server that drains.
+// drainInterval is the time between two looks at real servers that drain.
 const drainInterval = time.Minute
 
-// endDrained deletes real servers that have drained, and have no connection left.
+// endDrained deletes real servers that have weight 0 and no connection left. The kernel says which these are.
 func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
 	now := time.Now()
-	due := map[ipvs.Key][]netip.AddrPort{}
-	for d, next := range f.draining {
-		if !now.Before(next) {
-			due[d.key] = append(due[d.key], d.addr)
-		}
+	if !f.draining || now.Before(f.look) {
+		return 0, nil
 	}
+	servers, err := readReals(f.family)
+	if err != nil {
+		return 0, fmt.Errorf("list real servers that drain: %w", err)
+	}
+	f.draining, f.look = false, now.Add(drainInterval)
 	var errs []error
-	for k, addrs := range due {
-		list, err := b.servers.reals(k)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("list real servers of %v: %w", k, err))
-			continue
-		}
-		for _, a := range addrs {
-			d := drain{k, a}
-			i := slices.IndexFunc(list, func(r realServer) bool { return r.addr == a })
+	for k, reals := range servers {
+		_, ours := f.have.Owner(k)
+		for a, real := range reals {
 			switch {
-			case i < 0 || list[i].weight != 0: // somebody else has changed it
-				delete(f.draining, d)
-			case list[i].connections > 0:
-				f.draining[d] = now.Add(drainInterval)
+			case !ours || real.Weight != 0:
+			case !real.Idle:
+				f.draining = true
 			default:
 				if err := b.servers.removeReal(k, a); err != nil {
 					errs = append(errs, fmt.Errorf("delete real server %v of %v, which has drained: %w", a, k, err))
 					continue
 				}
-				delete(f.draining, d)
 				deleted++
 			}
 		}

@@ -27,12 +27,8 @@ func openServers() (*serverTable, error) {
 	return &serverTable{h}, nil
 }
 
-// hashed is a flag that the kernel sets for itself (IP_VS_SVC_F_HASHED). oddNetmask is no flag of
-// the kernel: it marks a virtual server with another netmask than ours.
-const (
-	hashed     = 0x2
-	oddNetmask = 1 << 31
-)
+// hashed is a flag that the kernel sets for itself (IP_VS_SVC_F_HASHED).
+const hashed = 0x2
 
 // addressFamilies are the kernel's numbers of the IP families.
 var addressFamilies = [...]uint16{model.IPv4: unix.AF_INET, model.IPv6: unix.AF_INET6}
@@ -91,7 +87,7 @@ func (t *serverTable) remove(k ipvs.Key) error {
 	return unlessGone(t.DelService(service(k, ipvs.Server{})))
 }
 
-func (t *serverTable) addReal(k ipvs.Key, a netip.AddrPort, weight int) error {
+func (t *serverTable) setReal(k ipvs.Key, a netip.AddrPort, weight int) error {
 	s, d := service(k, ipvs.Server{}), destination(k, a, weight)
 	err := t.NewDestination(s, d)
 	if errors.Is(err, unix.EEXIST) {
@@ -100,36 +96,8 @@ func (t *serverTable) addReal(k ipvs.Key, a netip.AddrPort, weight int) error {
 	return err
 }
 
-func (t *serverTable) drainReal(k ipvs.Key, a netip.AddrPort) error {
-	return unlessGone(t.UpdateDestination(service(k, ipvs.Server{}), destination(k, a, 0)))
-}
-
 func (t *serverTable) removeReal(k ipvs.Key, a netip.AddrPort) error {
 	return unlessGone(t.DelDestination(service(k, ipvs.Server{}), destination(k, a, 0)))
-}
-
-// realServer is a real server as it was read.
-type realServer struct {
-	addr        netip.AddrPort
-	weight      int
-	connections int
-}
-
-// reals returns the real servers of one virtual server.
-func (t *serverTable) reals(k ipvs.Key) ([]realServer, error) {
-	list, err := t.GetDestinations(service(k, ipvs.Server{}))
-	if err != nil {
-		return nil, err
-	}
-	all := make([]realServer, 0, len(list))
-	for _, d := range list {
-		a, ok := netip.AddrFromSlice(d.Address)
-		if !ok {
-			return nil, fmt.Errorf("real server %v: not an address", d.Address)
-		}
-		all = append(all, realServer{netip.AddrPortFrom(a, d.Port), d.Weight, d.ActiveConnections + d.InactiveConnections})
-	}
-	return all, nil
 }
 
 // list returns all virtual servers of a family with their real servers, but not other programs' by packet marks. It
@@ -154,20 +122,21 @@ func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 		}
 		k := ipvs.Key{Addr: a, Protocol: model.Protocol(m.Protocol), Port: m.Port}
 		s := ipvs.Server{
-			Scheduler: m.SchedName, Flags: ipvs.Flags(m.Flags &^ hashed), Protocol: k.Protocol, Real: reals[k],
+			Scheduler: m.SchedName, Flags: ipvs.Flags(m.Flags &^ hashed), Protocol: k.Protocol,
+			Real: map[netip.AddrPort]int{},
+		}
+		for a, real := range reals[k] {
+			s.Real[a] = real.Weight
 		}
 		if s.Flags&ipvs.Persistent != 0 {
 			s.Timeout = time.Duration(m.Timeout) * time.Second
-		}
-		if m.Netmask != netmask(k.Addr) {
-			s.Flags |= oddNetmask
 		}
 		all[k] = s
 	}
 	return all, nil
 }
 
-func readReals(f model.Family) (map[ipvs.Key]map[netip.AddrPort]int, error) {
+func readReals(f model.Family) (map[ipvs.Key]map[netip.AddrPort]ipvs.Real, error) {
 	file, err := os.Open("/proc/thread-self/net/ip_vs")
 	if err != nil {
 		return nil, err

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -19,9 +17,8 @@ import (
 
 const (
 	canaryInterval = time.Second
-	// canaryShare bounds the processor time of the programs that look for canaries: after each look, Run waits
-	// canaryShare × its duration, up to slowestCanary, as kube-proxy's. iptables-legacy copies a whole table to list one
-	// chain.
+	// After each look, Run waits canaryShare × its duration, up to slowestCanary, as kube-proxy's: iptables-legacy copies
+	// a whole table to list one chain.
 	canaryShare   = 50
 	slowestCanary = 30 * time.Second
 	// serversInterval is the time between two looks at virtual servers and addresses, as kube-proxy's.
@@ -81,20 +78,13 @@ func (w *Watch) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-next.C:
-			before := childrenTime()
+			before := time.Now()
 			w.Look()
-			next.Reset(min(max(canaryInterval, canaryShare*(childrenTime()-before)), slowestCanary))
+			next.Reset(min(max(canaryInterval, canaryShare*time.Since(before)), slowestCanary))
 		case <-servers.C:
 			w.LookAtServers()
 		}
 	}
-}
-
-// childrenTime returns the processor time of programs that have ended. Those that an Apply runs are among them.
-func childrenTime() time.Duration {
-	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &u) // it fails for no such arguments
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // Look looks for the canaries of one chain of each family: another one each time, of each table in turn.
@@ -165,8 +155,8 @@ func (b *IPVS) difference(family model.Family) (string, error) {
 		}
 		defer servers.Close()
 		have := want.Content()
-		have.Device, have.Addrs = "", map[netip.Addr]bool{}
-		if err := readDevice(b.options.Device, have); err != nil {
+		have.Device, have.Addrs = false, map[netip.Addr]bool{}
+		if err := readDevice(have); err != nil {
 			return "", err
 		}
 		if have.Servers, err = servers.list(family); err != nil {

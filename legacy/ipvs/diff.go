@@ -72,7 +72,7 @@ func Diff(before, after *State) Plan {
 			d.want.add(Hairpin, hairpinEntry(c.Key))
 		}
 	}
-	d.have.Device, d.want.Device = before.Options.Device, after.Options.Device
+	d.have.Device, d.want.Device = true, true
 	d.have.Rules, d.want.Rules = before.Rules, after.Rules
 	return d.plan()
 }
@@ -128,9 +128,8 @@ func (d *differ) prepare(sysctls []Sysctl) {
 			d.need(prepare, "ipset create "+name.Declaration(f), func(n Kernel) error { return n.CreateSet(f, name) })
 		}
 	}
-	if d.have.Device == "" {
-		command := "ip link add " + d.want.Device + " arp off type dummy"
-		d.need(prepare, command, func(n Kernel) error { return n.CreateDevice(d.want.Device) })
+	if !d.have.Device {
+		d.need(prepare, "ip link add "+Device+" arp off type dummy", Kernel.CreateDevice)
 	}
 }
 
@@ -173,16 +172,14 @@ func missing[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
 }
 
 func (d *differ) diffAddrs() {
-	command := func(verb string, a netip.Addr, device string) string {
-		return fmt.Sprintf("ip address %s %v/%d dev %s", verb, a, a.BitLen(), device)
+	command := func(verb string, a netip.Addr) string {
+		return fmt.Sprintf("ip address %s %v/%d dev %s", verb, a, a.BitLen(), Device)
 	}
 	for _, a := range missing(d.have.Addrs, d.want.Addrs, netip.Addr.Compare) {
-		device := d.have.Device
-		d.add(prepare, command("delete", a, device), func(n Kernel) error { return n.DeleteAddress(device, a) })
+		d.add(prepare, command("delete", a), func(n Kernel) error { return n.DeleteAddress(a) })
 	}
 	for _, a := range missing(d.want.Addrs, d.have.Addrs, netip.Addr.Compare) {
-		device := d.want.Device
-		d.add(open, command("add", a, device), func(n Kernel) error { return n.AddAddress(device, a) })
+		d.add(open, command("add", a), func(n Kernel) error { return n.AddAddress(a) })
 	}
 }
 
@@ -269,7 +266,7 @@ func (d *differ) diffServer(k Key) {
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	for _, a := range addrs {
 		weight := want.Real[a]
-		d.server(serve, k, "-a "+realText(k, a, weight), func(n Kernel) error { return n.AddReal(k, a, weight) })
+		d.server(serve, k, "-a "+realText(k, a, weight), func(n Kernel) error { return n.SetReal(k, a, weight) })
 	}
 	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
 		switch {
@@ -277,7 +274,7 @@ func (d *differ) diffServer(k Key) {
 			d.server(leave, k, fmt.Sprintf("-d %s -r %v", keyText(k), a), func(n Kernel) error { return n.DeleteReal(k, a) })
 		case have.Real[a] != 0: // otherwise, it drains already
 			command := "-e " + realText(k, a, 0) + ", and when idle -d"
-			d.server(leave, k, command, func(n Kernel) error { return n.DrainReal(k, a) })
+			d.server(leave, k, command, func(n Kernel) error { return n.SetReal(k, a, 0) })
 		}
 	}
 }

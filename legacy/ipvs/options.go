@@ -2,7 +2,6 @@ package ipvs
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,11 +10,11 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Defaults of Options.
-const (
-	DefaultScheduler = "rr"
-	DefaultDevice    = "vmapd-ipvs0"
-)
+// DefaultScheduler is IPVS's, and kube-proxy's.
+const DefaultScheduler = "rr"
+
+// Device is the name of the dummy device that has the addresses.
+const Device = "vmapd-ipvs0"
 
 // Schedulers are the kernel's; twos since Linux 5.19.
 var Schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh", "fo", "ovf", "twos"}
@@ -32,8 +31,6 @@ type Options struct {
 	ExcludeCIDRs []netip.Prefix
 	// Timeouts of connections that IPVS knows; 0 leaves the kernel's.
 	Timeouts Timeouts
-	// Device is the dummy device that has the addresses.
-	Device string
 	// MasqueradeMark is the bit of the packet mark that requests masquerading. 0 is iptables.DefaultMasqueradeMark.
 	MasqueradeMark uint32
 	// RandomFully lets MASQUERADE choose source ports at random. It needs iptables 1.6.2.
@@ -46,31 +43,8 @@ type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
 // WithDefaults returns the options with defaults in place of zero values.
 func (o Options) WithDefaults() Options {
 	o.Scheduler = cmp.Or(o.Scheduler, DefaultScheduler)
-	o.Device = cmp.Or(o.Device, DefaultDevice)
 	o.MasqueradeMark = cmp.Or(o.MasqueradeMark, iptables.DefaultMasqueradeMark)
 	return o
-}
-
-// Check returns an error for invalid options.
-func (o Options) Check() error {
-	o = o.WithDefaults()
-	if err := model.CheckInterface(o.Device, false); err != nil {
-		return fmt.Errorf("device %q: %w", o.Device, err)
-	}
-	switch m := o.MasqueradeMark; {
-	case !slices.Contains(Schedulers, o.Scheduler):
-		return fmt.Errorf("scheduler %q is none of %v", o.Scheduler, Schedulers)
-	case o.Device == "kube-ipvs0":
-		return fmt.Errorf("device %q is kube-proxy's: its clean-up would remove it", o.Device)
-	case m&(m-1) != 0:
-		return fmt.Errorf("masquerade mark %#x is not one bit", m)
-	}
-	for _, d := range []time.Duration{o.Timeouts.TCP, o.Timeouts.TCPFin, o.Timeouts.UDP} {
-		if d < 0 || d%time.Second != 0 {
-			return fmt.Errorf("timeout %v is not a number of whole seconds", d)
-		}
-	}
-	return nil
 }
 
 // Foreign reports whether an unwanted virtual server may belong to somebody else, and must stay.
@@ -91,8 +65,8 @@ type Sysctl struct {
 	Name  string // with dots
 	Value string
 	Why   string
-	// From and Below limit the kernel versions that need it; "" is no limit.
-	From, Below string
+	// Below is the first kernel version that does not need it; "" is none.
+	Below string
 }
 
 // Sysctls returns the parameters for a family. Those of IPVS itself serve both families.
@@ -103,7 +77,7 @@ func (o Options) Sysctls(f model.Family) []Sysctl {
 			Why: "without connection tracking there is no source NAT of what IPVS forwards",
 		},
 		{
-			Name: "net.ipv4.vs.conn_reuse_mode", Value: "0", From: "4.1", Below: "5.9",
+			Name: "net.ipv4.vs.conn_reuse_mode", Value: "0", Below: "5.9",
 			Why: "with 1, a client that uses a port again waits a second for its connection (kubernetes #93297); with 0 " +
 				"it may get an endpoint that drains. Linux 5.9 does neither",
 		},

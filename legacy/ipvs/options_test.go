@@ -3,36 +3,11 @@ package ipvs_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
-
-func TestOptionsAreChecked(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		o    ipvs.Options
-		want string // a part of the error; "" if it is good
-	}{
-		{"nothing said", ipvs.Options{}, ""},
-		{"a scheduler of the kernel's", ipvs.Options{Scheduler: "lblcr"}, ""},
-		{"another", ipvs.Options{Scheduler: "random"}, `scheduler "random"`},
-		{"a long name", ipvs.Options{Device: "0123456789abcdef"}, "15 bytes"},
-		{"kube-proxy's device", ipvs.Options{Device: "kube-ipvs0"}, "kube-proxy"},
-		{"two bits", ipvs.Options{MasqueradeMark: 0x6000}, "not one bit"},
-		{"the highest bit", ipvs.Options{MasqueradeMark: 1 << 31}, ""},
-		{"half a second", ipvs.Options{Timeouts: ipvs.Timeouts{UDP: 1500 * time.Millisecond}}, "whole seconds"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			err := tt.o.Check()
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("want an error with %q, got %v", tt.want, err)
-			}
-		})
-	}
-}
 
 func TestSetNamesFit(t *testing.T) {
 	const longest = 31 // IPSET_MAXNAMELEN with its final zero

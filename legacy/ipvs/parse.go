@@ -12,16 +12,16 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// ParseReals reads the real servers, with their weights, from the kernel's file of virtual servers, /proc/net/ip_vs, by
-// the virtual servers of a family: without other programs' by packet marks. A weight is -1 if the real server does not
-// use NAT. The file has all of them at once; netlink has them for one virtual server after the other.
+// ParseReals reads the real servers from the kernel's file of virtual servers, /proc/net/ip_vs, by the virtual servers
+// of a family: without other programs' by packet marks. A weight is -1 if the real server does not use NAT. The file
+// has all of them at once; netlink has them for one virtual server after the other.
 //
 //	TCP  AC1E0029:0050 rr persistent 2700000 FFFFFFFF
 //	  -> 0A000002:1F90      Masq    1      0          0
 //	UDP  [fd00:0172:0030:0000:0000:0000:0000:0029]:0035 mh
-func ParseReals(r io.Reader, f model.Family) (map[Key]map[netip.AddrPort]int, error) {
-	servers := map[Key]map[netip.AddrPort]int{}
-	var now map[netip.AddrPort]int // nil: another program's
+func ParseReals(r io.Reader, f model.Family) (map[Key]map[netip.AddrPort]Real, error) {
+	servers := map[Key]map[netip.AddrPort]Real{}
+	var now map[netip.AddrPort]Real // nil: another program's
 	in := bufio.NewScanner(r)
 	for in.Scan() {
 		words := strings.Fields(in.Text())
@@ -33,12 +33,12 @@ func ParseReals(r io.Reader, f model.Family) (map[Key]map[netip.AddrPort]int, er
 			continue
 		}
 		at, err := parseAddrPort(words[1])
-		if err != nil || words[0] == "->" && len(words) < 4 {
+		if err != nil || words[0] == "->" && len(words) < 6 {
 			return nil, fmt.Errorf("line %q of the virtual servers is unknown", in.Text())
 		}
 		if words[0] == "->" {
 			if now != nil {
-				now[at] = weightOf(words)
+				now[at] = realOf(words)
 			}
 			continue
 		}
@@ -47,20 +47,25 @@ func ParseReals(r io.Reader, f model.Family) (map[Key]map[netip.AddrPort]int, er
 			return nil, fmt.Errorf("line %q of the virtual servers: %w", in.Text(), err)
 		}
 		if now = nil; model.FamilyOf(at.Addr()) == f {
-			now = map[netip.AddrPort]int{}
+			now = map[netip.AddrPort]Real{}
 			servers[Key{Addr: at.Addr(), Protocol: protocol, Port: at.Port()}] = now
 		}
 	}
 	return servers, in.Err()
 }
 
-// weightOf returns the weight of a real server, or -1 if it does not use NAT.
-func weightOf(words []string) int {
+// A Real is a real server as the kernel has it.
+type Real struct {
+	Weight int  // -1 if it does not use NAT
+	Idle   bool // it has no connection, active or inactive
+}
+
+func realOf(words []string) Real {
 	w, err := strconv.Atoi(words[3])
 	if err != nil || words[2] != "Masq" {
-		return -1
+		w = -1
 	}
-	return w
+	return Real{Weight: w, Idle: words[4] == "0" && words[5] == "0"}
 }
 
 // parseAddrPort reads an address and a port, IPv4's as hexadecimal digits.

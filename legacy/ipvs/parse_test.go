@@ -24,17 +24,18 @@ TCP  C0000201:0050 rr ops
 `
 
 func TestServersAreRead(t *testing.T) {
+	at := netip.MustParseAddrPort
 	key := func(p model.Protocol, s string) ipvs.Key {
-		a := netip.MustParseAddrPort(s)
+		a := at(s)
 		return ipvs.Key{Addr: a.Addr(), Protocol: p, Port: a.Port()}
 	}
 	web, dns := key(model.TCP, "172.30.0.42:80"), key(model.UDP, "[fd00:172:30::2a]:53")
-	for f, want := range map[model.Family]map[ipvs.Key]map[netip.AddrPort]int{
+	for f, want := range map[model.Family]map[ipvs.Key]map[netip.AddrPort]ipvs.Real{
 		model.IPv4: {
-			web:                            {netip.MustParseAddrPort("10.0.0.2:8080"): 1, netip.MustParseAddrPort("10.0.0.3:8080"): 0},
-			key(model.TCP, "192.0.2.1:80"): {netip.MustParseAddrPort("10.0.0.9:8080"): -1},
+			web:                            {at("10.0.0.2:8080"): {1, true}, at("10.0.0.3:8080"): {0, false}},
+			key(model.TCP, "192.0.2.1:80"): {at("10.0.0.9:8080"): {-1, true}},
 		},
-		model.IPv6: {dns: {netip.MustParseAddrPort("[fd00:10::4]:5353"): 1}},
+		model.IPv6: {dns: {at("[fd00:10::4]:5353"): {1, true}}},
 	} {
 		got, err := ipvs.ParseReals(strings.NewReader(servers), f)
 		if err != nil {

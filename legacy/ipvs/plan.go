@@ -38,13 +38,13 @@ type Kernel interface {
 	// SetTimeouts sets IPVS's timeouts; 0 leaves one as it is.
 	SetTimeouts(Timeouts) error
 	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may exist by then.
-	CreateDevice(name string) error
+	CreateDevice() error
 	CreateSet(model.Family, SetName) error
 	// SetRules replaces our chains by these, and puts back missing jumps.
 	SetRules(*Rules) error
 	// AddAddress adds an address to the device, as a /32 or /128.
-	AddAddress(device string, a netip.Addr) error
-	DeleteAddress(device string, a netip.Addr) error
+	AddAddress(netip.Addr) error
+	DeleteAddress(netip.Addr) error
 	AddEntry(SetName, Entry) error
 	DeleteEntry(SetName, Entry) error
 	// AddServer adds a virtual server without real servers, and UpdateServer changes it, but not its real servers.
@@ -52,12 +52,9 @@ type Kernel interface {
 	UpdateServer(Key, Server) error
 	// DeleteServer deletes a virtual server with its real servers.
 	DeleteServer(Key) error
-	// AddReal adds a real server with NAT. One that is still there, draining, gets its weight back and is not deleted
-	// later.
-	AddReal(k Key, a netip.AddrPort, weight int) error
-	// DrainReal gives a real server weight 0, so that it gets no new connections. It is deleted later, when it has no
-	// connection left.
-	DrainReal(Key, netip.AddrPort) error
+	// SetReal adds a real server with NAT, or gives it another weight. With weight 0 it gets no new connections, and is
+	// deleted later, when it has no connection left.
+	SetReal(k Key, a netip.AddrPort, weight int) error
 	// DeleteReal deletes a real server, and ends its connections.
 	DeleteReal(Key, netip.AddrPort) error
 }

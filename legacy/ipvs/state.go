@@ -174,7 +174,7 @@ func (c *Content) addAddr(a netip.Addr) {
 // Content returns all of the state.
 func (s *State) Content() *Content {
 	c := NewContent(s.Family)
-	c.Device, c.Rules, c.Timeouts = s.Options.Device, s.Rules, s.Options.Timeouts
+	c.Device, c.Rules, c.Timeouts = true, s.Rules, s.Options.Timeouts
 	for _, sysctl := range s.Options.Sysctls(s.Family) {
 		c.Sysctls[sysctl.Name] = sysctl.Value
 	}
@@ -199,7 +199,7 @@ func (s *State) Content() *Content {
 // those that were read back, or those after half a plan.
 type Content struct {
 	Family   model.Family
-	Device   string                     // the dummy device; "" if there is none
+	Device   bool                       // whether the dummy device is there
 	Rules    *Rules                     // nil if its chains are missing or different
 	Sysctls  map[string]string          // known values
 	Timeouts Timeouts                   // IPVS's

@@ -52,17 +52,17 @@ func (c kernel) SetTimeouts(t ipvs.Timeouts) error {
 	return nil
 }
 
-func (c kernel) CreateDevice(name string) error {
-	if c.Device != "" {
+func (c kernel) CreateDevice() error {
+	if c.Device {
 		return errThere
 	}
-	c.Device = name
+	c.Device = true
 	return nil
 }
 
-func (c kernel) AddAddress(device string, a netip.Addr) error {
+func (c kernel) AddAddress(a netip.Addr) error {
 	switch {
-	case c.Device != device:
+	case !c.Device:
 		return errMissing
 	case c.Addrs[a]:
 		return errThere
@@ -71,7 +71,7 @@ func (c kernel) AddAddress(device string, a netip.Addr) error {
 	return nil
 }
 
-func (c kernel) DeleteAddress(_ string, a netip.Addr) error { return remove(c.Addrs, a) }
+func (c kernel) DeleteAddress(a netip.Addr) error { return remove(c.Addrs, a) }
 
 func (c kernel) SetRules(r *ipvs.Rules) error {
 	for _, name := range ipvs.SetNames {
@@ -126,23 +126,19 @@ func (c kernel) UpdateServer(k ipvs.Key, s ipvs.Server) error {
 
 func (c kernel) DeleteServer(k ipvs.Key) error { return remove(c.Servers, k) }
 
-func (c kernel) AddReal(k ipvs.Key, a netip.AddrPort, weight int) error {
+func (c kernel) SetReal(k ipvs.Key, a netip.AddrPort, weight int) error {
 	s, ok := c.Servers[k]
 	if !ok {
 		return errMissing
 	}
-	if w, ok := s.Real[a]; ok && w == weight {
+	w, ok := s.Real[a]
+	switch {
+	case ok && w == weight:
 		return errThere
-	}
-	s.Real[a] = weight
-	return nil
-}
-
-func (c kernel) DrainReal(k ipvs.Key, a netip.AddrPort) error {
-	if _, ok := c.Servers[k].Real[a]; !ok {
+	case !ok && weight == 0:
 		return errMissing
 	}
-	c.Servers[k].Real[a] = 0
+	s.Real[a] = weight
 	return nil
 }
 

@@ -148,7 +148,7 @@ func (d *Daemon) openSources() error {
 		}
 		d.tasks = append(d.tasks, func(ctx context.Context) error { return d.cluster.Run(ctx, d.state) })
 	}
-	ignored := []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}
+	ignored := []string{ipvs.Device, host.KubeProxyDevice, userspace.DeviceName}
 	addresses := &hostaddr.Source{Log: d.Log, Ignore: ignored}
 	d.tasks = append(d.tasks, func(ctx context.Context) error { return addresses.Run(ctx, d.state) })
 	return nil
