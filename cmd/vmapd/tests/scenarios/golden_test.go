@@ -11,31 +11,20 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/legacy/iptables"
-	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
-// A golden text is the difference between the empty cluster and a scenario, in one dialect.
+// A golden text is the difference between the empty cluster and a scenario, by nftables. The
+// other backends have texts of their own, in legacy.
 // Its format is described in testdata/scenario/README.md.
 
 // situation is the configuration and one family's snapshot of a scenario.
 type situation struct {
 	conf *config.Config
 	*model.FamilySnapshot
-}
-
-// dialects print the difference between two situations.
-var dialects = []struct {
-	name   string
-	golden func(before, after situation) string
-}{
-	{"nft", nftGolden},
-	{"iptables", iptablesGolden},
-	{"ipvs", ipvsGolden},
 }
 
 // familyPart is the name of an archive's part, like ip6.nft.
@@ -269,74 +258,4 @@ func rankOf(set string) int {
 		return frontendSet
 	}
 	return otherSet
-}
-
-// iptablesGolden prints the rules that iptables-restore adds and deletes.
-func iptablesGolden(before, after situation) string {
-	text := func(c situation) string { return iptables.Compile(nil, c.FamilySnapshot, c.conf.IPTables()).String() }
-	return restoreGolden(text(before), text(after))
-}
-
-// restoreGolden prints the rules that differ between two inputs of iptables-restore.
-func restoreGolden(before, after string) string {
-	have, want := rulesByTable(before), rulesByTable(after)
-	var s strings.Builder
-	for _, table := range []string{"mangle", "nat", "filter"} {
-		heading := "*" + table + "\n"
-		for _, r := range have[table] {
-			if !slices.Contains(want[table], r) {
-				fmt.Fprintf(&s, "%s-D%s\n", heading, strings.TrimPrefix(r, "-A"))
-				heading = ""
-			}
-		}
-		for _, r := range want[table] {
-			if !slices.Contains(have[table], r) {
-				fmt.Fprintf(&s, "%s%s\n", heading, r)
-				heading = ""
-			}
-		}
-	}
-	return s.String()
-}
-
-// rulesByTable returns the rules of an input of iptables-restore.
-func rulesByTable(text string) map[string][]string {
-	rules := map[string][]string{}
-	table := ""
-	for _, line := range lines(text) {
-		switch {
-		case strings.HasPrefix(line, "*"):
-			table = line[1:]
-		case strings.HasPrefix(line, "-"):
-			rules[table] = append(rules[table], line)
-		}
-	}
-	return rules
-}
-
-// ipvsGolden prints the iptables rules that differ, and the plan.
-func ipvsGolden(before, after situation) string {
-	have := ipvs.Compile(nil, before.FamilySnapshot, before.conf.IPVS())
-	want := ipvs.Compile(nil, after.FamilySnapshot, after.conf.IPVS())
-	return restoreGolden(have.Rules.String(), want.Rules.String()) + planGolden(ipvs.Diff(have, want))
-}
-
-// planGolden prints successive operations on the same set, server or device in one line.
-func planGolden(plan ipvs.Plan) string {
-	var s strings.Builder
-	last := ""
-	for _, op := range plan {
-		words := strings.Fields(op.Command)
-		n := min(len(words), 3)
-		if words[0] == "ipvsadm" {
-			n++ // with the address
-		}
-		if object := strings.Join(words[:n], " "); object != last {
-			s.WriteString("\n" + strings.Join(words, " "))
-			last = object
-			continue
-		}
-		s.WriteString(", " + strings.Join(words[n:], " "))
-	}
-	return strings.TrimPrefix(s.String(), "\n") + "\n"
 }

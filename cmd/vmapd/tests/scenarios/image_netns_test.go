@@ -23,13 +23,13 @@ var (
 	imageBackend = flag.String("image-backend", "nftables", "the backend of that program")
 )
 
-// scenariosOfImages are few, because the program is what all other tests have already tried: both families and protocols,
-// node ports and load balancers, and a set that packets write to.
+// scenariosOfImages are few, because the program is what all other tests have already tried: both families and
+// protocols, node ports and load balancers, and a set that packets write to.
 func scenariosOfImages() []string { return []string{"cluster-ip", "external-policy-local", "affinity"} }
 
 // unpacked is a container of a released image, by its configuration
-// (https://github.com/opencontainers/image-spec/blob/main/config.md). Root is what runtimes make of it: a file system with
-// the folders for mounts.
+// (https://github.com/opencontainers/image-spec/blob/main/config.md). Root is what runtimes make of it: a file system
+// with the folders for mounts.
 func unpacked(t *testing.T, folder string) vmapdtest.Container {
 	t.Helper()
 	text := testaid.Read(t, filepath.Join(folder, "config.json"))
@@ -45,8 +45,10 @@ func unpacked(t *testing.T, folder string) vmapdtest.Container {
 		t.Fatal(err)
 	}
 	t.Logf("%s, for %s", image.Config.Labels["org.opencontainers.image.version"], image.Architecture)
-	c := vmapdtest.Container{Root: filepath.Join(folder, "root"), Env: append(image.Config.Env, "NODE_NAME="+lab.NodeName), Command: image.Config.Entrypoint}
-	if _, err := fmt.Sscanf(image.Config.User, "%d:%d", &c.UID, &c.GID); err != nil || image.Config.WorkingDir != "" || len(c.Command) == 0 {
+	c := vmapdtest.Container{Root: filepath.Join(folder, "root"), Env: append(image.Config.Env,
+		"NODE_NAME="+lab.NodeName), Command: image.Config.Entrypoint}
+	if _, err := fmt.Sscanf(image.Config.User, "%d:%d", &c.UID, &c.GID); err != nil || image.Config.WorkingDir != "" ||
+		len(c.Command) == 0 {
 		t.Fatalf("the user is not UID:GID, there is a working folder, or no program: %+v", image.Config)
 	}
 	for _, dir := range []string{"dev", "proc", "sys", manifestsPath, filepath.Dir(socket.DefaultPath)} {
@@ -73,8 +75,8 @@ func warnings(p *vmapdtest.Process) string {
 }
 
 // An image as it is released starts by its own configuration, with nothing around it, and with the rights that its
-// container has in the DaemonSet: it programs scenarios, whose connections arrive, and its rules are those of this test's
-// program. "make -C cmd/internal/testbed test-images-vm" runs this in machines of other processors.
+// container has in the DaemonSet: it programs scenarios, whose connections arrive, and its rules are those of this
+// test's program. "make -C cmd/internal/testbed test-images-vm" runs this in machines of other processors.
 func TestTheImageProgramsScenarios(t *testing.T) {
 	if *imageFolder == "" {
 		t.Skip("-image does not name a released image: make -C cmd/internal/testbed test-images-vm")
@@ -88,12 +90,13 @@ func TestTheImageProgramsScenarios(t *testing.T) {
 	for _, name := range scenariosOfImages() {
 		t.Run(name, func(t *testing.T) {
 			s := all[slices.IndexFunc(all, func(s *scenario) bool { return s.name == name })]
-			_, objects := s.snapshot(t)
+			objects := s.load(t).Objects
 			flows := s.flows(t)
 			vmapdtest.ReplaceFile(t, filepath.Join(c.Root, manifestsPath, "in.yaml"), s.manifests())
 			// The init container of the DaemonSet is privileged, and sets what the daemon then need not. One limit can't be
 			// set in the network namespace of a test.
-			flags := append(slices.Clone(s.flags), "--hostname-override="+lab.NodeName, "--conntrack-max-per-core=0", "--backend="+*imageBackend)
+			flags := append(slices.Clone(s.flags), "--hostname-override="+lab.NodeName, "--conntrack-max-per-core=0",
+				"--backend="+*imageBackend)
 			from := func(folder string, more ...string) []string {
 				return slices.Concat(flags, []string{"--from=" + folder}, more)
 			}

@@ -100,21 +100,25 @@ func TestScenariosForReal(t *testing.T) {
 				if p.name == byFastPath {
 					vmapdtest.NeedFastPath(t)
 				}
-				snapshot, objects := s.snapshot(t)
+				snapshot, objects := s.load(t).Snapshot, s.load(t).Objects
 				flows := s.flows(t)
 				w := newWorld(t, objects, flows)
 				if p.name == byFastPath {
 					w.questions = manyQuestions
 				}
 				for i, f := range flows {
-					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil && d.Port.Algorithm == model.Maglev {
+					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil &&
+						d.Port.Algorithm == model.Maglev {
 						flows[i].tries = ""
 					}
 					if p.name == vmapdtest.ByIPVS && f.tries == same {
 						flows[i].tries = sticky // frontends are independent: see docs/internals.md
 					}
 				}
-				text, _ := s.render(t)
+				text := ""
+				if p.asText {
+					text, _ = s.render(t)
+				}
 				p.load(t, text, snapshot, w.Node)
 				unparsable := func(f flow) bool { return p.asText && !parsable(tableOf(t, text, f.family())) }
 				heard := listen(t, w, slices.DeleteFunc(slices.Clone(flows), unparsable))

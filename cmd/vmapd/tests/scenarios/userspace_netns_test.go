@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,24 +27,20 @@ import (
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
-// The names by which the test binary is a forwarder of the userspace backend, and the one that gives up
-// all privileges before it becomes vmapd or that.
-const (
-	forwarderName = "forward-manifest"
-)
+// forwarderName is the name by which the test binary is a forwarder of the userspace backend.
+const forwarderName = "forward-manifest"
 
-// forwardManifest serves the Services of a manifest, its first argument, until standard input ends.
-// Further arguments are the flags of a scenario.
+// forwardManifest serves the Services of a manifest, its standard input. Its arguments are the flags of a scenario.
 func forwardManifest() {
-	if err := forwardFile(os.Args[1], os.Args[2:]); err != nil {
+	if err := forwardStdin(os.Args[1:]); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 }
 
-func forwardFile(path string, args []string) error {
+func forwardStdin(args []string) error {
 	var command cli.NodeFlags
-	flags := pflag.NewFlagSet(path, pflag.ContinueOnError)
+	flags := pflag.NewFlagSet(forwarderName, pflag.ContinueOnError)
 	command.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -82,9 +77,8 @@ func forwardFile(path string, args []string) error {
 	return nil
 }
 
-// TestScenariosByUserspace makes each flow's connections through the userspace backend, in a process of
-// its own: with NET_ADMIN, and as an ordinary user, where the node has the addresses of the Services
-// already.
+// TestScenariosByUserspace makes each flow's connections through the userspace backend, in a process of its own.
+// Package traffic has the daemon of an ordinary user.
 func TestScenariosByUserspace(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -92,58 +86,57 @@ func TestScenariosByUserspace(t *testing.T) {
 	}
 	nettest.Need(t)
 	for _, s := range scenarios(t) {
-		for name, ordinary := range map[string]bool{"with NET_ADMIN": false, "as an ordinary user": true} {
-			t.Run(s.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				snapshot, objects := s.snapshot(t)
-				flows := s.flows(t)
-				// A process of the node keeps its port, so that nobody of it listens where a Service may.
-				own := nodeAddrs(objects)
-				onNode := func(f flow) bool {
-					return f.want == "elsewhere" && (f.dest.Addr().IsLoopback() || slices.Contains(own, f.dest.Addr()))
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			snapshot, objects := s.load(t).Snapshot, s.load(t).Objects
+			flows := s.flows(t)
+			// A process of the node keeps its port, so that nobody of it listens where a Service may.
+			own := nodeAddrs(objects)
+			onNode := func(f flow) bool {
+				return f.want == "elsewhere" && (f.dest.Addr().IsLoopback() || slices.Contains(own, f.dest.Addr()))
+			}
+			w := newWorld(t, objects, slices.DeleteFunc(slices.Clone(flows), onNode))
+			forward(t, s, w)
+			// What is to be dropped is reset, a named difference that can be tried.
+			resets := func(f flow) bool {
+				return f.want == "drop" && userspaceDiffers(t, f, snapshot, w.nodeAddrs) == dropIsReset
+			}
+			differs := func(f flow) string {
+				if resets(f) {
+					return ""
 				}
-				w := newWorld(t, objects, slices.DeleteFunc(slices.Clone(flows), onNode))
-				if ordinary {
-					giveServiceAddrs(t, w, snapshot)
+				return userspaceDiffers(t, f, snapshot, w.nodeAddrs)
+			}
+			heard := listen(t, w, slices.DeleteFunc(slices.Clone(flows), func(f flow) bool {
+				return differs(f) != "" ||
+					onNode(f) || resets(f)
+			}))
+			var last string
+			for _, f := range flows {
+				// Endpoints see the node's address, which is the one of a masqueraded connection.
+				f.endpoints = slices.Clone(f.endpoints)
+				for i := range f.endpoints {
+					f.endpoints[i].masquerade = true
 				}
-				forward(t, s, w, ordinary)
-				// What is to be dropped is reset, a named difference that can be tried.
-				resets := func(f flow) bool {
-					return f.want == "drop" && userspaceDiffers(t, f, snapshot, w.nodeAddrs) == dropIsReset
-				}
-				differs := func(f flow) string {
-					if resets(f) {
-						return ""
-					}
-					return userspaceDiffers(t, f, snapshot, w.nodeAddrs)
-				}
-				heard := listen(t, w, slices.DeleteFunc(slices.Clone(flows), func(f flow) bool { return differs(f) != "" || onNode(f) || resets(f) }))
-				var last string
-				for _, f := range flows {
-					// Endpoints see the node's address, which is the one of a masqueraded connection.
-					f.endpoints = slices.Clone(f.endpoints)
-					for i := range f.endpoints {
-						f.endpoints[i].masquerade = true
-					}
-					t.Run(f.text, func(t *testing.T) {
-						switch what := differs(f); {
-						case what != "":
-							t.Skipf("userspace does otherwise: %s", what)
-						case onNode(f):
-							if a := f.ask(t.Context(), w, vmapdtest.Patience); lab.FailureOf(a.err) != lab.Refused {
-								t.Errorf("want it refused, got answer %+v, error %v", a.answer, a.err)
-							}
-						case resets(f):
-							if a := f.ask(t.Context(), w, vmapdtest.Patience); lab.FailureOf(a.err) != lab.Reset && lab.FailureOf(a.err) != lab.Refused {
-								t.Errorf("want a reset, got answer %+v, error %v", a.answer, a.err)
-							}
-						default:
-							last = f.connect(t, w, heard[f.line], last)
+				t.Run(f.text, func(t *testing.T) {
+					switch what := differs(f); {
+					case what != "":
+						t.Skipf("userspace does otherwise: %s", what)
+					case onNode(f):
+						if a := f.ask(t.Context(), w, vmapdtest.Patience); lab.FailureOf(a.err) != lab.Refused {
+							t.Errorf("want it refused, got answer %+v, error %v", a.answer, a.err)
 						}
-					})
-				}
-			})
-		}
+					case resets(f):
+						if a := f.ask(t.Context(), w, vmapdtest.Patience); lab.FailureOf(a.err) != lab.Reset &&
+							lab.FailureOf(a.err) != lab.Refused {
+							t.Errorf("want a reset, got answer %+v, error %v", a.answer, a.err)
+						}
+					default:
+						last = f.connect(t, w, heard[f.line], last)
+					}
+				})
+			}
+		})
 	}
 }
 
@@ -196,31 +189,11 @@ func served(t *testing.T, s *model.FamilySnapshot) (addrs map[netip.Addr]bool, l
 	return addrs, listeners
 }
 
-// giveServiceAddrs gives the node the addresses of Services, and lets ordinary users have all ports.
-func giveServiceAddrs(t *testing.T, w *world, s *model.Snapshot) {
-	t.Helper()
-	if err := w.Node.Sysctl("net/ipv4/ip_unprivileged_port_start", "0"); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range model.Families {
-		addrs, _ := served(t, s.Family(f))
-		for a := range addrs {
-			if err := w.Node.AddAlias("lo", a); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 // forward runs a forwarder of a scenario on the node until the test ends.
-func forward(t *testing.T, s *scenario, w *world, ordinary bool) {
+func forward(t *testing.T, s *scenario, w *world) {
 	t.Helper()
-	args := append([]string{forwarderName, filepath.Join(t.TempDir(), "in.yaml")}, s.flags...)
-	if ordinary {
-		args = append([]string{vmapdtest.UnprivilegedName}, args...)
-	}
 	c := w.Node.Command(t.Context(), "/proc/self/exe")
-	c.Args = args
+	c.Args = append([]string{forwarderName}, s.flags...)
 	c.Stdin = strings.NewReader(s.manifests())
 	log := &testlog.Log{}
 	c.Stderr = log
