@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"net/http"
 	"sort"
 	"strings"
 	"testing"
@@ -12,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/daemon"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
@@ -20,10 +17,8 @@ import (
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
-// newClusterWithPods is newCluster with the pod of the ready endpoint and a client.
-func newClusterWithPods(t *testing.T) *apitest.Server {
-	t.Helper()
-	s := newCluster(t)
+// addPods gives a cluster the pod of the ready endpoint and a client.
+func addPods(s *apitest.Server) {
 	app := map[string]string{"app": "web"}
 	pod := func(name, ip string, labels map[string]string) *corev1.Pod {
 		return &corev1.Pod{
@@ -37,68 +32,25 @@ func newClusterWithPods(t *testing.T) *apitest.Server {
 	s.Set(pod("web-1", "10.0.0.2", app))
 	s.Set(pod("client", "10.0.0.9", nil))
 	for name, service := range map[string]corev1.ServiceSpec{
-		"web":   {ClusterIP: "172.30.0.41", Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(9999)}}},
-		"empty": {ClusterIP: "172.30.0.43", Selector: map[string]string{"app": "wbe"}, Ports: []corev1.ServicePort{{Port: 80}}},
+		"web": {ClusterIP: "172.30.0.41", Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80,
+			TargetPort: intstr.FromInt32(9999)}}},
+		"empty": {ClusterIP: "172.30.0.43", Selector: map[string]string{"app": "wbe"},
+			Ports: []corev1.ServicePort{{Port: 80}}},
 	} {
 		service.ClusterIPs = []string{service.ClusterIP}
 		s.Set(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: name}, Spec: service})
 	}
 	s.Set(&discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns1", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: "web-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(9999)), Protocol: new(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(9999)),
+			Protocol: new(corev1.ProtocolTCP)}},
 		Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}},
+			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod",
+				Name: "web-1"}},
 		},
 	})
-	return s
-}
-
-func TestExplainLiveNames(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		refuse map[apitest.Resource]apitest.Fault
-		args   string
-		code   int
-		want   string // a line
-		stderr string
-	}{
-		{"a pod", nil, "--from pod/client svc/web:http", 0, "from pod ns1/client, 10.0.0.9 (possibly a pod: without --cluster-cidr, pods are not recognized)", ""},
-		{"the pod of an endpoint", nil, "--from pod/client svc/web:http", 0, "     10.0.0.2:9999  web-1 on this node", ""},
-		{
-			"a selector that no pod matches", nil, "--from pod/client svc/empty:80", 0,
-			"next: spec.selector of Service ns1/empty is app=wbe. Which pods have these labels? kubectl -n ns1 get pods --show-labels", "",
-		},
-		{
-			"without permission, an endpoint",
-			map[apitest.Resource]apitest.Fault{apitest.Pods: http.StatusForbidden},
-			"--from pod/web-1 svc/web:http", 0,
-			"=> forwarded to 10.0.0.2:9999 (web-1)", "",
-		},
-		{
-			"without permission, another pod",
-			map[apitest.Resource]apitest.Fault{apitest.Pods: http.StatusForbidden},
-			"-n ns1 --from pod/client svc/web:http", 1, "",
-			"vmapd: --from: pod \"client\" not found in namespace ns1 (only pods that are endpoints of Services are known: " +
-				"list pods: pods is forbidden: no permission)\n",
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newClusterWithPods(t)
-			for r, status := range tt.refuse {
-				s.Fault(r, status)
-			}
-			var stdout, stderr bytes.Buffer
-			args := append([]string{"explain", "--kubeconfig", kubeconfigOf(t, s)}, strings.Fields(tt.args)...)
-			code := cli.Run(t.Context(), args, nil, &stdout, &stderr)
-			if code != tt.code || stderr.String() != tt.stderr {
-				t.Errorf("exit code %d, %q; want %d, %q", code, &stderr, tt.code, tt.stderr)
-			}
-			if got := stdout.String(); tt.want != "" && !strings.Contains("\n"+got, "\n"+tt.want+"\n") {
-				t.Errorf("want the line %q, got:\n%s", tt.want, got)
-			}
-		})
-	}
 }
 
 // The daemon reads what one connection is about, and nothing of other namespaces.
@@ -116,7 +68,8 @@ func TestTheDaemonReadsWhatAConnectionIsAbout(t *testing.T) {
 		{"a name that is not there", "203.0.113.7", "svc/wbe:80", "; "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newClusterWithPods(t)
+			s := newCluster(t)
+			addPods(s)
 			q, err := names.Query{}.Between(tt.from, tt.to)
 			if err != nil {
 				t.Fatal(err)

@@ -41,9 +41,11 @@ func newCluster(t *testing.T) *apitest.Server {
 		s.Set(service)
 	}
 	s.Set(&discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns1", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: "web-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)),
+			Protocol: new(corev1.ProtocolTCP)}},
 		Endpoints: []discoveryv1.Endpoint{
 			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1")},
 			{Addresses: []string{"10.0.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},
@@ -54,7 +56,8 @@ func newCluster(t *testing.T) *apitest.Server {
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.0.2"}}},
 	})
 	s.Set(&networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"172.30.0.0/16"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"172.30.0.0/16"}},
 	})
 	return s
 }
@@ -76,58 +79,83 @@ on   node-1
 `
 
 func TestExplainLive(t *testing.T) {
+	noServiceCIDRs := "=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged"
 	for _, tt := range []struct {
-		name   string
-		refuse map[apitest.Resource]apitest.Fault
-		args   string
-		code   int
-		stdout string // all of it, or one line
-		stderr string // what it must contain
+		name    string
+		pods    bool // the cluster has some
+		refused apitest.Resource
+		status  apitest.Fault
+		args    string
+		code    int
+		stdout  string // all of it, or one line
+		stderr  string
 	}{
-		{"a cluster", nil, "--node-name node-1 --from node 172.30.0.41:80/tcp", 0, liveAnswer, ""},
+		{name: "a cluster", args: "--node-name node-1 --from node 172.30.0.41:80/tcp", stdout: liveAnswer},
 		{
-			"another proxy's Service", nil, "--node-name node-1 --from node 172.30.0.42:80/tcp", 0,
-			"   172.30.0.42 is the cluster IP of Service ns1/mesh, which the label service.kubernetes.io/service-proxy-name=mesh assigns to another proxy.", "",
+			name: "another proxy's Service", args: "--node-name node-1 --from node 172.30.0.42:80/tcp",
+			stdout: "   172.30.0.42 is the cluster IP of Service ns1/mesh, which the label " +
+				"service.kubernetes.io/service-proxy-name=mesh assigns to another proxy.",
 		},
 		{
-			"a ServiceCIDR", nil, "--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
-			"=> dropped: 172.30.0.99 is in a range of cluster IPs, and no Service served on this node has it (the client gets no answer, and times out)", "",
+			name: "a ServiceCIDR", args: "--node-name node-1 --from node 172.30.0.99:80/tcp",
+			stdout: "=> dropped: 172.30.0.99 is in a range of cluster IPs, and no Service served on this node has it " +
+				"(the client gets no answer, and times out)",
 		},
 		{
-			"an old cluster has none",
-			map[apitest.Resource]apitest.Fault{apitest.ServiceCIDRs: http.StatusNotFound},
-			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
-			"=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged", "",
+			name: "an old cluster has none", refused: apitest.ServiceCIDRs, status: http.StatusNotFound,
+			args: "--node-name node-1 --from node 172.30.0.99:80/tcp", stdout: noServiceCIDRs,
 		},
 		{
-			"no right to read them",
-			map[apitest.Resource]apitest.Fault{apitest.ServiceCIDRs: http.StatusForbidden},
-			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
-			"=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged",
-			"vmapd: list servicecidrs: servicecidrs is forbidden: no permission; continuing without them\n",
+			name: "no right to read them", refused: apitest.ServiceCIDRs, status: http.StatusForbidden,
+			args: "--node-name node-1 --from node 172.30.0.99:80/tcp", stdout: noServiceCIDRs,
+			stderr: "vmapd: list servicecidrs: servicecidrs is forbidden: no permission; continuing without them\n",
 		},
 		{
-			"no right to read the Node",
-			map[apitest.Resource]apitest.Fault{apitest.Nodes: http.StatusForbidden},
-			"--node-name node-1 --from 203.0.113.7 172.30.0.41:80/tcp", 0,
-			"on   node-1 (its Node object is missing, so its addresses and its zone are not known)",
-			"vmapd: list nodes: nodes is forbidden: no permission; continuing without them\n",
+			name: "no right to read the Node", refused: apitest.Nodes, status: http.StatusForbidden,
+			args:   "--node-name node-1 --from 203.0.113.7 172.30.0.41:80/tcp",
+			stdout: "on   node-1 (its Node object is missing, so its addresses and its zone are not known)",
+			stderr: "vmapd: list nodes: nodes is forbidden: no permission; continuing without them\n",
 		},
 		{
-			"no such Node", nil, "--node-name node-2 --from node 172.30.0.41:80/tcp", 1, "",
-			"vmapd: --node-name: node \"node-2\" not found; the nodes: node-1\n",
+			name: "no such Node", args: "--node-name node-2 --from node 172.30.0.41:80/tcp", code: 1,
+			stderr: "vmapd: --node-name: node \"node-2\" not found; the nodes: node-1\n",
 		},
 		{
-			"no right to read Services",
-			map[apitest.Resource]apitest.Fault{apitest.Services: http.StatusForbidden},
-			"--node-name node-1 --from node 172.30.0.41:80/tcp", 1, "",
-			"vmapd: list services: services is forbidden: no permission\n",
+			name: "no right to read Services", refused: apitest.Services, status: http.StatusForbidden,
+			args: "--node-name node-1 --from node 172.30.0.41:80/tcp", code: 1,
+			stderr: "vmapd: list services: services is forbidden: no permission\n",
+		},
+		{
+			name: "a pod", pods: true, args: "--from pod/client svc/web:http",
+			stdout: "from pod ns1/client, 10.0.0.9 (possibly a pod: without --cluster-cidr, pods are not recognized)",
+		},
+		{
+			name: "the pod of an endpoint", pods: true, args: "--from pod/client svc/web:http",
+			stdout: "     10.0.0.2:9999  web-1 on this node",
+		},
+		{
+			name: "a selector that no pod matches", pods: true, args: "--from pod/client svc/empty:80",
+			stdout: "next: spec.selector of Service ns1/empty is app=wbe. Which pods have these labels? " +
+				"kubectl -n ns1 get pods --show-labels",
+		},
+		{
+			name: "without permission, an endpoint", pods: true, refused: apitest.Pods, status: http.StatusForbidden,
+			args: "--from pod/web-1 svc/web:http", stdout: "=> forwarded to 10.0.0.2:9999 (web-1)",
+		},
+		{
+			name: "without permission, another pod", pods: true, refused: apitest.Pods, status: http.StatusForbidden,
+			args: "-n ns1 --from pod/client svc/web:http", code: 1,
+			stderr: "vmapd: --from: pod \"client\" not found in namespace ns1 (only pods that are endpoints of Services are " +
+				"known: list pods: pods is forbidden: no permission)\n",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newCluster(t)
-			for r, status := range tt.refuse {
-				s.Fault(r, status)
+			if tt.pods {
+				addPods(s)
+			}
+			if tt.refused != "" {
+				s.Fault(tt.refused, tt.status)
 			}
 			var stdout, stderr bytes.Buffer
 			args := append([]string{"explain", "--kubeconfig", kubeconfigOf(t, s)}, strings.Fields(tt.args)...)
@@ -167,7 +195,8 @@ func TestExplainLiveWithConfigAndKubeconfig(t *testing.T) {
 	testaid.Write(t, conf, text)
 	var stdout, stderr bytes.Buffer
 	code := cli.Run(t.Context(), []string{
-		"explain", "--kubeconfig", kubeconfig, "--config", conf, "--node-name", "node-1", "--from", "node", "172.30.0.41:80/tcp",
+		"explain", "--kubeconfig", kubeconfig, "--config", conf, "--node-name", "node-1", "--from", "node",
+		"172.30.0.41:80/tcp",
 	}, nil, &stdout, &stderr)
 	if code != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), "ns1/web") {
 		t.Errorf("exit code %d, %q; want an explanation and no word about the flags:\n%s", code, &stderr, &stdout)

@@ -6,69 +6,42 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
-const deadline = socket.Deadline
-
 // asking are the commands that ask the daemon for its state.
 var asking = [][]string{{"status"}, {"status", "shop/web"}, {"services", "-A"}}
 
-// saysSoon checks what commands say about a daemon that does not answer them, and that they end soon: after the
-// deadline, and what a busy machine adds.
-func saysSoon(t *testing.T, socket, want string) {
+// says checks what commands say about a daemon that does not answer them; diagnosis has one that hangs.
+func says(t *testing.T, socket, want string) {
 	t.Helper()
 	for _, args := range asking {
 		var stdout, stderr bytes.Buffer
-		began := time.Now()
 		code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
-		if took := time.Since(began); took > 2*deadline {
-			t.Errorf("%v ends after %v", args, took)
-		}
-		if code != 1 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "vmapd: "+want) || strings.Count(stderr.String(), "\n") != 1 {
+		if code != 1 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "vmapd: "+want) ||
+			strings.Count(stderr.String(), "\n") != 1 {
 			t.Errorf("%v: exit code %d, %q, %q; want 1 and %q", args, code, &stdout, &stderr, want)
 		}
 	}
 }
 
-// SIGSTOP makes a daemon that hangs: the kernel accepts connections for it.
-func TestADaemonThatHangsIsNamed(t *testing.T) {
-	t.Parallel()
-	w := labtest.New(t)
-	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	p := vmapdtest.StartDemo(t, w.Node, "--socket", socket)
-	vmapdtest.AskDaemon(t, socket, "status")
-	if err := p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	saysSoon(t, socket, "the daemon at "+socket+" does not answer within 5s: it hangs, or the node is overloaded; its rules still work, and are not updated")
-	if err := p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	text := vmapdtest.AskDaemon(t, socket, "status")
-	wantLine(t, text, "Ready", "yes")
-	wantLine(t, text, "Version", `\S+`)
-}
-
 func TestNoDaemonIsNamed(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	saysSoon(t, socket, "no daemon answers: there is no socket "+socket+". Is vmapd running? Is --socket correct?")
+	says(t, socket, "no daemon answers: there is no socket "+socket+". Is vmapd running? Is --socket correct?")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
-	saysSoon(t, socket, "no daemon answers: the process that made the socket "+socket+" has ended")
+	says(t, socket, "no daemon answers: the process that made the socket "+socket+" has ended")
 }
 
 func TestADaemonOfAnotherVersionIsNamed(t *testing.T) {
@@ -89,7 +62,8 @@ func TestADaemonOfAnotherVersionIsNamed(t *testing.T) {
 	for _, args := range asking {
 		var stdout, stderr bytes.Buffer
 		code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
-		if code != 1 || !strings.Contains(stderr.String(), "; if the daemon is of another version than this program, use the program of the daemon's image") {
+		if code != 1 || !strings.Contains(stderr.String(),
+			"; if the daemon is of another version than this program, use the program of the daemon's image") {
 			t.Errorf("%v: exit code %d, %s", args, code, &stderr)
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
@@ -63,7 +61,8 @@ func TestTheRunningDaemonTells(t *testing.T) {
 				pods = append(pods, a.Pod)
 			}
 			var got status.One
-			if err := json.Unmarshal([]byte(vmapdtest.AskDaemon(t, socket, "status", "svc/web", "--rules", "-o", "json")), &got); err != nil {
+			if err := json.Unmarshal([]byte(vmapdtest.AskDaemon(t, socket, "status", "svc/web", "--rules", "-o", "json")),
+				&got); err != nil {
 				t.Fatal(err)
 			}
 			for _, p := range got.Ports {
@@ -73,7 +72,8 @@ func TestTheRunningDaemonTells(t *testing.T) {
 				if (p.Tracked == nil) != (backend == "userspace") || p.Tracked != nil && *p.Tracked != connections {
 					t.Errorf("tracked: %v, want %d, to %v: %+v", p.Tracked, connections, pods, p)
 				}
-				if (p.Connections == nil) != (backend == "iptables" || backend == "userspace") || p.Connections != nil && *p.Connections != connections {
+				if (p.Connections == nil) != (backend == "iptables" || backend == "userspace") || p.Connections != nil &&
+					*p.Connections != connections {
 					t.Errorf("new: %v, want %d, but none with iptables and userspace", p.Connections, connections)
 				}
 				if (len(p.Rules) > 0) != (backend == "nftables") {
@@ -96,7 +96,8 @@ func TestTheRunningDaemonTells(t *testing.T) {
 func wantRefused(t *testing.T, w *lab.World) {
 	t.Helper()
 	for range 3 {
-		if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.11:80")); lab.FailureOf(err) != lab.Refused {
+		if _, err := w.Client.Ask(t.Context(), "tcp",
+			netip.MustParseAddrPort("172.30.0.11:80")); lab.FailureOf(err) != lab.Refused {
 			t.Fatalf("want it refused, got %v", err)
 		}
 	}
@@ -132,23 +133,5 @@ func wantListed(t *testing.T, w *lab.World, one status.One) {
 		if !slices.Contains(names, want) {
 			t.Errorf("the rules have no %s: %q", want, names)
 		}
-	}
-}
-
-// A daemon without the socket goes on, and the commands say that none answers.
-func TestWithoutTheSocketTheDaemonGoesOn(t *testing.T) {
-	w := labtest.New(t)
-	taken := filepath.Join(t.TempDir(), "a-file")
-	vmapdtest.ReplaceFile(t, taken, "not a socket")
-	p := vmapdtest.StartDemo(t, w.Node, "--socket", taken)
-	p.WaitFor(t, "cannot listen; retrying\" server=socket")
-	if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil {
-		t.Error(err)
-	}
-	var stdout, stderr bytes.Buffer
-	nowhere := filepath.Join(t.TempDir(), "nowhere")
-	code := cli.Run(t.Context(), []string{"services", "--socket", nowhere}, nil, &stdout, &stderr)
-	if want := "vmapd: no daemon answers: there is no socket " + nowhere + ". Is vmapd running? Is --socket correct?"; code != 1 || !strings.HasPrefix(stderr.String(), want) {
-		t.Errorf("exit code %d, %q; want 1, %q", code, &stderr, want)
 	}
 }
