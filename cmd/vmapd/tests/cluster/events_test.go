@@ -31,11 +31,13 @@ func TestEventsOverHTTP(t *testing.T) {
 	p := c.StartReady(t)
 
 	start := c.WantEvent(t, "Starting", "Node", lab.NodeName, "nftables")
-	if start.Namespace != "default" || start.ReportingController == "" || !strings.Contains(start.ReportingInstance, lab.NodeName) {
+	if start.Namespace != "default" || start.ReportingController == "" || !strings.Contains(start.ReportingInstance,
+		lab.NodeName) {
 		t.Errorf("the event of the start: %+v", start)
 	}
 	conflict := c.WantEvent(t, "FrontendConflict", "Service", "second", "default/web")
-	if conflict.Type != "Warning" || conflict.Namespace != "default" || conflict.Regarding.Namespace != "default" || conflict.Action == "" {
+	if conflict.Type != "Warning" || conflict.Namespace != "default" || conflict.Regarding.Namespace != "default" ||
+		conflict.Action == "" {
 		t.Errorf("the event about the conflict: %+v", conflict)
 	}
 	// kubectl describe service selects events by the UID.
@@ -59,7 +61,8 @@ func TestEventsOverHTTP(t *testing.T) {
 // once, and harms nothing.
 func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
 	t.Parallel()
-	rules := slices.DeleteFunc(vmapdtest.DeployedRules(t), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
+	rules := slices.DeleteFunc(vmapdtest.DeployedRules(t),
+		func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
 	c := vmapdtest.NewCluster(t, rules...)
 	p := c.StartReady(t)
 	c.Ask(t, vmapdtest.WebVIP)
@@ -75,34 +78,6 @@ func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
 		t.Errorf("it is said %d times", n)
 	}
 	vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/healthz", http.StatusOK)
-	p.MustStay(t)
-}
-
-// Somebody else has the port of the metrics: the node is told, Services are served, and when
-// the port is free, so are metrics. With bindAddressHardFail it is the end.
-func TestATakenMetricsPort(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	var taken net.Listener
-	if err := c.Node.Do(func() (err error) {
-		taken, err = net.Listen("tcp", "127.0.0.1:10249")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	hard := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName, "--bind-address-hard-fail")
-	if code := hard.Exit(t); code != 1 || !strings.Contains(hard.Log.String(), ` level=ERROR msg="exiting because of an error" err="metrics server: listen tcp 127.0.0.1:10249: bind: address already in use"`+"\n") {
-		t.Errorf("with --bind-address-hard-fail: exit code %d\n%s", code, hard.Log)
-	}
-	p := c.StartReady(t)
-	c.Ask(t, vmapdtest.WebVIP)
-	if e := c.WantEvent(t, "FailedToStartMetricServer", "Node", lab.NodeName, "address already in use"); e.Type != "Warning" || e.Action != "StartKubeProxy" {
-		t.Errorf("the event: %+v", e)
-	}
-	if err := taken.Close(); err != nil {
-		t.Fatal(err)
-	}
-	vmapdtest.WantStatus(t, c.Node, vmapdtest.MetricsURL+"/metrics", http.StatusOK)
 	p.MustStay(t)
 }
 

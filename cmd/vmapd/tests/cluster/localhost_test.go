@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -31,13 +30,13 @@ func TestNodePortsOnLocalhost(t *testing.T) {
 				}
 				return ""
 			})
-			pods := map[string]int{}
-			for range 60 {
+			pods := map[string]bool{}
+			for tries := 0; tries < 60 && len(pods) < len(w.Pods()); tries++ {
 				a, err := w.Node.Ask(t.Context(), network, to)
 				if err != nil {
 					t.Fatalf("%s %v: %v\n%s", network, to, err, p.Log)
 				}
-				pods[a.Pod]++
+				pods[a.Pod] = true
 			}
 			if len(pods) != len(w.Pods()) {
 				t.Errorf("%s %v: %v answered, want all of %d", network, to, pods, len(w.Pods()))
@@ -69,28 +68,28 @@ func TestATakenPortOnLocalhost(t *testing.T) {
 	}
 	const healthCheckPort = 32000
 	web := c.Service(t, "web")
-	web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, healthCheckPort
+	web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal,
+		healthCheckPort
 	c.API.Set(web)
 	p := c.StartReady(t, "--nodeport-addresses", "primary,localhost")
 	e := c.WantEvent(t, "FailedToStartNodePortListener", "Service", "web", "127.0.0.1:30080")
-	if e.Type != corev1.EventTypeWarning || e.Action != "Listen" || e.Namespace != "default" || !strings.Contains(e.Note, "address already in use") {
+	if e.Type != corev1.EventTypeWarning || e.Action != "Listen" || e.Namespace != "default" || !strings.Contains(e.Note,
+		"address already in use") {
 		t.Errorf("the event: %+v", e)
 	}
 	missing := func(want float64) {
 		t.Helper()
 		vmapdtest.Eventually(t, func() string {
-			if got, ok := vmapdtest.Value(c.Scrape(t), "vmapd_localhost_nodeport_listeners_missing", "ip_family=IPv4"); !ok || got != want {
+			if got, ok := vmapdtest.Value(c.Scrape(t), "vmapd_localhost_nodeport_listeners_missing", "ip_family=IPv4"); !ok ||
+				got != want {
 				return fmt.Sprintf("missing listeners: want %v, got %v", want, got)
 			}
 			return ""
 		})
 	}
 	missing(1)
-	for _, page := range []string{"/healthz", "/livez", "/readyz", ":" + strconv.Itoa(healthCheckPort)} {
-		url := vmapdtest.HealthURL + page
-		if strings.HasPrefix(page, ":") {
-			url = "http://" + lab.NodeIP4 + page
-		}
+	for _, url := range []string{vmapdtest.HealthURL + "/readyz", fmt.Sprintf("http://%s:%d", lab.NodeIP4,
+		healthCheckPort)} {
 		vmapdtest.WantStatus(t, c.Client, url, http.StatusOK)
 	}
 	if got, _ := vmapdtest.Value(c.Scrape(t), "vmapd_sync_failures_total", "ip_family=IPv4"); got != 0 {
@@ -111,10 +110,8 @@ func TestATakenPortOnLocalhost(t *testing.T) {
 	if a, err := c.Node.Ask(t.Context(), "tcp", netip.MustParseAddrPort("127.0.0.1:30080")); err != nil {
 		t.Errorf("once the port is free: %+v, %v", a, err)
 	}
-	for _, said := range []string{"cannot listen; retrying"} {
-		if n := strings.Count(p.Log.String(), said); n != 1 {
-			t.Errorf("want %q once, got it %d times:\n%s", said, n, p.Log)
-		}
+	if n := strings.Count(p.Log.String(), "cannot listen; retrying"); n != 1 {
+		t.Errorf("it is said %d times that a port is taken:\n%s", n, p.Log)
 	}
 	p.MustStay(t)
 }

@@ -45,7 +45,8 @@ func TestNodePortsOutliveTheNodeObject(t *testing.T) {
 		a, err := c.Pods()[0].Ask(t.Context(), "tcp", vmapdtest.WebVIP)
 		if err != nil {
 			t.Errorf("%s: %v", when, err)
-		} else if got, want := a.Source.Addr(), netip.MustParseAddr(lab.FirstPodIP4); a.Pod != c.Pods()[0].Name() && got != want {
+		} else if got, want := a.Source.Addr(), netip.MustParseAddr(lab.FirstPodIP4); a.Pod != c.Pods()[0].Name() &&
+			got != want {
 			t.Errorf("%s: %s sees %v as the source, want the pod %v", when, a.Pod, got, want)
 		}
 		if a, err := c.Client.Ask(t.Context(), "tcp", vmapdtest.WebVIP); err != nil {
@@ -82,127 +83,82 @@ func TestNodePortsOutliveTheNodeObject(t *testing.T) {
 func underLoad(t *testing.T, c *vmapdtest.Cluster) {
 	t.Helper()
 	const rate = 100
-	for _, to := range []netip.AddrPort{vmapdtest.WebVIP, vmapdtest.WebNodePort} {
-		// A SYN that waits for a busy machine is not lost.
-		stop := lab.Load{Rate: rate, Timeout: 10 * time.Second, Ask: func(ctx context.Context) (lab.Answer, error) {
-			return c.Client.Ask(ctx, "tcp4", to)
-		}}.Start()
-		t.Cleanup(func() {
-			time.Sleep(500 * time.Millisecond) // what the last change did shows after it
-			r := stop()
-			if r.Lost() > 0 || r.Sent < rate/4 {
-				t.Errorf("connections to %v: %v", to, &r)
-			}
-		})
-	}
-}
-
-// wantSource waits until a pod sees a new connection to web come from an address.
-func wantSource(t *testing.T, c *vmapdtest.Cluster, what string, isClient bool) {
-	t.Helper()
-	vmapdtest.Eventually(t, func() string {
-		if a := c.Ask(t, vmapdtest.WebVIP); (a.Source.Addr() == netip.MustParseAddr(lab.ClientIP4)) != isClient {
-			return fmt.Sprintf("%s: a pod sees %v", what, a.Source)
+	// A SYN that waits for a busy machine is not lost.
+	stop := lab.Load{Rate: rate, Timeout: 10 * time.Second, Ask: func(ctx context.Context) (lab.Answer, error) {
+		return c.Client.Ask(ctx, "tcp4", vmapdtest.WebVIP)
+	}}.Start()
+	t.Cleanup(func() {
+		if r := stop(); r.Lost() > 0 || r.Sent == 0 {
+			t.Errorf("lost connections: %v", &r)
 		}
-		return ""
 	})
-}
-
-// wantAnswer waits until somebody answers.
-func wantAnswer(t *testing.T, c *vmapdtest.Cluster, what string, to netip.AddrPort) {
-	t.Helper()
-	vmapdtest.Eventually(t, func() string {
-		if _, err := c.Client.Ask(t.Context(), "tcp", to); err != nil {
-			return fmt.Sprintf("%s: %v", what, err)
-		}
-		return ""
-	})
-}
-
-// secondNodeIP is one more address of the node.
-const secondNodeIP = "192.168.0.77"
-
-func addSecondNodeIP(t *testing.T, c *vmapdtest.Cluster) {
-	t.Helper()
-	if err := c.Node.AddAddr(lab.UplinkName, netip.MustParsePrefix(secondNodeIP+"/32")); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Changes of the Node that end kube-proxy are applied in place: the node's addresses, its pods' ranges, its
-// zone.
+// zone. Without its Node, kube-proxy ends; here, changes of Services are programmed.
 func TestNodeChangesInPlace(t *testing.T) {
 	t.Parallel()
 	c := vmapdtest.NewCluster(t)
-	addSecondNodeIP(t, c)
+	second := netip.MustParseAddr("192.168.0.77")
+	if err := c.Node.AddAddr(lab.UplinkName, netip.PrefixFrom(second, 32)); err != nil {
+		t.Fatal(err)
+	}
 	p := c.StartReady(t, "--detect-local-mode", "NodeCIDR")
 	underLoad(t, c)
 
 	n := vmapdtest.OurNode()
 	change := func(change func()) { change(); c.API.Set(n) }
-	second := netip.MustParseAddrPort(secondNodeIP + ":30080")
-	if _, err := c.Client.Ask(t.Context(), "tcp", second); err == nil {
-		t.Fatal("node ports answer on another address than the primary one")
+	for ranges, isClient := range map[string]bool{lab.OutsideRange4: true, lab.PodRange4: false} {
+		change(func() { n.Spec.PodCIDRs = []string{ranges} })
+		vmapdtest.Eventually(t, func() string {
+			if a := c.Ask(t, vmapdtest.WebVIP); (a.Source.Addr() == netip.MustParseAddr(lab.ClientIP4)) != isClient {
+				return fmt.Sprintf("podCIDRs are %s: a pod sees %v", ranges, a.Source)
+			}
+			return ""
+		})
 	}
-	change(func() { n.Spec.PodCIDRs = []string{lab.OutsideRange4} })
-	wantSource(t, c, "the client is in podCIDRs", true)
-	change(func() { n.Spec.PodCIDRs = []string{lab.PodRange4} })
-	wantSource(t, c, "the client is not in podCIDRs", false)
-
-	slice := vmapdtest.WebSlice(2, 3)
-	slice.Endpoints[0].Hints = zoneHint("a")
-	slice.Endpoints[1].Hints = zoneHint("b")
-	c.API.Set(slice)
-	for zone, pod := range map[string]string{"a": "pod-1", "b": "pod-2"} {
-		change(func() { n.Labels = map[string]string{corev1.LabelTopologyZone: zone} })
+	only := func(when, pod string) {
+		t.Helper()
 		vmapdtest.Eventually(t, func() string {
 			pods := map[string]bool{}
 			for range 10 {
 				pods[c.Ask(t, vmapdtest.WebVIP).Pod] = true
 			}
 			if len(pods) != 1 || !pods[pod] {
-				return fmt.Sprintf("zone %s: %v answer", zone, pods)
+				return fmt.Sprintf("%s: %v answer", when, pods)
 			}
 			return ""
 		})
 	}
-	p.MustStay(t)
-}
+	slice := vmapdtest.WebSlice(2, 3)
+	for i, zone := range []string{"a", "b"} {
+		slice.Endpoints[i].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
+	}
+	c.API.Set(slice)
+	for zone, pod := range map[string]string{"a": "pod-1", "b": "pod-2"} {
+		change(func() { n.Labels = map[string]string{corev1.LabelTopologyZone: zone} })
+		only("zone "+zone, pod)
+	}
 
-// The primary address of the node is another one.
-func TestNodeAddressChangesInPlace(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	addSecondNodeIP(t, c)
-	p := c.StartReady(t)
-	c.Ask(t, vmapdtest.WebNodePort)
-	n := vmapdtest.OurNode()
-	n.Status.Addresses[0].Address = secondNodeIP
-	c.API.Set(n)
-	wantAnswer(t, c, "the new address", netip.MustParseAddrPort(secondNodeIP+":30080"))
-	vmapdtest.Eventually(t, func() string {
-		if a, err := c.Client.Ask(t.Context(), "tcp", vmapdtest.WebNodePort); err == nil {
-			return fmt.Sprintf("the address of before answers: %v", a)
-		}
-		return ""
-	})
-	// Without its Node, kube-proxy ends. Services go on here, whatever is not known.
+	first, next := vmapdtest.WebNodePort, netip.AddrPortFrom(second, vmapdtest.WebNodePort.Port())
+	answers := func(to netip.AddrPort, want bool) {
+		t.Helper()
+		vmapdtest.Eventually(t, func() string {
+			if a, err := c.Client.Ask(t.Context(), "tcp", to); (err == nil) != want {
+				return fmt.Sprintf("%v answers: %+v, %v; want %v", to, a, err, want)
+			}
+			return ""
+		})
+	}
+	answers(first, true)
+	change(func() { n.Status.Addresses[0].Address = second.String() })
+	answers(next, true)
+	answers(first, false)
 	c.API.Delete(n)
 	c.API.Set(vmapdtest.WebSlice(3))
-	vmapdtest.Eventually(t, func() string {
-		if a := c.Ask(t, vmapdtest.WebVIP); a.Pod != "pod-2" {
-			return "without a Node, changes are not programmed: " + a.Pod + " answers"
-		}
-		return ""
-	})
-	c.API.Set(n)
-	wantAnswer(t, c, "the Node is back", netip.MustParseAddrPort(secondNodeIP+":30080"))
+	only("without a Node", "pod-2")
 	if asked := c.API.Requests(apitest.Nodes); len(asked) > 4 {
 		t.Errorf("%d requests for one Node", len(asked))
 	}
 	p.MustStay(t)
-}
-
-func zoneHint(zone string) *discoveryv1.EndpointHints {
-	return &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
 }
