@@ -34,15 +34,18 @@ func nodeBreakages() []breakage {
 		{
 			name: "node-port firewall of iptables-legacy", command: doctor, symptom: toNodePort,
 			spoil: func(t *testing.T, p *patient) {
-				vmapdtest.Feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
+				vmapdtest.Feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport",
+					"30000:32767", "-j", "DROP")
 			},
-			want: "warn firewall iptables-legacy has the tables mangle: their rules may drop connections to Services, and the kernel cannot trace them",
+			want: "warn firewall iptables-legacy has the tables mangle: their rules may drop connections to Services, and " +
+				"the kernel cannot trace them",
 			more: []string{"-> iptables-legacy-save lists them"},
 		},
 		{
 			name: "FORWARD with policy DROP, of iptables-nft", command: doctor, symptom: fromClient, broken: true,
 			spoil: func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
-			want:  "warn firewall table ip filter, chain FORWARD (hook forward, priority 0), which is not vmapd's, may drop connections to Services: its policy is drop",
+			want: "warn firewall table ip filter, chain FORWARD (hook forward, priority 0), which is not vmapd's, may drop " +
+				"connections to Services: its policy is drop",
 			more: []string{
 				"-> vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it; " +
 					"if it is dropped there, accept forwarded packets from and to the ranges of pods in that chain",
@@ -53,7 +56,8 @@ func nodeBreakages() []breakage {
 			spoil: func(t *testing.T, p *patient) {
 				vmapdtest.Feed(t, p.Node, "", "iptables-legacy", "-P", "FORWARD", "DROP")
 			},
-			want: "warn firewall iptables-legacy has the tables filter: their rules may drop connections to Services, and the kernel cannot trace them",
+			want: "warn firewall iptables-legacy has the tables filter: their rules may drop connections to Services, and " +
+				"the kernel cannot trace them",
 		},
 		{
 			name: "FORWARD with policy DROP that accepts others", command: doctor, symptom: fromClient, broken: true,
@@ -62,12 +66,14 @@ func nodeBreakages() []breakage {
 				ip daddr { 10.99.0.0/16, 10.98.0.0/16 } accept; iifname "docker0" accept; tcp dport { 22, 443 } accept;
 }
 }`),
-			want: "warn firewall table inet host, chain forward (hook forward, priority 0), which is not vmapd's, may drop connections to Services: its policy is drop",
+			want: "warn firewall table inet host, chain forward (hook forward, priority 0), which is not vmapd's, may drop " +
+				"connections to Services: its policy is drop",
 		},
 		{
 			name: "NOTRACK, of iptables-nft", command: doctor, symptom: fromClient, broken: true,
 			spoil: func(t *testing.T, p *patient) { untrack(t, p, "iptables-nft") },
-			want:  "warn firewall table ip raw, chain PREROUTING, rule 1, which is not vmapd's, keeps packets from being tracked (NOTRACK)",
+			want: "warn firewall table ip raw, chain PREROUTING, rule 1, which is not vmapd's, keeps packets from being " +
+				"tracked (NOTRACK)",
 			more: []string{
 				"a connection to a Service that meets it reaches no endpoint, unless a process of this node has the address",
 				"delete it, unless NodeLocal DNSCache made it and runs on this node",
@@ -76,17 +82,23 @@ func nodeBreakages() []breakage {
 		{
 			name: "another program's DNAT to a cluster IP", command: doctor,
 			spoil: func(t *testing.T, p *patient) {
-				vmapdtest.Feed(t, p.Node, "", "iptables-nft", strings.Fields("-t nat -A PREROUTING -d 203.0.113.99 -p tcp -j DNAT --to-destination 172.30.0.10:80")...)
-				nft("table ip guard { chain pre { type nat hook prerouting priority -110; ip daddr 203.0.113.98 dnat to 172.30.0.10;\n}\n}")(t, p)
+				vmapdtest.Feed(t, p.Node, "", "iptables-nft",
+					strings.Fields("-t nat -A PREROUTING -d 203.0.113.99 -p tcp -j DNAT --to-destination 172.30.0.10:80")...)
+				nft("table ip guard { chain pre { type nat hook prerouting priority -110; ip daddr 203.0.113.98 dnat to "+
+					"172.30.0.10;\n}\n}")(t, p)
 			},
-			want: "warn firewall table ip guard, chain pre, rule 1, which is not vmapd's, translates connections to 172.30.0.10, the address of a Service: the kernel translates once",
-			more: []string{"warn firewall table ip nat, chain PREROUTING, rule 1, which is not vmapd's, translates connections to 172.30.0.10"},
+			want: "warn firewall table ip guard, chain pre, rule 1, which is not vmapd's, translates connections to " +
+				"172.30.0.10, the address of a Service: the kernel translates once",
+			more: []string{"warn firewall table ip nat, chain PREROUTING, rule 1, which is not vmapd's, translates " +
+				"connections to 172.30.0.10"},
 		},
 		{
 			name: "NOTRACK for answers", command: doctor, symptom: fromClient, broken: true,
-			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip saddr 10.0.0.0/24 tcp sport 8080 notrack;\n}\n}"),
-			want:  "warn firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps packets from being tracked (NOTRACK)",
-			more:  []string{"an answer that meets it keeps the endpoint's address"},
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip saddr 10.0.0.0/24 tcp " +
+				"sport 8080 notrack;\n}\n}"),
+			want: "warn firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps packets from being " +
+				"tracked (NOTRACK)",
+			more: []string{"an answer that meets it keeps the endpoint's address"},
 		},
 		{
 			name: "NOTRACK, of iptables-legacy", command: doctor, symptom: fromClient, broken: true,
@@ -109,14 +121,11 @@ func nodeBreakages() []breakage {
 			},
 			want: "fail bridges net.bridge.bridge-nf-call-iptables is 0, and pods are ports of the bridge cni0: ",
 			more: []string{
-				"what they send one another does not pass netfilter, so that they do not reach a Service with an endpoint on the same bridge",
+				"what they send one another does not pass netfilter, so that they do not reach a Service with an endpoint on " +
+					"the same bridge",
 				"-> sysctl -w net.bridge.bridge-nf-call-iptables=1, and in /etc/sysctl.d",
 				"fail bridges net.bridge.bridge-nf-call-ip6tables is 0, and pods are ports of the bridge cni0: ",
 			},
-		},
-		{
-			name: "ip_forward off", command: doctor, exit: 3, spoil: sysctl("net/ipv4/ip_forward", "0"), symptom: fromClient, broken: true,
-			want: "fail forwarding net.ipv4.ip_forward is 0: the node forwards no IPv4 packets",
 		},
 		{
 			name: "IPv6 off", command: doctor, exit: 3, spoil: sysctl("net/ipv6/conf/all/disable_ipv6", "1"),

@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -33,14 +32,6 @@ func tableBreakages() []breakage {
 			}
 		}
 	}
-	service := func(name string) func(*testing.T, *patient) {
-		return func(_ *testing.T, p *patient) {
-			i := slices.IndexFunc(serviceBreakages, func(b serviceBreakage) bool { return b.name == name })
-			s, slice := serviceBreakages[i].objects(i)
-			p.API.Set(s)
-			p.API.Set(slice)
-		}
-	}
 	return []breakage{
 		{
 			name: "`net.ipv4.ip_forward` is 0", command: []string{"doctor"}, exit: 3, broken: true,
@@ -64,12 +55,12 @@ func tableBreakages() []breakage {
 			want: "=> dropped by table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
 		},
 		{
-			name: "no pod matches the selector", spoil: service("selector"),
+			name: "no pod matches the selector", spoil: breakService("selector"),
 			command: []string{"explain", "--from", "node", "svc/selector"},
 			want:    `=> rejected: Service default/selector, port "http", has no endpoint that can answer`,
 		},
 		{
-			name: "a wrong targetPort", spoil: service("number-of-port"),
+			name: "a wrong targetPort", spoil: breakService("number-of-port"),
 			command: []string{"trace", "svc/number-of-port"},
 			want:    "=> forwarded to 10.0.0.2:9999 by veth1, which refused it with a TCP reset: nothing listens on that port",
 		},
@@ -94,12 +85,12 @@ func tableBreakages() []breakage {
 			want: "fail conntrack ", more: []string{" entries: at the limit, new connections are dropped"},
 		},
 		{
-			name: "policy Local, and no local endpoint", spoil: service("local"),
+			name: "policy Local, and no local endpoint", spoil: breakService("local"),
 			command: []string{"explain", "--from", "node", "svc/local"},
 			want:    "=> dropped: the policy is Local, and no endpoint on this node can answer",
 		},
 		{
-			name: "the client is outside loadBalancerSourceRanges", spoil: service("source-ranges"),
+			name: "the client is outside loadBalancerSourceRanges", spoil: breakService("source-ranges"),
 			command: []string{"explain", "--from", lab.ClientIP4, externalIP + ":80"},
 			want:    "=> dropped: 203.0.113.9 is not in loadBalancerSourceRanges",
 		},
@@ -146,8 +137,8 @@ func tableBreakages() []breakage {
 }
 
 // The table has each breakage with the command, what its first line begins with, where … stands for any text, and the
-// time until it was printed. -update measures the times, which are not asserted: a test that passes leaves the page as it
-// is.
+// time until it was printed. -update measures the times, which are not asserted: a test that passes leaves the page as
+// it is.
 func TestTroubleshootingHasTheTable(t *testing.T) {
 	t.Parallel()
 	page := vmapdtest.Folder(t) + "/docs/troubleshooting.md"

@@ -13,7 +13,8 @@ import (
 // looks where it is. The client connects while the command waits.
 func traceBreakages() []breakage {
 	traces := func(to netip.AddrPort) []string {
-		return []string{"trace", "--from", lab.ClientIP4, "--wait", "500ms", "--timeout", "10s", "--expect", "forwarded", to.String()}
+		return []string{"trace", "--from", lab.ClientIP4, "--wait", "500ms", "--timeout", "10s", "--expect", "forwarded",
+			to.String()}
 	}
 	command, toNodePort := traces(vmapdtest.WebVIP), traces(vmapdtest.WebNodePort)
 	connects, connectsToNodePort := connectsTo(vmapdtest.WebVIP), connectsTo(vmapdtest.WebNodePort)
@@ -39,47 +40,35 @@ func traceBreakages() []breakage {
 	}
 	return []breakage{
 		{
-			name: "node-port firewall in nftables", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
-			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; tcp dport 30000-32767 drop;\n}\n}"),
-			want:  "=> dropped by table inet guard, chain early, rule 1 (tcp dport >= 30000 tcp dport <= 32767 drop), which is not vmapd's.",
+			name: "node-port firewall in nftables", command: toNodePort, exit: 2, meanwhile: connectsToNodePort,
+			symptom: nodePortSilence,
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; tcp dport 30000-32767 " +
+				"drop;\n}\n}"),
+			want: "=> dropped by table inet guard, chain early, rule 1 (tcp dport >= 30000 tcp dport <= 32767 drop), which " +
+				"is not vmapd's.",
 		},
 		{
-			name: "node-port firewall with exceptions", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
-			spoil: nft("table inet guard { chain between { type filter hook forward priority filter; ip saddr != 10.0.0.0/8 meta l4proto tcp ct original proto-dst 30000-32767 drop;\n}\n}"),
-			want:  "=> dropped by table inet guard, chain between, rule 1 (",
-			more:  []string{"which is not vmapd's."},
-		},
-		{
-			name: "node-port firewall of iptables-legacy, traced", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
-			spoil: func(t *testing.T, p *patient) {
-				vmapdtest.Feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
-			},
-			want: "=> lost in prerouting: no rule of nftables was seen to drop the packet.",
-			more: []string{"note: iptables-legacy has rules in the tables mangle. The kernel cannot trace them;"},
-		},
-		{
-			name: "FORWARD with policy DROP, traced", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
-			spoil: func(t *testing.T, p *patient) { vmapdtest.Feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
-			want:  "=> dropped by table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
+			name: "node-port firewall with exceptions", command: toNodePort, exit: 2, meanwhile: connectsToNodePort,
+			symptom: nodePortSilence,
+			spoil: nft("table inet guard { chain between { type filter hook forward priority filter; ip saddr != 10.0.0.0/8 " +
+				"meta l4proto tcp ct original proto-dst 30000-32767 drop;\n}\n}"),
+			want: "=> dropped by table inet guard, chain between, rule 1 (",
+			more: []string{"which is not vmapd's."},
 		},
 		{
 			name: "NOTRACK, of nftables", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
-			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip daddr 172.30.0.0/16 notrack;\n}\n}"),
-			want:  "=> not tracked because of table inet guard, chain early, rule 1 (ip daddr 172.30.0.0/16 notrack), which is not vmapd's, so no Service can be applied;",
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip daddr 172.30.0.0/16 " +
+				"notrack;\n}\n}"),
+			want: "=> not tracked because of table inet guard, chain early, rule 1 (ip daddr 172.30.0.0/16 notrack), which " +
+				"is not vmapd's, so no Service can be applied;",
 		},
 		{
 			name: "answers are dropped", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
 			spoil: func(t *testing.T, p *patient) {
-				vmapdtest.Feed(t, p.Node, "table inet guard { chain back { type filter hook postrouting priority 200; ip daddr 203.0.113.0/24 tcp flags & (syn | ack) == syn | ack drop;\n}\n}\n", "nft", "-f", "-")
+				vmapdtest.Feed(t, p.Node, "table inet guard { chain back { type filter hook postrouting priority 200; ip daddr "+
+					"203.0.113.0/24 tcp flags & (syn | ack) == syn | ack drop;\n}\n}\n", "nft", "-f", "-")
 			},
 			want: "But the answer was dropped on the return path, by table inet guard, chain back, rule 1",
-		},
-		{
-			name: "a pod's own firewall", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
-			spoil: onePod(func(t *testing.T, p *patient) {
-				vmapdtest.Feed(t, p.Pods()[0].Namespace, "table inet guard { chain in { type filter hook input priority 0; tcp dport 8080 drop;\n}\n}\n", "nft", "-f", "-")
-			}),
-			want: "=> forwarded to 10.0.0.2:8080 by veth1, which did not answer within 500ms.",
 		},
 		{
 			name: "a pod that has gone", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
@@ -94,7 +83,8 @@ func traceBreakages() []breakage {
 					t.Errorf("%s answers", a.Pod)
 				}
 			},
-			want: "=> dropped, because the kernel does not route it to 10.0.0.2: the route 10.0.0.0/8 of table main makes it unreachable (ip rule 32766).",
+			want: "=> dropped, because the kernel does not route it to 10.0.0.2: the route 10.0.0.0/8 of table main makes it " +
+				"unreachable (ip rule 32766).",
 		},
 	}
 }

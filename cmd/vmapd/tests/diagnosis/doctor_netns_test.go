@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,41 +14,11 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
-// Rules of another program that accept connections of Services are no failure. Where a policy is drop, there is a warning,
-// and nothing says that they drop.
-func TestDoctorAndTheRulesOfOthers(t *testing.T) {
-	t.Parallel()
-	p := newPatient(t)
-	p.startReady(t)
-	vmapdtest.Feed(t, p.Node, "", "nft", "-f", "testdata/firewall.nft")
-	p.wantWarning(t, "warn firewall table inet firewall, chain forward (hook forward, priority 0), which is not vmapd's, may drop connections to Services: "+
-		"its policy is drop, and 2 of its rules may drop or reject packets -> vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it; ",
-		"ok firewall table inet firewall, chain early (hook prerouting, priority -300), which is not vmapd's, has 2 rules that may "+
-			"drop or reject packets, which is usual; only vmapd trace ADDRESS:PORT/PROTO",
-		"ok firewall table inet firewall, chain input (hook input, priority 0)")
-}
-
-// wantWarning checks that doctor warns with some texts and has no failure, and that connections work.
-func (p *patient) wantWarning(t *testing.T, texts ...string) {
-	t.Helper()
-	output, exit := p.vmapd(t, "doctor")
-	for _, want := range texts {
-		if !strings.Contains(output, want) {
-			t.Errorf("doctor does not say %q:\n%s", want, output)
-		}
-	}
-	if exit != 0 || strings.Count(output, "warn ") != 1 {
-		t.Errorf("exit code %d, want 0 and one warning:\n%s", exit, output)
-	}
-	for _, to := range []netip.AddrPort{vmapdtest.WebVIP, vmapdtest.WebNodePort} {
-		p.Ask(t, to)
-	}
-}
-
-// The formats for programs have the lines of a healthy node, and the metrics each finding. /readyz names the checks
-// while the process is not ready, and no finding makes it unready.
+// The formats for programs have the lines of a healthy node. The daemon's report is the only one: status and the metric
+// have each finding that doctor has, also of rules. None makes the process unready.
 func TestFindingsAreOnThePages(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
@@ -71,46 +39,25 @@ func TestFindingsAreOnThePages(t *testing.T) {
 			t.Errorf("%s: %v\n%s", format, err, out)
 		}
 	}
+	untrack(t, p, "iptables-nft")
 	if err := p.Node.Sysctl("net/ipv4/ip_forward", "0"); err != nil {
 		t.Fatal(err)
 	}
-	vmapdtest.Eventually(t, func() string {
-		const want = `vmapd_doctor_findings{check="forwarding",level="fail"} 1`
-		if all := vmapdtest.Get(p.Node, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(all, want) {
-			return "no " + want
+	for _, command := range []string{"doctor", "status"} { // the second one has the report of the first
+		output, _ := p.vmapd(t, command)
+		for _, want := range []string{"keeps packets from being tracked (NOTRACK)", "net.ipv4.ip_forward is 0"} {
+			if !strings.Contains(output, want) {
+				t.Errorf("%s does not say %q:\n%s", command, want, output)
+			}
 		}
-		return ""
-	})
+	}
+	metrics := vmapdtest.Get(p.Node, vmapdtest.MetricsURL+"/metrics").Body
+	for check, level := range map[string]string{"firewall": "warn", "forwarding": "fail"} {
+		if want := fmt.Sprintf("vmapd_doctor_findings{check=%q,level=%q} 1", check, level); !strings.Contains(metrics, want) {
+			t.Errorf("the metrics have no %s", want)
+		}
+	}
 	vmapdtest.WantStatus(t, p.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
-
-	unready := newPatient(t)
-	unready.startReady(t, "--hostname-override", "elsewhere")
-	vmapdtest.Eventually(t, func() string {
-		page := vmapdtest.Get(unready.Client, vmapdtest.HealthURL+"/readyz")
-		if page.Status != http.StatusServiceUnavailable || !strings.Contains(page.Body, "vmapd doctor has a finding: fail node\n") {
-			return "/readyz says " + page.String()
-		}
-		return ""
-	})
-}
-
-// The daemon's report is the only one: status and the metric have each finding that doctor has, also of rules.
-func TestStatusAndTheMetricHaveDoctorsFindings(t *testing.T) {
-	t.Parallel()
-	p := newPatient(t)
-	p.startReady(t)
-	untrack(t, p, "iptables-nft")
-	const want = "keeps packets from being tracked (NOTRACK)"
-	if output, _ := p.vmapd(t, "doctor"); !strings.Contains(output, want) {
-		t.Fatalf("doctor does not say %q:\n%s", want, output)
-	}
-	if output, _ := p.vmapd(t, "status"); !strings.Contains(output, want) {
-		t.Errorf("status does not say %q:\n%s", want, output)
-	}
-	const metric = `vmapd_doctor_findings{check="firewall",level="warn"} 1`
-	if all := vmapdtest.Get(p.Node, vmapdtest.MetricsURL+"/metrics").Body; !strings.Contains(all, metric) {
-		t.Errorf("no %s", metric)
-	}
 }
 
 // A daemon that doctor is not pointed to is no other proxy, and its tables are no leftovers.
@@ -125,7 +72,8 @@ func TestDoctorKnowsADaemonAtAnotherSocket(t *testing.T) {
 		p.startReady(t, args...)
 		vmapdtest.Eventually(t, func() string {
 			output, exit := p.vmapdAlone(t, "doctor", "--socket", p.socket+".wrong")
-			if exit != 3 || !strings.Contains(output, fix) || strings.Contains(output, "other-proxies") || strings.Contains(output, "start it") {
+			if exit != 3 || !strings.Contains(output, fix) || strings.Contains(output, "other-proxies") ||
+				strings.Contains(output, "start it") {
 				return fmt.Sprintf("%s: exit code %d, want %q:\n%s", at, exit, fix, output)
 			}
 			return ""
@@ -133,9 +81,7 @@ func TestDoctorKnowsADaemonAtAnotherSocket(t *testing.T) {
 	}
 	p := newPatient(t)
 	own := filepath.Join(t.TempDir(), "vmapd.yaml")
-	if err := os.WriteFile(own, []byte("apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nsocket: "+p.socket+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testaid.Write(t, own, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nsocket: "+p.socket+"\n")
 	p.startReady(t)
 	vmapdtest.Eventually(t, func() string {
 		if output, exit := p.vmapdAlone(t, "doctor", "--vmapd-config", own); exit != 0 {
@@ -167,9 +113,12 @@ func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
 		backend, name, want string
 		change              []string
 	}{
-		{"iptables", "a jump", "a jump is missing or in another place: ", []string{"iptables", "-t", "nat", "-I", "PREROUTING", "-j", "ACCEPT"}},
-		{"ipvs", "a real server", "ipvsadm -a -t 172.30.0.10:80 -r 10.0.0.2:8080", []string{"ipvsadm", "-d", "-t", "172.30.0.10:80", "-r", "10.0.0.2:8080"}},
-		{"ipvs", "rules", "iptables-restore --noflush", []string{"iptables", "-t", "nat", "-I", "POSTROUTING", "-j", "ACCEPT"}},
+		{"iptables", "a jump", "a jump is missing or in another place: ", []string{"iptables", "-t", "nat", "-I",
+			"PREROUTING", "-j", "ACCEPT"}},
+		{"ipvs", "a real server", "ipvsadm -a -t 172.30.0.10:80 -r 10.0.0.2:8080", []string{"ipvsadm", "-d", "-t",
+			"172.30.0.10:80", "-r", "10.0.0.2:8080"}},
+		{"ipvs", "rules", "iptables-restore --noflush", []string{"iptables", "-t", "nat", "-I", "POSTROUTING", "-j",
+			"ACCEPT"}},
 	} {
 		t.Run(tt.backend+"/"+tt.name, func(t *testing.T) {
 			if tt.backend == "ipvs" {

@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	"context"
-	"encoding/json"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
@@ -84,57 +82,6 @@ func ownedTables(t *testing.T, ns *lab.Namespace) bool {
 	return err == nil
 }
 
-// From the node, a trace makes a connection itself.
-func TestTraceConnects(t *testing.T) {
-	t.Parallel()
-	w, known := traceWorld(t)
-	story := func(args ...string) trace.Story {
-		t.Helper()
-		p := startTrace(t, w.Node, append(append(known, "--from", "node", "--wait", "500ms", "-o", "json"), args...)...)
-		var s trace.Story
-		if err := json.Unmarshal([]byte(p.told(t)), &s); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s; %v %q", s.Conclusion, s.Differs, s.Hints)
-		return s
-	}
-	for _, tt := range []struct {
-		dest    string
-		verdict trace.Verdict
-		answer  trace.AnswerKind
-	}{
-		{"172.30.0.10:80", trace.Forwarded, trace.Accepted},
-		{"[fd00:172:30::10]:80", trace.Forwarded, trace.Accepted},
-		{"172.30.0.10:80/udp", trace.Forwarded, trace.Replied},
-		{"172.30.0.30:80", trace.Forwarded, trace.Reset},
-		{"172.30.0.11:80", trace.Rejected, trace.Reset},
-		{"172.30.0.60:80/udp", trace.Forwarded, trace.NoAnswer},
-		{"127.0.0.1:4", trace.Delivered, trace.Reset},
-		{"192.168.0.2:4", trace.Delivered, trace.Reset},
-	} {
-		if s := story(tt.dest); s.Verdict != tt.verdict || s.Answer.Kind != tt.answer || s.Differs {
-			t.Errorf("%s: want %s and answer %s, got %s and %s: %s", tt.dest, tt.verdict, tt.answer, s.Verdict, s.Answer.Kind, s.Conclusion)
-		}
-	}
-
-	if s := story("172.30.0.60:80"); s.Tracking != "SYN_SENT, not answered" {
-		t.Errorf("connection tracking: %s", s.Tracking)
-	}
-}
-
-// The endpoints of a Service are tried until each was chosen, and the silent one is named first.
-func TestTraceOfEachEndpoint(t *testing.T) {
-	t.Parallel()
-	w, known := traceWorld(t)
-	vmapdtest.Feed(t, w.Node, "table inet theirs { chain out { type filter hook output priority 0; ip daddr 10.0.0.3 drop; }; }\n", "nft", "-f", "-")
-	p := startTrace(t, w.Node, append(known, "--from", "node", "--each", "172.30.0.10:80")...)
-	text := p.told(t)
-	if !strings.HasPrefix(text, "=> 1 of 3 endpoints faulty: 10.0.0.3:8080") || !strings.Contains(text, "dropped by table inet theirs, chain out, rule 1") ||
-		strings.Count(text, "which accepted it") != 2 {
-		t.Errorf("got\n%s", text)
-	}
-}
-
 // vmapd's own listeners are endpoints of a connection: on loopback, and with userspace.
 func TestTraceOfListeners(t *testing.T) {
 	t.Parallel()
@@ -148,33 +95,25 @@ func TestTraceOfListeners(t *testing.T) {
 		socket := filepath.Join(t.TempDir(), "vmapd.sock")
 		w, _ := traceWorld(t, append(tt.args, "--socket", socket)...)
 		p := startTrace(t, w.Node, "--socket", socket, "--from", "node", "--expect", "forwarded", tt.dest)
-		if text := p.told(t); !strings.HasPrefix(text, "=> delivered to "+tt.dest+" by vmapd's listener") || !strings.Contains(text, "\nThis is what vmapd expects.\n") {
+		if text := p.told(t); !strings.HasPrefix(text, "=> delivered to "+tt.dest+" by vmapd's listener") ||
+			!strings.Contains(text, "\nThis is what vmapd expects.\n") {
 			t.Errorf("%s: got\n%s", tt.dest, text)
 		}
 	}
 }
 
-// A pod's interface with a smaller MTU than the node's swallows full packets alone.
-func TestTraceOfASmallMTU(t *testing.T) {
-	t.Parallel()
-	w, known := traceWorld(t)
-	for _, pod := range w.Pods() {
-		vmapdtest.Feed(t, pod.Namespace, "table inet small { chain in { type filter hook input priority 0; meta length > 1000 drop; }; }\n", "nft", "-f", "-")
-	}
-	p := startTrace(t, w.Node, append(known, "--from", "node", "172.30.0.10:80")...)
-	if text := p.told(t); !strings.Contains(text, "which accepted it. But a packet with ") || !strings.Contains(text, "though small ones pass: an MTU on the path is smaller") {
-		t.Errorf("got\n%s", text)
-	}
-}
-
-// Another program's DNAT to a cluster IP is the only translation of a connection: it is named, and where the packet went.
+// Another program's DNAT to a cluster IP is the only translation of a connection: it is named, and where the packet
+// went.
 func TestTraceOfASecondTranslation(t *testing.T) {
 	t.Parallel()
 	w, known := traceWorld(t)
-	vmapdtest.Feed(t, w.Node, "table ip theirs { chain pre { type nat hook prerouting priority -110; ip daddr 203.0.113.99 dnat to 172.30.0.10; }; }\n", "nft", "-f", "-")
+	vmapdtest.Feed(t, w.Node, "table ip theirs { chain pre { type nat hook prerouting priority -110; ip daddr "+
+		"203.0.113.99 dnat to 172.30.0.10; }; }\n", "nft", "-f", "-")
 	vmapdtest.Feed(t, w.Client, "", "ip", "route", "replace", "203.0.113.99", "via", lab.NodeIP4)
-	tellsOf(t, w, known, "tcp", "203.0.113.99:80", "=> translated to 172.30.0.10:80 by table ip theirs, chain pre, rule 1 (ip daddr 203.0.113.99 dnat to 172.30.0.10), which is not vmapd's. "+
-		"That is an address of Service default/web, and the kernel translates once: the packet left by eth0")
+	tellsOf(t, w, w.Client, known, "tcp", "203.0.113.99:80",
+		"=> translated to 172.30.0.10:80 by table ip theirs, chain pre, rule 1 (ip daddr 203.0.113.99 dnat to "+
+			"172.30.0.10), which is not vmapd's. "+
+			"That is an address of Service default/web, and the kernel translates once: the packet left by eth0")
 }
 
 // An interrupted trace has expected nothing.

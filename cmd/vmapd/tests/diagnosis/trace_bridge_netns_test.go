@@ -3,7 +3,6 @@ package diagnosis
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,24 +38,6 @@ func bridgePods(t *testing.T, w *lab.World, callIPTables string) {
 	}
 }
 
-// tellsOfPod traces a connection of pod-2's, and compares the text.
-func tellsOfPod(t *testing.T, w *lab.World, known []string, dest string, want ...string) {
-	t.Helper()
-	p := startTrace(t, w.Node, append(append([]string{"--wait", "500ms"}, known...), dest+"/tcp")...)
-	asked := make(chan struct{})
-	go func() {
-		defer close(asked)
-		_, _ = w.Pods()[1].Ask(t.Context(), "tcp", netip.MustParseAddrPort(dest))
-	}()
-	text := p.told(t)
-	<-asked
-	for _, want := range want {
-		if !strings.Contains(text, want) {
-			t.Errorf("want %q in\n%s", want, text)
-		}
-	}
-}
-
 // An ICMP redirect of the node's is neither an error nor the answer.
 func TestTraceTakesARedirectForWhatItIs(t *testing.T) {
 	t.Parallel()
@@ -65,7 +46,8 @@ func TestTraceTakesARedirectForWhatItIs(t *testing.T) {
 	for dest, endpoint := range map[string]string{rangedVIP: "10.0.0.2", rangedVIP6: "[fd00:10::2]"} {
 		for range 2 { // the second one over IPv6 has the endpoint's hardware address, too
 			time.Sleep(1100 * time.Millisecond) // the kernel limits their rate
-			tellsOfPod(t, w, known, dest, "=> forwarded to "+endpoint+":8080 by cni0, which accepted it.\n")
+			tellsOf(t, w, w.Pods()[1].Namespace, known, "tcp", dest,
+				"=> forwarded to "+endpoint+":8080 by cni0, which accepted it.\n")
 		}
 	}
 }
@@ -77,8 +59,10 @@ func TestTraceSaysThatTheAnswerTakesTheBridge(t *testing.T) {
 	bridgePods(t, w, "0")
 	past := func(dest, endpoint, name string) {
 		t.Helper()
-		tellsOfPod(t, w, known, dest, fmt.Sprintf("=> forwarded to %s by cni0; an answer takes that bridge past netfilter "+
-			"(net.bridge.%s is 0): it comes from %[1]s in place of %[3]s, and the client does not know that address.\n", endpoint, name, dest))
+		tellsOf(t, w, w.Pods()[1].Namespace, known, "tcp", dest,
+			fmt.Sprintf("=> forwarded to %s by cni0; an answer takes that bridge past netfilter "+
+				"(net.bridge.%s is 0): it comes from %[1]s in place of %[3]s, and the client does not know that address.\n",
+				endpoint, name, dest))
 	}
 	past(rangedVIP, "10.0.0.2:8080", "bridge-nf-call-iptables")
 	past(rangedVIP6, "[fd00:10::2]:8080", "bridge-nf-call-ip6tables")
@@ -88,6 +72,6 @@ func TestTraceSaysThatTheAnswerTakesTheBridge(t *testing.T) {
 		}
 	}
 	for _, dest := range []string{rangedVIP, rangedVIP6} {
-		tellsOfPod(t, w, known, dest, ":8080 by ", ", which accepted it.\n")
+		tellsOf(t, w, w.Pods()[1].Namespace, known, "tcp", dest, ":8080 by ", ", which accepted it.\n")
 	}
 }

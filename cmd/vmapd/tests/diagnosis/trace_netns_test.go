@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"hash/crc32"
 	"net"
 	"net/netip"
@@ -14,12 +15,14 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
 )
 
 // silentPort makes a pod's port 7 one that never answers.
-const silentPort = "table inet silence { chain input { type filter hook input priority 0; meta l4proto { tcp, udp } th dport 7 drop; }; }\n"
+const silentPort = "table inet silence { chain input { type filter hook input priority 0; meta l4proto { tcp, udp } " +
+	"th dport 7 drop; }; }\n"
 
 // traceWorld is a world with a daemon that has programmed all Services, and the flags with which
 // vmapd trace knows them.
@@ -47,7 +50,8 @@ func startTrace(t *testing.T, ns *lab.Namespace, args ...string) *traced {
 	if !slices.Contains(args, "--from") {
 		args = append([]string{"--from", "any"}, args...)
 	}
-	p := &traced{Process: &vmapdtest.Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), Log: &testlog.Log{}}}
+	p := &traced{Process: &vmapdtest.Process{Cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"},
+		args...)...), Log: &testlog.Log{}}}
 	p.Cmd.Args[0] = "vmapd"
 	p.Cmd.Stderr, p.Cmd.Stdout = p.Log, &p.stdout
 	if err := p.Cmd.Start(); err != nil {
@@ -80,7 +84,8 @@ func unwrapped(text string) string {
 			continue
 		}
 		out.WriteString(line)
-		open = strings.HasPrefix(line, "=> ") || strings.HasPrefix(line, "   -> ") || strings.HasPrefix(line, "note: ") || strings.Contains(line, "vmapd expects: ")
+		open = strings.HasPrefix(line, "=> ") || strings.HasPrefix(line, "   -> ") || strings.HasPrefix(line, "note: ") ||
+			strings.Contains(line, "vmapd expects: ")
 	}
 	return out.String()
 }
@@ -95,46 +100,45 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		want                []string // in the text
 	}{
 		{"an endpoint accepts", "tcp", "172.30.0.10:80", "", []string{
-			"1. prerouting, from eth0\n", "   table ip vmapd, chain services, rule 4 (ip daddr . meta l4proto . th dport vmap @service-ips) => goto endpoints-3-to-4\n",
-			":8080 now.\n", ". forward, from eth0, to veth", "(SYN and ACK).\n   It left by eth0.\n", "\nconnection tracking: ", ", answered\n",
+			"1. prerouting, from eth0\n", "   table ip vmapd, chain services, rule 4 (ip daddr . meta l4proto . th dport " +
+				"vmap @service-ips) => goto endpoints-3-to-4\n",
+			":8080 now.\n", ". forward, from eth0, to veth", "(SYN and ACK).\n   It left by eth0.\n",
+			"\nconnection tracking: ", ", answered\n",
 			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
 		}},
-		{"an endpoint accepts over IPv6", "tcp", "[fd00:172:30::10]:80", "", []string{
-			"table ip6 vmapd, chain services, rule 4 (ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
-		}},
-		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:", "\nconnection tracking: answered\n", "=> forwarded to 10.0.0.", ", which answered.\n"}},
-		{"an endpoint answers over UDP and IPv6", "udp", "[fd00:172:30::10]:80", "", []string{"=> forwarded to [fd00:10::", ", which answered.\n"}},
-		{"nothing listens", "tcp", "172.30.0.30:80", "", []string{
-			"=> forwarded to 10.0.0.2:9999 by veth1, which refused it with a TCP reset: nothing listens on that port there.\n",
-		}},
+		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:",
+			"\nconnection tracking: answered\n", "=> forwarded to 10.0.0.", ", which answered.\n"}},
 		{"nothing listens over UDP", "udp", "172.30.0.30:80", "", []string{
-			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing listens on that port there.\n",
+			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing " +
+				"listens on that port there.\n",
 		}},
 		{"no endpoint", "tcp", "172.30.0.11:80", "", []string{
-			"=> rejected by table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is vmapd's.\n", agrees,
+			"=> rejected by table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is " +
+				"vmapd's.\n", agrees,
 			"This is what vmapd expects: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
 		}},
-		{"no such port", "tcp", "172.30.0.10:81", "", []string{"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n", "vmapd expects: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
-		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped by table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), which is vmapd's.\n", agrees}},
-		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped by table ip vmapd, ", "vmapd expects: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
-		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped by table ip6 vmapd, ", "vmapd expects: dropped: 2001:db8:203::9 is not in loadBalancerSourceRanges ", agrees}},
-		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"vmapd expects: dropped: the policy is Local, and no endpoint on this node can answer ", agrees}},
-		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"\nconnection tracking: SYN_SENT, not answered\n", "=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
-		{"a silent endpoint over UDP and IPv6", "udp", "[fd00:172:30::60]:80", "", []string{"=> forwarded to [fd00:10::2]:7 by veth1, which did not answer within 500ms.\n"}},
+		{"no such port", "tcp", "172.30.0.10:81", "",
+			[]string{"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n",
+				"vmapd expects: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
+		{"no Service", "udp", "172.30.0.99:80", "",
+			[]string{"=> dropped by table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type " +
+				"!= local drop), which is vmapd's.\n", agrees}},
+		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped by table ip vmapd, ",
+			"vmapd expects: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
 		{
 			"somebody else's rule", "tcp", "172.30.0.10:80",
-			"table inet theirs { chain forward { type filter hook forward priority 0; ip saddr 10.0.0.0/8 accept; tcp dport { 8080, 9090 } counter drop comment \"no web\"; }; }",
-			[]string{"=> dropped by table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no web\"), which is not vmapd's.\n", "nft -a list chain inet theirs forward.\n", differs},
-		},
-		{
-			"somebody else's policy", "tcp", "[fd00:172:30::10]:80",
-			"table inet theirs { chain forward { type filter hook forward priority 0; policy drop; icmpv6 type nd-neighbor-solicit accept; }; }",
-			[]string{"   table inet theirs, chain forward, by its policy => drop\n", "=> dropped by table inet theirs, chain forward, by its policy, which is not vmapd's.\n"},
+			"table inet theirs { chain forward { type filter hook forward priority 0; ip saddr 10.0.0.0/8 accept; tcp dport " +
+				"{ 8080, 9090 } counter drop comment \"no web\"; }; }",
+			[]string{"=> dropped by table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no " +
+				"web\"), which is not vmapd's.\n", "nft -a list chain inet theirs forward.\n", differs},
 		},
 		{
 			"somebody else's rule before us", "tcp", "172.30.0.10:80",
-			"table inet theirs { chain early { type filter hook prerouting priority -300; iifname \"eth0\" jump more; }; chain more { meta l4proto tcp reject with tcp reset; }; }",
-			[]string{"   table inet theirs, chain early, rule 1 (iifname \"eth0\" jump more)\n", "=> rejected by table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not vmapd's.\n"},
+			"table inet theirs { chain early { type filter hook prerouting priority -300; iifname \"eth0\" jump more; }; " +
+				"chain more { meta l4proto tcp reject with tcp reset; }; }",
+			[]string{"   table inet theirs, chain early, rule 1 (iifname \"eth0\" jump more)\n",
+				"=> rejected by table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not " +
+					"vmapd's.\n"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -142,47 +146,68 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 				vmapdtest.Feed(t, w.Node, tt.rules, "nft", "-f", "-")
 				defer vmapdtest.Feed(t, w.Node, "delete table inet theirs", "nft", "-f", "-")
 			}
-			tellsOf(t, w, known, tt.network, tt.dest, tt.want...)
+			tellsOf(t, w, w.Client, known, tt.network, tt.dest, tt.want...)
 		})
 	}
 }
 
-// The exit code tells whether the connection ended as expected, for its client.
-func TestTraceExpects(t *testing.T) {
+// From the node, a trace makes a connection itself. The exit code tells whether it ended as expected, for its client.
+func TestTraceConnects(t *testing.T) {
 	t.Parallel()
 	w, known := traceWorld(t)
 	for _, tt := range []struct {
-		dest, expect, otherwise string
+		dest              string
+		verdict           trace.Verdict
+		answer            trace.AnswerKind
+		expect, otherwise string
 	}{
-		{"172.30.0.10:80", "forwarded", ""},
-		{"172.30.0.30:80", "rejected", ""}, // by the endpoint
-		{"172.30.0.30:80", "forwarded=10.0.0.2", "vmapd: expected forwarded, got: forwarded to 10.0.0.2:9999 by veth1, which refused it"},
-		{"172.30.0.11:80", "rejected", ""},
-		{"172.30.0.60:80", "dropped", ""},
-		{"172.30.0.60:80/udp", "forwarded=10.0.0.2:7", ""},
-		{"172.30.0.60:80/udp", "forwarded=10.0.0.3", "vmapd: expected the endpoint 10.0.0.3, got: forwarded to 10.0.0.2:7"},
-		{"192.168.0.2:4", "not-a-service", "vmapd: expected not a Service, got: delivered to 192.168.0.2:4"},
+		{"172.30.0.10:80", trace.Forwarded, trace.Accepted, "forwarded", ""},
+		{"[fd00:172:30::10]:80", trace.Forwarded, trace.Accepted, "forwarded", ""},
+		{"172.30.0.10:80/udp", trace.Forwarded, trace.Replied, "forwarded", ""},
+		{"172.30.0.30:80", trace.Forwarded, trace.Reset, "rejected", ""}, // by the endpoint
+		{
+			"172.30.0.30:80", trace.Forwarded, trace.Reset, "forwarded=10.0.0.2",
+			"expected forwarded, got: forwarded to 10.0.0.2:9999 by veth1, which refused it",
+		},
+		{"172.30.0.11:80", trace.Rejected, trace.Reset, "rejected", ""},
+		{"172.30.0.60:80", trace.Forwarded, trace.NoAnswer, "dropped", ""},
+		{"172.30.0.60:80/udp", trace.Forwarded, trace.NoAnswer, "forwarded=10.0.0.2:7", ""},
+		{
+			"172.30.0.60:80/udp", trace.Forwarded, trace.NoAnswer, "forwarded=10.0.0.3",
+			"expected the endpoint 10.0.0.3, got: forwarded to 10.0.0.2:7",
+		},
+		{"127.0.0.1:4", trace.Delivered, trace.Reset, "not-a-service",
+			"expected not a Service, got: delivered to 127.0.0.1:4"},
+		{"192.168.0.2:4", trace.Delivered, trace.Reset, "not-a-service",
+			"expected not a Service, got: delivered to 192.168.0.2:4"},
 	} {
-		p := startTrace(t, w.Node, append(known, "--from", "node", "--wait", "300ms", "--expect", tt.expect, tt.dest)...)
-		want := 0
-		if tt.otherwise != "" {
-			want = 2
-		}
+		args := []string{"--from", "node", "--wait", "300ms", "-o", "json", "--expect", tt.expect, tt.dest}
+		p := startTrace(t, w.Node, append(known, args...)...)
 		_ = p.Cmd.Wait()
+		var s trace.Story
+		if err := json.Unmarshal(p.stdout.Bytes(), &s); err != nil {
+			t.Fatalf("%s: %v\n%s", tt.dest, err, p.Log)
+		}
+		if s.Verdict != tt.verdict || s.Answer.Kind != tt.answer || s.Differs {
+			t.Errorf("%s: want %s and answer %s, got %s and %s: %s", tt.dest, tt.verdict, tt.answer, s.Verdict, s.Answer.Kind,
+				s.Conclusion)
+		}
+		want := map[bool]int{false: 2}[tt.otherwise == ""]
 		if got := p.Cmd.ProcessState.ExitCode(); got != want || !strings.Contains(p.Log.String(), tt.otherwise) {
-			t.Errorf("%s, --expect %s: want exit code %d, got %d, and %q in\n%s%s", tt.dest, tt.expect, want, got, tt.otherwise, p.Log, &p.stdout)
+			t.Errorf("%s, --expect %s: want exit code %d, got %d, and %q in\n%s", tt.dest, tt.expect, want, got, tt.otherwise,
+				p.Log)
 		}
 	}
 }
 
-// tellsOf traces a connection of the client's, and compares the text.
-func tellsOf(t *testing.T, w *lab.World, known []string, network, dest string, want ...string) {
+// tellsOf traces a connection, and compares the text.
+func tellsOf(t *testing.T, w *lab.World, from *lab.Namespace, known []string, network, dest string, want ...string) {
 	t.Helper()
 	p := startTrace(t, w.Node, append(known, "-v", "--wait", "500ms", dest+"/"+network)...)
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
-		_, _ = w.Client.Ask(t.Context(), network, netip.MustParseAddrPort(dest))
+		_, _ = from.Ask(t.Context(), network, netip.MustParseAddrPort(dest))
 	}()
 	text := p.told(t)
 	<-asked
