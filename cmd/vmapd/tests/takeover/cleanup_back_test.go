@@ -41,7 +41,8 @@ COMMIT
 	for _, f := range families {
 		fill, program := strings.NewReplacer("FAMILY", "ip", "VIP", "172.30.0.10", "POD", "10.0.0.3:8080"), "iptables"
 		if f == model.IPv6 {
-			fill, program = strings.NewReplacer("FAMILY", "ip6", "VIP", "fd00:172:30::10", "POD", "[fd00:10::3]:8080"), "ip6tables"
+			fill, program = strings.NewReplacer("FAMILY", "ip6", "VIP", "fd00:172:30::10", "POD", "[fd00:10::3]:8080"),
+				"ip6tables"
 		}
 		if mode == "nftables" {
 			vmapdtest.Feed(t, node, fill.Replace(table), "nft", "-f", "-")
@@ -51,98 +52,59 @@ COMMIT
 	}
 }
 
-// To vmapd and back, a connection that is under way goes on, a client that connects anew is
-// always answered, and in the end by kube-proxy's endpoint.
-func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
-	all, one := []string{"pod-1", "pod-2", "pod-3"}, []string{"pod-2"}
-	for _, mode := range []string{"iptables-legacy", "iptables-nft", "nftables"} {
-		t.Run(mode, func(t *testing.T) {
-			w := labtest.New(t)
-			vip := netip.MustParseAddrPort("172.30.0.10:80")
-			kubeProxyLike(t, w.Node, mode, model.Families[:]...)
-			long, err := w.Client.Dial(t.Context(), "tcp", vip)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = long.Close() }()
-			goesOn := func(when string) {
-				t.Helper()
-				if a, err := long.Ask(t.Context()); err != nil || a.Pod != "pod-2" {
-					t.Errorf("%s, the connection of before: %+v, %v", when, a, err)
-				}
-			}
-			answers := func() []string {
-				pods := map[string]bool{}
-				for range 40 {
-					a, err := w.Client.Ask(t.Context(), "tcp", vip)
-					if err != nil {
-						t.Fatal(err)
-					}
-					pods[a.Pod] = true
-				}
-				return slices.Sorted(maps.Keys(pods))
-			}
-			goesOn("with kube-proxy")
-			p := vmapdtest.StartDemo(t, w.Node)
-			goesOn("with vmapd")
-			if diff := cmp.Diff(all, answers()); diff != "" {
-				t.Errorf("with vmapd, who answers (-want +got):\n%s", diff)
-			}
-			vmapdtest.Stop(t, p)
-			kubeProxyLike(t, w.Node, mode, model.Families[:]...)
-			goesOn("with kube-proxy again")
-			if diff := cmp.Diff(all, answers()); diff != "" { // vmapd's rules are before kube-proxy's
-				t.Errorf("with both, who answers (-want +got):\n%s", diff)
-			}
-			vmapdtest.Cleanup(t, w.Node, "--keep-kube-proxy")
-			goesOn("after the clean-up")
-			if diff := cmp.Diff(one, answers()); diff != "" {
-				t.Errorf("after the clean-up, who answers (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// A pod of kube-proxy runs for a while before it has written rules, those of IPv6 last. The clean-up
-// removes nothing until then: without rules, new connections fail, and without any rule that uses
+// To vmapd and back, connections that are under way go on, a client that connects anew is always answered, and in the
+// end by kube-proxy's endpoint. A pod of kube-proxy runs for a while before it has written rules, those of IPv6 last.
+// The clean-up removes nothing until then: without rules, new connections fail, and without any rule that uses
 // connection tracking, the kernel no longer translates those that are under way.
-func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
+func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 	t.Parallel()
-	vips := map[model.Family]netip.AddrPort{
-		model.IPv4: netip.MustParseAddrPort("172.30.0.10:80"),
-		model.IPv6: netip.MustParseAddrPort("[fd00:172:30::10]:80"),
-	}
 	for _, mode := range []string{"iptables-legacy", "iptables-nft", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			w := labtest.New(t)
-			p := vmapdtest.StartDemo(t, w.Node)
-			long := map[model.Family]*lab.Conn{}
-			for f, vip := range vips {
-				var err error
-				if long[f], err = w.Client.Dial(t.Context(), "tcp", vip); err != nil {
+			vips := []netip.AddrPort{vmapdtest.WebVIP, vmapdtest.WebVIP6}
+			kubeProxyLike(t, w.Node, mode, model.Families[:]...)
+			var long []*lab.Conn
+			for _, vip := range vips {
+				c, err := w.Client.Dial(t.Context(), "tcp", vip)
+				if err != nil {
 					t.Fatal(err)
 				}
-				defer func() { _ = long[f].Close() }()
+				defer func() { _ = c.Close() }()
+				long = append(long, c)
 			}
-			vmapdtest.Stop(t, p)
-			served := func(when string) {
+			// served checks that the connections of before go on, and which pods answer new ones.
+			served := func(when string, want ...string) {
 				t.Helper()
-				for f, vip := range vips {
-					if _, err := w.Client.Ask(t.Context(), "tcp", vip); err != nil {
-						t.Errorf("%s, a new connection: %v", when, err)
+				for i, vip := range vips {
+					if a, err := long[i].Ask(t.Context()); err != nil || a.Pod != "pod-2" {
+						t.Errorf("%s, the connection of before to %v: %+v, %v", when, vip, a, err)
 					}
-					if _, err := long[f].Ask(t.Context()); err != nil {
-						t.Errorf("%s, the connection of before: %v", when, err)
+					pods := map[string]bool{}
+					for range 40 {
+						a, err := w.Client.Ask(t.Context(), "tcp", vip)
+						if err != nil {
+							t.Fatalf("%s, a new connection to %v: %v", when, vip, err)
+						}
+						pods[a.Pod] = true
+					}
+					if diff := cmp.Diff(want, slices.Sorted(maps.Keys(pods))); diff != "" {
+						t.Errorf("%s, who answers at %v (-want +got):\n%s", when, vip, diff)
 					}
 				}
 			}
+			all := []string{"pod-1", "pod-2", "pod-3"}
+			served("with kube-proxy", "pod-2")
+			p := vmapdtest.StartDemo(t, w.Node)
+			served("with vmapd", all...)
+			vmapdtest.Stop(t, p)
 			early := func(when string) {
 				t.Helper()
 				clean := vmapdtest.Start(t, w.Node, "cleanup", "--keep-kube-proxy")
 				if err := clean.Cmd.Wait(); err == nil || !strings.Contains(clean.Log.String(), "kube-proxy has no rules") {
 					t.Errorf("%s, cleanup: %v; want an error about kube-proxy's rules\n%s", when, err, clean.Log)
 				}
-				served(when)
+				served(when, all...)
 			}
 			early("without kube-proxy")
 			if mode != "nftables" {
@@ -156,11 +118,12 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 			kubeProxyLike(t, w.Node, mode, model.IPv4)
 			early("with kube-proxy's rules of IPv4")
 			kubeProxyLike(t, w.Node, mode, model.IPv6)
+			served("with both", all...) // vmapd's rules are before kube-proxy's
 			vmapdtest.Cleanup(t, w.Node, "--keep-kube-proxy")
 			if has := leftByBackends(t, w); len(has) > 0 {
 				t.Errorf("still there: %v", has)
 			}
-			served("after the clean-up")
+			served("after the clean-up", "pod-2")
 		})
 	}
 }
@@ -168,19 +131,17 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 // Where kube-proxy has no rules of IPv6, because the node has no IPv6 or no ip6tables, those of IPv4
 // suffice.
 func TestCleanupWhereKubeProxyHasOneFamily(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"iptables-nft", "nftables"} {
-		t.Run(mode, func(t *testing.T) {
-			w := labtest.New(t)
-			p := vmapdtest.StartDemo(t, w.Node)
-			vmapdtest.Stop(t, p)
-			kubeProxyLike(t, w.Node, mode, model.IPv4)
-			if mode == "nftables" {
-				vmapdtest.Feed(t, w.Node, "", "sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1")
-			}
-			vmapdtest.Cleanup(t, w.Node, "--keep-kube-proxy")
-			if has := leftByBackends(t, w); len(has) > 0 {
-				t.Errorf("still there: %v", has)
-			}
-		})
+		w := labtest.New(t)
+		vmapdtest.Stop(t, vmapdtest.StartDemo(t, w.Node))
+		kubeProxyLike(t, w.Node, mode, model.IPv4)
+		if mode == "nftables" {
+			vmapdtest.Feed(t, w.Node, "", "sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1")
+		}
+		vmapdtest.Cleanup(t, w.Node, "--keep-kube-proxy")
+		if has := leftByBackends(t, w); len(has) > 0 {
+			t.Errorf("%s: still there: %v", mode, has)
+		}
 	}
 }

