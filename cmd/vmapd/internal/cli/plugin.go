@@ -44,11 +44,11 @@ in its pods, by kubectl.
 A pod that is the client of a trace connects itself: with the right to create pods/exec for it, and
 with nc in its image.
 
-Without --node, the node is that of the client, or of the destination: of a pod, of a node, or
-of an endpoint of a Service. If there is none, one node of all is asked.
+Without --node, the node is that of the client, or of the destination, if these are pods or nodes;
+else, one node of all is asked.
 
 It needs the rights to get and list vmapd's pods and to create pods/exec in their namespace,
-and to read the pods and EndpointSlices that are named. With the right to list Nodes, status
+and to read the pods that are named. With the right to list Nodes, status
 and doctor show those without a pod of vmapd, too.`
 
 const bundleLong = `Bundle collects what the daemons of all nodes, or of those that are named, say: their state,
@@ -219,8 +219,7 @@ func (p *kubectlPlugin) bundle() *cobra.Command {
 func (p *kubectlPlugin) find(cmd *cobra.Command, namespace string, refs []names.Ref) (plugin.Target, error) {
 	target, err := p.Find(cmd.Context(), namespace, refs)
 	if err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: node %s, by pod %s/%s (%s)\n",
-			target.Node, target.Namespace, target.Pod, target.Why)
+		report.Complain(cmd.ErrOrStderr(), fmt.Sprintf("node %s, by pod %s/%s", target.Node, target.Namespace, target.Pod))
 	}
 	return target, err
 }

@@ -23,8 +23,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -45,8 +43,6 @@ type Target struct {
 	Node, Namespace, Pod, Container string
 	// NotRunning is the reason for which nothing can run there; "": it runs.
 	NotRunning string
-	// Why says why this node was chosen.
-	Why string
 	// Client are the addresses of the client, if that is a pod; the daemon does not know all pods.
 	Client []string
 }
@@ -85,8 +81,8 @@ func (p *Plugin) Pods(ctx context.Context) (targets []Target, err error) {
 	return targets, nil
 }
 
-// Find finds the pod that runs on the node of what a command is about, the client first. Names without a namespace are
-// in the given one.
+// Find returns the pod on the node of what a command is about: the first one that is a node or a pod; without one, any
+// node answers. Names without a namespace are in the given one.
 func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (found Target, err error) {
 	pods, err := p.Pods(ctx)
 	if err != nil {
@@ -96,68 +92,37 @@ func (p *Plugin) Find(ctx context.Context, namespace string, refs []names.Ref) (
 	if len(running) == 0 {
 		return found, fmt.Errorf("none of vmapd's pods runs: %s", pods[0].NotRunning)
 	}
-	found = Target{Node: p.Node, Why: "--node"}
-	var client []string
+	node := p.Node
 	for i, ref := range refs {
-		at, err := p.locate(ctx, ref, cmp.Or(ref.Namespace, namespace), running)
-		if err != nil {
-			return found, fmt.Errorf("find the node of %v: %w", ref, err)
-		}
-		if found.Node == "" {
-			found = at
-		}
-		if i == 0 {
-			client = at.Client
-		}
-	}
-	if found.Node == "" {
-		found = Target{Node: running[0].Node, Why: fmt.Sprintf("one of %d; --node chooses", len(running))}
-	}
-	for _, t := range running {
-		if t.Node == found.Node {
-			t.Why, t.Client = found.Why, client
-			return t, nil
+		switch ref.Kind {
+		case names.Node:
+			node = cmp.Or(node, ref.Name)
+		case names.Pod:
+			var pod corev1.Pod
+			if err := p.get(ctx, &pod, "pod", ref.Name, "-n", cmp.Or(ref.Namespace, namespace)); err != nil {
+				return found, fmt.Errorf("find the node of %v: %w", ref, err)
+			}
+			node = cmp.Or(node, pod.Spec.NodeName)
+			for _, ip := range pod.Status.PodIPs {
+				if i == 0 {
+					found.Client = append(found.Client, ip.IP)
+				}
+			}
+		case names.Service, names.Address, names.Process:
 		}
 	}
-	return found, fmt.Errorf("no pod of vmapd runs on node %s (%s); it runs on %s",
-		found.Node, found.Why, report.List(running, 10))
+	i := slices.IndexFunc(running, func(t Target) bool { return node == "" || t.Node == node })
+	if i < 0 {
+		return found, fmt.Errorf("no pod of vmapd runs on node %s; it runs on %s", node, report.List(running, 10))
+	}
+	running[i].Client = found.Client
+	return running[i], nil
 }
 
 // ContextNamespace returns the namespace of kubectl's context.
 func (p *Plugin) ContextNamespace(ctx context.Context) (string, error) {
 	out, err := p.Kubectl(ctx, "config", "view", "--minify", "-o", "jsonpath={..namespace}")
 	return cmp.Or(strings.TrimSpace(string(out)), corev1.NamespaceDefault), err
-}
-
-// locate returns the node of a pod, with its addresses, or of a node; of a Service, the first node of vmapd's with an
-// endpoint that is ready. Others, and a Service without such an endpoint, have the zero Target: any node may be asked.
-func (p *Plugin) locate(ctx context.Context, ref names.Ref, namespace string, running []Target) (at Target, err error) {
-	switch ref.Kind {
-	case names.Node:
-		return Target{Node: ref.Name, Why: ref.String()}, nil
-	case names.Pod:
-		var pod corev1.Pod
-		err = p.get(ctx, &pod, "pod", ref.Name, "-n", namespace)
-		at = Target{Node: pod.Spec.NodeName, Why: fmt.Sprintf("pod %s/%s is there", namespace, ref.Name)}
-		for _, ip := range pod.Status.PodIPs {
-			at.Client = append(at.Client, ip.IP)
-		}
-	case names.Service:
-		var list discoveryv1.EndpointSliceList
-		err = p.get(ctx, &list, "endpointslices", "-n", namespace, "-l", discoveryv1.LabelServiceName+"="+ref.Name)
-		ready := map[string]bool{}
-		for _, s := range list.Items {
-			for _, e := range s.Endpoints {
-				node := ptr.Deref(e.NodeName, "")
-				ready[node] = ready[node] || ptr.Deref(e.Conditions.Ready, true)
-			}
-		}
-		if i := slices.IndexFunc(running, func(t Target) bool { return ready[t.Node] }); i >= 0 {
-			at = Target{Node: running[i].Node, Why: fmt.Sprintf("an endpoint of %v is there", ref)}
-		}
-	case names.Address, names.Process:
-	}
-	return at, err
 }
 
 func (p *Plugin) get(ctx context.Context, into any, args ...string) error {
