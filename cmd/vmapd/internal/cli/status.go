@@ -124,6 +124,7 @@ func (q *question) run(cmd *cobra.Command, path string, query url.Values, empty 
 		return errors.New("--watch: only with -o text or wide")
 	}
 	ctx, p := cmd.Context(), report.Watcher{W: cmd.OutOrStdout(), Format: q.format}
+	now := time.Now() // for all answers: ages alone are no change
 	for again := false; ; again = true {
 		answer := empty()
 		err := q.daemon.Get(ctx, path, query, answer)
@@ -135,7 +136,7 @@ func (q *question) run(cmd *cobra.Command, path string, query url.Values, empty 
 		case err != nil:
 			return err
 		}
-		if err := p.Print(answer, answer.Tables(time.Now())); err != nil || !q.watch {
+		if err := p.Print(answer, answer.Tables(now)); err != nil || !q.watch {
 			return err
 		}
 		select {

@@ -10,7 +10,7 @@
 //	                                    └── Verdict  the last line
 //
 // A command's flag --output is a [Format], made by [AddFormat]. With --watch, a [Watcher] prints the tables of the
-// first answer and, of further ones, rows that changed and rows that are gone.
+// first answer and, of further ones, rows that are gone and rows that are new.
 //
 // A terminal gets colours, unless NO_COLOR is set; a file, too, with CLICOLOR_FORCE=1. Failures are red, warnings
 // yellow and what is good green, and a word says so, too. Text of objects can't break a line or confuse a terminal.

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"io"
 	"slices"
 	"strings"
@@ -21,30 +20,12 @@ type Table struct {
 // Row is a row of a table.
 type Row struct {
 	Cells []string
-	// Level is the colour of the last cell, which has a word for it.
-	Level Level
-	// ID is what the row is about; "": the first cell. Key is what it says, without what changes with time alone; "":
-	// all cells.
-	ID, Key string
+	Level Level // the colour of the last cell, which has a word for it
 }
 
-// Pair adds a row with a title and a text. What ID has is about the title.
-func (table *Table) Pair(title, text string, r Row) {
-	r.Cells, r.ID = []string{title, text}, title+r.ID
-	table.Rows = append(table.Rows, r)
-}
-
-func (r Row) id() string { return cmp.Or(r.ID, r.Cells[0]) }
-
-func (r Row) key() string { return cmp.Or(r.Key, strings.Join(r.Cells, "\x00")) }
-
-func (table Table) gone(r Row) Row {
-	cells := slices.Clone(r.Cells)
-	last := &cells[len(cells)-1]
-	if *last = "deleted"; len(table.Columns) == 0 {
-		*last = "gone: " + r.Cells[len(cells)-1]
-	}
-	return Row{Cells: cells, Level: Warn}
+// Pair adds a row with a title and a text.
+func (table *Table) Pair(title, text string, l Level) {
+	table.Rows = append(table.Rows, Row{[]string{title, text}, l})
 }
 
 // Table adds a table. A last cell is as long as it is, and wrapped if the table has no columns. An empty cell is
@@ -85,23 +66,23 @@ func (t *Text) Table(table Table) {
 	}
 }
 
-// since returns what of a table an earlier one does not have, and rows that are gone. It has no header.
+// since returns the rows that an earlier table has and this one has not, with a minus, and new ones with a plus. It has
+// no header.
 func (table Table) since(before Table) (changed Table) {
-	had, have := map[string]bool{}, map[string]bool{}
-	for _, r := range before.Rows {
-		had[r.key()] = true
-	}
-	for _, r := range table.Rows {
-		have[r.id()] = true
-		if !had[r.key()] {
-			changed.Rows = append(changed.Rows, r)
+	add := func(sign string, rows, others []Row) {
+		known := map[string]bool{}
+		for _, r := range others {
+			known[strings.Join(r.Cells, "\x00")] = true
+		}
+		for _, r := range rows {
+			if !known[strings.Join(r.Cells, "\x00")] {
+				cells := append([]string{sign + r.Cells[0]}, r.Cells[1:]...)
+				changed.Rows = append(changed.Rows, Row{cells, r.Level})
+			}
 		}
 	}
-	for _, r := range before.Rows {
-		if !have[r.id()] {
-			changed.Rows = append(changed.Rows, before.gone(r))
-		}
-	}
+	add("- ", before.Rows, table.Rows)
+	add("+ ", table.Rows, before.Rows)
 	if !slices.Equal(table.Notes, before.Notes) {
 		changed.Notes = table.Notes
 	}

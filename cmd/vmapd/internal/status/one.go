@@ -201,22 +201,21 @@ func (o *One) Tables(now time.Time) []report.Table {
 
 func (o *One) summary(now time.Time) report.Table {
 	t := report.Table{Notes: o.Notes}
-	t.Pair("Service", o.Namespace+"/"+o.Name, report.Row{})
+	t.Pair("Service", o.Namespace+"/"+o.Name, "")
 	for _, p := range o.Problems {
-		t.Pair("Problem", p, report.Row{Level: report.Warn, ID: p})
+		t.Pair("Problem", p, report.Warn)
 	}
 	for _, p := range o.Ports {
-		title, text, age := p.Family+" "+p.port(), p.sentence(), ""
+		text := p.sentence()
 		if !p.Since.IsZero() {
-			age = " (since " + report.Age(p.Since, now) + ")"
+			text += " (since " + report.Age(p.Since, now) + ")"
 		}
-		t.Pair(title, text+age, report.Row{Level: p.level(), ID: p.PortName, Key: title + text})
+		t.Pair(p.Family+" "+p.port(), text, p.level())
 		for _, setting := range p.Settings {
-			t.Pair("", setting, report.Row{ID: setting})
+			t.Pair("", setting, "")
 		}
 		if p.Connections != nil {
-			text := fmt.Sprintf("%d new ones since counting began", *p.Connections)
-			t.Pair("Connections", text, report.Row{ID: title + p.PortName})
+			t.Pair("Connections", fmt.Sprintf("%d new ones since counting began", *p.Connections), "")
 		}
 	}
 	return t
@@ -231,11 +230,7 @@ func (o *One) addresses() report.Table {
 				address = netip.AddrPortFrom(a.Address, a.Port).String()
 			}
 			cells := []string{a.Kind, address + "/" + p.Protocol, a.TrafficPolicy, string(a.State)}
-			r := report.Row{Cells: cells, Level: report.Fail, ID: fmt.Sprint(cells[:3], p.Family)}
-			if a.State == report.Forwarded {
-				r.Level = report.OK
-			}
-			t.Rows = append(t.Rows, r)
+			t.Rows = append(t.Rows, report.Row{Cells: cells, Level: a.State.Level()})
 		}
 	}
 	return t
@@ -258,13 +253,10 @@ func (o *One) endpoints() report.Table {
 			if e.State == "serving" {
 				level = report.OK
 			}
-			cells := []string{
+			t.Rows = append(t.Rows, report.Row{Level: level, Cells: []string{
 				e.Address.String() + "/" + p.Protocol, e.Pod, node, e.Zone,
-				percent(e.Share), percent(e.LocalShare), "", e.State,
-			}
-			key := strings.Join(cells, "\x00")
-			cells[6] = tracked
-			t.Rows = append(t.Rows, report.Row{Cells: cells, Level: level, ID: cells[0] + p.PortName, Key: key})
+				percent(e.Share), percent(e.LocalShare), tracked, e.State,
+			}})
 		}
 	}
 	switch {

@@ -196,11 +196,9 @@ func (s *Services) Tables(now time.Time) []report.Table {
 	for _, s := range s.Items {
 		states[s.State]++
 		cells := shown(s.Namespace, s.Name, s.port(), unlessZero(s.ClusterIP), strconv.Itoa(s.Endpoints),
-			strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(s.NodePort), report.List(s.External, 3), "", s.sentence())
-		id := strings.Join([]string{s.Namespace, s.Name, s.PortName, s.port(), s.Family}, " ")
-		key := strings.Join(append(cells, s.Family), "\x00")
-		cells[len(cells)-2] = report.Age(s.Since, now)
-		t.Rows = append(t.Rows, report.Row{Level: s.level(), Cells: cells, ID: id, Key: key})
+			strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(s.NodePort), report.List(s.External, 3),
+			report.Age(s.Since, now), s.sentence())
+		t.Rows = append(t.Rows, report.Row{Level: s.level(), Cells: cells})
 	}
 	t.Notes = []string{fmt.Sprintf("%s: %v", report.Plural(len(s.Items), "service port"), states)}
 	if len(s.Items) == 0 {

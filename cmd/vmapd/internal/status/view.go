@@ -229,35 +229,30 @@ func (v *View) AddTo(o *Overview, h health.Status) {
 // Tables returns the state with a title and a text in each row, problems above what is fine.
 func (o *Overview) Tables(now time.Time) []report.Table {
 	var t report.Table
-	t.Pair("Node", o.Node, report.Row{})
+	t.Pair("Node", o.Node, "")
 	if o.Ready {
-		t.Pair("Ready", "yes", report.Row{Level: report.OK})
+		t.Pair("Ready", "yes", report.OK)
 	} else {
-		t.Pair("Ready", "no", report.Row{Level: report.Fail})
+		t.Pair("Ready", "no", report.Fail)
 	}
 	for _, p := range o.Problems {
-		t.Pair("Problem", p, report.Row{Level: report.Warn, ID: p})
+		t.Pair("Problem", p, report.Warn)
 	}
-	t.Pair("Doctor", o.Doctor+" (vmapd doctor)", report.Row{})
+	t.Pair("Doctor", o.Doctor+" (vmapd doctor)", "")
 	for _, l := range o.Findings {
-		t.Pair("  "+string(l.Level), l.Name+": "+l.Text, report.Row{Level: l.Level, ID: l.Name + l.Text})
+		t.Pair("  "+string(l.Level), l.Name+": "+l.Text, l.Level)
 	}
-	t.Pair("Service ports", o.States.String(), report.Row{})
+	t.Pair("Service ports", o.States.String(), "")
 	for _, f := range o.Families {
-		key := fmt.Sprint(f.Family, f.ServicePorts, f.Endpoints, f.Waiting.IsZero())
-		t.Pair(f.Family, f.text(now), report.Row{Key: key})
+		t.Pair(f.Family, f.text(now), "")
 	}
 	backend := o.Backend
 	if o.With != "" {
 		backend += " with " + o.With
 	}
-	t.Pair("Backend", fmt.Sprintf("%s (%s)", backend, o.Why), report.Row{})
-	if o.TrackedMost > 0 {
-		text := fmt.Sprintf("%d of at most %d entries", o.Tracked, o.TrackedMost)
-		t.Pair("Connection tracking", text, report.Row{Key: "tracking"})
-	}
-	t.Pair("Version", o.Version, report.Row{})
-	t.Pair("Started", report.Age(o.Started, now)+" ago", report.Row{Key: o.Started.String()})
+	t.Pair("Backend", fmt.Sprintf("%s (%s)", backend, o.Why), "")
+	t.Pair("Version", o.Version, "")
+	t.Pair("Started", report.Age(o.Started, now)+" ago", "")
 	return []report.Table{t}
 }
 
