@@ -44,8 +44,8 @@ func (s *start) start(ctx context.Context, stderr io.Writer) (running bool, err 
 		return false, err
 	}
 	level := new(slog.LevelVar)
-	level.Set(levelOf(c.Verbosity))
-	s.log = newLogger(stderr, c.LogFormat, level)
+	level.Set(levelOf(int(c.KubeProxy.Logging.Verbosity)))
+	s.log = newLogger(stderr, c.KubeProxy.Logging.Format, level)
 	// client-go logs here where it has no other log.
 	klog.SetLogger(informer.Debug(s.log))
 	if !s.InitOnly { // the daemon says them, with the same configuration

@@ -66,7 +66,7 @@ const examineTime = 30 * time.Second
 func (x *examination) run(ctx context.Context, stdout io.Writer, socketGiven bool) error {
 	conf, err := config.Load(&x.flags)
 	if conf != nil && !socketGiven {
-		x.socket = conf.Socket
+		x.socket = *conf.Own.Socket
 	}
 	r, asked := askReport(ctx, x.socket, x.all)
 	if errors.Is(asked, socket.ErrElsewhere) {

@@ -106,7 +106,7 @@ func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight
 		return in, false, err
 	}
 	in = preflight.Input{
-		KubeProxy: c.KubeProxy(), Config: c.Model(), Backend: string(c.Backend),
+		KubeProxy: c.KubeProxy, Config: c.Model(), Backend: string(c.Backend),
 		ProxyFile: filepath.Base(cmp.Or(p.ConfigFile, "config.conf")),
 		OwnFile:   filepath.Base(cmp.Or(p.OwnConfigFile, "vmapd.yaml")),
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
-// Config is all settings, checked and with their defaults. It is immutable; [Config.Follow] returns new ones.
+// Config is all settings, checked and with their defaults. It is immutable.
 type Config struct {
 	// Backend programs the node; BackendReason names the setting that chose it.
 	Backend       Backend
@@ -29,16 +29,10 @@ type Config struct {
 	// From are files and folders of manifests in place of a cluster.
 	From []string
 
-	// HealthzBindAddress and MetricsBindAddress are an IP address and a port; empty disables
-	// them. With BindAddressHardFail, the daemon exits if it cannot listen on one of them.
-	HealthzBindAddress  string
-	MetricsBindAddress  string
-	BindAddressHardFail bool
-	EnableProfiling     bool
-	ServiceCounters     bool
-	FastPath            devices.Choice
-	// Socket is the path of the socket for vmapd's subcommands; empty disables it.
-	Socket string
+	// HealthzBindAddress and MetricsBindAddress are an IP address and a port; empty disables them.
+	HealthzBindAddress string
+	MetricsBindAddress string
+	FastPath           devices.Choice
 
 	// SyncPeriod is half the time for which a change may wait until the node is unhealthy. Default: 30s.
 	SyncPeriod time.Duration
@@ -46,24 +40,19 @@ type Config struct {
 	// else 0.
 	MinSyncPeriod time.Duration
 
-	// OOMScoreAdj is the oom_score_adj of the process, -1000 to 1000.
-	OOMScoreAdj int
-	Conntrack   nodesetup.Conntrack // settings of connection tracking
-	// Verbosity is klog's: debugging messages begin at 4.
-	Verbosity int
-	// LogFormat is text or json.
-	LogFormat string
+	Conntrack nodesetup.Conntrack // settings of connection tracking
 
 	// Notes are lines for the log: each setting without effect, and each default that is not kube-proxy's.
 	Notes []Note
+
+	// The two configurations, with their defaults. Nobody changes them.
+	KubeProxy *proxyconfig.KubeProxyConfiguration
+	Own       VmapdConfiguration
 
 	flags *Flags
 	files []file // the files that were read
 	model model.Config
 	ipvs  ipvs.Options
-	// The two configurations, with their defaults.
-	kubeProxy *proxyconfig.KubeProxyConfiguration
-	own       VmapdConfiguration
 }
 
 // Note is one line for the log.
@@ -80,13 +69,13 @@ func (c *Config) Model() model.Config { return c.model }
 // NFTables returns the options of the nftables backend, without the settings of a node.
 func (c *Config) NFTables() compile.Options {
 	return compile.Options{
-		Counters: c.ServiceCounters, FastPath: c.FastPath.On(), Timeouts: nft.RetryTimeouts(nft.NoSettings),
+		Counters: c.Own.ServiceCounters, FastPath: c.FastPath.On(), Timeouts: nft.RetryTimeouts(nft.NoSettings),
 	}
 }
 
 // IPTables returns the options of the iptables backend.
 func (c *Config) IPTables() iptables.Options {
-	return iptables.Options{MasqueradeMark: 1 << *c.kubeProxy.IPTables.MasqueradeBit}
+	return iptables.Options{MasqueradeMark: 1 << *c.KubeProxy.IPTables.MasqueradeBit}
 }
 
 // IPVS returns the options of the IPVS backend. They are valid also if another one is chosen:
@@ -95,19 +84,13 @@ func (c *Config) IPVS() ipvs.Options { return c.ipvs }
 
 // Client returns how to reach the API server.
 func (c *Config) Client() informer.Config {
-	conn := c.kubeProxy.ClientConnection
+	conn := c.KubeProxy.ClientConnection
 	return informer.Config{
 		Kubeconfig: conn.Kubeconfig, Master: c.flags.master,
 		ContentType: conn.ContentType, AcceptContentTypes: conn.AcceptContentTypes,
 		QPS: conn.QPS, Burst: int(conn.Burst),
 	}
 }
-
-// KubeProxy returns a copy of the effective configuration of kube-proxy.
-func (c *Config) KubeProxy() *proxyconfig.KubeProxyConfiguration { return c.kubeProxy.DeepCopy() }
-
-// Own returns the effective configuration of vmapd.
-func (c *Config) Own() VmapdConfiguration { return c.own }
 
 // FlagValues returns the values of all flags by name, in the form of a command line, also of those without effect.
 func (c *Config) FlagValues() map[string]string {
@@ -119,7 +102,7 @@ func (c *Config) FlagValues() map[string]string {
 // WriteFile writes the effective configuration of kube-proxy, as a file for --config. The file
 // lacks vmapd's own settings, and it cannot disable health or metrics.
 func (c *Config) WriteFile(path string) error {
-	data, err := yaml.Marshal(c.kubeProxy)
+	data, err := yaml.Marshal(c.KubeProxy)
 	if err != nil {
 		return err
 	}
@@ -128,7 +111,7 @@ func (c *Config) WriteFile(path string) error {
 
 // fill derives the fields of c from the two configurations.
 func (c *Config) fill() {
-	p := c.kubeProxy
+	p := c.KubeProxy
 	c.HealthzBindAddress, c.MetricsBindAddress = p.HealthzBindAddress, p.MetricsBindAddress
 	if c.disabled("healthz-bind-address", "healthz-port", c.flags.healthzPort) {
 		c.HealthzBindAddress = ""
@@ -136,13 +119,9 @@ func (c *Config) fill() {
 	if c.disabled("metrics-bind-address", "metrics-port", c.flags.metricsPort) {
 		c.MetricsBindAddress = ""
 	}
-	c.BindAddressHardFail, c.EnableProfiling = p.BindAddressHardFail, p.EnableProfiling
-	c.ServiceCounters = c.own.ServiceCounters
-	c.FastPath, _ = devices.Parse(c.own.FastPath)
-	c.Socket = *c.own.Socket
+	c.FastPath, _ = devices.Parse(c.Own.FastPath)
 	_, sync, pause := periods(p)
 	c.SyncPeriod, c.MinSyncPeriod = sync.Duration, pause.Duration
-	c.OOMScoreAdj = int(*p.OOMScoreAdj)
 	c.Conntrack = nodesetup.Conntrack{
 		MaxPerCore: *p.Conntrack.MaxPerCore, Min: *p.Conntrack.Min,
 		TCPEstablishedTimeout: p.Conntrack.TCPEstablishedTimeout.Duration,
@@ -151,7 +130,6 @@ func (c *Config) fill() {
 		UDPTimeout:            p.Conntrack.UDPTimeout.Duration,
 		UDPStreamTimeout:      p.Conntrack.UDPStreamTimeout.Duration,
 	}
-	c.Verbosity, c.LogFormat = int(p.Logging.Verbosity), p.Logging.Format
 	c.model, c.ipvs = c.trafficOf(c.Backend), c.optionsOfIPVS()
 }
 
@@ -165,20 +143,20 @@ func (c *Config) disabled(address, port string, n int32) bool {
 
 // trafficOf requires valid configurations.
 func (c *Config) trafficOf(b Backend) model.Config {
-	p := c.kubeProxy
+	p := c.KubeProxy
 	m := model.Config{
 		NodeName: p.HostnameOverride, NodePortAddresses: c.nodePortAddresses(), MasqueradeAll: c.masqueradeAll(b),
-		DropInvalid: c.own.DropInvalid, ConnectionGrace: c.own.ConnectionGrace.Duration,
-		ConnectionRetry: *c.own.ConnectionRetry,
+		DropInvalid: c.Own.DropInvalid, ConnectionGrace: c.Own.ConnectionGrace.Duration,
+		ConnectionRetry: *c.Own.ConnectionRetry,
 		Budgets:         Budgets(b),
 		ExternalAddresses: model.ExternalAddresses{
-			NoExternalIPs: c.off(allowExternalIPs), Ranges: validCIDRs(c.own.ExternalAddresses.IPRanges),
-			InServiceCIDRs:  c.own.ExternalAddresses.AllowServiceCIDRs,
-			NoNodeAddresses: c.own.ExternalAddresses.RefuseNodeAddresses,
+			NoExternalIPs: c.off(allowExternalIPs), Ranges: validCIDRs(c.Own.ExternalAddresses.IPRanges),
+			InServiceCIDRs:  c.Own.ExternalAddresses.AllowServiceCIDRs,
+			NoNodeAddresses: c.Own.ExternalAddresses.RefuseNodeAddresses,
 		},
 	}
-	m.Algorithm, _, _ = model.ParseAlgorithm(c.own.LBAlgorithm)
-	if m.TableSize = int(c.own.MaglevTableSize); b == IPTables || b == IPVS {
+	m.Algorithm, _, _ = model.ParseAlgorithm(c.Own.LBAlgorithm)
+	if m.TableSize = int(c.Own.MaglevTableSize); b == IPTables || b == IPVS {
 		m.TableSize = model.MinTableSize // only the listener on loopback has a table, which must not use up a budget
 	}
 	if a, err := model.ParseAddr(p.BindAddress); err == nil && !a.IsUnspecified() {
@@ -198,7 +176,7 @@ func (c *Config) trafficOf(b Backend) model.Config {
 
 // optionsOfIPVS leaves out invalid settings: they are errors only if IPVS is chosen.
 func (c *Config) optionsOfIPVS() ipvs.Options {
-	p := c.kubeProxy
+	p := c.KubeProxy
 	o := ipvs.Options{MasqueradeMark: 1 << *p.IPTables.MasqueradeBit, ExcludeCIDRs: validCIDRs(p.IPVS.ExcludeCIDRs)}
 	ipvsAlone := func(s setting) bool { return Backend(s.section()) == IPVS }
 	if err := firstError(kubeProxySettings, p, ipvsAlone); err != nil {

@@ -32,12 +32,12 @@ func Load(f *Flags) (*Config, error) {
 	if err := cmp.Or(c.loadKubeProxy(), c.loadOwn()); err != nil {
 		return nil, err
 	}
-	setDefaults(c.kubeProxy)
-	setOwnDefaults(&c.own)
+	setDefaults(c.KubeProxy)
+	setOwnDefaults(&c.Own)
 	c.Backend, c.BackendReason = c.chooseBackend()
 	noPause := f.ConfigFile == "" && f.given("iptables-min-sync-period")
-	if c.kubeProxy.Mode == proxyconfig.ProxyMode(IPTables) && c.Backend == IPTables && !noPause {
-		pause := &c.kubeProxy.IPTables.MinSyncPeriod
+	if c.KubeProxy.Mode == proxyconfig.ProxyMode(IPTables) && c.Backend == IPTables && !noPause {
+		pause := &c.KubeProxy.IPTables.MinSyncPeriod
 		pause.Duration = cmp.Or(pause.Duration, time.Second) // a sync may rewrite many rules
 	}
 	if err := c.validate(); err != nil {
@@ -53,36 +53,36 @@ func Load(f *Flags) (*Config, error) {
 func (c *Config) loadKubeProxy() error {
 	path := c.flags.ConfigFile
 	if path == "" {
-		c.kubeProxy = c.flags.configuration()
+		c.KubeProxy = c.flags.configuration()
 	} else {
 		// As kube-proxy, it accepts unknown and duplicate fields.
-		c.kubeProxy = &proxyconfig.KubeProxyConfiguration{}
+		c.KubeProxy = &proxyconfig.KubeProxyConfiguration{}
 		kind := proxyconfig.SchemeGroupVersion.WithKind(proxyKind)
-		odd, err := c.read("--config", path, c.kubeProxy, kubeProxySettings, kind)
+		odd, err := c.read("--config", path, c.KubeProxy, kubeProxySettings, kind)
 		if err != nil {
 			return err
 		}
 		for _, o := range odd {
 			c.note(slog.LevelWarn, path, "%v: ignored", o)
 		}
-		c.flags.merge(kubeProxySettings, loggingSection, c.kubeProxy, &c.flags.kubeProxy)
+		c.flags.merge(kubeProxySettings, loggingSection, c.KubeProxy, &c.flags.kubeProxy)
 		for _, name := range c.flags.withoutEffect() {
 			c.note(slog.LevelWarn, "--"+name, "ignored because of --config, as by kube-proxy")
 		}
 	}
 	if c.flags.given("hostname-override") && c.flags.hostname != "" {
-		c.kubeProxy.HostnameOverride = c.flags.hostname
+		c.KubeProxy.HostnameOverride = c.flags.hostname
 		if strings.TrimSpace(c.flags.hostname) == "" {
 			return errors.New("--hostname-override: must not consist of spaces only")
 		}
 	}
-	c.kubeProxy.HostnameOverride = strings.ToLower(strings.TrimSpace(c.kubeProxy.HostnameOverride))
+	c.KubeProxy.HostnameOverride = strings.ToLower(strings.TrimSpace(c.KubeProxy.HostnameOverride))
 	return nil
 }
 
 func (c *Config) loadOwn() error {
 	if path := c.flags.OwnConfigFile; path != "" {
-		odd, err := c.read("--vmapd-config", path, &c.own, ownSettings, ownVersion.WithKind(ownKind))
+		odd, err := c.read("--vmapd-config", path, &c.Own, ownSettings, ownVersion.WithKind(ownKind))
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (c *Config) loadOwn() error {
 			return fmt.Errorf("%s: %w", path, odd[0])
 		}
 	}
-	c.flags.merge(ownSettings, "", &c.own, &c.flags.own)
+	c.flags.merge(ownSettings, "", &c.Own, &c.flags.own)
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (c *Config) loadOwn() error {
 func (c *Config) read(
 	flag, path string, out any, settings []setting, want schema.GroupVersionKind,
 ) (odd []error, err error) {
-	data, err := []byte(c.flags.ConfigText), error(nil)
+	data := []byte(c.flags.ConfigText)
 	if len(data) == 0 || path != c.flags.ConfigFile {
 		data, err = os.ReadFile(path)
 	}
@@ -110,11 +110,10 @@ func (c *Config) read(
 		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
 	}
 	c.files = append(c.files, file{path, string(data)})
-	odd, err = decode(data, out, settings, want)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if odd, err = decode(data, out, settings, want); err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return odd, nil
+	return odd, err
 }
 
 // validateFlags checks the rules that concern flags alone.
@@ -155,28 +154,34 @@ func (c *Config) note(level slog.Level, place, format string, args ...any) {
 
 const lookPeriod = time.Second
 
-// Follow calls changed with a new configuration, or the error, each time that the files have changed, but not since the
-// look before: they may be half written. It returns when ctx ends, or at once if there is no file.
+// Follow returns true when the files have changed, and are valid. It calls read with the error of those that are not,
+// and with nil when the former ones are back. Files that have changed since the look before may be half written. It
+// returns false when ctx ends.
 //
 // Files may be written in place, replaced, or be part of a ConfigMap.
-func (c *Config) Follow(ctx context.Context, changed func(*Config, error)) {
+func (c *Config) Follow(ctx context.Context, read func(error)) (changed bool) {
 	loaded, seen := c.files, c.files
-	for len(loaded) > 0 {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(lookPeriod):
+		}
 		var now []file
-		for _, f := range loaded {
+		for _, f := range c.files {
 			data, _ := os.ReadFile(f.path) // after an error, Load returns it
 			now = append(now, file{f.path, string(data)})
 		}
 		if slices.Equal(now, seen) && !slices.Equal(now, loaded) {
-			loaded = now
-			changed(Load(c.flags))
+			var err error
+			if loaded = now; !slices.Equal(now, c.files) {
+				if _, err = Load(c.flags); err == nil {
+					return true
+				}
+			}
+			read(err)
 		}
 		seen = now
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(lookPeriod):
-		}
 	}
 }
 

@@ -34,14 +34,14 @@ func modeOf(c *proxyconfig.KubeProxyConfiguration) Backend {
 // chooseBackend decides between vmapd's setting and kube-proxy's mode. An explicit mode is
 // honoured, so that no node changes its dataplane unasked.
 func (c *Config) chooseBackend() (b Backend, reason string) {
-	mode := c.kubeProxy.Mode
+	mode := c.KubeProxy.Mode
 	switch {
-	case c.own.Backend != Auto:
-		reason := c.set("backend", string(c.own.Backend))
-		if mode != "" && Backend(mode) != c.own.Backend {
+	case c.Own.Backend != Auto:
+		reason := c.set("backend", string(c.Own.Backend))
+		if mode != "" && Backend(mode) != c.Own.Backend {
 			c.note(slog.LevelInfo, c.place("mode"), "%q does not choose the backend, because of %s", mode, reason)
 		}
-		return c.own.Backend, reason
+		return c.Own.Backend, reason
 	case mode == "":
 		c.noteDefaultMode()
 		return Auto, "neither backend nor mode is set"
@@ -58,7 +58,7 @@ func (c *Config) noteDefaultMode() {
 	if c.flags.ConfigFile == "" {
 		return // nothing indicates that kube-proxy ran before
 	}
-	if len(c.kubeProxy.NodePortAddresses) == 0 {
+	if len(c.KubeProxy.NodePortAddresses) == 0 {
 		c.note(slog.LevelInfo, c.place("nodePortAddresses"),
 			"empty: node ports answer on this node's primary addresses, as with mode nftables; with iptables, "+
 				"kube-proxy answers on all addresses (nodePortAddresses: [all])")
@@ -70,7 +70,7 @@ func (c *Config) noteDefaultMode() {
 // masqueradeAll is set by the section of kube-proxy's mode, or by that of the backend. IPVS
 // uses the section of iptables.
 func (c *Config) masqueradeAll(b Backend) bool {
-	p := c.kubeProxy
+	p := c.KubeProxy
 	iptables := modeOf(p) != NFTables || b == IPTables || b == IPVS
 	nftables := modeOf(p) == NFTables || b == NFTables || b == Auto
 	return iptables && p.IPTables.MasqueradeAll || nftables && p.NFTables.MasqueradeAll
@@ -79,7 +79,7 @@ func (c *Config) masqueradeAll(b Backend) bool {
 // nodePortAddresses returns where node ports answer. The defaults are those of an explicit
 // mode, whatever the backend is.
 func (c *Config) nodePortAddresses() model.NodePortAddresses {
-	p := c.kubeProxy
+	p := c.KubeProxy
 	list := p.NodePortAddresses
 	if legacy := p.Mode != "" && modeOf(p) != NFTables; len(list) == 0 && legacy {
 		list = []string{"all"}

@@ -32,13 +32,13 @@ func (c *Config) noteIgnored() {
 			}
 		}
 	}
-	note(kubeProxySettings, c.kubeProxy, &defaults)
-	note(ownSettings, &c.own, &ownDefaults)
+	note(kubeProxySettings, c.KubeProxy, &defaults)
+	note(ownSettings, &c.Own, &ownDefaults)
 }
 
 // noteSurprises adds notes for valid settings that may be mistakes.
 func (c *Config) noteSurprises(b Backend) {
-	p, f := c.kubeProxy, c.flags
+	p, f := c.KubeProxy, c.flags
 	if p.DetectLocalMode == defaultLocalMode && p.ClusterCIDR == "" {
 		c.note(slog.LevelInfo, c.place("clusterCIDR"),
 			"empty: pods cannot be distinguished from other clients, so traffic to cluster IPs is not masqueraded")
@@ -46,10 +46,10 @@ func (c *Config) noteSurprises(b Backend) {
 	if p.Mode == "" && p.IPTables.MasqueradeAll && f.ConfigFile != "" {
 		c.note(slog.LevelInfo, c.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")
 	}
-	if _, note, _ := model.ParseAlgorithm(c.own.LBAlgorithm); note != "" {
+	if _, note, _ := model.ParseAlgorithm(c.Own.LBAlgorithm); note != "" {
 		c.note(slog.LevelWarn, c.place("lbAlgorithm"), "%s", note)
 	}
-	if c.own.FastPath != "off" && b != NFTables && b != Auto {
+	if c.Own.FastPath != "off" && b != NFTables && b != Auto {
 		c.note(slog.LevelWarn, c.place("fastPath"), "ignored: the backend %s has no fast path", b)
 	}
 	if len(f.from) > 0 && p.ClientConnection.Kubeconfig != "" {
@@ -60,20 +60,6 @@ func (c *Config) noteSurprises(b Backend) {
 // sameField reports whether two configurations of the same type agree in a field; an empty list is like a missing one.
 func sameField(path string, a, b any) bool {
 	return equality.Semantic.DeepEqual(fieldByPath(a, path).Interface(), fieldByPath(b, path).Interface())
-}
-
-// Compare returns the paths of the fields in which two configurations differ, but for those without effect.
-func Compare(before, after *Config) (differ []string) {
-	compare := func(settings []setting, before, after any) {
-		for _, s := range settings {
-			if s.field != "" && s.kind != ignored && !sameField(s.field, before, after) {
-				differ = append(differ, s.field)
-			}
-		}
-	}
-	compare(kubeProxySettings, before.kubeProxy, after.kubeProxy)
-	compare(ownSettings, &before.own, &after.own)
-	return differ
 }
 
 // The feature gates on which vmapd's behaviour depends.
@@ -90,7 +76,7 @@ var gates = map[string]string{
 }
 
 func (c *Config) off(gate string) bool {
-	on, set := c.kubeProxy.FeatureGates[gate]
+	on, set := c.KubeProxy.FeatureGates[gate]
 	return set && !on
 }
 
@@ -99,7 +85,7 @@ func (c *Config) PlainLists() bool { return c.off(watchList) || c.off(watchListC
 
 // noteGates adds a note for each gate that is set. An unknown gate is not an error: files outlive gates.
 func (c *Config) noteGates() {
-	set := c.kubeProxy.FeatureGates
+	set := c.KubeProxy.FeatureGates
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		level, what := slog.LevelInfo, gates[name]
 		if what == "" {

@@ -23,7 +23,7 @@ import (
 // validate checks configurations that have their defaults. As kube-proxy, it does not look at sections of modes that
 // nobody has chosen.
 func (c *Config) validate() error {
-	p := c.kubeProxy
+	p := c.KubeProxy
 	err := cmp.Or(
 		firstError(kubeProxySettings, p, func(s setting) bool {
 			section := Backend(s.section())
@@ -32,7 +32,7 @@ func (c *Config) validate() error {
 				s.flag == "ipvs-exclude-cidrs" && c.flags.ConfigFile == "" && c.flags.given(s.flag) // of a cleanup, too
 		}),
 		validatePeriods(p), validateLocalMode(p), validateLogging(p.Logging),
-		firstError(ownSettings, &c.own, func(setting) bool { return true }),
+		firstError(ownSettings, &c.Own, func(setting) bool { return true }),
 	)
 	if err != nil {
 		return fmt.Errorf("%s: %s", c.place(err.Field), err.ErrorBody())

@@ -189,7 +189,7 @@ func (d *Daemon) countsTo(ctx context.Context, ports []*model.ServicePort) (stat
 	switch {
 	case d.dataplane.nft == nil:
 		return nil, errors.New("only the backend nftables counts them")
-	case !d.Config.ServiceCounters:
+	case !d.Config.Own.ServiceCounters:
 		return nil, errors.New("the daemon runs without --service-counters")
 	}
 	list, err := d.dataplane.nft.Connections(ctx)

@@ -73,7 +73,7 @@ func (d *Daemon) openBackend() (*dataplane, error) {
 
 func (d *Daemon) openNFT(why string) (*dataplane, error) {
 	b, err := kernel.Open(kernel.Options{
-		Log: d.Log, Counters: d.Config.ServiceCounters, FastPath: d.Config.FastPath.On(),
+		Log: d.Log, Counters: d.Config.Own.ServiceCounters, FastPath: d.Config.FastPath.On(),
 		Setting: nodesetup.Setting,
 	})
 	if err != nil {

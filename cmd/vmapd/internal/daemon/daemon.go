@@ -72,10 +72,10 @@ type Daemon struct {
 	healthzPort, metricsPort *httpserver.Server
 
 	tracked   conntrack.Table
-	places    *cache.LRUExpireCache  // of slices, by Service
-	refused   atomic.Pointer[string] // why the configuration's files are invalid now; nil: they are valid
-	examining sync.Mutex             // held during an examination
-	read      reading                // of the last one
+	places    *cache.LRUExpireCache // of slices, by Service
+	refused   atomic.Pointer[error] // why the configuration's files are invalid now; nil: they are valid
+	examining sync.Mutex            // held during an examination
+	read      reading               // of the last one
 	examined  atomic.Pointer[doctor.Report]
 }
 
@@ -230,7 +230,7 @@ func (d *Daemon) openPorts() {
 	c := d.Config
 	server := func(name, address string, handler http.Handler, reason string) *httpserver.Server {
 		s := httpserver.New(httpserver.Options{
-			Name: name, Address: address, Handler: handler, HardFail: c.BindAddressHardFail, Log: d.Log,
+			Name: name, Address: address, Handler: handler, HardFail: c.KubeProxy.BindAddressHardFail, Log: d.Log,
 			Failed: func(err error) { d.events.Node(events.Warning, reason, err.Error()) },
 		})
 		d.tasks = append(d.tasks, s.Run)
@@ -238,9 +238,9 @@ func (d *Daemon) openPorts() {
 	}
 	pages := httpserver.MetricsPort{
 		Metrics: d.metrics.Handler, SLIs: d.metrics.SLIs, ProxyMode: d.dataplane.name,
-		KubeProxy: c.KubeProxy(), Own: c.Own(), Flags: c.FlagValues(),
+		KubeProxy: c.KubeProxy, Own: c.Own, Flags: c.FlagValues(),
 		Started: d.Started, Version: buildinfo.Current().String(),
-		Profiling: c.EnableProfiling, SetVerbosity: d.SetVerbosity,
+		Profiling: c.KubeProxy.EnableProfiling, SetVerbosity: d.SetVerbosity,
 	}
 	d.healthzPort = server("healthz", c.HealthzBindAddress, d.tracker.Handler(), events.ReasonHealthzFailed)
 	d.metricsPort = server("metrics", c.MetricsBindAddress, pages.Handler(), events.ReasonMetricsFailed)
@@ -269,7 +269,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			d.run(d.followDevices)
 		}
 	}
-	return runAll(ctx, append(d.tasks, socket.NewServer(d.Config.Socket, d.routes(), d.Log).Run, d.follow))
+	return runAll(ctx, append(d.tasks, socket.NewServer(*d.Config.Own.Socket, d.routes(), d.Log).Run, d.follow))
 }
 
 // runAll runs tasks until ctx ends or one of them fails, and waits for all.

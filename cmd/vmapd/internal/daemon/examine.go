@@ -101,8 +101,8 @@ func (d *Daemon) facts() doctor.Facts {
 		}
 	}
 	f.Wants.NodeName, f.Wants.Backend = d.nodeName, d.dataplane.name
-	if refused := d.refused.Load(); refused != nil {
-		f.ConfigError = *refused
+	if refused := d.refused.Load(); refused != nil && *refused != nil {
+		f.ConfigError = (*refused).Error()
 	}
 	if snapshot != nil {
 		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -41,7 +42,7 @@ func (d *Daemon) setUpNode() {
 		warnOfSetting(d.Log, err)
 		d.events.Node(events.Warning, events.ReasonConntrackFailed, err.Error())
 	}
-	nodesetup.OOM(o, d.Config.OOMScoreAdj)
+	nodesetup.OOM(o, int(*d.Config.KubeProxy.OOMScoreAdj))
 	removed, err := others.RemoveStaleTraces()
 	if err != nil {
 		d.Log.Warn("rules of a trace that was killed may still be there", slog.Any("err", err))
@@ -106,27 +107,18 @@ func (n *filesNote) Done(r reconcile.Round) {
 	}
 }
 
-// follow returns an error when the configuration's files mean something else than at the start: the
-// supervisor then starts the process again, and the rules stay meanwhile. An invalid file changes nothing.
+// follow returns an error when the configuration's files have changed: the supervisor then starts the process again,
+// and the rules stay meanwhile. An invalid file changes nothing.
 func (d *Daemon) follow(ctx context.Context) error {
-	following, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	d.Config.Follow(following, func(c *config.Config, err error) {
+	changed := d.Config.Follow(ctx, func(err error) {
 		d.metrics.ConfigRead(err)
-		d.refused.Store(nil)
+		d.refused.Store(&err)
 		if err != nil {
-			text := err.Error()
-			d.refused.Store(&text)
 			d.Log.ErrorContext(ctx, "invalid configuration; keeping the previous one", slog.Any("err", err))
-			return
-		}
-		if fields := config.Compare(d.Config, c); len(fields) > 0 {
-			end(fmt.Errorf("the configuration changed (%s): it applies at the next start; the rules stay",
-				strings.Join(fields, ", ")))
 		}
 	})
-	if ctx.Err() != nil {
-		return nil
+	if changed {
+		return errors.New("the configuration changed: it applies at the next start; the rules stay")
 	}
-	return context.Cause(following) // nil if there is no file to follow
+	return nil
 }

@@ -22,7 +22,7 @@ import (
 )
 
 func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
-	for gate, on := range d.Config.KubeProxy().FeatureGates {
+	for gate, on := range d.Config.KubeProxy.FeatureGates {
 		feature.RecordFeatureInfo(context.Background(), gate, "", on)
 	}
 	p := d.dataplane

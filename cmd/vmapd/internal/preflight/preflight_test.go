@@ -48,7 +48,8 @@ func load(t *testing.T, proxy, own string) preflight.Input {
 		}
 	}
 	in := preflight.Input{
-		KubeProxy: c.KubeProxy(), Config: c.Model(), Backend: string(c.Backend), ProxyFile: "config.conf", OwnFile: "vmapd.yaml",
+		KubeProxy: c.KubeProxy, Config: c.Model(), Backend: string(c.Backend), ProxyFile: "config.conf",
+		OwnFile: "vmapd.yaml",
 	}
 	if c.Backend == config.Auto {
 		in.Backend = "nftables"
@@ -85,15 +86,20 @@ func TestDifferencesOfServices(t *testing.T) {
 	const (
 		base = "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: shop}\nspec: {clusterIP: 172.30.0.9, "
 		port = "ports: [{port: 80, nodePort: 30080}]"
-		node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\nstatus: {addresses: [{type: InternalIP, address: 192.168.0.2}]}\n---\n" +
+		node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\nstatus: {addresses: [{type: InternalIP, address: " +
+			"192.168.0.2}]}\n---\n" +
 			"apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata: {name: k}\nspec: {cidrs: [172.30.0.0/16]}\n---\n"
-		plain   = base + "ports: [{port: 80}]}\n"
-		hinted  = plain + "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: a-1, namespace: shop, labels: {kubernetes.io/service-name: a}}\naddressType: IPv4\nports: [{port: 80}]\nendpoints: [{addresses: [10.0.0.2], hints: {forNodes: [{name: node-1}]}}]\n"
-		edge    = base + "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 32000, " + port + "}\n"
-		ranges  = base + "externalIPs: [192.0.2.9], loadBalancerSourceRanges: [203.0.113.0/25], ports: [{port: 80}]}\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.9}]}}\n"
+		plain  = base + "ports: [{port: 80}]}\n"
+		hinted = plain + "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: a-1, namespace: " +
+			"shop, labels: {kubernetes.io/service-name: a}}\naddressType: IPv4\nports: [{port: 80}]\nendpoints: " +
+			"[{addresses: [10.0.0.2], hints: {forNodes: [{name: node-1}]}}]\n"
+		edge   = base + "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 32000, " + port + "}\n"
+		ranges = base + "externalIPs: [192.0.2.9], loadBalancerSourceRanges: [203.0.113.0/25], ports: [{port: " +
+			"80}]}\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.9}]}}\n"
 		inside  = base + "externalIPs: [172.30.9.9], ports: [{port: 80}]}\n"
 		proxied = base + "ports: [{port: 80}]}\nstatus: {loadBalancer: {ingress: [{ip: 172.30.9.9, ipMode: Proxy}]}}\n"
-		claimed = base + "ports: [{port: 80}]}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: b, namespace: shop}\nspec: {clusterIP: 172.30.0.10, externalIPs: [172.30.0.9], ports: [{port: 80}]}\n"
+		claimed = base + "ports: [{port: 80}]}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: b, namespace: " +
+			"shop}\nspec: {clusterIP: 172.30.0.10, externalIPs: [172.30.0.9], ports: [{port: 80}]}\n"
 	)
 	for _, tt := range []struct {
 		id, proxy, own string
@@ -106,32 +112,41 @@ func TestDifferencesOfServices(t *testing.T) {
 		{id: "node-port-address", with: base + port + "}\n", without: plain, instead: "mode: nftables\n"},
 		{id: "node-port-address", with: base + port + "}\n", instead: "mode: iptables\n"},
 		{id: "node-port-address", with: base + port + "}\n", instead: "nodePortAddresses: [0.0.0.0/0, \"::/0\"]\n"},
-		{id: "node-port-loopback", with: base + port + "}\n", without: plain, instead: "iptables: {localhostNodePorts: false}\n"},
+		{id: "node-port-loopback", with: base + port + "}\n", without: plain, instead: "iptables: {localhostNodePorts: " +
+			"false}\n"},
 		{id: "node-port-loopback", with: base + port + "}\n", instead: "nodePortAddresses: [192.168.0.0/24]\n"},
-		{id: "external-in-service-cidr", with: inside, without: plain, own2: "externalAddresses: {allowServiceCIDRs: true}\n"},
+		{id: "external-in-service-cidr", with: inside, without: plain, own2: "externalAddresses: {allowServiceCIDRs: " +
+			"true}\n"},
 		{id: "external-in-service-cidr", proxy: "mode: nftables\n", with: inside, without: proxied},
 		{id: "problem", with: claimed, own: "externalAddresses: {allowServiceCIDRs: true}\n", without: inside},
 		{id: "source-ranges", with: ranges, without: inside, instead: "mode: nftables\n"},
-		{id: "node-hints", version: 33, with: hinted, without: plain, instead: "featureGates: {PreferSameTrafficDistribution: true}\n"},
-		{id: "node-hints", proxy: "featureGates: {PreferSameTrafficDistribution: false}\n", version: 36, with: hinted, instead: "mode: \"\"\n"},
+		{id: "node-hints", version: 33, with: hinted, without: plain, instead: "featureGates: " +
+			"{PreferSameTrafficDistribution: true}\n"},
+		{id: "node-hints", proxy: "featureGates: {PreferSameTrafficDistribution: false}\n", version: 36, with: hinted,
+			instead: "mode: \"\"\n"},
 		{id: "forward-policy", with: plain, instead: "mode: iptables\n"},
 		{id: "forward-policy", proxy: "mode: ipvs\n", own: "backend: nftables\n", with: plain, instead: "mode: nftables\n"},
 		{id: "input-policy", with: edge, without: base + port + "}\n", instead: "mode: nftables\n"},
 		{id: "invalid-packets", with: plain, instead: "conntrack: {tcpBeLiberal: true}\n"},
-		{id: "invalid-packets", proxy: "mode: iptables\n", with: plain, own2: "dropInvalid: true\n", instead: "mode: iptables\n"},
+		{id: "invalid-packets", proxy: "mode: iptables\n", with: plain, own2: "dropInvalid: true\n",
+			instead: "mode: iptables\n"},
 		{id: "ipvs-device", proxy: "mode: ipvs\n", own: "backend: nftables\n", with: plain, instead: "mode: ipvs\n"},
 		{id: "ipvs-scheduler", proxy: "mode: ipvs\n", own: "backend: iptables\n", with: plain, instead: "mode: ipvs\n"},
-		{id: "ipvs-timeouts", proxy: "mode: ipvs\nipvs: {udpTimeout: 10s}\n", own: "backend: nftables\n", with: plain, instead: "mode: ipvs\n", own2: "backend: nftables\n"},
+		{id: "ipvs-timeouts", proxy: "mode: ipvs\nipvs: {udpTimeout: 10s}\n", own: "backend: nftables\n", with: plain,
+			instead: "mode: ipvs\n", own2: "backend: nftables\n"},
 		{id: "ipvs-local", proxy: "mode: ipvs\n", with: edge, without: plain, instead: "mode: iptables\n"},
-		{id: "ipvs-local", proxy: "mode: ipvs\n", with: base + "internalTrafficPolicy: Local, ports: [{port: 80}]}\n", without: plain},
+		{id: "ipvs-local", proxy: "mode: ipvs\n", with: base + "internalTrafficPolicy: Local, ports: [{port: 80}]}\n",
+			without: plain},
 		{id: "userspace-source", own: "backend: userspace\n", with: plain, instead: "mode: \"\"\n"},
-		{id: "userspace-sctp", own: "backend: userspace\n", with: base + "ports: [{port: 80, protocol: SCTP}]}\n", without: plain},
+		{id: "userspace-sctp", own: "backend: userspace\n", with: base + "ports: [{port: 80, protocol: SCTP}]}\n",
+			without: plain},
 		{id: "session-affinity", with: base + "sessionAffinity: ClientIP, ports: [{port: 80}]}\n", without: plain},
 		{id: "connection-retry", with: plain, own2: "connectionRetry: false\n"},
 		{id: "ipvs-connections", proxy: "mode: ipvs\n", own: "backend: nftables\n", with: plain, instead: "mode: ipvs\n"},
 		{id: "unused-port", with: plain, instead: "mode: nftables\n"},
 		{id: "unallocated-address", with: plain, version: 36, instead: "mode: nftables\n"},
-		{id: "unallocated-address", proxy: "mode: nftables\n", version: 32, with: plain, own2: "backend: userspace\n", instead: "mode: nftables\n"},
+		{id: "unallocated-address", proxy: "mode: nftables\n", version: 32, with: plain, own2: "backend: userspace\n",
+			instead: "mode: nftables\n"},
 		{id: "source-ranges-endpoints", with: ranges, without: inside, instead: "mode: nftables\n"},
 		{id: "node-port-endpoints", with: base + port + "}\n", without: plain, instead: "mode: iptables\n"},
 		{id: "chains", proxy: "mode: iptables\n", with: plain, instead: "mode: nftables\n"},
@@ -171,18 +186,22 @@ func TestDifferencesOfAWholeCluster(t *testing.T) {
 		want, notes      string
 	}{
 		{
-			"from iptables", "", "", 0, "node-port-address node-port-loopback external-in-service-cidr forward-policy input-policy invalid-packets",
-			"session-affinity connection-retry unused-port unallocated-address source-ranges-endpoints node-port-endpoints chains backend",
+			"from iptables", "", "", 0, "node-port-address node-port-loopback external-in-service-cidr forward-policy " +
+				"input-policy invalid-packets",
+			"session-affinity connection-retry unused-port unallocated-address source-ranges-endpoints " +
+				"node-port-endpoints chains backend",
 		},
 		{"an empty mode of 1.40", "", "", 40, "external-in-service-cidr", "session-affinity connection-retry tables"},
-		{"from iptables to iptables", "mode: iptables\n", "", 0, "external-in-service-cidr input-policy invalid-packets", "session-affinity unused-port unallocated-address source-ranges-endpoints chains"},
+		{"from iptables to iptables", "mode: iptables\n", "", 0, "external-in-service-cidr input-policy invalid-packets",
+			"session-affinity unused-port unallocated-address source-ranges-endpoints chains"},
 		{"from nftables", "mode: nftables\n", "", 36, "external-in-service-cidr", "session-affinity connection-retry tables"},
 		{
 			"from ipvs", "mode: ipvs\n", "backend: nftables\n", 36,
 			"external-in-service-cidr forward-policy input-policy ipvs-device ipvs-scheduler ipvs-local",
 			"session-affinity connection-retry ipvs-connections unallocated-address chains backend",
 		},
-		{"from ipvs to ipvs", "mode: ipvs\n", "", 36, "external-in-service-cidr input-policy ipvs-local", "session-affinity unallocated-address chains"},
+		{"from ipvs to ipvs", "mode: ipvs\n", "", 36, "external-in-service-cidr input-policy ipvs-local",
+			"session-affinity unallocated-address chains"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := load(t, tt.proxy, tt.own)
@@ -210,7 +229,8 @@ func TestNothingChangesFromModeNFTables(t *testing.T) {
 
 // With the settings in their files, the differences that have one are gone, and no other is there.
 func TestSettingsKeepWhatWas(t *testing.T) {
-	for _, proxy := range []string{"", "mode: iptables\n", "mode: ipvs\n", "nodePortAddresses: [\"192.168.0.0/24\", 127.0.0.0/8]\n"} {
+	for _, proxy := range []string{"", "mode: iptables\n", "mode: ipvs\n", "nodePortAddresses: [\"192.168.0.0/24\", " +
+		"127.0.0.0/8]\n"} {
 		settings := map[string]any{}
 		if err := yaml.UnmarshalStrict([]byte(proxy), &settings); err != nil {
 			t.Fatal(err)
@@ -254,7 +274,8 @@ func TestText(t *testing.T) {
 		Node: "n", Mode: "iptables", Version: "1.36", Backend: "nftables", Services: 9, NotConcerned: 1,
 		Differences: []preflight.Difference{{
 			Title: strings.Repeat("word ", 20), Change: "Change.", Details: []string{"one"}, Remedy: "remedy",
-			Services: []string{"a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7"}, Setting: &preflight.Setting{File: "f.yaml", YAML: "a: b"},
+			Services: []string{"a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7"}, Setting: &preflight.Setting{File: "f.yaml",
+				YAML: "a: b"},
 		}},
 		Configuration: []string{"a note"},
 	}
