@@ -1,12 +1,11 @@
 // Command scale starts vmapd in clusters of several sizes and shows what that costs: how long until it is ready, its
-// memory and processor time, and how long a change of one endpoint takes to be programmed, alone and among a thousand
+// memory, and how long a change of one endpoint takes to be programmed, alone and among a thousand
 // other changes per second.
 //
 //	go run ./cmd/internal/testbed/scale -shapes 5000x50
-//	go run ./cmd/internal/testbed/scale -shapes none -results cmd/internal/testbed/scale/results
 //
-// With -results, they are kept in a file, which is drawn; the second line only draws it. With -kube-proxy,
-// kube-proxy's start and its time for a change are measured in the same clusters.
+// With -results, they are kept in a file, which plot.sh draws. With -kube-proxy, kube-proxy's start and its time for a
+// change are measured in the same clusters.
 //
 // The API server and the objects are in this process, the proxy is one of its own, and both are in a network namespace
 // that is made for it. It needs root, or makes itself root of a user namespace.

@@ -5,24 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
 // measure makes a cluster of a shape and runs the proxy in it.
-func measure(ctx context.Context, o *options, s cluster.Shape, log io.Writer) (r record, err error) {
+func measure(ctx context.Context, o *options, s shape, log io.Writer) (r record, err error) {
 	// This process holds the cluster's objects. Its garbage collection should take as little
 	// processor time from the proxy as possible.
 	const percent = 400
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
-	r = record{Proxy: vmapd, Cluster: s.String(), Services: s.Services, Endpoints: s.Services * s.Endpoints}
-	r.Load = machineLoad()
+	r = record{Proxy: "vmapd", Cluster: s.String(), Services: s.services, Endpoints: s.services * s.endpoints}
 	if o.kubeProxy != "" {
-		r.Proxy = kubeProxy
+		r.Proxy = "kube-proxy, mode nftables"
 	}
 	w, err := newWorld(s)
 	if err != nil {
@@ -34,25 +31,9 @@ func measure(ctx context.Context, o *options, s cluster.Shape, log io.Writer) (r
 		return r, err
 	}
 	if o.kubeProxy == "" {
-		if err := r.again(ctx, o, w); err != nil {
-			return r, err
-		}
+		err = r.again(ctx, o, w)
 	}
-	r.Load += " to " + machineLoad()
-	return r, nil
-}
-
-// machineLoad is the load average of the last minute.
-func machineLoad() string {
-	var minute string
-	text, err := os.ReadFile("/proc/loadavg")
-	if err == nil {
-		_, err = fmt.Sscan(string(text), &minute)
-	}
-	if err != nil {
-		return "unknown"
-	}
-	return minute
+	return r, err
 }
 
 // life measures from the first start of the proxy until it is killed.
@@ -62,16 +43,8 @@ func (r *record) life(ctx context.Context, o *options, w *world, log io.Writer) 
 		return err
 	}
 	defer p.kill()
-	r.Ready, r.Processor = rounded(p.ready), rounded(p.used.processor)
+	r.Ready, r.Peak = rounded(p.ready), p.peak
 	fmt.Fprintf(log, "%s: %s is ready after %v\n", r.Cluster, r.Proxy, p.ready.Round(time.Millisecond))
-	if err := lab.Pause(ctx, o.settle); err != nil {
-		return err
-	}
-	u, err := p.usage()
-	if err != nil {
-		return err
-	}
-	r.Peak, r.Settled = u.peak, u.settled
 	if err := r.changes(ctx, o, p); err != nil {
 		return fmt.Errorf("%w; the log:\n%s", err, &p.Log)
 	}
@@ -139,10 +112,10 @@ func (w *world) oneByOne(ctx context.Context, o *options, observer *observer) er
 
 // probe replaces one endpoint, which the observer times.
 func (w *world) probe(observer *observer) {
-	e, addr := w.cluster.Replace(time.Now())
+	slice, addr := w.objects.replace(true, time.Now())
 	// The time to make the object is not part of the proxy's time.
 	observer.expect(addr, time.Now())
-	w.write(e)
+	w.API.Set(slice)
 }
 
 // manyAtOnce makes changes at a fixed rate, whether or not earlier ones are programmed; some of them are timed.
@@ -161,7 +134,8 @@ func (w *world) manyAtOnce(ctx context.Context, o *options, observer *observer) 
 			nextProbe = nextProbe.Add(probing)
 			continue
 		}
-		w.write(w.cluster.Churn(time.Now()))
+		slice, _ := w.objects.replace(false, time.Now())
+		w.API.Set(slice)
 	}
 	return nil
 }
@@ -190,7 +164,7 @@ func (r *record) again(ctx context.Context, o *options, w *world) error {
 		return err
 	}
 	defer p.kill()
-	r.Restart, r.RestartPeak = rounded(p.ready), p.used.peak
+	r.Restart, r.RestartPeak = rounded(p.ready), p.peak
 	operations, err := p.operations(ctx)
 	if operations > 0 {
 		r.wrong = errors.Join(r.wrong, fmt.Errorf("%s: the restart wrote %d operations", r.Cluster, operations))

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/procfs"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
 // proxy is vmapd or kube-proxy, running in the namespace.
@@ -24,7 +23,7 @@ type proxy struct {
 	*lab.Daemon
 	world *world
 	ready time.Duration // since its start
-	used  usage         // when it was ready
+	peak  int64         // of its memory then, in bytes
 }
 
 // start starts the proxy, and waits until it has programmed everything.
@@ -34,7 +33,7 @@ func (w *world) start(ctx context.Context, o *options) (*proxy, error) {
 		program, args = o.kubeProxy, []string{"--proxy-mode", "nftables"}
 	}
 	began := time.Now()
-	if err := w.Start(ctx, program, append(args, w.Flags(cluster.NodeName, cluster.PodCIDR)...)...); err != nil {
+	if err := w.Start(ctx, program, append(args, w.Flags(nodeName, podRange)...)...); err != nil {
 		return nil, err
 	}
 	p := &proxy{Daemon: w.Proxy, world: w}
@@ -50,8 +49,13 @@ func (w *world) start(ctx context.Context, o *options) (*proxy, error) {
 		}
 	}
 	p.ready = time.Since(began)
-	var err error
-	if p.used, err = p.usage(); err != nil {
+	process, err := procfs.NewProc(p.Process.Pid)
+	if err == nil {
+		var status procfs.ProcStatus
+		status, err = process.NewStatus()
+		p.peak = int64(status.VmHWM)
+	}
+	if err != nil {
 		p.kill()
 	}
 	return p, err
@@ -81,27 +85,6 @@ func (p *proxy) synced(ctx context.Context) bool {
 // kill ends the proxy as if it had crashed.
 func (p *proxy) kill() {
 	_ = p.End(os.Kill) // the signal is its result
-}
-
-// usage is what a process has used so far: memory in bytes, and the time of processors.
-type usage struct {
-	processor     time.Duration
-	settled, peak int64
-}
-
-func (p *proxy) usage() (usage, error) {
-	process, err := procfs.NewProc(p.Process.Pid)
-	if err != nil {
-		return usage{}, err
-	}
-	stat, err := process.Stat()
-	if err != nil {
-		return usage{}, err
-	}
-	status, err := process.NewStatus()
-	return usage{
-		time.Duration(stat.CPUTime() * float64(time.Second)), int64(status.VmRSS), int64(status.VmHWM),
-	}, err
 }
 
 // operations returns how many operations vmapd has sent to the kernel so far.
