@@ -48,10 +48,9 @@ type IPVS struct {
 // serverFamily is the backend's knowledge about one family.
 type serverFamily struct {
 	*programs
-	have     *ipvs.State                // the node's; nil: unknown, read before the next plan
-	applied  atomic.Pointer[ipvs.State] // nil during Apply, and after one that failed
-	draining bool                       // some real servers may drain
-	look     time.Time                  // when to look at these again
+	have     *ipvs.State // the node's; nil: unknown, read before the next plan
+	draining bool        // some real servers may drain
+	look     time.Time   // when to look at these again
 }
 
 // OpenIPVS checks the features of the kernel and the programs on which the backend depends; an [UnsupportedError] names
@@ -149,7 +148,6 @@ func (b *IPVS) Resync() {
 func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
 	for _, f := range b.families {
-		f.applied.Store(nil)
 		err := b.applyFamily(ctx, f, s.Family(f.family))
 		if !model.IsProgrammed(err) {
 			err = &model.FamilyError{Family: f.family, Err: err}
@@ -157,7 +155,6 @@ func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 		if err != nil {
 			f.have = nil
 		}
-		f.applied.Store(f.have)
 		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)

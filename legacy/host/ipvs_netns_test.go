@@ -119,9 +119,9 @@ func TestIPVSIsAsTheStateSays(t *testing.T) {
 	apply(t, b, s)
 	var servers, entries string
 	for _, f := range model.Families {
-		text := ipvs.Compile(nil, s.Family(f), ipvs.Options{}).Text()
-		servers += text.Servers
-		entries += text.Sets
+		state := ipvs.Compile(nil, s.Family(f), ipvs.Options{})
+		servers += state.Text("ipvsadm")
+		entries += state.Text("ipset")
 	}
 	if diff := cmp.Diff(sorted(servers), sorted(output(t, "ipvsadm", "-Sn"))); diff != "" {
 		t.Errorf("virtual servers (-want +got):\n%s", diff)

@@ -44,7 +44,7 @@ func TestSchedulersAndPersistence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), tt.service, modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"))
 			var got []string
-			for line := range strings.Lines(ipvs.Compile(nil, s.Family(model.IPv4), tt.o).Text().Servers) {
+			for line := range strings.Lines(ipvs.Compile(nil, s.Family(model.IPv4), tt.o).Text("ipvsadm")) {
 				words := strings.Fields(line)
 				if words[0] == "-A" {
 					got = append(got, strings.Join(words, " "))

@@ -109,46 +109,36 @@ func (s Server) schedulerFlags() string {
 	return strings.Join(flags, ",")
 }
 
-// Text is a State as input of the usual programs. It does not depend on history.
-type Text struct {
-	Sysctls string // sysctl -p -
-	Device  string // ip -batch -
-	Sets    string // ipset restore
-	Rules   string // iptables-restore, ip6tables-restore
-	Servers string // ipvsadm -R
-}
-
-// Text returns the state as text, for kernels without any object of ours: the commands of the plan from nothing.
-func (s *State) Text() Text {
-	lines := map[string]*strings.Builder{"sysctl": {}, "ip": {}, "ipset": {}, "ipvsadm": {}}
-	for _, sysctl := range s.Options.Sysctls(s.Family) {
-		fmt.Fprintf(lines["sysctl"], "# %s\n%s = %s\n", sysctl.Why, sysctl.Name, sysctl.Value)
+// Text returns the state as input of sysctl -p -, ip -batch -, ipset restore or ipvsadm -R, for kernels without any
+// object of ours: the commands of the plan from nothing. It does not depend on history.
+func (s *State) Text(program string) string {
+	var b strings.Builder
+	if program == "sysctl" {
+		for _, sysctl := range s.Options.Sysctls(s.Family) {
+			fmt.Fprintf(&b, "# %s\n%s = %s\n", sysctl.Why, sysctl.Name, sysctl.Value)
+		}
+		return b.String()
 	}
 	for _, op := range DiffContent(NewContent(s.Family), s) {
-		program, words, _ := strings.Cut(op.Command, " ")
-		switch {
-		case program == "ip", program == "ipset", program == "ipvsadm" && op.Key != (Key{}):
-			fmt.Fprintln(lines[program], words)
+		words, ok := strings.CutPrefix(op.Command, program+" ")
+		if ok && (program != "ipvsadm" || op.Key != (Key{})) { // the timeouts are no virtual server's
+			fmt.Fprintln(&b, words)
 		}
 	}
-	return Text{
-		Sysctls: lines["sysctl"].String(), Device: lines["ip"].String(), Sets: lines["ipset"].String(),
-		Rules: s.Rules.String(), Servers: lines["ipvsadm"].String(),
-	}
+	return b.String()
 }
 
-// String returns all parts, each behind the name of its program.
+// String returns all parts, each behind the command that takes it.
 func (s *State) String() string {
-	t, restore := s.Text(), restoreCommand(s.Family)
 	var b strings.Builder
-	for _, part := range [...]struct{ program, text string }{
-		{"sysctl -p -", t.Sysctls},
-		{"ipset restore", t.Sets},
-		{restore, t.Rules},
-		{"ipvsadm -R", t.Servers},
-		{"ip -batch -", t.Device},
+	for _, part := range [...]struct{ command, text string }{
+		{"sysctl -p -", s.Text("sysctl")},
+		{"ipset restore", s.Text("ipset")},
+		{restoreCommand(s.Family), s.Rules.String()},
+		{"ipvsadm -R", s.Text("ipvsadm")},
+		{"ip -batch -", s.Text("ip")},
 	} {
-		fmt.Fprintf(&b, "# %v: %s\n%s\n", s.Family, part.program, part.text)
+		fmt.Fprintf(&b, "# %v: %s\n%s\n", s.Family, part.command, part.text)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

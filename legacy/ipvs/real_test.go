@@ -102,11 +102,11 @@ func TestTheProgramsTakeTheText(t *testing.T) {
 				restore = "ip6tables"
 			}
 			state := ipvs.Compile(nil, s.Family(f), ipvs.Options{RandomFully: i%2 == 0})
-			text := state.Text()
+			rules := state.Rules.String()
 			files := map[string]string{
-				"sets": without(text.Sets, f, types), "rules": text.Rules,
+				"sets": without(state.Text("ipset"), f, types), "rules": rules,
 				// This kernel has no IPVS: the program reads its match, and can't load it.
-				"loadable": strings.NewReplacer("-m ipvs --ipvs ", "", "-m ipvs ! --ipvs ", "").Replace(text.Rules),
+				"loadable": strings.NewReplacer("-m ipvs --ipvs ", "", "-m ipvs ! --ipvs ", "").Replace(rules),
 			}
 			for _, variant := range []string{"legacy", "nft"} {
 				t.Run(fmt.Sprintf("config %d, %v, %s", i, f, variant), func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestTheProgramsTakeTheText(t *testing.T) {
 					script := "ipset restore < sets; PROGRAM --noflush --test < rules; PROGRAM --noflush < loadable; PROGRAM --noflush < loadable; ipset list -n"
 					out, err := inNamespace(t, strings.ReplaceAll(script, "PROGRAM", program), files)
 					if err != nil {
-						t.Fatalf("%v: %s\n%s", err, out, text.Rules)
+						t.Fatalf("%v: %s\n%s", err, out, rules)
 					}
 				})
 			}
@@ -136,7 +136,7 @@ func TestIPSetTakesAPlan(t *testing.T) {
 				return
 			}
 			if last == nil {
-				script.WriteString(s.before.Text().Sets)
+				script.WriteString(s.before.Text("ipset"))
 			}
 			last = s.after
 			for _, op := range ipvs.Diff(s.before, s.after) {
@@ -147,7 +147,7 @@ func TestIPSetTakesAPlan(t *testing.T) {
 		})
 		files := map[string]string{
 			"plan":  without(script.String(), model.IPv4, types),
-			"state": without(last.Text().Sets, model.IPv4, types),
+			"state": without(last.Text("ipset"), model.IPv4, types),
 		}
 		save := "ipset save | grep ^add | sort > "
 		out, err := inNamespace(t, "ipset restore < plan; "+save+"a; ipset destroy; ipset restore < state; "+save+"b; wc -l a; diff a b", files)

@@ -256,8 +256,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		State: d.state, Backend: p.Backend, Log: d.Log, Describe: d.describe, Observers: d.observers,
 		ForeignChange: p.foreign, MinInterval: d.Config.MinSyncPeriod,
 	}
-	if p.userspace != nil {
-		loop.ResyncInterval = d.Config.SyncPeriod // a comparison costs little
+	if p.userspace != nil || p.ipvs != nil {
+		loop.ResyncInterval = d.Config.SyncPeriod // a comparison costs little, or nothing else notices a change
 	}
 	d.run(loop.Run)
 	if p.watch != nil {
