@@ -11,7 +11,7 @@ mirror=http://deb.debian.org
 debian_architecture() { echo "${1/ppc64le/ppc64el}"; }
 
 # lists FOLDER SUITES ARCHITECTURE has apt use these suites alone, of which the last has priority, and keep its state in a
-# folder. Nothing of the host's is read, and no package counts as installed, so that apt downloads all dependencies.
+# folder. Nothing of the host's is read, and no package is installed there, so that apt downloads all dependencies.
 #
 # apt verifies each suite's signature with keys of debian-archive-keyring, and each package's checksum, also in a suite that
 # is no longer maintained. The date until which a suite is valid is not checked: such a suite is not signed again then.

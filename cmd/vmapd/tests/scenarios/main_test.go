@@ -1,5 +1,5 @@
-// Package scenarios: The scenarios of testdata/scenario: their rules as golden texts, and their connections with real packets, by each way into the
-// kernel and in user space.
+// Package scenarios: The scenarios of testdata/scenario: their rules as golden texts, and their connections with real
+// packets, by each way into the kernel.
 package scenarios
 
 import (
@@ -8,4 +8,4 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-func TestMain(m *testing.M) { vmapdtest.Main(m, map[string]func(){forwarderName: forwardManifest}) }
+func TestMain(m *testing.M) { vmapdtest.Main(m, nil) }
