@@ -22,6 +22,7 @@ func TestQuickFaults(t *testing.T) {
 		}
 		for _, backend := range f.on() {
 			t.Run(f.name+"/"+backend, func(t *testing.T) {
+				t.Parallel() // recovering is most of the time
 				r, err := play(t.Context(), o, f, backend)
 				if err != nil {
 					t.Fatal(err)

@@ -39,12 +39,6 @@ func clusterBreakages() []breakage {
 		}
 		t.Error("the change arrives, though the API server is away")
 	}
-	refuse := func(status apitest.Fault) func(*testing.T, *patient) {
-		return func(_ *testing.T, p *patient) {
-			p.API.Fault(apitest.EndpointSlices, status)
-			p.API.DropWatches()
-		}
-	}
 	return []breakage{
 		{
 			name: "API server long gone", command: doctor, exit: 3, spoil: away(apitest.Refusing), symptom: changeIsLost,
@@ -68,10 +62,6 @@ func clusterBreakages() []breakage {
 				"nothing is programmed until they have been read",
 				`warn node not known yet: it has not been read whether the cluster has a Node "node-1"`,
 			},
-		},
-		{
-			name: "401", command: doctor, exit: 3, spoil: refuse(http.StatusUnauthorized), symptom: changeIsLost,
-			want: "fail api-server endpointslices can't be read from https://", more: []string{"Unauthorized", "-> "},
 		},
 		{
 			name: "403", command: doctor, exit: 3, symptom: changeIsLost,
@@ -229,13 +219,7 @@ func processBreakages() []breakage {
 		},
 		{
 			name: "bad configuration", exit: 3, notUp: true, command: []string{"doctor", "--config", "testdata/bad-config.yaml"},
-			prepare: func(t *testing.T, p *patient) {
-				d := vmapdtest.Start(t, p.Node, "--kubeconfig", p.Kubeconfig(), "--config", "testdata/bad-config.yaml")
-				if code := d.Exit(t); code != 1 {
-					t.Errorf("exit code %d", code)
-				}
-			},
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
+			prepare: func(t *testing.T, p *patient) { mustNotStart(t, p, "--config", "testdata/bad-config.yaml") },
 			want:    "fail configuration the daemon would not start with this configuration: ", more: []string{"clusterCIDR",
 				"fail daemon no daemon answers"},
 		},
@@ -272,28 +256,18 @@ func processBreakages() []breakage {
 			name: "no NET_ADMIN", command: doctor, exit: 3, notUp: true,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = []string{"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+net_raw"}
-				d := vmapdtest.Launch(t, p.Node, "setpriv", append(slices.Clone(p.through), p.program(t), "--kubeconfig",
-					p.Kubeconfig(), "--hostname-override", lab.NodeName)...)
-				if code := d.Exit(t); code != 1 {
-					t.Errorf("exit code %d", code)
-				}
+				mustNotStart(t, p)
 			},
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
-			want:    "warn privilege this process lacks CAP_NET_ADMIN",
-			more:    []string{"a daemon with the same rights could not start", "-> give the container the capability NET_ADMIN"},
+			want: "warn privilege this process lacks CAP_NET_ADMIN",
+			more: []string{"a daemon with the same rights could not start", "-> give the container the capability NET_ADMIN"},
 		},
 		{
 			name: "no iptables", command: []string{"doctor", "--backend=iptables"}, exit: 3, notUp: true,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = withoutPrograms()
-				d := vmapdtest.Launch(t, p.Node, "sh", append(slices.Clone(p.through), p.program(t), "--kubeconfig",
-					p.Kubeconfig(), "--hostname-override", lab.NodeName, "--backend=iptables")...)
-				if code := d.Exit(t); code != 1 {
-					t.Errorf("exit code %d", code)
-				}
+				mustNotStart(t, p, "--backend=iptables")
 			},
-			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
-			want:    "fail kernel", more: []string{"vmapd's image has them; on a host, install them"},
+			want: "fail kernel", more: []string{"vmapd's image has them; on a host, install them"},
 		},
 		{
 			name: "no IPVS", command: []string{"doctor", "--backend=ipvs"}, exit: 3, notUp: true,
@@ -303,6 +277,18 @@ func processBreakages() []breakage {
 				"or use --backend=auto"},
 		},
 	}
+}
+
+// mustNotStart starts a daemon that ends with an error, and serves nothing.
+func mustNotStart(t *testing.T, p *patient, args ...string) {
+	t.Helper()
+	args = slices.Concat(p.through, []string{
+		p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket=",
+	}, args)
+	if code := vmapdtest.Launch(t, p.Node, args[0], args...).Exit(t); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	p.wantSilence(t, p.Client, vmapdtest.WebVIP)
 }
 
 // withoutPrograms is a command that runs another one, which finds no programs. An emulated machine has no env.

@@ -1,43 +1,15 @@
 package diagnosis
 
 import (
-	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
-
-// A trace of a busy destination costs no connection, and tells of one.
-func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: takes all processors")
-	}
-	w, known := traceWorld(t)
-	const traces, rate = 10, 1000
-	to := netip.MustParseAddrPort("172.30.0.10:80")
-	// A busy machine takes seconds for an answer, and falls behind the rate, but loses nothing.
-	load := lab.Load{Rate: rate, Timeout: time.Minute, Ask: func(ctx context.Context) (lab.Answer, error) {
-		return w.Client.Ask(ctx, "tcp", to)
-	}}
-	stop := load.Start()
-	for range traces {
-		p := startTrace(t, w.Node, append(known, to.String())...)
-		if got := strings.Count("\n"+p.told(t), "\n=> forwarded to "); got != 1 {
-			t.Errorf("want one story, got %d:\n%s", got, &p.stdout)
-		}
-	}
-	r := stop()
-	t.Logf("beside %d traces: %v", traces, &r)
-	if r.Lost() > 0 || r.Sent == 0 {
-		t.Errorf("lost connections: %v", &r)
-	}
-}
 
 // The kernel removes the rules of a trace that is killed, and two traces do not meddle.
 func TestTracesEndAlone(t *testing.T) {

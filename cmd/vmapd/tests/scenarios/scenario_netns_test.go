@@ -30,17 +30,21 @@ const (
 // programs are the ways in which a scenario gets into the node's kernel.
 var programs = []struct {
 	name   string
-	asText bool // without families that nft cannot parse
-	noHash bool // maglev is a random choice: see the documentation of legacy/iptables
-	long   bool // not with -short: others program the same
+	asText bool   // without families that nft cannot parse
+	noHash bool   // maglev is a random choice: see the documentation of legacy/iptables
+	short  string // the scenarios with -short, as words; "*": all; "": none, because others program the same
 	load   func(t *testing.T, text string, snapshot *model.Snapshot, node *lab.Namespace)
 }{
-	{"as text, by nft -f", true, false, true, loadByNFT},
-	{"over netlink", false, false, false, loadByNetlink},
-	{"by iptables-legacy", false, true, false, loadByIPTables("-legacy")},
-	{"by iptables-nft", false, true, true, loadByIPTables("-nft")},
-	{byFastPath, false, false, false, loadWithFastPath},
-	{vmapdtest.ByIPVS, false, false, false, loadByIPVS},
+	{"as text, by nft -f", true, false, "", loadByNFT},
+	{"over netlink", false, false, "*", loadByNetlink},
+	{"by iptables-legacy", false, true, "*", loadByIPTables("-legacy")},
+	{"by iptables-nft", false, true, "", loadByIPTables("-nft")},
+	// Each kind of frontend and of target; no rule of the fast path depends on a Service.
+	{
+		byFastPath, false, false, "cluster-ip dual-stack affinity external-policy-local hairpin load-balancer " +
+			"masquerade-all node-port-all host-network source-ranges sctp drop-invalid", loadWithFastPath,
+	},
+	{vmapdtest.ByIPVS, false, false, "*", loadByIPVS},
 }
 
 func loadByIPTables(variant string) func(*testing.T, string, *model.Snapshot, *lab.Namespace) {
@@ -91,7 +95,7 @@ func TestScenariosForReal(t *testing.T) {
 		for _, p := range programs {
 			t.Run(s.name+"/"+p.name, func(t *testing.T) {
 				t.Parallel()
-				if p.long && testing.Short() {
+				if testing.Short() && p.short != "*" && !slices.Contains(strings.Fields(p.short), s.name) {
 					t.Skip("-short: others program the same")
 				}
 				if p.name == vmapdtest.ByIPVS {

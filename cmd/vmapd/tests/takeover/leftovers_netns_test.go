@@ -2,7 +2,6 @@ package takeover
 
 import (
 	"net/netip"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,9 +16,11 @@ import (
 
 // kubeProxys matches a line of kube-proxy's in a listing: a chain of its own, a rule in it, or
 // a rule that leads there.
-var kubeProxys = regexp.MustCompile(`(?m)^((:|-A )KUBE-` + kubeProxysChains + `.*|-A .* -[jg] KUBE-` + kubeProxysChains + `\S*)\n`)
+var kubeProxys = regexp.MustCompile(`(?m)^((:|-A )KUBE-` + kubeProxysChains + `.*|-A .* -[jg] KUBE-` +
+	kubeProxysChains + `\S*)\n`)
 
-const kubeProxysChains = `(SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|MARK-MASQ|FORWARD|PROXY-|SVC-|SVL-|SEP-|EXT-|FW-)`
+const kubeProxysChains = `(SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|MARK-MASQ|FORWARD|` +
+	`PROXY-|SVC-|SVL-|SEP-|EXT-|FW-)`
 
 // tablesOf sorts a listing by tables, and takes away the comments and counters of policies.
 func tablesOf(listing string) string {
@@ -61,7 +62,8 @@ func TestKubeProxysRulesGo(t *testing.T) {
 				if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(cartNodePort)); err == nil {
 					t.Errorf("the node port of a deleted Service answers: %+v", a)
 				}
-				if tables := vmapdtest.ListRuleset(t, w.Node); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "table ip other") {
+				if tables := vmapdtest.ListRuleset(t, w.Node); strings.Contains(tables, "kube-proxy") || !strings.Contains(tables,
+					"table ip other") {
 					t.Errorf("want no table kube-proxy, and the other one, got:\n%s", tables)
 				}
 				for program := range vmapdtest.LeftBehind {
@@ -72,48 +74,6 @@ func TestKubeProxysRulesGo(t *testing.T) {
 					}
 				}
 			})
-		}
-	}
-}
-
-// On a host without the programs of iptables, those of iptables-nft go; the daemon says once that it can't look for chains
-// of iptables-legacy, and goes on; cleanup fails, and the metric and doctor say that they are unknown.
-func TestChainsOnAHostWithoutIPTables(t *testing.T) {
-	bare := func(t *testing.T, ns *lab.Namespace, args ...string) *vmapdtest.Process {
-		t.Helper()
-		path := os.Getenv("PATH")
-		t.Setenv("PATH", "")
-		defer t.Setenv("PATH", path)
-		return vmapdtest.Start(t, ns, args...)
-	}
-	const said = "iptables-legacy"
-	w := labtest.New(t)
-	args := []string{"--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
-	for _, variant := range []string{"", "nft", "legacy"} {
-		if variant != "" {
-			vmapdtest.LeaveRules(t, w.Node, variant)
-		}
-		p := bare(t, w.Node, args...)
-		p.WaitFor(t, "msg=ready")
-		metrics := vmapdtest.Get(w.Node, vmapdtest.MetricsURL+"/metrics").Body
-		vmapdtest.Stop(t, p)
-		unknown := variant == "legacy"
-		want, warnings := 0, "0"
-		if unknown {
-			want, warnings = 1, "1"
-		}
-		if n := strings.Count(p.Log.String(), said); min(n, 1) != want {
-			t.Errorf("%q: want %d warnings, got %d:\n%s", variant, want, n, p.Log)
-		}
-		if text := `vmapd_doctor_findings{check="other-proxies",level="warn"} ` + warnings; !strings.Contains(metrics, text) {
-			t.Errorf("%q: no %q in the metrics", variant, text)
-		}
-		if rules := vmapdtest.Feed(t, w.Node, "", "iptables-nft-save"); kubeProxys.MatchString(rules) {
-			t.Errorf("left in iptables-nft:\n%s", rules)
-		}
-		clean := bare(t, w.Node, "cleanup")
-		if err := clean.Cmd.Wait(); (err != nil) != unknown || strings.Contains(clean.Log.String(), said) != unknown {
-			t.Errorf("%q; cleanup: %v\n%s", variant, err, clean.Log)
 		}
 	}
 }
