@@ -11,47 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
-
-// Node ports on loopback, which scenarios find refused, are served where the daemon is told to serve them: all
-// endpoints answer there, over TCP and UDP, in both families, and nobody else's way to
-// them changes.
-func TestNodePortsOnLocalhost(t *testing.T) {
-	w := labtest.New(t)
-	loopback := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:30080"), netip.MustParseAddrPort("[::1]:30080")}
-	p := vmapdtest.StartDemo(t, w.Node, "--nodeport-addresses", "primary,localhost")
-	for _, to := range append(loopback, netip.MustParseAddrPort(lab.NodeIP4+":30080")) {
-		for _, network := range []string{"tcp", "udp"} {
-			vmapdtest.Eventually(t, func() string { // the listeners follow the first round
-				if _, err := w.Node.Ask(t.Context(), network, to); err != nil {
-					return fmt.Sprintf("%s %v: %v", network, to, err)
-				}
-				return ""
-			})
-			pods := map[string]bool{}
-			for tries := 0; tries < 60 && len(pods) < len(w.Pods()); tries++ {
-				a, err := w.Node.Ask(t.Context(), network, to)
-				if err != nil {
-					t.Fatalf("%s %v: %v\n%s", network, to, err, p.Log)
-				}
-				pods[a.Pod] = true
-			}
-			if len(pods) != len(w.Pods()) {
-				t.Errorf("%s %v: %v answered, want all of %d", network, to, pods, len(w.Pods()))
-			}
-		}
-	}
-	// A connection that comes in from outside can't reach loopback.
-	if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(lab.NodeIP4+":30080")); err != nil {
-		t.Errorf("the client at the node port: %+v, %v", a, err)
-	}
-	vmapdtest.Stop(t, p)
-	if a, err := w.Node.Ask(t.Context(), "tcp", loopback[0]); lab.FailureOf(err) != lab.Refused {
-		t.Errorf("after the daemon's end: got answer %+v, error %v, want it refused", a, err)
-	}
-}
 
 // A port that somebody else has is a matter of its Service alone: the node is ready, the
 // Service has an event, a metric says how many ports are missing, all else is served, and

@@ -15,70 +15,6 @@ import (
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
-// A Node that is deleted, and registers again without its addresses and pod ranges, is still the
-// same machine: its node ports answer at the address of before, and nowhere else, and pods'
-// sources are kept.
-func TestNodePortsOutliveTheNodeObject(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	// The Node's address is one that comes second on its interface.
-	second := netip.MustParseAddr("192.168.0.77")
-	if err := c.Node.AddAddr(lab.UplinkName, netip.PrefixFrom(second, 24)); err != nil {
-		t.Fatal(err)
-	}
-	whole := vmapdtest.OurNode()
-	whole.UID = "1"
-	whole.Spec.PodCIDRs = []string{"10.0.0.0/24"}
-	whole.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: second.String()}}
-	c.API.Set(whole)
-	p := c.StartReady(t, "--detect-local-mode", "NodeCIDR")
-
-	nodePort, first := netip.AddrPortFrom(second, vmapdtest.WebNodePort.Port()), vmapdtest.WebNodePort
-	check := func(when string) {
-		t.Helper()
-		if _, err := c.Client.Ask(t.Context(), "tcp", nodePort); err != nil {
-			t.Errorf("%s: %v", when, err)
-		}
-		if a, err := c.Client.Ask(t.Context(), "tcp", first); err == nil {
-			t.Errorf("%s: %s answers at %v, too", when, a.Pod, first)
-		}
-		a, err := c.Pods()[0].Ask(t.Context(), "tcp", vmapdtest.WebVIP)
-		if err != nil {
-			t.Errorf("%s: %v", when, err)
-		} else if got, want := a.Source.Addr(), netip.MustParseAddr(lab.FirstPodIP4); a.Pod != c.Pods()[0].Name() &&
-			got != want {
-			t.Errorf("%s: %s sees %v as the source, want the pod %v", when, a.Pod, got, want)
-		}
-		if a, err := c.Client.Ask(t.Context(), "tcp", vmapdtest.WebVIP); err != nil {
-			t.Errorf("%s: %v", when, err)
-		} else if client := netip.MustParseAddr(lab.ClientIP4); a.Source.Addr() == client {
-			t.Errorf("%s: %s sees %v, whose traffic to a cluster IP is masqueraded", when, a.Pod, client)
-		}
-	}
-	check("registered")
-	c.API.Delete(whole)
-	vmapdtest.WantStatus(t, c.Node, "http://127.0.0.1:10256/healthz", 503)
-	vmapdtest.WantStatus(t, c.Node, "http://127.0.0.1:10256/livez", 200)
-	check("deleted")
-	e := c.WantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "the Node is deleted")
-	if e.Type != corev1.EventTypeWarning {
-		t.Errorf("the event: %+v", e)
-	}
-
-	bare := vmapdtest.OurNode()
-	bare.UID, bare.Status.Addresses, bare.Spec.PodCIDRs = "2", nil, nil
-	c.API.Set(bare)
-	c.WantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "has no address")
-	check("registered again without addresses")
-
-	whole.UID = "2"
-	c.API.Set(whole)
-	c.WantEvent(t, "NodeEligible", "Node", lab.NodeName, "again")
-	vmapdtest.WantStatus(t, c.Node, "http://127.0.0.1:10256/healthz", 200)
-	check("registered again")
-	p.MustStay(t)
-}
-
 // underLoad makes connections to web until the test ends, none of which may be lost.
 func underLoad(t *testing.T, c *vmapdtest.Cluster) {
 	t.Helper()
@@ -95,7 +31,8 @@ func underLoad(t *testing.T, c *vmapdtest.Cluster) {
 }
 
 // Changes of the Node that end kube-proxy are applied in place: the node's addresses, its pods' ranges, its
-// zone. Without its Node, kube-proxy ends; here, changes of Services are programmed.
+// zone. Without its Node, kube-proxy ends; here, changes of Services are programmed. A Node that registers again
+// without its addresses and ranges is still the same machine.
 func TestNodeChangesInPlace(t *testing.T) {
 	t.Parallel()
 	c := vmapdtest.NewCluster(t)
@@ -108,14 +45,18 @@ func TestNodeChangesInPlace(t *testing.T) {
 
 	n := vmapdtest.OurNode()
 	change := func(change func()) { change(); c.API.Set(n) }
-	for ranges, isClient := range map[string]bool{lab.OutsideRange4: true, lab.PodRange4: false} {
-		change(func() { n.Spec.PodCIDRs = []string{ranges} })
+	source := func(when string, isClient bool) {
+		t.Helper()
 		vmapdtest.Eventually(t, func() string {
 			if a := c.Ask(t, vmapdtest.WebVIP); (a.Source.Addr() == netip.MustParseAddr(lab.ClientIP4)) != isClient {
-				return fmt.Sprintf("podCIDRs are %s: a pod sees %v", ranges, a.Source)
+				return fmt.Sprintf("%s: a pod sees %v", when, a.Source)
 			}
 			return ""
 		})
+	}
+	for ranges, isClient := range map[string]bool{lab.OutsideRange4: true, lab.PodRange4: false} {
+		change(func() { n.Spec.PodCIDRs = []string{ranges} })
+		source("podCIDRs are "+ranges, isClient)
 	}
 	only := func(when, pod string) {
 		t.Helper()
@@ -155,8 +96,21 @@ func TestNodeChangesInPlace(t *testing.T) {
 	answers(next, true)
 	answers(first, false)
 	c.API.Delete(n)
+	c.WantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "the Node is deleted")
 	c.API.Set(vmapdtest.WebSlice(3))
 	only("without a Node", "pod-2")
+	answers(next, true)
+	bare := vmapdtest.OurNode()
+	bare.UID, bare.Status.Addresses, bare.Spec.PodCIDRs = "2", nil, nil
+	c.API.Set(bare)
+	c.WantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "has no address")
+	answers(next, true)
+	answers(first, false)
+	source("it registered again without ranges", false)
+	n.UID = "2"
+	c.API.Set(n)
+	c.WantEvent(t, "NodeEligible", "Node", lab.NodeName, "again")
+	answers(next, true)
 	if asked := c.API.Requests(apitest.Nodes); len(asked) > 4 {
 		t.Errorf("%d requests for one Node", len(asked))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
@@ -39,4 +40,30 @@ func TestConnectionsThatBeginBeforeTheRules(t *testing.T) {
 			}
 		})
 	}
+}
+
+// leadAway lets packets to cluster IPs leave the node to nobody, and switches connection tracking on, as the rules of a
+// network plugin or firewall do.
+func leadAway(t *testing.T, w *lab.World) {
+	t.Helper()
+	vmapdtest.Feed(t, w.Node, "table inet other { chain forward { type filter hook forward priority 0; ct state "+
+		"established accept; }; }", "nft", "-f", "-")
+	for _, args := range []string{
+		"link add away type veth peer name nobody", "link set away up", "link set nobody up",
+		"route add 172.30.0.0/16 dev away", "neigh add 172.30.0.10 lladdr 02:00:00:00:00:01 dev away",
+		"-6 route add fd00:172:30::/112 dev away", "neigh add fd00:172:30::10 lladdr 02:00:00:00:00:01 dev away",
+	} {
+		vmapdtest.Feed(t, w.Node, "", "ip", strings.Fields(args)...)
+	}
+}
+
+// connect connects by TCP, and asks.
+func connect(ctx context.Context, from *lab.Namespace, to netip.AddrPort) error {
+	c, err := from.Dial(ctx, "tcp", to)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Ask(ctx)
+	return err
 }

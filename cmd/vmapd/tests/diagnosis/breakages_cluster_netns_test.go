@@ -279,14 +279,19 @@ func processBreakages() []breakage {
 	}
 }
 
-// mustNotStart starts a daemon that ends with an error, and serves nothing.
+// mustNotStart starts a daemon that ends with an error, before it has changed anything.
 func mustNotStart(t *testing.T, p *patient, args ...string) {
 	t.Helper()
 	args = slices.Concat(p.through, []string{
 		p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket=",
+		"--conntrack-udp-timeout=41s",
 	}, args)
 	if code := vmapdtest.Launch(t, p.Node, args[0], args...).Exit(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
+	}
+	if timeout, rules := p.Read(t, "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"), p.Ruleset(t); timeout == "41" ||
+		rules != "" {
+		t.Errorf("it changed the node: the UDP timeout is %s, and the rules are\n%s", timeout, rules)
 	}
 	p.wantSilence(t, p.Client, vmapdtest.WebVIP)
 }

@@ -28,8 +28,9 @@ type dnatPorts map[model.Family][]netip.AddrPort
 // dnat writes a program's rules for them.
 type dnat struct {
 	name   string
-	script func(f model.Family, from netip.AddrPort, to netip.Addr) string // the rules of one destination, for both protocols
-	load   func(t *testing.T, node *lab.Namespace, rules [len(model.Families)]string)
+	script func(f model.Family, from netip.AddrPort,
+		to netip.Addr) string // the rules of one destination, for both protocols
+	load func(t *testing.T, node *lab.Namespace, rules [len(model.Families)]string)
 }
 
 // dnatPrograms are other programs at the priorities around ours. A chain goes before another one of the same priority
@@ -42,12 +43,14 @@ func dnatPrograms() []dnat {
 			for i, f := range []string{"ip", "ip6"} {
 				vmapdtest.Feed(t, node, fmt.Sprintf("table %[1]s other { chain translate { %[2]s }; "+
 					"chain in { type nat hook prerouting priority %[3]s; jump translate; }; "+
-					"chain out { type nat hook output priority %[3]s; jump translate; }; }\n", f, rules[i], priority), "nft", "-f", "-")
+					"chain out { type nat hook output priority %[3]s; jump translate; }; }\n", f, rules[i], priority), "nft", "-f",
+					"-")
 			}
 		}})
 	}
 	for _, variant := range []string{"legacy", "nft"} {
-		list = append(list, dnat{"iptables-" + variant, iptablesDNAT, func(t *testing.T, node *lab.Namespace, rules [2]string) {
+		list = append(list, dnat{"iptables-" + variant, iptablesDNAT, func(t *testing.T, node *lab.Namespace,
+			rules [2]string) {
 			t.Helper()
 			for i, program := range []string{"iptables-", "ip6tables-"} {
 				vmapdtest.Feed(t, node, "*nat\n:OTHER - [0:0]\n-A PREROUTING -j OTHER\n-A OUTPUT -j OTHER\n"+rules[i]+"COMMIT\n",
@@ -60,7 +63,8 @@ func dnatPrograms() []dnat {
 
 func nftDNAT(f model.Family, from netip.AddrPort, to netip.Addr) string {
 	ip := [...]string{"ip", "ip6"}[f]
-	return fmt.Sprintf("%s daddr %v meta l4proto { tcp, udp } th dport %d dnat to %v; ", ip, from.Addr(), from.Port(), netip.AddrPortFrom(to, 8080))
+	return fmt.Sprintf("%s daddr %v meta l4proto { tcp, udp } th dport %d dnat to %v; ", ip, from.Addr(), from.Port(),
+		netip.AddrPortFrom(to, 8080))
 }
 
 func iptablesDNAT(_ model.Family, from netip.AddrPort, to netip.Addr) (rules string) {
@@ -109,7 +113,8 @@ func twoVariants(t *testing.T, by openPlane, program dnat) bool {
 type leaveOut func(t *testing.T, by openPlane, program dnat) bool
 
 // eachOrder runs a test with each backend and each program, in both orders.
-func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPlane, program dnat, first bool), leftOut ...leaveOut) {
+func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPlane, program dnat, first bool),
+	leftOut ...leaveOut) {
 	t.Helper()
 	nettest.Need(t)
 	seen := map[string]bool{}
@@ -137,7 +142,8 @@ func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPla
 }
 
 // newNeighbour applies objects beside a program that translates destinations to the last of three pods.
-func newNeighbour(t *testing.T, by openPlane, program dnat, first bool, dests dnatPorts, objects ...modeltest.Object) *neighbour {
+func newNeighbour(t *testing.T, by openPlane, program dnat, first bool, dests dnatPorts,
+	objects ...modeltest.Object) *neighbour {
 	t.Helper()
 	w := labtest.With(t, lab.Config{Pods: 3, Ports: []uint16{8080}})
 	vmapdtest.WithoutICMPLimits(t, w.Node)
@@ -213,7 +219,8 @@ func addrPorts(list ...string) dnatPorts {
 // Service's cluster IP, and an address of the ServiceCIDR. What it does not serve is refused or dropped.
 func TestOtherProgramsServeWhatNoServiceHas(t *testing.T) {
 	t.Parallel()
-	theirs := addrPorts("172.30.0.60:80", "[fd00:172:30::60]:80", "172.30.0.41:81", "[fd00:172:30::41]:81", "172.30.200.1:80", "[fd00:172:30::c801]:80")
+	theirs := addrPorts("172.30.0.60:80", "[fd00:172:30::60]:80", "172.30.0.41:81", "[fd00:172:30::41]:81",
+		"172.30.200.1:80", "[fd00:172:30::c801]:80")
 	other := modeltest.NewService("default/other").On("172.30.0.60", "fd00:172:30::60").
 		Labeled(model.LabelServiceProxyName, "other").TCP("tcp", 80).UDP("udp", 80)
 	eachOrder(t, dnatPrograms(), func(t *testing.T, by openPlane, program dnat, first bool) {
@@ -258,8 +265,10 @@ func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 			t.Helper()
 			vmapdtest.Feed(t, node, testaid.Read(t, "testdata/vpc-later.rules"), "iptables-"+variant+"-restore", "--noflush")
 			vmapdtest.Feed(t, node, testaid.Read(t, rules), load[0], load[1:]...)
-			vmapdtest.Feed(t, node, "", "ip", "route", "add", "default", "via", lab.ClientIP4, "dev", lab.UplinkName, "table", "100")
-			vmapdtest.Feed(t, node, "", "ip", "rule", "add", "priority", "1024", "from", lab.FirstPodIP4, "fwmark", "0x80/0x80", "lookup", "100")
+			vmapdtest.Feed(t, node, "", "ip", "route", "add", "default", "via", lab.ClientIP4, "dev", lab.UplinkName, "table",
+				"100")
+			vmapdtest.Feed(t, node, "", "ip", "rule", "add", "priority", "1024", "from", lab.FirstPodIP4, "fwmark",
+				"0x80/0x80", "lookup", "100")
 		}})
 	}
 	add("iptables-legacy", "legacy", "testdata/vpc-marks.rules", "iptables-legacy-restore", "--noflush")
@@ -269,37 +278,4 @@ func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 		n := newNeighbour(t, by, program, first, nil, append(vmapdtest.WebSlices([]int{2, 3}), vmapdtest.Web())...)
 		n.wants(t, dnatPorts{model.IPv4: vmapdtest.Frontends(model.IPv4)}, "pod-2", "pod-3")
 	}, twoVariants) // of these, the one that was registered later is first, as with kube-proxy
-}
-
-// The node may have a cluster IP on an interface, as with NodeLocal DNSCache. A process that listens there is reached
-// at ports that the Service does not have; where none listens, connections are refused at once.
-func TestAProcessOfTheNodeAtAClusterIP(t *testing.T) {
-	t.Parallel()
-	nettest.Need(t)
-	for _, by := range planes[1:] {
-		t.Run(by.name, func(t *testing.T) {
-			t.Parallel()
-			if by.name == vmapdtest.ByIPVS {
-				vmapdtest.NeedIPVS(t)
-			}
-			none := dnat{load: func(t *testing.T, node *lab.Namespace, _ [2]string) {
-				t.Helper()
-				vmapdtest.Feed(t, node, "", "ip", "address", "add", "172.30.0.41/32", "dev", "lo")
-				vmapdtest.Feed(t, node, "", "ip", "address", "add", "fd00:172:30::41/128", "dev", "lo")
-			}}
-			node := modeltest.OurNode()
-			node.Addresses = append(node.Addresses, "172.30.0.41", "fd00:172:30::41")
-			n := newNeighbour(t, by, none, true, nil, append(vmapdtest.WebSlices([]int{1, 2}), vmapdtest.Web(), node)...)
-			server, err := n.Node.Serve("process", 9253)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer server.Close()
-			n.wants(t, addrPorts("172.30.0.41:9253", "[fd00:172:30::41]:9253"), "process")
-			n.wants(t, addrPorts("172.30.0.41:80", "[fd00:172:30::41]:80"), "pod-1", "pod-2")
-			for _, to := range []string{"172.30.0.41:81", "[fd00:172:30::41]:81"} {
-				n.fails(t, netip.MustParseAddrPort(to), lab.Refused, time.Second)
-			}
-		})
-	}
 }

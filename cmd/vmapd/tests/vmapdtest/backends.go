@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -195,27 +194,6 @@ func WithoutICMPLimits(t *testing.T, node *lab.Namespace) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// UseVariant makes a variant of iptables the administrator's choice until the test ends.
-func UseVariant(t *testing.T, variant string) {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"iptables", "ip6tables"} {
-		for _, does := range []string{"", "-save", "-restore"} {
-			program, err := exec.LookPath(name + "-" + variant + does)
-			if err != nil {
-				nettest.Missing(t, err)
-			}
-			if program, err = filepath.EvalSymlinks(program); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(program, filepath.Join(dir, name+does)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
 // UserspaceArgs are the flags of a daemon in user space.
