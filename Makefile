@@ -43,7 +43,7 @@ test-slow: ## the long tests, go vet and the race detector
 	$(TEST) -timeout 40m -p 1 $(LONG)
 
 golden: build ## rewrite what tests expect as text, and show what changed
-	$(GO) test ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/cli ./cmd/vmapd/tests/pages ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -short -update
+	$(GO) test ./cmd/vmapd/tests/scenarios ./cmd/vmapd/tests/cli ./cmd/vmapd/tests/pages ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/compile ./legacy/iptables ./legacy/ipvs -short -update
 	git diff --stat -- testdata nft legacy cmd
 
 bench: ## benchmarks; for whole clusters, see bench-scale of the bench

@@ -2,6 +2,7 @@ package modeltest
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,22 @@ func Builder(c model.Config, objects ...Object) *model.Builder {
 		o.Set(b)
 	}
 	return b
+}
+
+// DualStack returns a builder with each kind of frontend once, and a set of each kind that is not empty.
+func DualStack() *model.Builder {
+	config := Config()
+	pods := &config.LocalPods.ClusterCIDRs
+	*pods = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}
+	return Builder(config,
+		OurNode(),
+		NewServiceCIDR("kubernetes", "172.30.0.0/16", "255.255.0.0/16", "fd00:172:30::/112"),
+		NewService("ns1/web").On("172.30.0.41", "fd00:172:30::29").
+			LoadBalancer("192.168.98.11", "fd00:192:168:98::b").External("192.168.99.11", "fd00:192:168:99::b").
+			TCP("http", 80).NodePort(30001).UDP("dns", 53),
+		NewService("ns1/empty").On("172.30.0.42").TCP("", 80),
+		NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns", 5353).Local("10.0.0.2").Ready("10.0.0.3"),
+		NewSlice("ns1/web-6", "web").IPv6().TCP("http", 8080).UDP("dns", 5353).Ready("fd00:10::2"))
 }
 
 // Snapshot returns the snapshot of the objects.

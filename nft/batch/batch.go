@@ -82,9 +82,7 @@ func (b *Batch) NewChain(name string) bool {
 func (b *Batch) String() string {
 	var s strings.Builder
 	for op := range b.Ops(1) {
-		if c, ok := op.Object.(nft.Chain); op.Verb != Flush || !ok || !slices.Contains(b.DeleteChains, c.Name) {
-			fmt.Fprintln(&s, op.Text(b.Family))
-		}
+		fmt.Fprintln(&s, op.Text(b.Family))
 	}
 	for _, p := range b.Purge {
 		fmt.Fprintf(&s, "# purge map %s %s %s\n", nft.FamilyWord(b.Family), nft.TableName, p.Map())

@@ -168,14 +168,26 @@ func TestDiffTableReplacesAnotherLayout(t *testing.T) {
 		checkChains(t, table.Chains, changes, want)
 	})
 
-	t.Run("a base chain on another hook is made anew", func(t *testing.T) {
+	for name, change := range map[string]func(*nft.Chain){
+		"at another priority":  func(c *nft.Chain) { c.Prio = -99 },
+		"with the policy drop": func(c *nft.Chain) { c.Drop = true },
+		"that filters":         func(c *nft.Chain) { c.Filter = true },
+		"on another hook":      func(c *nft.Chain) { c.Hook = nft.Input },
+	} {
+		t.Run("a base chain "+name+" is made anew", func(t *testing.T) {
+			table := tableOf(t, want)
+			table.Chains = slices.Clone(table.Chains)
+			change(&table.Chains[slices.IndexFunc(table.Chains, func(c nft.Chain) bool { return c.Name == "output" })])
+			changes := batch.DiffTable(table, want)
+			equal(t, "chains made anew", []string{"output"}, changes.RemakeBase)
+			equal(t, "operations", 1, changes.Len())
+		})
+	}
+
+	t.Run("a dormant table is woken", func(t *testing.T) {
 		table := tableOf(t, want)
-		table.Chains = slices.Clone(table.Chains)
-		i := slices.IndexFunc(table.Chains, func(c nft.Chain) bool { return c.Name == "output" })
-		table.Chains[i].Prio = -99
-		changes := batch.DiffTable(table, want)
-		equal(t, "chains made anew", []string{"output"}, changes.RemakeBase)
-		equal(t, "operations", 1, changes.Len())
+		table.Dormant = true
+		equal(t, "the batch", "add table ip vmapd { comment \"Kubernetes Services, by vmapd\"; }\n", batch.DiffTable(table, want).String())
 	})
 }
 

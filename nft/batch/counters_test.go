@@ -92,7 +92,7 @@ func TestACounterStaysAsLongAsItsFrontend(t *testing.T) {
 // To begin to count at a restart is a set and a rule for each kind of frontend, and an element for each frontend; to end
 // it takes away the sets with all that is in them.
 func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
-	s := dualStack().Snapshot().Family(model.IPv4)
+	s := modeltest.DualStack().Snapshot().Family(model.IPv4)
 	off := compile.Options{}.Compile(nil, s)
 	on := counted.Adopt(tableOf(t, off), nil, s)
 	elements := 0

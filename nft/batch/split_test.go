@@ -199,7 +199,7 @@ func TestWhatAClusterNeedsFirstComesFirst(t *testing.T) {
 			modeltest.NewSlice(s.NamespacedName.String()+"-1", s.NamespacedName.Name).TCP("https", 6443).UDP("dns", 5353).TCP("dns-tcp", 5353).Ready("10.0.0.3"))
 	}
 	add("172.30.0.1", modeltest.NewService("default/kubernetes").TCP("https", 443))
-	add("172.30.0.2", modeltest.NewService("default/a").TCP("https", 443))
+	add("172.30.0.2", modeltest.NewService("default/a").TCP("https", 443).NodePort(30001))
 	add("172.30.0.3", modeltest.NewService("kube-system/a").TCP("https", 443))
 	add("172.30.0.4", modeltest.NewService("kube-system/z").UDP("dns", 53).TCP("dns-tcp", 53).TCP("https", 9153))
 	add("172.30.0.6", modeltest.NewService("openshift-dns/dns-default").UDP("dns", 53).TCP("dns-tcp", 53))
@@ -215,8 +215,12 @@ func whatComesFirst(t *testing.T, pieces []*batch.Batch) {
 		"openshift-dns/dns-default:dns", "openshift-dns/dns-default:dns-tcp",
 	}
 	var names []string
-	cidrs := 0
+	cidrs, nodePorts := 0, 0
 	for _, p := range pieces {
+		// An address of a Service has priority over node ports, and may be one of the node.
+		if nodePorts += len(elementsIn(p, nft.ServiceNodePorts)); nodePorts > 0 && namesIn(p) != nil {
+			t.Error("node ports do not come behind all addresses")
+		}
 		if cidrs += len(elementsIn(p, nft.ServiceCIDRs)); cidrs > 0 && namesIn(p) != nil {
 			t.Error("what drops does not come last")
 		}
@@ -227,7 +231,7 @@ func whatComesFirst(t *testing.T, pieces []*batch.Batch) {
 	}
 	equal(t, "the first frontends", urgent, slices.Sorted(slices.Values(names[:len(urgent)])))
 	equal(t, "number of the others", 3, len(names)-len(urgent))
-	equal(t, "ranges of addresses that are dropped", 1, cidrs)
+	equal(t, "ranges of addresses that are dropped, and node ports", [2]int{1, 1}, [2]int{cidrs, nodePorts})
 }
 
 // No piece is large, and there are not too many of them: from nothing, and from a table of which most is missing, as one

@@ -6,7 +6,6 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
@@ -97,10 +96,9 @@ func TestElements(t *testing.T) {
 			table := tt.options.Compile(nil, s).OfPort(modeltest.PortName("ns1/web", "http", model.TCP))
 			var got []string
 			for set, elements := range table.Elements {
-				declared := nft.DeclarationOf(set)
 				for _, e := range elements {
 					e.Comment = ""
-					got = append(got, set+" "+declared.Text(model.IPv4, e))
+					got = append(got, set+" "+text(model.IPv4, set, e))
 				}
 			}
 			slices.Sort(got)
