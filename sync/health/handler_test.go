@@ -44,10 +44,10 @@ func mustAnswer(t *testing.T, h http.Handler, path string, want response) {
 func TestHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := map[string]int{}
-		tracker := NewTracker(Options{Count: func(path string, code int) { counts[fmt.Sprint(path, " ", code)]++ }})
-		h := tracker.Handler()
+		story := newHistory(t, Options{Count: func(path string, code int) { counts[fmt.Sprint(path, " ", code)]++ }}, modeltest.Builder(modeltest.Config(), modeltest.OurNode()).Snapshot())
+		h := story.Handler()
 		b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
-		story := &history{t, tracker, b.Snapshot()}
+		story.snapshot = b.Snapshot()
 
 		// Starting.
 		mustAnswer(t, h, "/healthz", asJSON(200, `{"lastUpdated": "2000-01-01T00:00:00Z","currentTime": "2000-01-01T00:00:00Z", "nodeEligible": true}`))
@@ -101,12 +101,11 @@ func TestHandlers(t *testing.T) {
 // no reason.
 func TestReadyzNamesWhatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tracker := NewTracker(Options{Unreadable: func() []string { return []string{"services can't be read"} }})
-		mustAnswer(t, tracker.Handler(), "/readyz", asText(503, "IPv4: no sync has succeeded yet\nIPv6: no sync has succeeded yet\n"+
+		story := newHistory(t, Options{Unreadable: func() []string { return []string{"services can't be read"} }}, modeltest.Builder(modeltest.Config(), modeltest.OurNode()).Snapshot())
+		mustAnswer(t, story.Handler(), "/readyz", asText(503, "IPv4: no sync has succeeded yet\nIPv6: no sync has succeeded yet\n"+
 			"services can't be read\n"))
-		story := &history{t, tracker, modeltest.Builder(modeltest.Config()).Snapshot()}
 		story.round()
-		mustAnswer(t, tracker.Handler(), "/readyz", asText(200, "ok\n"))
+		mustAnswer(t, story.Handler(), "/readyz", asText(200, "ok\n"))
 	})
 }
 
@@ -114,12 +113,12 @@ func TestReadyzNamesWhatCannotBeRead(t *testing.T) {
 func TestReadyOnceTheClusterHasTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := modeltest.Builder(modeltest.Config())
-		tracker := NewTracker(Options{NodeName: "node-1"})
-		h := tracker.Handler()
-		story := &history{t, tracker, b.Snapshot()}
+		story := newHistory(t, Options{NodeName: "node-1"}, modeltest.Builder(modeltest.Config(), modeltest.OurNode()).Snapshot())
+		h := story.Handler()
+		story.snapshot = b.Snapshot()
 		story.round()
 		mustAnswer(t, h, "/readyz", asText(503, "the cluster has no Node \"node-1\": the name comes from --hostname-override, or is the host's\n"))
-		if s := tracker.Status(); !s.Healthy || !s.Eligible {
+		if s := story.Status(); !s.Healthy || !s.Eligible {
 			t.Errorf("healthy %v, eligible %v; want both: cluster IPs work", s.Healthy, s.Eligible)
 		}
 		node := modeltest.OurNode()

@@ -14,7 +14,7 @@ import (
 // DefaultSyncPeriod is kube-proxy's default of nftables.syncPeriod, iptables.syncPeriod and ipvs.syncPeriod.
 const DefaultSyncPeriod = 30 * time.Second
 
-// Options of a Tracker. The zero value works.
+// Options of a Tracker.
 type Options struct {
 	// SyncPeriod is the configured nftables.syncPeriod, iptables.syncPeriod or
 	// ipvs.syncPeriod: a change may wait for twice as long. 0 means DefaultSyncPeriod.
@@ -30,6 +30,8 @@ type Options struct {
 	// Count is called with the path and the status code of each answer of the Handler,
 	// by any number of goroutines. It may be nil.
 	Count func(path string, code int)
+	// Queued returns since when a change waits for the end of a round, see [reconcile.State.Queued].
+	Queued func() (last, since time.Time)
 	// Eligibility is called when the node is no longer eligible, with the reason, and with ""
 	// when it is again. It must not call the Tracker. It may be nil.
 	Eligibility func(why string)
@@ -50,8 +52,7 @@ type Tracker struct {
 	started  bool                              // a round has ended
 	hadNode  bool                              // there was a Node object
 	why      string                            // the node is not eligible; "": it is
-	queued   time.Time                         // of the last call of Queued
-	families [len(model.Families)]FamilyStatus // Healthy is unused
+	families [len(model.Families)]FamilyStatus // Healthy is unused; Waiting is of failed rounds
 }
 
 // Status is the state of a Tracker at one time.
@@ -73,26 +74,12 @@ type FamilyStatus struct {
 	LastError string    // of the last sync; "" if it succeeded
 }
 
-var _ reconcile.Queuer = (*Tracker)(nil)
-
 // NewTracker returns a Tracker of a proxy that is starting.
 func NewTracker(o Options) *Tracker {
 	if o.SyncPeriod <= 0 {
 		o.SyncPeriod = DefaultSyncPeriod
 	}
 	return &Tracker{options: o}
-}
-
-// Queued implements [reconcile.Queuer].
-func (t *Tracker) Queued(at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.queued = at
-	for i := range t.families {
-		if f := &t.families[i]; f.Waiting.IsZero() {
-			f.Waiting = at
-		}
-	}
 }
 
 // Done implements [reconcile.Observer]. A family in which the kernel refuses single service ports is programmed: one
@@ -116,22 +103,17 @@ func (t *Tracker) Done(r reconcile.Round) {
 			t.options.Eligibility(why)
 		}
 	}
-	waiting := r.Queued
-	if waiting.IsZero() && t.queued.After(r.Started) {
-		waiting = t.queued // a change since r ended
-	}
 	for i := range t.families {
 		f := &t.families[i]
 		if r.Err == nil || !r.Failed[i] {
-			*f = FamilyStatus{Waiting: waiting, Synced: r.Started.Add(r.Took)}
+			*f = FamilyStatus{Synced: r.Started.Add(r.Took)}
 			if len(r.Refused[i]) > 0 {
 				f.LastError = r.Err.Error()
 			}
 			continue
 		}
 		f.LastError = r.Err.Error()
-		// Before the first round, changes waited for the API server.
-		if f.Waiting.IsZero() || !t.started {
+		if f.Waiting.IsZero() {
 			f.Waiting = r.Started
 		}
 	}
@@ -146,7 +128,11 @@ func (t *Tracker) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Status{At: time.Now(), Healthy: true, Ready: true, Eligible: t.why == "", Why: t.why}
+	_, since := t.options.Queued()
 	for i, f := range t.families {
+		if f.Waiting.IsZero() {
+			f.Waiting = since
+		}
 		late := t.started && !f.Waiting.IsZero() && s.At.Sub(f.Waiting) >= 2*t.options.SyncPeriod
 		f.Healthy = !late
 		s.Families[i] = f

@@ -18,33 +18,33 @@ type history struct {
 	*testing.T
 	*Tracker
 	snapshot *model.Snapshot
+	since    time.Time // a change waits for the end of a round
+}
+
+func newHistory(t *testing.T, o Options, s *model.Snapshot) *history {
+	h := &history{T: t, snapshot: s}
+	o.Queued = func() (last, since time.Time) { return h.since, h.since }
+	h.Tracker = NewTracker(o)
+	return h
 }
 
 // tell runs a test in a bubble.
 func tell(t *testing.T, test func(h *history)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		test(&history{t, NewTracker(Options{}), modeltest.Snapshot(modeltest.Config())})
-	})
+	synctest.Test(t, func(t *testing.T) { test(newHistory(t, Options{}, modeltest.Snapshot(modeltest.Config()))) })
 }
 
 // change is queued now.
-func (h *history) change() time.Time {
-	now := time.Now()
-	h.Queued(now)
-	return now
-}
+func (h *history) change() { h.since = time.Now() }
 
 // round is a round that took no time and ended now. failed are the families that failed.
-func (h *history) round(failed ...model.Family) { h.roundWith(time.Time{}, failed...) }
-
-// roundWith is a round during which, at queued, a change came.
-func (h *history) roundWith(queued time.Time, failed ...model.Family) {
-	r := reconcile.Round{Snapshot: h.snapshot, Started: time.Now(), Queued: queued}
+func (h *history) round(failed ...model.Family) {
+	r := reconcile.Round{Snapshot: h.snapshot, Started: time.Now()}
 	for _, f := range failed {
 		r.Failed[f] = true
 		r.Err = errors.New("no")
 	}
+	h.since = time.Time{}
 	h.Done(r)
 }
 
@@ -87,48 +87,13 @@ func TestAChangeMayWaitForTwoSyncPeriods(t *testing.T) {
 	})
 }
 
-func TestTheOldestChangeCounts(t *testing.T) {
-	tell(t, func(h *history) {
-		h.round()
-		h.change()
-		time.Sleep(limit / 2)
-		h.round(model.IPv4, model.IPv6)
-		h.change()
-		h.healthyFor(limit / 2)
-	})
-}
-
-func TestAChangeDuringARoundStartsTheNextWait(t *testing.T) {
-	tell(t, func(h *history) {
-		h.round()
-		h.change()
-		time.Sleep(limit - time.Second) // a slow round
-		queued := h.change()
-		time.Sleep(time.Second / 2)
-		h.roundWith(queued)
-		h.healthyFor(limit - time.Second/2)
-	})
-}
-
-// Between a loop's looking for changes and its telling of the round, a change may come.
-func TestAChangeWhileARoundIsToldOf(t *testing.T) {
-	tell(t, func(h *history) {
-		h.round()
-		h.change()
-		r := reconcile.Round{Snapshot: h.snapshot, Started: time.Now()}
-		time.Sleep(time.Second)
-		h.change()
-		h.Done(r)
-		h.healthyFor(limit)
-	})
-}
-
 func TestAFailedRoundWaitsEvenIfNothingChanged(t *testing.T) {
 	tell(t, func(h *history) {
 		h.round()
 		time.Sleep(long)
 		h.round(model.IPv4, model.IPv6)
 		time.Sleep(limit / 2)
+		h.change()
 		h.round(model.IPv4, model.IPv6)
 		h.healthyFor(limit / 2)
 	})
@@ -204,7 +169,7 @@ func TestEligibility(t *testing.T) {
 	deleting.Deleting = true
 	tainted.Taints = []string{"other", "ToBeDeletedByClusterAutoscaler"}
 	other.Taints = []string{"other"}
-	h := &history{t, NewTracker(Options{}), nil}
+	h := newHistory(t, Options{}, nil)
 	b := modeltest.Builder(modeltest.Config())
 	eligible := func(want bool, when string) {
 		t.Helper()

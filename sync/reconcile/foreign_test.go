@@ -72,7 +72,7 @@ func TestARoundIsARepairUntilOneHasWorked(t *testing.T) {
 		time.Sleep(time.Hour) // and a comparison in full
 		synctest.Wait()
 		var repairs []bool
-		_, rounds := r.all()
+		rounds := r.all()
 		for _, round := range rounds {
 			repairs = append(repairs, round.Repair)
 		}

@@ -84,13 +84,6 @@ func (l *Loop) Run(ctx context.Context) {
 	l.started = time.Now()
 	l.full = true
 	l.resetBackoff()
-	l.State.observe(func(at time.Time) {
-		for _, o := range l.Observers {
-			if q, ok := o.(Queuer); ok {
-				q.Queued(at)
-			}
-		}
-	})
 	// A channel is nil while the loop ignores it.
 	changed, foreignChange := l.State.Changed(), l.ForeignChange
 	var retry, rested, calm <-chan time.Time
@@ -159,12 +152,13 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 	}
 	done := Round{
 		Snapshot: s, Started: start, Took: time.Since(start), Full: l.full, Repair: l.repair, Err: err,
-		Services: taken.services, EndpointSlices: taken.endpointSlices, Triggers: taken.triggers, Queued: l.State.waiting(),
+		Services: taken.services, EndpointSlices: taken.endpointSlices, Triggers: taken.triggers,
 	}
 	done.Failed, done.Refused = failures(s, err)
 	for _, o := range l.Observers {
 		o.Done(done)
 	}
+	l.State.done()
 	l.full, l.repair = err != nil, l.repair && err != nil
 	if model.IsProgrammed(err) {
 		l.logApplied(done)

@@ -8,17 +8,10 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Observer follows the rounds of a [Loop]. Several goroutines call its methods, which must not block.
+// Observer follows the rounds of a [Loop].
 type Observer interface {
-	// Done is called after each round.
+	// Done is called after each round. It must not block.
 	Done(r Round)
-}
-
-// A Queuer is an Observer of changes that wait for a round.
-type Queuer interface {
-	Observer
-	// Queued is called for the first change after the begin of a round. The next round has this change and all later ones.
-	Queued(at time.Time)
 }
 
 // Round is one attempt to make the dataplane match a snapshot.
@@ -37,9 +30,6 @@ type Round struct {
 	// The changes in this round.
 	Services, EndpointSlices int                              // changed objects
 	Triggers                 [len(model.Families)][]time.Time // of EndpointSlices, see kube.Triggered
-
-	// Queued is the time of the first change that waits for the next round. It is zero if there is none.
-	Queued time.Time
 }
 
 // Change describes an update, for metrics.
@@ -55,16 +45,13 @@ const MaxTriggers = 10_000
 
 // pending describes the changes that wait for a round.
 type pending struct {
-	since                    time.Time // zero: there are none
+	some                     bool // there are any
 	services, endpointSlices int
 	triggers                 [len(model.Families)][]time.Time
 }
 
-func (p *pending) add(c Change, now time.Time) (first bool) {
-	first = p.since.IsZero()
-	if first {
-		p.since = now
-	}
+func (p *pending) add(c Change) (first bool) {
+	first, p.some = !p.some, true
 	p.services += c.Services
 	p.endpointSlices += c.EndpointSlices
 	if kept := &p.triggers[c.Family]; !c.Trigger.IsZero() && len(*kept) < MaxTriggers {

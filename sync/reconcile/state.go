@@ -17,7 +17,8 @@ type State struct {
 	builder *model.Builder
 	missing int // sources that are not complete yet
 	pending pending
-	queued  func(time.Time) // called for the first pending change
+	queued  time.Time // the first of the pending changes, or of those that were last
+	applied time.Time // the first of the changes of the round under way; zero: none is
 }
 
 // NewState returns a State with the builder b. It is complete when the given number of sources have called Complete.
@@ -36,8 +37,8 @@ func (s *State) Update(c Change, fn func(*model.Builder)) {
 	now := time.Now()
 	s.mu.Lock()
 	fn(s.builder)
-	if s.pending.add(c, now) && s.queued != nil {
-		s.queued(now)
+	if s.pending.add(c) {
+		s.queued = now
 	}
 	s.mu.Unlock()
 	Signal(s.changed)
@@ -69,7 +70,9 @@ func (s *State) take() (*model.Snapshot, pending, bool) {
 		return nil, pending{}, false
 	}
 	p := s.pending
-	s.pending = pending{}
+	if s.pending = (pending{}); p.some {
+		s.applied = s.queued
+	}
 	return s.builder.Snapshot(), p, true
 }
 
@@ -101,21 +104,23 @@ func (s *State) Pending() (services, endpointSlices int) {
 	return s.pending.services, s.pending.endpointSlices
 }
 
-// waiting returns the time of the first change that waits for a round.
-func (s *State) waiting() time.Time {
+// Queued returns when the first change after the begin of a round came last, and since when a change waits for the end
+// of a round. Zero: there was none, or none waits.
+func (s *State) Queued() (last, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pending.since
+	since = s.applied
+	if since.IsZero() && s.pending.some {
+		since = s.queued
+	}
+	return s.queued, since
 }
 
-// observe makes the state call fn for each first pending change, the current one included.
-func (s *State) observe(fn func(time.Time)) {
+// done ends the round under way.
+func (s *State) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queued = fn
-	if !s.pending.since.IsZero() {
-		fn(s.pending.since)
-	}
+	s.applied = time.Time{}
 }
 
 // Signal sends to a channel of capacity 1, unless it has a signal already.

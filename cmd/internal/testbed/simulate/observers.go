@@ -37,7 +37,7 @@ func (o failing) Done(r reconcile.Round) {
 
 func (d *daemon) observe() {
 	d.observers = observers{
-		tracker: health.NewTracker(health.Options{NodeName: d.w.node.Config.NodeName}),
+		tracker: health.NewTracker(health.Options{NodeName: d.w.node.Config.NodeName, Queued: d.state.Queued}),
 		flows: conntrack.New(slog.New(slog.DiscardHandler), &conntrack.Table{Dial: d.track}, func(p conntrack.Pass) {
 			d.w.note("%d %v flows ended: %v", p.Deleted, p.Family, p.Err)
 		}),

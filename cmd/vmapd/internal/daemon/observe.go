@@ -28,7 +28,7 @@ func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
 	p := d.dataplane
 	o := metrics.Options{
 		Backend: config.Backend(p.name), Reason: p.why, Started: d.Started,
-		Legacy: p.stats, Pending: d.state.Pending, Localhost: localhost.Stats,
+		Legacy: p.stats, Pending: d.state.Pending, Queued: d.state.Queued, Localhost: localhost.Stats,
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 		Findings:       func() map[metrics.Finding]int { return findings(d.report(readEvery).Lines) },
 	}
@@ -71,7 +71,7 @@ func serviceConnections(b *kernel.Backend, log *slog.Logger) []kernel.Count {
 
 func (d *Daemon) newTracker() *health.Tracker {
 	o := health.Options{
-		SyncPeriod: d.Config.SyncPeriod, Count: d.metrics.HTTP, Eligibility: d.reportEligibility,
+		SyncPeriod: d.Config.SyncPeriod, Queued: d.state.Queued, Count: d.metrics.HTTP, Eligibility: d.reportEligibility,
 		Findings: func() (names []string) {
 			for _, l := range report.Bad(d.report(readEvery).Lines) {
 				names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))

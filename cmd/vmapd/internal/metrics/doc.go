@@ -1,6 +1,6 @@
 // Package metrics holds the metrics of the daemon for Prometheus.
 //
-//	reconcile.Loop ── Queued, Done ──┐
+//	reconcile.Loop ── Done ──────────┐
 //	probes, conntrack ───────────────┼──> Metrics ── Handler ──> /metrics
 //	backends ── funcs, when asked ───┘       └── SLIHandler ──> /metrics/slis
 //

@@ -58,6 +58,7 @@ func bare(backend config.Backend) Options {
 		Backend: backend, Reason: "--backend=" + string(backend), Build: buildInfo(), Started: started,
 		NFT:            func(model.Family) kernel.Stats { return kernel.Stats{} },
 		Pending:        func() (int, int) { return 0, 0 },
+		Queued:         func() (last, since time.Time) { return last, since },
 		Localhost:      func() (none [2]userspace.Stats) { return none },
 		ConntrackTable: func() (int, int, error) { return 0, 0, errors.New("not known") },
 		Findings:       func() map[Finding]int { return nil },
@@ -84,6 +85,7 @@ func connections() []kernel.Count {
 func all(backend config.Backend) Options {
 	o := bare(backend)
 	o.Pending = func() (int, int) { return 2, 5 }
+	o.Queued = func() (last, since time.Time) { return later.Add(-time.Second), since }
 	o.Localhost = func() [2]userspace.Stats {
 		return [2]userspace.Stats{{Listeners: 3, Missing: 1, Failures: 1, Accepted: 40}, {Listeners: 2, Accepted: 2}}
 	}
@@ -146,7 +148,6 @@ func objects(more ...modeltest.Object) []modeltest.Object {
 func fed(o Options) *Metrics {
 	m := New(o)
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
-	m.Queued(later.Add(-time.Second))
 	m.Done(round(s, func(r *reconcile.Round) {
 		r.Full, r.Err, r.Failed[model.IPv6] = true, errors.New("no"), true
 		r.Triggers = [2][]time.Time{{later.Add(-700 * time.Millisecond)}, {later.Add(-700 * time.Millisecond)}}

@@ -13,13 +13,13 @@ import (
 
 // proxyFigures are the metrics that kube-proxy has, too (pkg/proxy/metrics), except those read at a scrape.
 type proxyFigures struct {
-	duration, full, partial, programming   *prometheus.HistogramVec
-	lastSync, lastQueued, noLocalEndpoints *prometheus.GaugeVec
-	services, endpointSlices               prometheus.Counter
-	nftFailures                            *prometheus.CounterVec
-	probes                                 map[string]*prometheus.CounterVec // by path
-	conntrackDuration                      *prometheus.HistogramVec
-	conntrackDeleted                       *prometheus.CounterVec
+	duration, full, partial, programming *prometheus.HistogramVec
+	lastSync, noLocalEndpoints           *prometheus.GaugeVec
+	services, endpointSlices             prometheus.Counter
+	nftFailures                          *prometheus.CounterVec
+	probes                               map[string]*prometheus.CounterVec // by path
+	conntrackDuration                    *prometheus.HistogramVec
+	conntrackDeleted                     *prometheus.CounterVec
 }
 
 // syncBuckets are from 1 ms to 16 s.
@@ -46,8 +46,15 @@ func (m *Metrics) registerProxy() {
 		programmingBuckets())
 	p.lastSync = gaugeVec(all, "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
 		"Time of the last successful sync.", ipFamily)
-	p.lastQueued = gaugeVec(all, "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
-		"Time when a sync was last requested.", ipFamily)
+	atScrape(all, gauge, "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
+		"Time when a sync was last requested.", []string{ipFamily}, func(emit emitter) {
+			last, _ := m.options.Queued()
+			for _, f := range model.Families {
+				if !last.IsZero() {
+					emit(seconds(last), f.String())
+				}
+			}
+		})
 	p.services = promauto.With(all).NewCounter(prometheus.CounterOpts{
 		Name: "kubeproxy_sync_proxy_rules_service_changes_total", Help: "Service changes included in syncs.",
 	})

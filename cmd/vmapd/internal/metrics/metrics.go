@@ -32,6 +32,7 @@ type Options struct {
 	NFT            func(model.Family) kernel.Stats             // nil unless the backend is nftables
 	Legacy         func() [len(model.Families)]host.Stats      // nil unless it is iptables or IPVS
 	Pending        func() (services, endpointSlices int)       // changed objects that wait for the next sync
+	Queued         func() (last, since time.Time)              // see reconcile.State
 	Localhost      func() [len(model.Families)]userspace.Stats // of node ports on loopback
 	ConntrackTable func() (entries, limit int, err error)
 

@@ -22,15 +22,6 @@ type rounds struct {
 	triggers                 [len(model.Families)][]time.Time
 }
 
-var _ reconcile.Queuer = (*Metrics)(nil)
-
-// Queued implements reconcile.Queuer.
-func (m *Metrics) Queued(at time.Time) {
-	for _, f := range model.Families {
-		m.lastQueued.WithLabelValues(f.String()).Set(seconds(at))
-	}
-}
-
 // Done implements reconcile.Observer.
 func (m *Metrics) Done(r reconcile.Round) {
 	m.mu.Lock()

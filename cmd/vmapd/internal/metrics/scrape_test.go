@@ -71,7 +71,6 @@ func TestScrapesAndRoundsAtOnce(t *testing.T) {
 	for _, do := range []func(i int){
 		func(i int) { m.Done(round(snapshots[i], nil)) },
 		func(i int) { m.Done(round(snapshots[i], bothFail)) },
-		func(int) { m.Queued(later) },
 		func(int) { m.HTTP("/healthz", 200); m.HTTP("/readyz", 503) },
 		func(int) {
 			m.Conntrack(conntrack.Pass{Family: model.IPv6, Took: 1, Deleted: 1})
