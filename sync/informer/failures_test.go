@@ -73,7 +73,7 @@ func TestErrorsThatAlternateAreLoggedOnceEach(t *testing.T) {
 		}
 		var got []bool
 		for range 3 {
-			for _, err := range []error{refused, errShort, apierrors.NewServiceUnavailable("no"), errSilent} {
+			for _, err := range []error{refused, errNoList, apierrors.NewServiceUnavailable("no"), errSilent} {
 				got = append(got, logged(err))
 			}
 		}
@@ -82,7 +82,7 @@ func TestErrorsThatAlternateAreLoggedOnceEach(t *testing.T) {
 			t.Errorf("logged (-want +got):\n%s", diff)
 		}
 		f.works()
-		if !logged(errSilent) || logged(errShort) || !logged(refused) {
+		if !logged(errSilent) || logged(errNoList) || !logged(refused) {
 			t.Error("after a success, each cause is logged once more")
 		}
 	})

@@ -31,8 +31,6 @@ const (
 	// after a watch that failed, but not after one that ended soon without an error.
 	watchEvery = 2500 * time.Millisecond
 	watchBurst = 10
-	// works is how long a watch without events must last to be a success, as for client-go.
-	works = time.Second
 	// slow is how long a request may go without a response before that is logged. Lists of the largest clusters begin to
 	// arrive sooner.
 	slow = 10 * time.Second
@@ -52,7 +50,6 @@ var (
 	errNoList     = errors.New("response has no resourceVersion: it is not an API server's")
 	errPlain      = errors.New("streamed lists are not used")
 	errLacking    = errors.New("the API server does not have this kind")
-	errShort      = errors.New("watches end at once, or before the initial list is complete")
 	errNoBookmark = errors.New("the API server sends no bookmark, which ends the initial list; requesting a plain list")
 )
 
@@ -76,7 +73,6 @@ type follower struct {
 	lacking  bool        // the server does not have this kind
 	guard    *time.Timer // ends a streamed list without progress; nil: none is read
 	stalled  bool        // it did: the next list is a plain one
-	unproven bool        // the last watch ended at once, or before its initial list was complete
 	heard    time.Time
 	failure  Failure         // its Since is zero while there is none
 	logged   map[string]bool // the classes of errors of this failure
@@ -163,8 +159,12 @@ func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	}
 	started, cancel := context.WithCancel(ctx)
 	w, err := request(started, f, "watch", o, f.resource.watch)
-	if err == nil {
-		return f.begin(started, cancel, w, initial), nil
+	switch {
+	case err == nil && initial:
+		return f.begin(started, cancel, w), nil
+	case err == nil:
+		f.works()
+		return watching{w, cancel}, nil
 	}
 	cancel()
 	if initial && apierrors.IsInvalid(err) {
@@ -195,41 +195,26 @@ func (w watching) Stop() {
 	w.Interface.Stop()
 }
 
-// begin is called when a watch has begun. A watch works if it has an event, or lasts; an initial list, if it is
-// complete. An API server may accept the request for a streamed list, and send no bookmark at the end. client-go waits
-// until the watch ends, for five to ten minutes.
-func (f *follower) begin(
-	ctx context.Context, cancel context.CancelFunc, w watch.Interface, initial bool,
-) watch.Interface {
-	after, then := works, f.works
-	if initial {
-		after, then = giveUpAfter*f.quiet, func() {
-			f.failed(ctx, "watch", errNoBookmark)
-			f.mu.Lock()
-			f.stalled = true
-			f.mu.Unlock()
-			cancel()
-		}
-	}
+// begin is called when a streamed list has begun. An API server may accept the request, and send no bookmark at the
+// end. client-go waits until the watch ends, for five to ten minutes.
+func (f *follower) begin(ctx context.Context, cancel context.CancelFunc, w watch.Interface) watch.Interface {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	timer := time.AfterFunc(after, then)
-	if initial {
-		f.objects, f.guard = 0, timer
-	}
-	before := f.unproven
-	f.unproven = true
-	return watching{w, sync.OnceFunc(func() {
-		timer.Stop()
+	guard := time.AfterFunc(giveUpAfter*f.quiet, func() {
+		f.failed(ctx, "watch", errNoBookmark)
 		f.mu.Lock()
-		again := f.unproven && before // a server that shuts down ends one like this
+		f.stalled = true
+		f.mu.Unlock()
+		cancel()
+	})
+	f.objects, f.guard = 0, guard
+	return watching{w, func() {
+		guard.Stop()
+		f.mu.Lock()
 		f.guard = nil
 		f.mu.Unlock()
-		if again {
-			f.failed(ctx, "watch", errShort)
-		}
 		cancel()
-	})}
+	}}
 }
 
 // progress is called for each object of a streamed list.

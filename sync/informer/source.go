@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/sync/kube/client"
@@ -172,10 +171,7 @@ func (c Config) load() (*rest.Config, error) {
 		}
 		return out, err
 	}
-	out, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
-		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Master}},
-	).ClientConfig()
+	out, err := clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		err = file.Err
 	}

@@ -64,7 +64,7 @@ func (f *follower) failed(ctx context.Context, verb string, err error) {
 func (f *follower) works() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.heard, f.unproven = time.Now(), false
+	f.heard = time.Now()
 	if since := f.failure.Since; !since.IsZero() {
 		f.failure = Failure{}
 		after := time.Since(since).Round(time.Millisecond)
