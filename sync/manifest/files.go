@@ -94,8 +94,7 @@ func look(paths []string) (places []place) {
 	return places
 }
 
-// read reads the files that are not as before. A file with errors, and a folder that can't be read, keep the objects
-// that they had.
+// read reads the files that are not as before.
 func read(places []place, before []*file) (files []*file) {
 	old := map[string]*file{}
 	for _, f := range before {
@@ -103,41 +102,30 @@ func read(places []place, before []*file) (files []*file) {
 	}
 	for _, at := range places {
 		f := old[at.path]
-		delete(old, at.path)
 		if f == nil || f.at != at {
-			f = open(at, f)
+			f = open(at, f != nil && len(f.objects) > 0)
 		}
 		files = append(files, f)
-	}
-	for _, f := range before {
-		in := func(dir *file) bool { return dir.unreadable && strings.HasPrefix(f.at.path, dir.at.path+"/") }
-		if old[f.at.path] != nil && slices.ContainsFunc(files, in) {
-			files = append(files, f)
-		}
 	}
 	return files
 }
 
-// open reads a file, of which before is the last content, or nil.
-func open(at place, before *file) *file {
-	var f *file
+// open reads a file, which had objects at the last look or not.
+func open(at place, had bool) *file {
 	data, err := content(at.path)
-	had := before != nil && len(before.objects) > 0
 	switch {
 	case err != nil:
 		if p := (*fs.PathError)(nil); errors.As(err, &p) {
 			err = p.Err
 		}
-		f = &file{errs: []error{fmt.Errorf("cannot read %s: %w", model.OneLine(at.path), err)}, unreadable: true}
+		err = fmt.Errorf("cannot read %s: %w", model.OneLine(at.path), err)
+		return &file{at: at, errs: []error{err}, unreadable: true}
 	case len(data) == 0 && had:
 		// A program is probably about to write it: shells truncate a file before they start the program that fills it.
-		f = &file{errs: []error{failure(at.path + ": is empty: remove the file to remove its objects")}}
-	default:
-		f = parse(at.path, data)
+		return &file{at: at, errs: []error{failure(at.path + ": is empty: remove the file to remove its objects")}}
 	}
-	if f.at = at; len(f.errs) > 0 && had {
-		f.objects = before.objects
-	}
+	f := parse(at.path, data)
+	f.at = at
 	return f
 }
 

@@ -1,8 +1,6 @@
 package manifest
 
 import (
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,56 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/reconcile"
 )
-
-func object4(name string) string {
-	return fmt.Sprintf(`---
-{apiVersion: v1, kind: Service, metadata: {name: %[1]s}}
----
-{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: %[1]s}}
----
-{apiVersion: v1, kind: Node, metadata: {name: %[1]s}}
----
-{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: %[1]s}}
-`, name)
-}
-
-// Only what differs is written: nothing for a file that is written again with the
-// same objects in another order and layout.
-func TestOnlyDifferencesAreWritten(t *testing.T) {
-	dir := t.TempDir()
-	source, err := Open([]string{dir}, slog.New(slog.DiscardHandler))
-	must(t, err)
-	state := reconcile.NewState(model.NewBuilder(model.Config{}), 2) // never complete: changes pile up
-	var services, endpointSlices int
-	step := func(wantServices, wantSlices int) {
-		t.Helper()
-		source.files = read(look(source.paths), source.files)
-		source.update(state)
-		nowServices, nowSlices := state.Pending()
-		if s, e := nowServices-services, nowSlices-endpointSlices; s != wantServices || e != wantSlices {
-			t.Errorf("%d Services and %d slices have changed, want %d and %d", s, e, wantServices, wantSlices)
-		}
-		services, endpointSlices = nowServices, nowSlices
-	}
-	step(0, 0)
-	write(t, dir+"/a.yaml", object4("a"))
-	step(1, 1)
-	step(0, 0)
-	write(t, dir+"/b.yaml", object4("b"))
-	step(1, 1)
-	write(t, dir+"/b.yaml", "# comment\n"+service("c", 1)+object4("b"))
-	step(1, 0)
-	// Moved to another file: nothing changes.
-	write(t, dir+"/b.yaml", object4("b"))
-	write(t, dir+"/c.yaml", service("c", 1))
-	step(0, 0)
-	write(t, dir+"/c.yaml", service("c", 2))
-	step(1, 0)
-	must(t, os.Remove(dir+"/a.yaml"))
-	step(1, 1)
-}
 
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()

@@ -47,6 +47,16 @@ func merge(files []*file) *Objects {
 	return o
 }
 
+// keep adds the objects of others that o lacks.
+func (o *Objects) keep(others *Objects) {
+	for _, obj := range others.list {
+		if o.byRef[obj.ref] == nil {
+			o.byRef[obj.ref] = obj
+			o.list = append(o.list, obj)
+		}
+	}
+}
+
 // Len returns the number of objects.
 func (o *Objects) Len() int { return len(o.list) }
 
@@ -109,9 +119,9 @@ type kubeObject interface {
 type object struct {
 	ref   model.ObjectRef
 	place string // "file:line", where its document begins, and the item of a List
-	raw   any    // the API object; nil in a [Source]
+	raw   any    // the API object
 
-	value       any                  // what the model takes of it, to be compared
+	value       any                  // what the model takes of it
 	set, remove func(*model.Builder) // nil: the model takes nothing
 }
 

@@ -27,12 +27,12 @@ const (
 	maxErrors = 100
 )
 
-// file is one file and its objects in effect: of its content now, or of the one before if that has errors.
+// file is one file.
 type file struct {
 	at      place
 	objects []*object
-	unread  map[string]bool // kinds in the content now
-	errs    []error         // in the content now
+	unread  map[string]bool // kinds
+	errs    []error
 
 	unreadable bool
 }

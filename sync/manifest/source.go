@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,10 +20,9 @@ const lookPeriod = 500 * time.Millisecond
 //
 // Errors never remove objects:
 //
-//   - A file that becomes invalid, unreadable or empty keeps the objects that it had
-//     until it is valid again or removed.
-//   - If one of the given paths vanishes, its objects stay. If a file vanishes from a folder, its
-//     objects are removed.
+//   - While a file is invalid, unreadable or has become empty, or one of the given paths is missing, all objects stay
+//     that were there before. What is valid takes effect.
+//   - If a file vanishes from a folder, its objects are removed.
 //
 // A file should be replaced by renaming: half of it may be a valid manifest.
 type Source struct {
@@ -54,7 +52,7 @@ func Open(paths []string, log *slog.Logger) (*Source, error) {
 // Located is [Objects.Located] for the objects in use. It may be called at any time.
 func (s *Source) Located(p model.Problem) string { return s.current.Load().Located(p) }
 
-// Run writes the manifests into the state, calls Complete, and then writes differences until ctx ends. It logs errors
+// Run writes the manifests into the state, calls Complete, and then writes what changes until ctx ends. It logs errors
 // in manifests once, and all that are left after one is corrected.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) {
 	s.update(state)
@@ -77,9 +75,12 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) {
 	}
 }
 
-// update writes the differences between the files and the state.
+// update writes the objects of the files into the state.
 func (s *Source) update(state *reconcile.State) {
 	old, next := s.current.Load(), merge(s.files)
+	if len(next.errs) > 0 {
+		next.keep(old)
+	}
 	s.current.Store(next)
 	if s.said.Differs(errors.Join(next.errs...)) {
 		for _, err := range next.errs {
@@ -92,33 +93,12 @@ func (s *Source) update(state *reconcile.State) {
 	if text := next.Unread(); text != "" && text != old.Unread() {
 		s.log.Warn(text)
 	}
-	var edits []func(*model.Builder)
-	changed := map[string]int{} // by kind
-	edit := func(o *object, fn func(*model.Builder)) {
-		if fn != nil {
-			changed[o.ref.Kind]++
-			edits = append(edits, fn)
+	state.Update(reconcile.Change{}, func(b *model.Builder) {
+		for ref, o := range old.byRef {
+			if next.byRef[ref] == nil && o.remove != nil {
+				o.remove(b)
+			}
 		}
-	}
-	for _, o := range old.list {
-		if next.byRef[o.ref] == nil {
-			edit(o, o.remove)
-		}
-	}
-	for _, o := range next.list {
-		o.raw = nil // it may be large
-		// It is the same pointer if its file has not changed.
-		if was := old.byRef[o.ref]; was != o && (was == nil || !reflect.DeepEqual(was.value, o.value)) {
-			edit(o, o.set)
-		}
-	}
-	if len(edits) == 0 {
-		return
-	}
-	c := reconcile.Change{Services: changed["Service"], EndpointSlices: changed["EndpointSlice"]}
-	state.Update(c, func(b *model.Builder) {
-		for _, edit := range edits {
-			edit(b)
-		}
+		next.ApplyTo(b)
 	})
 }

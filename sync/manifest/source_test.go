@@ -253,19 +253,19 @@ func TestSourceKeepsTheLastGoodContent(t *testing.T) {
 	r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
 	r.log("manifests read")
 
-	for _, bad := range []struct{ text, log string }{
-		{service("a", 9) + "---\nnonsense: [", dir + "/a.yaml:7: yaml: line 7: did not find expected"},
-		{service("a", 9) + strings.Replace(service("b", 9), "80", "x", 1), dir + "/a.yaml:7: Service default/b: json: cannot unmarshal string into Go struct field ServicePort.spec.ports.port of type int32"},
-		{"", dir + "/a.yaml: is empty"},
+	for _, bad := range []struct{ text, log, a string }{
+		{service("a", 9) + "---\nnonsense: [", dir + "/a.yaml:7: yaml: line 7: did not find expected", "a=172.30.0.9"},
+		{service("a", 8) + strings.Replace(service("b", 9), "80", "x", 1), dir + "/a.yaml:7: Service default/b: json: cannot unmarshal string into Go struct field ServicePort.spec.ports.port of type int32", "a=172.30.0.8"},
+		{"", dir + "/a.yaml: is empty", "a=172.30.0.8"},
 	} {
 		write(t, dir+"/a.yaml", bad.text)
 		r.log("valid objects stay in effect err=" + bad.log)
-		r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
+		r.want(bad.a, "b=172.30.0.2", "c=172.30.0.3")
 		// Other files go on, and what was said is not said again.
 		write(t, dir+"/c.yaml", service("c", 5))
-		r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.5")
+		r.want(bad.a, "b=172.30.0.2", "c=172.30.0.5")
 		write(t, dir+"/c.yaml", service("c", 3))
-		r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
+		r.want(bad.a, "b=172.30.0.2", "c=172.30.0.3")
 		select {
 		case line := <-r.logs.c:
 			t.Errorf("logged again: %s", line)
