@@ -177,7 +177,8 @@ func TestNodesShareEventsAboutProblems(t *testing.T) {
 			w.ServiceUID = func(model.NamespacedName) string { return uid }
 			(&Problems{Recorder: w.Recorder}).Done(reconcile.Round{Snapshot: s})
 			w.Node(Normal, ReasonStarting, "")
-			w.start(t)()
+			w.start(t)
+			synctest.Wait()
 		}
 		for _, tt := range []struct {
 			node, uid string

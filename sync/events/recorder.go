@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-logr/logr"
@@ -37,15 +36,12 @@ type Recorder struct {
 	opts        Options
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
-	sink        *sink
 }
 
 const (
 	kindService = "Service"
 	// maxNote is the API server's limit for a text (events.k8s.io/v1), in bytes.
 	maxNote = 1024
-	// flushTimeout bounds the time for remaining events at the end of the daemon.
-	flushTimeout = 3 * time.Second
 )
 
 // New returns a Recorder, which writes events from now on.
@@ -53,24 +49,17 @@ func New(o Options) *Recorder {
 	quiet := logr.Discard() // the sink logs what can't be written
 	b := record.NewBroadcaster(record.WithContext(klog.NewContext(context.Background(), quiet)))
 	source := corev1.EventSource{Component: Controller, Host: o.NodeName}
-	r := &Recorder{opts: o, broadcaster: b, sink: newSink(o)}
+	r := &Recorder{opts: o, broadcaster: b}
 	r.recorder = b.NewRecorder(runtime.NewScheme(), source).WithLogger(quiet)
 	if o.Client != nil {
-		b.StartRecordingToSink(r.sink)
+		b.StartRecordingToSink(newSink(o))
 	}
 	return r
 }
 
-// Run waits until ctx ends, and then, for 3 seconds at most, for the remaining events. Later events are dropped.
+// Run waits until ctx ends. Events that are not written by then are dropped.
 func (r *Recorder) Run(ctx context.Context) {
 	<-ctx.Done()
-	if r.opts.Client != nil {
-		r.recorder.Event(&corev1.ObjectReference{Kind: reasonLast}, Normal, reasonLast, "")
-		select {
-		case <-r.sink.last:
-		case <-time.After(flushTimeout):
-		}
-	}
 	r.broadcaster.Shutdown()
 }
 

@@ -26,8 +26,6 @@ const (
 	maxInstance = 128
 	// maxOthers bounds the memory for shared events: client-go's is bounded so, too.
 	maxOthers = 4096
-	// reasonLast is of an event that is not written: the events before it have been.
-	reasonLast = "Last"
 	// renewal is an annotation, within the process, of an event about a problem that lasts.
 	renewal = "renewal"
 )
@@ -37,7 +35,6 @@ type sink struct {
 	opts     Options
 	complain rate.Sometimes
 	others   map[string]bool // the shared events that other nodes created, by name
-	last     chan struct{}   // closed when reasonLast comes
 }
 
 var _ record.EventSink = (*sink)(nil)
@@ -45,17 +42,13 @@ var _ record.EventSink = (*sink)(nil)
 func newSink(o Options) *sink {
 	return &sink{
 		opts: o, complain: rate.Sometimes{First: 1, Interval: complainInterval},
-		others: make(map[string]bool), last: make(chan struct{}),
+		others: make(map[string]bool),
 	}
 }
 
 // Create implements [record.EventSink]. If the event exists, an earlier try succeeded after all, or another node was
 // quicker.
 func (s *sink) Create(e *corev1.Event) (*corev1.Event, error) {
-	if e.Reason == reasonLast {
-		close(s.last)
-		return e, nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	event := s.convert(e)

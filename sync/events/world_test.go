@@ -121,14 +121,6 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// hangs is a server that never answers.
-type hangs struct{}
-
-func (hangs) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
 func (s *server) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
