@@ -67,11 +67,9 @@ func hash(parts ...string) string {
 	return base32.StdEncoding.EncodeToString(sum[:10])
 }
 
-// maxComment is the longest comment that iptables takes (XT_MAX_COMMENT_LEN with its final zero).
-const maxComment = 255
-
 // commentOf returns a comment that names the service port of a rule. model checks names, and
-// yet: a character that could end the comment is replaced.
+// yet: a character that could end the comment is replaced. The longest names make 150 of the 255 characters that
+// iptables takes.
 func commentOf(n model.ServicePortName) string {
 	s := strings.Map(func(r rune) rune {
 		switch {
@@ -80,8 +78,5 @@ func commentOf(n model.ServicePortName) string {
 		}
 		return '?'
 	}, n.String())
-	if len(s) > maxComment {
-		s = s[:maxComment-3] + "..."
-	}
 	return `-m comment --comment "` + s + `"`
 }

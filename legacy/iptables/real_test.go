@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
-	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/model/nettest"
@@ -144,43 +143,3 @@ func TestTheProgramsListWhatWasWritten(t *testing.T) {
 }
 
 // A series of batches leads to the rules of the whole text, and a removal to none.
-func TestTheProgramsTakeBatches(t *testing.T) {
-	eachProgram(t, func(t *testing.T, p program) {
-		r := modeltest.NewRandom(modeltest.Seed(7))
-		b := model.NewBuilder(configs[2])
-		var have *iptables.Ruleset
-		var input strings.Builder
-		tables := iptsim.NewTables(p.family)
-		apply := func(text string) {
-			if err := tables.Restore(text); err != nil {
-				t.Fatal(err)
-			}
-			input.WriteString(text)
-		}
-		for range 60 {
-			r.Steps(b, 2)
-			want := iptables.Compile(nil, b.Snapshot().Family(p.family), iptables.Options{})
-			if have == nil {
-				apply(want.String())
-			} else {
-				apply(iptables.Diff(have, want).Text())
-			}
-			have = want
-		}
-		saved, err := inNamespace(p.String()+"-restore --noflush; "+p.String()+"-save", input.String())
-		if err != nil {
-			t.Fatalf("%v: %s", err, saved)
-		}
-		equal(t, "what is listed after all batches", listed(have.String()), listed(saved))
-		listing, err := iptables.ParseSaved(strings.NewReader(saved))
-		if err != nil {
-			t.Fatal(err)
-		}
-		gone, err := inNamespace(p.String()+"-restore; "+p.String()+"-restore --noflush <<'END'\n"+
-			listing.RemoveText(iptables.IsOurs)+"END\n"+p.String()+"-save", saved)
-		if err != nil {
-			t.Fatalf("%v: %s", err, gone)
-		}
-		equal(t, "what is listed after removal", 0, strings.Count(gone, iptables.Prefix))
-	})
-}

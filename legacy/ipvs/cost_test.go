@@ -1,7 +1,6 @@
 package ipvs_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -98,16 +97,5 @@ func TestAChangeDoesNotCostMoreWithMoreServices(t *testing.T) {
 	many := testing.AllocsPerRun(10, oneEndpoint(t, 2000))
 	if many > 2*few {
 		t.Errorf("a change allocates %v times with 100 Services, and %v times with 2,000", few, many)
-	}
-}
-
-func BenchmarkOneEndpoint(b *testing.B) {
-	for _, services := range []int{1000, 10_000} {
-		change := oneEndpoint(b, services)
-		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
-			for b.Loop() {
-				change()
-			}
-		})
 	}
 }

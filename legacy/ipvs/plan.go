@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
@@ -86,27 +87,19 @@ func keyText(k Key) string {
 
 func serverText(k Key, s Server) string {
 	text := keyText(k) + " -s " + s.Scheduler
-	if flags := s.schedulerFlags(); flags != "" {
-		text += " -b " + flags
+	var flags []string
+	for flag, name := range map[Flags]string{Fallback: "-fallback", HashPort: "-port"} {
+		if s.Flags&flag != 0 && (s.Scheduler == "sh" || s.Scheduler == "mh") {
+			flags = append(flags, s.Scheduler+name)
+		}
+	}
+	if slices.Sort(flags); len(flags) > 0 {
+		text += " -b " + strings.Join(flags, ",")
 	}
 	if s.Flags&Persistent != 0 {
 		text += fmt.Sprintf(" -p %.0f", s.Timeout.Seconds())
 	}
 	return text
-}
-
-func (s Server) schedulerFlags() string {
-	if s.Scheduler != "sh" && s.Scheduler != "mh" {
-		return ""
-	}
-	var flags []string
-	if s.Flags&Fallback != 0 {
-		flags = append(flags, s.Scheduler+"-fallback")
-	}
-	if s.Flags&HashPort != 0 {
-		flags = append(flags, s.Scheduler+"-port")
-	}
-	return strings.Join(flags, ",")
 }
 
 // Text returns the state as input of sysctl -p -, ip -batch -, ipset restore or ipvsadm -R, for kernels without any

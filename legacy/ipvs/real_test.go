@@ -124,35 +124,3 @@ func TestTheProgramsTakeTheText(t *testing.T) {
 }
 
 // ipset restore accepts the changes of a plan, too, and leads to the same entries.
-func TestIPSetTakesAPlan(t *testing.T) {
-	need(t, "ipset", "ipset create x hash:ip,port")
-	types := missingTypes(t)
-	for seed := range uint64(6) {
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		var script strings.Builder
-		var last *ipvs.State
-		history(t, r, configs[seed], ipvs.Options{}, 12, func(s step) {
-			if s.after.Family != model.IPv4 {
-				return
-			}
-			if last == nil {
-				script.WriteString(s.before.Text("ipset"))
-			}
-			last = s.after
-			for _, op := range ipvs.Diff(s.before, s.after) {
-				if line, ok := strings.CutPrefix(op.Command, "ipset "); ok {
-					fmt.Fprintln(&script, line+" -exist")
-				}
-			}
-		})
-		files := map[string]string{
-			"plan":  without(script.String(), model.IPv4, types),
-			"state": without(last.Text("ipset"), model.IPv4, types),
-		}
-		save := "ipset save | grep ^add | sort > "
-		out, err := inNamespace(t, "ipset restore < plan; "+save+"a; ipset destroy; ipset restore < state; "+save+"b; wc -l a; diff a b", files)
-		if err != nil {
-			t.Fatalf("seed %d: %v: %s", seed, err, out)
-		}
-	}
-}

@@ -42,18 +42,13 @@ func (f *Forwarder) choose(d model.Decision) []netip.AddrPort {
 			all = append(all, e.Addr)
 		}
 	}
-	chosen, _ := d.Chosen()
-	had, _ := f.visitors.Get(visitorOf(d))
-	if d.Port.Affinity == 0 {
-		had = nil
-	}
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	next := 0
-	for _, first := range []any{had, chosen.Addr} {
-		if i := slices.IndexFunc(all, func(a netip.AddrPort) bool { return a == first }); i >= next {
-			all[next], all[i] = all[i], all[next]
-			next++
-		}
+	first, _ := d.Chosen()
+	if had, ok := f.visitors.Get(visitorOf(d)); ok && d.Port.Affinity > 0 && slices.Contains(all, had.(netip.AddrPort)) {
+		first.Addr = had.(netip.AddrPort)
+	}
+	if i := slices.Index(all, first.Addr); i > 0 {
+		all[0], all[i] = all[i], all[0]
 	}
 	return all[:min(len(all), f.limits.tries)]
 }

@@ -151,24 +151,6 @@ func TestAffinity(t *testing.T) {
 	})
 }
 
-func TestAffinityRemembersManyClients(t *testing.T) {
-	c := newChooser(model.Random, time.Hour, 2, 3, 4)
-	first, more := netip.MustParseAddr("10.1.0.0"), netip.MustParseAddr("10.1.0.0")
-	for range mostVisitors + 10 {
-		c.remember(more, endpoints(2)[0])
-		more = more.Next()
-	}
-	remembered := func() int { return len(c.visitors.Keys()) }
-	if n := remembered(); n != mostVisitors {
-		t.Errorf("want %d clients remembered, got %d", mostVisitors, n)
-	}
-	c.set(model.Random, 0, 2)
-	c.remember(first, endpoints(2)[0])
-	if _, ok := c.visitors.Get(visitorOf(c.decision(first))); ok || remembered() != mostVisitors {
-		t.Errorf("without affinity, nobody is remembered, got %d", remembered())
-	}
-}
-
 // The chooser has the model's table: the decision's client gets the endpoint that nftables gives it.
 func TestTableOfTheModel(t *testing.T) {
 	for _, a := range []model.Algorithm{model.Maglev, model.MaglevPort} {

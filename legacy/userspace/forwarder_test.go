@@ -140,37 +140,6 @@ func TestSCTPIsNotServed(t *testing.T) {
 	}
 }
 
-func TestATakenPortIsTriedAgain(t *testing.T) {
-	r, port, other := newRig(t), freePort(t), freePort(t)
-	pod := r.pod(0, tcpServer(t, model.IPv4, echo('a')))
-	taken, err := net.Listen("tcp", nodePort(model.IPv4, port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hangUp(taken)
-	web("TCP", port).TCP("other", 81).NodePort(int32(other)).Set(r.builder)
-	slice(model.IPv4, "TCP", pod).TCP("other", 8080).Set(r.builder)
-	want := []string{fmt.Sprintf("ns1/web: service port ns1/web:http: listen tcp 127.0.0.1:%d: bind: address already in use", port)}
-	_ = r.Apply(t.Context(), r.builder.Snapshot())
-	if diff := cmp.Diff(want, r.failures()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	_ = r.Apply(t.Context(), r.builder.Snapshot())
-	if got := r.failures(); len(got) > 0 || r.Stats()[model.IPv4].Failures != 2 {
-		t.Errorf("a second try and no second report are wanted, got %v, %+v", got, r.Stats()[model.IPv4])
-	}
-	whoOnce(t, nodePort(model.IPv4, other)) // the others go on
-
-	hangUp(taken)
-	r.apply()
-	whoOnce(t, nodePort(model.IPv4, port))
-	r.opened()
-	r.apply()
-	if listens, _ := r.opened(); listens != 0 {
-		t.Errorf("nothing was missing, and it was tried to listen %d times", listens)
-	}
-}
-
 // nodePorts sets n Services with a node port and an endpoint each.
 func nodePorts(n int, b *model.Builder) {
 	for i := range n {
@@ -209,8 +178,12 @@ func TestRunRetriesUntilItEnds(t *testing.T) {
 	}
 	want := Stats{Listeners: 1, Missing: 1, Accepted: 2}
 	got := r.Stats()[model.IPv4]
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Stats{}, "Failures")); diff != "" || got.Failures == 0 {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Stats{}, "Failures")); diff != "" || got.Failures < 2 {
 		t.Errorf("%d failures, (-want +got):\n%s", got.Failures, diff)
+	}
+	told := []string{fmt.Sprintf("ns1/web: service port ns1/web:other: listen tcp 127.0.0.1:%d: bind: address already in use", taken)}
+	if diff := cmp.Diff(told, r.failures()); diff != "" {
+		t.Errorf("what is reported (-want +got):\n%s", diff)
 	}
 
 	hangUp(other)

@@ -76,11 +76,18 @@ func (n *network) DialContext(ctx context.Context, name, to string) (net.Conn, e
 	n.dials++
 	at, ok := n.servers[to]
 	n.mu.Unlock()
-	if !ok {
+	switch {
+	case !ok:
 		n.Errorf("a connection to %s, which is no endpoint", to)
+	case at == silent:
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	return n.Dialer.DialContext(ctx, name, at.String())
 }
+
+// silent is a server that answers nothing at all, as if its node were gone.
+var silent = netip.AddrPortFrom(model.IPv4.Loopback(), 0)
 
 // newRig returns a rig with both families switched on. When the test ends, the Forwarder
 // is closed, and all goroutines that came with it must be gone.

@@ -2,14 +2,10 @@ package userspace
 
 import (
 	"bytes"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -40,36 +36,6 @@ func TestTheClientsHalfCloseReachesTheServer(t *testing.T) {
 	if string(got) != "you said hello" || err != nil {
 		t.Errorf("want %q, got %q, %v", "you said hello", got, err)
 	}
-}
-
-func TestBigTransfersArriveWhole(t *testing.T) {
-	const f = model.IPv4
-	const size, clients = 16 << 20, 4
-	r, port := newRig(t), freePort(t)
-	r.set(web("TCP", port), slice(f, "TCP",
-		r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))))
-	var all sync.WaitGroup
-	for range clients {
-		_, c := who(t, nodePort(f, port))
-		data := make([]byte, size)
-		_, _ = rand.Read(data)
-		all.Go(func() {
-			if _, err := c.Write(data); err != nil {
-				t.Error(err)
-			}
-			if err := c.CloseWrite(); err != nil {
-				t.Error(err)
-			}
-		})
-		all.Go(func() {
-			h := sha256.New()
-			n, err := io.Copy(h, c)
-			if want := sha256.Sum256(data); err != nil || n != size || !bytes.Equal(h.Sum(nil), want[:]) {
-				t.Errorf("got %d of %d bytes back, or others: %v", n, size, err)
-			}
-		})
-	}
-	all.Wait()
 }
 
 func TestConnectionsOutliveTheirEndpoint(t *testing.T) {
@@ -129,7 +95,7 @@ func TestASilentEndpointCostsABoundedTime(t *testing.T) {
 	r.limits.try, r.limits.tries = 200*time.Millisecond, 3
 	var pods []string
 	for n := range 20 {
-		pods = append(pods, r.pod(n, silent(t)))
+		pods = append(pods, r.pod(n, silent))
 	}
 	r.set(web("TCP", port), slice(model.IPv4, "TCP", pods...))
 	mustBeReset(t, nodePort(model.IPv4, port))
@@ -144,7 +110,7 @@ func TestTheNextEndpointIsTriedAfterTheTimeOfTheService(t *testing.T) {
 	r.limits.try = time.Hour
 	retried := web("TCP", port)
 	retried.Annotations = map[string]string{model.AnnotationConnectionRetry: "true"}
-	r.set(retried, slice(model.IPv4, "TCP", r.pod(0, silent(t)), r.pod(1, tcpServer(t, model.IPv4, echo('b')))))
+	r.set(retried, slice(model.IPv4, "TCP", r.pod(0, silent), r.pod(1, tcpServer(t, model.IPv4, echo('b')))))
 	var clients []*net.TCPConn
 	for range 20 { // by chance, some begin at the silent one
 		clients = append(clients, dialTCP(t, nodePort(model.IPv4, port)))
@@ -155,36 +121,6 @@ func TestTheNextEndpointIsTriedAfterTheTimeOfTheService(t *testing.T) {
 			t.Errorf("want the answer of b, got %q, %v", name, err)
 		}
 	}
-}
-
-// silent is an address where connecting takes forever: a listener whose queue is full.
-func silent(t *testing.T) (at netip.AddrPort) {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at = netip.AddrPortFrom(model.IPv4.Loopback(), uint16(name.(*syscall.SockaddrInet4).Port))
-	for range 8 { // more than a queue of length 0 holds
-		c, err := net.DialTimeout("tcp", at.String(), 20*time.Millisecond)
-		if err != nil {
-			return at
-		}
-		t.Cleanup(func() { hangUp(c) })
-	}
-	t.Fatal("the queue of a listener that does not accept is not full")
-	return at
 }
 
 // What was cut off must not look as if it were complete.
