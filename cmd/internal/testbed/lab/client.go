@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -76,10 +77,11 @@ func (ns *Namespace) DialFrom(
 	c := &Conn{from: ns.name, network: network, to: to}
 	dialCtx, cancel := withTimeout(ctx)
 	defer cancel()
-	err := ns.Do(func() (err error) {
-		// For a literal address package net makes the socket on the calling
-		// goroutine, hence in the namespace.
-		d := net.Dialer{LocalAddr: localAddr(from, network)}
+	err := ns.do(func(leave func()) (err error) {
+		// For a literal address package net makes the socket on the calling goroutine, hence in the namespace. What
+		// comes then, needs no thread: thousands may connect at a time.
+		control := func(string, string, syscall.RawConn) error { leave(); return nil }
+		d := net.Dialer{LocalAddr: localAddr(from, network), Control: control}
 		c.conn, err = d.DialContext(dialCtx, network, to.String())
 		return err
 	})

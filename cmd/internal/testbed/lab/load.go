@@ -20,8 +20,7 @@ type Load struct {
 	// end with Run's context, so that a load that is ended counts no failures for that.
 	Ask func(ctx context.Context) (Answer, error)
 
-	// Limit is how many connections may be in progress at once; 1,000 if zero. At the limit the rate falls. Each one that
-	// is still connecting takes an OS thread.
+	// Limit is how many connections may be in progress at once; 1,000 if zero. At the limit the rate falls.
 	Limit int
 }
 

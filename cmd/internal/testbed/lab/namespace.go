@@ -56,6 +56,11 @@ func (ns *Namespace) Name() string { return ns.name }
 // /proc/sys/net) stays in the namespace and may be used from anywhere later.
 // Goroutines that fn starts are outside. After Close, Do returns ErrClosed.
 func (ns *Namespace) Do(fn func() error) error {
+	return ns.do(func(func()) error { return fn() })
+}
+
+// do is Do for a function that may leave the namespace, and the OS thread to others, before its end.
+func (ns *Namespace) do(fn func(leave func()) error) error {
 	done := make(chan error, 1)
 	go func() {
 		err := errGoexit
@@ -68,19 +73,21 @@ func (ns *Namespace) Do(fn func() error) error {
 			runtime.UnlockOSThread()
 			return
 		}
-		defer func() {
-			// If the thread can't return, the goroutine ends with its thread
-			// locked, and the runtime ends the thread, too.
-			if unix.Setns(home, unix.CLONE_NEWNET) == nil {
+		// If the thread can't return, the goroutine ends with its thread
+		// locked, and the runtime ends the thread, too.
+		inside := true
+		leave := func() {
+			if inside && unix.Setns(home, unix.CLONE_NEWNET) == nil {
+				inside = false
 				runtime.UnlockOSThread()
 			}
-			unix.Close(home)
-		}()
+		}
+		defer func() { leave(); unix.Close(home) }()
 		if enterErr := ns.withFD(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNET) }); enterErr != nil {
 			err = fmt.Errorf("enter network namespace %s: %w", ns.name, enterErr)
 			return
 		}
-		err = fn()
+		err = fn(leave)
 	}()
 	return <-done
 }

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
@@ -86,8 +82,8 @@ func (t *tally) String() string {
 	return strings.Join(append(columns, fmt.Sprintf("%.2f s", longest.Seconds())), " | ")
 }
 
-// stays are the columns about endpoints that clients have again: before, after, and kept. Pods are those at fault.
-func (c *client) stays(atFault []string) string {
+// stays are the columns about endpoints that clients have again: before, after, and kept, of those not at fault.
+func (c *client) stays(atFault []*lab.Pod) string {
 	if c.before == nil {
 		return " | | "
 	}
@@ -100,7 +96,7 @@ func (c *client) stays(atFault []string) string {
 				one[i]++
 			}
 		}
-		if !slices.Contains(atFault, pods[0][0]) {
+		if !slices.ContainsFunc(atFault, func(p *lab.Pod) bool { return p.Name() == pods[0][0] }) {
 			healthy++
 			if slices.Equal(pods[0], pods[1]) {
 				kept++
@@ -111,10 +107,10 @@ func (c *client) stays(atFault []string) string {
 }
 
 // load has a client connect from its addresses in turn.
-func (c *client) load(ctx context.Context, o *options) {
+func (c *client) load(ctx context.Context) {
 	next := 0
 	const noLimit = 1 << 20
-	lab.Load{Rate: o.rate, Timeout: o.within, Limit: noLimit, Ask: func(ctx context.Context) (lab.Answer, error) {
+	lab.Load{Rate: rate, Timeout: within, Limit: noLimit, Ask: func(ctx context.Context) (lab.Answer, error) {
 		c.mu.Lock()
 		source := c.sources[next%len(c.sources)]
 		next++
@@ -132,7 +128,7 @@ func (c *client) load(ctx context.Context, o *options) {
 }
 
 // askAll asks from each address some times, one after the other, and returns who answered.
-func (c *client) askAll(ctx context.Context, times int, within time.Duration) (map[netip.Addr][]string, error) {
+func (c *client) askAll(ctx context.Context, times int) (map[netip.Addr][]string, error) {
 	answers, errs := map[netip.Addr][]string{}, []error(nil)
 	var mu sync.Mutex
 	var wait sync.WaitGroup
@@ -159,28 +155,22 @@ func (c *client) askAll(ctx context.Context, times int, within time.Duration) (m
 // ask makes one connection, or asks three times as glibc does. It returns how long it took to connect, or to get an
 // answer over UDP, and which pod answered.
 func (c *client) ask(ctx context.Context, source netip.Addr) (took time.Duration, pod string, err error) {
-	start := time.Now()
-	if !c.dns {
-		f, err := connect(ctx, c.from, source, c.to)
-		if err != nil {
-			return 0, "", err
-		}
-		defer f.Close()
-		took = time.Since(start)
-		if _, err := f.WriteString("once\n"); err != nil {
-			return 0, "", err
-		}
-		answer, err := bufio.NewReader(f).ReadString('\n')
-		pod, _, _ = strings.Cut(answer, " ")
-		return took, pod, err
+	start, network := time.Now(), "tcp"
+	if c.dns {
+		network = "udp"
 	}
-	conn, err := c.from.DialFrom(ctx, netip.AddrPortFrom(source, 0), "udp", c.to)
+	conn, err := c.from.DialFrom(ctx, netip.AddrPortFrom(source, 0), network, c.to)
 	if err != nil {
 		return 0, "", err
 	}
 	defer conn.Close()
-	const queries, again = 3, 5 * time.Second
+	took = time.Since(start)
 	var a lab.Answer
+	if !c.dns {
+		a, err = conn.Ask(ctx)
+		return took, a.Pod, err
+	}
+	const queries, again = 3, 5 * time.Second
 	for range queries {
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), again)
 		a, err = conn.Ask(asking)
@@ -190,44 +180,4 @@ func (c *client) ask(ctx context.Context, source netip.Addr) (took time.Duration
 		}
 	}
 	return time.Since(start), a.Pod, err
-}
-
-// connect connects. Namespace.Dial keeps a thread meanwhile, and here thousands of connections wait.
-func connect(ctx context.Context, ns *lab.Namespace, from netip.Addr, to netip.AddrPort) (f *os.File, err error) {
-	domain := map[bool]int{true: unix.AF_INET, false: unix.AF_INET6}[from.Is4()]
-	err = ns.Do(func() error {
-		fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		f = os.NewFile(uintptr(fd), "connection")
-		return unix.Bind(fd, sockaddr(netip.AddrPortFrom(from, 0)))
-	})
-	if f == nil {
-		return nil, err
-	}
-	deadline, _ := ctx.Deadline()
-	raw, rawErr := f.SyscallConn()
-	if err = errors.Join(err, rawErr, f.SetDeadline(deadline)); err == nil {
-		waitErr := raw.Write(func(fd uintptr) bool {
-			err = unix.Connect(int(fd), sockaddr(to))
-			return !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.EALREADY)
-		})
-		if waitErr != nil {
-			err = waitErr
-		} else if errors.Is(err, unix.EISCONN) {
-			err = nil
-		}
-	}
-	if err != nil {
-		f.Close()
-	}
-	return f, err
-}
-
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
-	if a.Addr().Is4() {
-		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
-	}
-	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }

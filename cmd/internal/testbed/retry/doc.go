@@ -1,12 +1,12 @@
-// Command retry has endpoints of a Service fall silent, refuse, answer late or lose packets, and shows how long new
+// Command retry has endpoints of a Service fall silent, refuse or lose packets, and shows how long new
 // connections to that Service wait: with connection retry, without it, and with kube-proxy.
 //
 //	make -C cmd/internal/testbed retry RUNS='one is silent' KUBE=DIR
 //
 // Each run has a new world in network namespaces ([lab]): an API server, a node with the proxy, and pods, of which the
 // first is at fault. Clients with many addresses are a pod, the node itself, and machines outside, which connect by
-// node port and by the load balancer's address, over IPv4 and IPv6. Each of these opens -rate connections a second for
-// as long as -lasts, and waits for each one -within. The table has how long it took until a connection was open; it
+// node port and by the load balancer's address, over IPv4 and IPv6. Each of these opens 200 connections a second for
+// 20 s, and waits for each one 10 s. The table has how long it took until a connection was open; it
 // failed if the pod has not answered on it by then.
 //
 // Clients of DNS are those of glibc: three queries from one socket, 5 seconds apart. Then "4 to 7 s" are answers to the
@@ -14,6 +14,4 @@
 //
 // The last columns are of Services that send a client to the same endpoint again: how many clients had one endpoint
 // before the fault, how many have one after it, and how many have kept one that was not at fault.
-//
-// A pod that answers late sends its packets through a TUN device, so that needs root.
 package main

@@ -34,21 +34,18 @@ const (
 type world struct {
 	*lab.World
 	*bench.Rig
-	o       *options
 	r       *run
-	servers map[string]*lab.Server // by pod
 	clients []*client
-	undo    []func()
 }
 
-func newWorld(ctx context.Context, o *options, r *run) (w *world, err error) {
-	w = &world{o: o, r: r, servers: map[string]*lab.Server{}}
-	if w.World, err = lab.New(ctx, lab.Config{Pods: r.endpoints + 2}); err != nil {
+func newWorld(ctx context.Context, kubeProxy string, r *run) (w *world, err error) {
+	w = &world{r: r}
+	if w.World, err = lab.New(ctx, lab.Config{Pods: r.endpoints + 2, Ports: []uint16{podPort}}); err != nil {
 		return nil, err
 	}
 	w.Rig, err = bench.New(w.Node)
 	if err == nil {
-		err = w.build(ctx)
+		err = w.build(ctx, kubeProxy)
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.close())
@@ -56,25 +53,20 @@ func newWorld(ctx context.Context, o *options, r *run) (w *world, err error) {
 	return w, nil
 }
 
-// build makes servers, clients and objects, and starts the proxy.
-func (w *world) build(ctx context.Context) (err error) {
-	for _, p := range w.Pods() {
-		if w.servers[p.Name()], err = p.Serve(podPort); err != nil {
-			return err
-		}
-	}
+// build makes clients and objects, and starts the proxy.
+func (w *world) build(ctx context.Context, kubeProxy string) error {
 	if err := w.addClients(); err != nil {
 		return err
 	}
 	w.setObjects()
-	program, args := w.o.vmapd, w.Vmapd("nftables")
+	program, args := "bin/vmapd", w.Vmapd("nftables")
 	switch w.r.proxy {
 	case withoutRetry:
 		args = append(args, "--connection-retry=false")
 	case kubeNFTables:
-		program, args = w.o.kubeProxy, []string{"--proxy-mode", "nftables"}
+		program, args = kubeProxy, []string{"--proxy-mode", "nftables"}
 	case kubeIPTables:
-		program, args = w.o.kubeProxy, []string{"--proxy-mode", "iptables"}
+		program, args = kubeProxy, []string{"--proxy-mode", "iptables"}
 	}
 	return w.Start(ctx, program, append(args, w.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)...)...)
 }
@@ -118,7 +110,7 @@ func (w *world) addClients() error {
 			c := &client{name: place.name + ", " + family, from: place.from, dns: w.r.kind == dns}
 			c.to = netip.AddrPortFrom(netip.MustParseAddr(place.to[f]), place.port)
 			a := netip.MustParseAddr(place.first[f])
-			for range w.o.clients {
+			for range addresses {
 				if err := place.add(a); err != nil {
 					return err
 				}
@@ -169,9 +161,6 @@ func (w *world) setObjects() {
 		s.Spec.HealthCheckNodePort = healthPort
 		pods = append(slices.Clone(pods), w.pod(w.r.endpoints+1))
 	}
-	if w.r.annotated {
-		s.Annotations["vmapd.io/connection-retry"] = "false"
-	}
 	w.API.Set(s)
 	for _, slice := range bench.Slices(s, pods...) {
 		if w.r.kind == local {
@@ -198,7 +187,7 @@ func (w *world) settle(ctx context.Context) error {
 				return fmt.Errorf("%s is not answered: %w", c.name, err)
 			}
 		}
-		all, err := c.askAll(ctx, often, w.o.within)
+		all, err := c.askAll(ctx, often)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -211,18 +200,18 @@ func (w *world) settle(ctx context.Context) error {
 
 // load has all clients connect, and then asks once more who answers whom.
 func (w *world) load(ctx context.Context) {
-	loading, cancel := context.WithTimeout(ctx, w.o.lasts)
+	loading, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
 	const often = 3
 	var wait sync.WaitGroup
 	for _, c := range w.clients {
-		wait.Go(func() { c.load(loading, w.o) })
+		wait.Go(func() { c.load(loading) })
 	}
 	wait.Wait()
 	for _, c := range w.clients {
 		wait.Go(func() {
 			if c.before != nil {
-				c.after, _ = c.askAll(ctx, often, w.o.within) // a client that fails has fewer answers
+				c.after, _ = c.askAll(ctx, often) // a client that fails has fewer answers
 			}
 		})
 	}
@@ -232,10 +221,5 @@ func (w *world) load(ctx context.Context) {
 // pod is one of the endpoints, from 0 on.
 func (w *world) pod(n int) *lab.Pod { return w.Pods()[n] }
 
-func (w *world) close() error {
-	err := w.Rig.Close() // before what it uses
-	for _, undo := range w.undo {
-		undo()
-	}
-	return errors.Join(err, w.World.Close())
-}
+// close ends the proxy before what it uses.
+func (w *world) close() error { return errors.Join(w.Rig.Close(), w.World.Close()) }
