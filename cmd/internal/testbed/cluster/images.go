@@ -36,6 +36,3 @@ func writeImages(ctx context.Context, c *kube.Cluster) error {
 	}
 	return os.WriteFile(c.Source(), commit, 0o644)
 }
-
-// testsProgram has Kubernetes' own tests.
-const testsProgram = "e2e.test"

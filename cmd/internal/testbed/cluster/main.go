@@ -73,7 +73,7 @@ func newRootCommand() *cobra.Command {
 	}
 	cache = filepath.Join(cache, "vmapd-cluster/c")
 	dir := root.PersistentFlags().String("dir", cache, "folder of the cluster's data and logs")
-	root.AddCommand(newUpCommand(dir), newE2ECommand(dir), newTableCommand(), newLifeCommand(dir))
+	root.AddCommand(newUpCommand(dir), newLifeCommand(dir))
 	root.AddCommand(&cobra.Command{
 		Use:   "down",
 		Short: "End a cluster, also one that was left behind",
@@ -85,6 +85,17 @@ func newRootCommand() *cobra.Command {
 			}
 			return c.Down()
 		},
+	}, &cobra.Command{
+		Use:   "install PROXY",
+		Short: "Make PROXY the Service proxy of all nodes, as for up",
+		Args:  cobra.ExactArgs(1),
+		RunE: with(dir, func(cmd *cobra.Command, c *kube.Cluster, args []string) error {
+			p, err := kube.ParseProxy(args[0])
+			if err != nil {
+				return err
+			}
+			return c.InstallProxy(cmd.Context(), p)
+		}),
 	}, &cobra.Command{
 		Use:   "kubectl -- ARG...",
 		Short: "Run kubectl, or its plugin vmapd, as administrator of a cluster",

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -60,8 +59,7 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	}, c.Process("etcd"), c.Process(apiserver))
 }
 
-// PKI runs commands in the folder of keys and certificates, with the functions of pki.sh. Programs that read a file
-// only at their start must be restarted.
+// PKI runs commands in the folder of keys and certificates, with the functions of pki.sh.
 func (c *Cluster) PKI(ctx context.Context, commands string) error {
 	cmd := exec.CommandContext(ctx, "bash", "-c", c.fill("pki.sh", nil)+commands)
 	cmd.Dir = c.path("pki")
@@ -69,26 +67,6 @@ func (c *Cluster) PKI(ctx context.Context, commands string) error {
 		return fmt.Errorf("make keys and certificates: %s: %w: %s", commands, err, out)
 	}
 	return nil
-}
-
-// SetFlag replaces a flag of a process, such as "--v=", by one for each value, from its next start on.
-func (c *Cluster) SetFlag(process, flag string, values ...string) error {
-	p := c.Process(process)
-	p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
-	for _, v := range values {
-		p.Args = append(p.Args, flag+v)
-	}
-	return p.remember()
-}
-
-// Flags returns the values of a flag that a process has.
-func (c *Cluster) Flags(process, flag string) (values []string) {
-	for _, arg := range c.Process(process).Args {
-		if v, ok := strings.CutPrefix(arg, flag); ok {
-			values = append(values, v)
-		}
-	}
-	return values
 }
 
 // InstallDNS installs CoreDNS as the cluster's DNS, and waits until it is ready, for which it needs

@@ -13,9 +13,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// settles is how long the kernel's table may differ after a step: client-go looks for a new authority of the API server
-// each five minutes.
-const settles = 6 * time.Minute
+// settles is how long the kernel's table may differ after a step.
+const settles = 2 * time.Minute
 
 // Same waits until the table of each node is the one that a program in the folder Work, a version of vmapd,
 // renders of the objects that kubectl shows, and returns the time that passed.

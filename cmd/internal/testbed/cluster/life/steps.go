@@ -79,8 +79,6 @@ func troubles() []Step {
 		)},
 		{Name: "compaction of etcd while a node is cut off", Do: inTurn(settleNodes(), compact())},
 		{Name: "restore of etcd from a snapshot", Do: restore, After: restartProxy},
-		{Name: "new key of ServiceAccounts' tokens", Do: newTokens},
-		{Name: "new authority of the API server's certificate", Do: newAuthority},
 		{Name: "2,000 Services applied at once", Do: manyServices},
 		{Name: "deletion of their namespace", Do: sh("kubectl delete namespace many --wait --timeout=5m")},
 	}
@@ -148,6 +146,14 @@ func restore(ctx context.Context, r *Run) error {
 		restartedControl(apiserver, unix.SIGKILL),
 		restartClients,
 		workloadReady,
+	)(ctx, r)
+}
+
+// restartClients restarts Kubernetes' own clients of the API server.
+func restartClients(ctx context.Context, r *Run) error {
+	return inTurn(
+		restarted(controllerManager), restarted("kube-scheduler"),
+		eachNode(func(n string) Action { return restarted("kubelet-" + n) }),
 	)(ctx, r)
 }
 
