@@ -5,8 +5,8 @@ GO        ?= go
 export CGO_ENABLED := 0
 export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-# Modules of their own: the libraries of Helm, kustomize and images are large.
-MODULES   := cmd/internal/release cmd/internal/testbed/charttest
+# A module of its own: the libraries of Helm and kustomize are large.
+MODULES   := cmd/internal/testbed/charttest
 # The race detector takes five times as long. Tests with real packets mostly wait, and are left out.
 RACE      := ./model/... ./nft/compile ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube/... ./sync/reconcile ./sync/health ./sync/events ./sync/informer/... ./sync/manifest ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver ./cmd/internal/testbed/simulate
 TEST      := $(GO) test -count=1
@@ -53,8 +53,7 @@ PROCESSORS := amd64 arm64 ppc64le riscv64 s390x
 RELEASE    := bin/release
 images: ## images without Docker, their SBOMs and checksums in bin/release, for every processor
 	@for a in $(PROCESSORS); do echo "GOARCH=$$a"; GOARCH=$$a $(BUILD) -o bin/vmapd-$$a ./cmd/vmapd || exit 1; done
-	@cd cmd/internal/release && $(GO) build -o ../../../bin/releaser .
-	@bin/releaser --programs bin --out $(RELEASE) --processors $$(echo $(PROCESSORS) | tr ' ' ,)
+	@cmd/internal/release/release.sh make bin $(RELEASE) $(PROCESSORS)
 
 lint: ## golangci-lint, pinned
 	@sh -n cmd/vmapd/deploy/try-one-node.sh

@@ -1,11 +1,11 @@
-package main
+// Package release has the script that makes a release, and its tests.
+package release
 
 import (
-	"archive/tar"
-	"compress/gzip"
+	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,253 +13,178 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
+
+// make -C cmd/internal/testbed test-images sets it.
+var built = flag.String("release", "", "folder of a release, whose image is tried")
+
+func run(t *testing.T, env []string, name string, args ...string) (string, error) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), name, args...)
+	c.Env = append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+func must(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	out, err := run(t, env, name, args...)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return out
+}
 
 // deb makes a package of one program, one library, one manual and one licence.
 func deb(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"DEBIAN/control":                "Package: ipset\nVersion: 7-1\nArchitecture: all\nMaintainer: nobody\nDescription: test\n",
-		"usr/sbin/ipset":                "text",
-		"lib/libipset.so":               "text",
-		"usr/share/man/man8/ipset.8.gz": "text", "usr/share/doc/ipset/copyright": "text", "usr/share/doc/ipset/changelog": "text",
+		"DEBIAN/control":  "Package: ipset\nVersion: 7-1\nArchitecture: all\nMaintainer: nobody\nDescription: test\n",
+		"usr/sbin/ipset":  "text",
+		"lib/libipset.so": "text", "usr/share/man/man8/ipset.8.gz": "text",
+		"usr/share/doc/ipset/copyright": "text", "usr/share/doc/ipset/changelog": "text",
 	} {
 		file := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o755), os.Chtimes(file, time.Time{}, time.Unix(1e9, 0))); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o755))
+		if err := errors.Join(err, os.Chtimes(file, time.Time{}, time.Unix(1e9, 0))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("dpkg-deb", "--root-owner-group", "--build", dir, dir+".deb")
-	build.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1000000000")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return []byte(mustRead(t, dir+".deb"))
+	must(t, []string{"SOURCE_DATE_EPOCH=1000000000"}, "dpkg-deb", "--root-owner-group", "--build", dir, dir+".deb")
+	return []byte(testaid.Read(t, dir+".deb"))
 }
 
-// programs is a folder with the program of examples. Any does: it is this command, as a test's own program is linked to C's library
-// where there is a compiler for C.
-var programs string
-
-func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
-
-func withPrograms(m *testing.M) int {
-	var err error
-	if programs, err = os.MkdirTemp("", "release-programs-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(programs) }()
-	build := exec.Command("go", "build", "-o", filepath.Join(programs, "vmapd-"+runtime.GOARCH), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
-
-// example is a release for this processor alone.
-func example(t *testing.T, served, locked []byte) release {
+// release makes one for this processor alone, of any program, with a package that a mirror serves.
+func release(t *testing.T, served, locked []byte) (out, log string, err error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.URL.Path != "/archive/pool/ipset_7-1_amd64.deb" {
+		if q.URL.Path != "/archive/pool/ipset_7-1_all.deb" {
 			http.NotFound(w, q)
 			return
 		}
 		_, _ = w.Write(served)
 	}))
 	t.Cleanup(server.Close)
-	l, err := parseLock(fmt.Sprintf("# comment\ndate 2026-03-01\nmirror %[1]s/gone\nmirror %[1]s/archive\n%[2]s ipset 7-1 %[3]s pool/ipset_7-1_amd64.deb\n",
-		server.URL, runtime.GOARCH, sumOf(locked)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return release{out: filepath.Join(t.TempDir(), "release"), programs: programs, deploy: "../../vmapd/deploy", processors: []string{runtime.GOARCH}, lock: l, cache: t.TempDir()}
+	dir := t.TempDir()
+	const lock = "# comment\ndate 2026-03-01\nmirror %[1]s/gone\nmirror %[1]s/archive\n" +
+		"%[2]s ipset 7-1 %[3]x pool/ipset_7-1_all.deb\n"
+	text := fmt.Sprintf(lock, server.URL, runtime.GOARCH, sha256.Sum256(locked))
+	testaid.Write(t, filepath.Join(dir, "lock"), text)
+	program := filepath.Join(dir, "vmapd-"+runtime.GOARCH)
+	must(t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", program, "../testbed/cluster/pause")
+	out = filepath.Join(dir, "out")
+	env := []string{"LOCK=" + dir + "/lock", "XDG_CACHE_HOME=" + dir}
+	log, err = run(t, env, "./release.sh", "make", dir, out, runtime.GOARCH)
+	return out, log, err
 }
 
-// written is such a release, written to its folder.
-func written(t *testing.T) release {
-	t.Helper()
+func TestARelease(t *testing.T) {
+	for _, program := range []string{"jq", "curl", "dpkg-deb"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
 	pkg := deb(t)
-	r := example(t, pkg, pkg)
-	if err := r.write(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func mustRead(t *testing.T, path ...string) string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
-// images returns the images of a layout by processor. They are validated: digests, sizes, contents of layers.
-func images(t *testing.T, path string) map[string]v1.Image {
-	t.Helper()
-	outer, err := layout.ImageIndexFromPath(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := outer.IndexManifest()
-	if err != nil || len(m.Manifests) != 1 {
-		t.Fatalf("index.json: %+v, %v", m, err)
-	}
-	index, err := outer.ImageIndex(m.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := validate.Index(index); err != nil {
-		t.Error(err)
-	}
-	m, err = index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]v1.Image{}
-	for _, d := range m.Manifests {
-		i, err := index.Image(d.Digest)
-		if err != nil {
-			t.Fatal(err)
+	var sums [2]string
+	var out string
+	for i := range sums {
+		var log string
+		var err error
+		if out, log, err = release(t, pkg, pkg); err != nil {
+			t.Fatalf("%v\n%s", err, log)
 		}
-		found[d.Platform.Architecture] = i
-	}
-	return found
-}
-
-// names returns what the files of an image are: their type, and links' targets.
-func names(t *testing.T, i v1.Image) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	all := mutate.Extract(i)
-	defer all.Close()
-	for r := tar.NewReader(all); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return found
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Uname != "" || h.Uid != 0 {
-			t.Errorf("%s belongs to %d, %s", h.Name, h.Uid, h.Uname)
-		}
-		found[strings.TrimSuffix(h.Name, "/")] = string(h.Typeflag) + h.Linkname
-	}
-}
-
-func TestAReleaseIsReproducible(t *testing.T) {
-	var sums []string
-	for range 2 {
-		r := written(t)
-		sums = append(sums, mustRead(t, r.out, sumsName))
+		sums[i] = testaid.Read(t, filepath.Join(out, "SHA256SUMS"))
 	}
 	if sums[0] != sums[1] {
 		t.Errorf("two releases differ:\n%s\n%s", sums[0], sums[1])
 	}
-	if n := strings.Count(sums[0], "\n"); n < 10 || !strings.Contains(sums[0], "  vmapd/index.json\n") || !strings.Contains(sums[0], "  "+chartName+"\n") {
-		t.Errorf("%s has %d lines:\n%s", sumsName, n, sums[0])
-	}
-}
-
-func TestImages(t *testing.T) {
-	r := written(t)
-	i := images(t, filepath.Join(r.out, imageName))[runtime.GOARCH]
-	if i == nil {
-		t.Fatalf("there is no image for %s", runtime.GOARCH)
-	}
-	files := names(t, i)
-	for file, want := range map[string]string{
-		"usr/local/bin/vmapd": "0", "usr/local/bin/kube-proxy": "2vmapd", "etc/passwd": "0", "usr/sbin/ipset": "0", "usr/lib/libipset.so": "0", "lib": "2usr/lib", "usr/sbin/iptables-restore": "2xtables-nft-multi",
-		"usr/share/doc/ipset/copyright": "0", "usr/share/doc/ipset/changelog": "", "usr/share/man/man8/ipset.8.gz": "", "tmp": "5",
+	image := filepath.Join(t.TempDir(), "image")
+	must(t, nil, "./release.sh", "unpack", filepath.Join(out, "vmapd"), runtime.GOARCH, image)
+	listed := must(t, nil, "find", filepath.Join(image, "root"), "-printf", "%P %y%l\n")
+	for _, want := range []string{
+		"usr/local/bin/vmapd f", "usr/local/bin/kube-proxy lvmapd", "etc/passwd f", "usr/sbin/ipset f", "tmp d",
+		"usr/lib/libipset.so f", "lib lusr/lib", "usr/sbin/iptables-restore lxtables-nft-multi",
+		"usr/share/doc/ipset/copyright f",
 	} {
-		if files[file] != want {
-			t.Errorf("%s is %q, want %q", file, files[file], want)
+		if !strings.Contains(listed, "\n"+want+"\n") {
+			t.Errorf("the image lacks %s; it has\n%s", want, listed)
 		}
 	}
-	c, err := i.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
+	for _, not := range []string{"changelog", "ipset.8.gz"} {
+		if strings.Contains(listed, not) {
+			t.Errorf("the image has %s", not)
+		}
 	}
-	if c.Architecture != runtime.GOARCH || c.OS != "linux" || c.Config.Entrypoint[0] != "/usr/local/bin/vmapd" || c.Config.Labels["org.opencontainers.image.licenses"] != "Apache-2.0" {
-		t.Errorf("%+v", c)
-	}
-	sbom := mustRead(t, r.out, imageName+"-"+runtime.GOARCH+".spdx.json")
-	for _, part := range []string{"pkg:golang/github.com/google/go-containerregistry@", "pkg:golang/stdlib@", "pkg:deb/debian/ipset@"} {
-		if !strings.Contains(sbom, `"`+part) {
+	bill := testaid.Read(t, filepath.Join(out, "vmapd-"+runtime.GOARCH+".spdx.json"))
+	for _, part := range []string{
+		"pkg:golang/github.com/vmapd/vmapd@", "pkg:golang/stdlib@", "pkg:deb/debian/ipset@7-1?arch=all",
+	} {
+		if !strings.Contains(bill, `"`+part) {
 			t.Errorf("the SBOM lacks %s", part)
 		}
 	}
-}
-
-// The chart and the manifests are those of the source. The chart alone has a version, which is the image's tag.
-func TestAReleaseHasWhatAClusterNeeds(t *testing.T) {
-	r := written(t)
-	p, err := readProgram(filepath.Join(r.programs, "vmapd-"+runtime.GOARCH), runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.version = "v1.2.3-rc.1"
-	other := r
-	other.out = t.TempDir()
-	if err := other.writeDeploy(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(strings.NewReader(mustRead(t, other.out, chartName)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for chart := tar.NewReader(z); ; {
-		h, err := chart.Next()
-		if errors.Is(err, io.EOF) {
-			break
+	chart := must(t, nil, "tar", "-tzf", filepath.Join(out, "vmapd-chart.tgz"))
+	for _, file := range []string{"Chart.yaml", "values.yaml", "templates/daemonset.yaml", "files/alerts.yaml"} {
+		if !strings.Contains(chart, "vmapd/"+file+"\n") {
+			t.Errorf("the chart lacks %s", file)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(chart)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[h.Name] = string(text)
 	}
-	for name, want := range map[string]string{
-		"vmapd/values.yaml":              mustRead(t, r.deploy, "chart/values.yaml"),
-		"vmapd/templates/daemonset.yaml": mustRead(t, r.deploy, "chart/templates/daemonset.yaml"),
-		"vmapd/files/alerts.yaml":        mustRead(t, r.deploy, "monitoring/alerts.yaml"), // a link in the source
+	deployed := must(t, nil, "find", filepath.Join(out, "deploy"))
+	for _, file := range []string{
+		"vmapd.yaml", "legacy.yaml", "monitoring/alerts.yaml", "from-kube-proxy.sed", "try-one-node.sh",
 	} {
-		if files[name] != want {
-			t.Errorf("the chart's %s is another file than in the source:\n%.200s", name, files[name])
-		}
-	}
-	for _, line := range []string{"name: vmapd\n", "\nversion: 1.2.3-rc.1\n", "\nappVersion: v1.2.3-rc.1\n"} {
-		if !strings.Contains(files["vmapd/Chart.yaml"], line) {
-			t.Errorf("Chart.yaml lacks %q:\n%s", line, files["vmapd/Chart.yaml"])
-		}
-	}
-	for name, there := range map[string]bool{"vmapd.yaml": true, "legacy.yaml": true, "monitoring/alerts.yaml": true, "from-kube-proxy.sed": true, "try-one-node.sh": true, "chart/Chart.yaml": false} {
-		if _, err := os.Stat(filepath.Join(r.out, deployName, name)); (err == nil) != there {
-			t.Errorf("%s is in the release: %v, want %v", name, err == nil, there)
+		if !strings.Contains(deployed, "/deploy/"+file+"\n") {
+			t.Errorf("the release lacks deploy/%s", file)
 		}
 	}
 }
 
 func TestOtherBytesThanLockedAreRefused(t *testing.T) {
-	r := example(t, []byte("something else"), deb(t))
-	if err := r.write(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "another checksum than packages.lock says") {
-		t.Errorf("want an error about the checksum, got %v", err)
+	_, log, err := release(t, []byte("something else"), deb(t))
+	if err == nil || !strings.Contains(log, "another checksum than packages.lock says") {
+		t.Errorf("want an error about the checksum, got %v:\n%s", err, log)
+	}
+}
+
+// The programs of an image run with nothing around them, also for a user without rights.
+func TestTheImageOfThisReleaseRuns(t *testing.T) {
+	if *built == "" || os.Getuid() != 0 {
+		t.Skip("-release does not name a folder, or this is not root: make -C cmd/internal/testbed test-images")
+	}
+	dir := t.TempDir()
+	must(t, nil, "./release.sh", "unpack", filepath.Join(*built, "vmapd"), runtime.GOARCH, filepath.Join(dir, "image"))
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	objects := testaid.Read(t, "../../../testdata/demo/before/services.yaml")
+	version, _, _ := strings.Cut(strings.TrimPrefix(testaid.Read(t, filepath.Join(*built, "images.txt")), "vmapd:"), "@")
+	const nobody, vmapd = 65532, "/usr/local/bin/vmapd"
+	for _, c := range []struct {
+		user uint32
+		args []string
+		want string
+	}{
+		{0, []string{vmapd, "version"}, version},
+		{nobody, []string{vmapd, "render", "-f", "-", "--node-name", "node-1", "--backend", "nftables"}, "default/web:tcp"},
+		{0, []string{"/usr/sbin/iptables", "--version"}, "nf_tables"},
+		{0, []string{"/usr/sbin/ip6tables-restore", "--version"}, "v"},
+		{0, []string{"/usr/sbin/iptables-legacy-save", "--version"}, "legacy"},
+		{0, []string{"/usr/sbin/ipset", "--version"}, "v"},
+		{0, []string{"/usr/sbin/modprobe", "--version"}, "kmod"},
+	} {
+		p := exec.CommandContext(t.Context(), c.args[0], c.args[1:]...)
+		p.Dir, p.Stdin, p.Env = "/", strings.NewReader(objects), []string{"PATH=/usr/sbin:/usr/bin"}
+		p.SysProcAttr = &syscall.SysProcAttr{
+			Chroot: filepath.Join(dir, "image/root"), Credential: &syscall.Credential{Uid: c.user, Gid: c.user},
+		}
+		if out, err := p.CombinedOutput(); err != nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%v: %v; want %q in\n%.500s", c.args, err, c.want, out)
+		}
 	}
 }

@@ -90,7 +90,8 @@ run() {
 	export kube out=$2/${1/:/-} dir
 	kube=$(jq -r .KubeDir "$dir/cluster.json")
 	mkdir -p "$out"
-	head="# $proxy: $(kubectl get nodes -o json | jq -r '"\(.items | length) nodes, \(.items[0].status.nodeInfo | .kubeletVersion + ", Linux " + .kernelVersion)"')"
+	head="# $proxy: $(kubectl get nodes -o json | jq -r '"\(.items | length) nodes, " +
+		(.items[0].status.nodeInfo | "\(.kubeletVersion), Linux \(.kernelVersion)")')"
 	if [[ $proxy == vmapd* ]]; then head+=", $(<"$dir/images/source")"; fi
 	[ -e "$out.tsv" ] || echo "$head" >"$out.tsv"
 	[ "$(head -n 1 "$out.tsv")" = "$head" ] || { echo "$out.tsv is of another cluster or commit: use another folder" >&2; exit 1; }
@@ -127,7 +128,8 @@ table() {
 	echo '| Run | pass | FAIL | skipped |'
 	echo '|---|--:|--:|--:|'
 	for f; do
-		awk -F '\t' 'NR == 1 { head = substr($0, 3) } { n[$2]++ } END { printf "| %s | %d | %d | %d |\n", head, n["pass"], n["FAIL"], n["skipped"] }' "$f"
+		awk -F '\t' 'NR == 1 { head = substr($0, 3) } { n[$2]++ }
+			END { printf "| %s | %d | %d | %d |\n", head, n["pass"], n["FAIL"], n["skipped"] }' "$f"
 	done
 	printf '\n| Test that does not pass | Run | Result |\n|---|---|---|\n'
 	awk -F '\t' 'FNR == 1 { run = substr($1, 3); sub(": .*", "", run); next }
