@@ -40,16 +40,4 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 	equal(t, "watched", want, added(batch.Diff(have, now), now))
 	equal(t, "watched by another process", want, added(batch.DiffTable(tableOf(t, have), now), now))
 	equal(t, "watched when it comes", []string(nil), added(batch.Diff(now, have), have))
-
-	for _, chain := range now.AllChains() {
-		if chain.Name != "remember-ns1/web/tcp/http" {
-			continue
-		}
-		last := chain.Rules[len(chain.Rules)-1]
-		equal(t, "the rule", "meta l4proto tcp ip daddr . th dport @gone-endpoints ip daddr . th dport != @own-endpoints-ns1/web/tcp/http "+
-			"ip daddr . th dport != @local-own-endpoints-ns1/web/tcp/http "+
-			"delete @affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } delete @local-affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } drop", last.Text(model.IPv4))
-		return
-	}
-	t.Error("no chain remembers clients")
 }

@@ -49,6 +49,13 @@ func checkStep(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsho
 			t.Errorf("deletes chain %s while the program runs; only those of a service port alone are worth a batch", name)
 		}
 	}
+	for part := range changes.Transactions() { // what comes ahead decides nothing yet
+		for _, c := range part.SetChains {
+			if len(changes.Add) > 0 && len(part.Add)+len(part.Delete) == 0 && !part.NewChain(c.Name) {
+				t.Errorf("chain %s gets its rules ahead of the elements", c.Name)
+			}
+		}
+	}
 	equal(t, "operations from a ruleset to itself", 0, batch.Diff(want, want).Len())
 	if _, err := nftsim.New(want.Table()); err != nil {
 		t.Errorf("the ruleset is not sound: %v", err)

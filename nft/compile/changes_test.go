@@ -92,3 +92,23 @@ func TestChainsOfEstablishedPacketsGo(t *testing.T) {
 	plain.Delete(b)
 	equal(t, "without a Service", nil, hooks())
 }
+
+// A packet to an endpoint that is gone deletes its client and is dropped, unless the service port has the endpoint: it
+// may be back, or gone from another one.
+func TestTheRuleThatForgetsAClient(t *testing.T) {
+	service := modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.11").Policies("Cluster", "Local").
+		Sticky(60).TCP("http", 80)
+	s := modeltest.Snapshot(modeltest.Config(), service, modeltest.OurNode()).Family(model.IPv4)
+	for _, chain := range (compile.Options{}).Compile(nil, s).AllChains() {
+		if chain.Name != "remember-ns1/web/tcp/http" {
+			continue
+		}
+		last := chain.Rules[len(chain.Rules)-1].Text(model.IPv4)
+		equal(t, "the rule", "meta l4proto tcp ip daddr . th dport @gone-endpoints "+
+			"ip daddr . th dport != @own-endpoints-ns1/web/tcp/http ip daddr . th dport != @local-own-endpoints-ns1/web/tcp/http "+
+			"delete @affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } "+
+			"delete @local-affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } drop", last)
+		return
+	}
+	t.Error("no chain remembers clients")
+}
