@@ -45,11 +45,7 @@ func newFast(t *testing.T, pods int) fast {
 
 func (f fast) nft(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := f.Node.Command(t.Context(), "nft", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("nft %q: %v\n%s", args, err, out)
-	}
-	return string(out)
+	return vmapdtest.Feed(t, f.Node, "", "nft", args...)
 }
 
 var packetsOfCounter = regexp.MustCompile(`counter packets (\d+)`)
@@ -107,7 +103,8 @@ func (f fast) tracks(t *testing.T, to netip.AddrPort) (packets int) {
 
 // longConnection asks many questions on one connection, and returns how many packets of it met the
 // other table's chain, and how many it had.
-func (f fast) longConnection(t *testing.T, from *lab.Namespace, network string, to netip.AddrPort, questions int) (met, all int) {
+func (f fast) longConnection(t *testing.T, from *lab.Namespace, network string, to netip.AddrPort,
+	questions int) (met, all int) {
 	t.Helper()
 	before := f.met(t)
 	c, err := from.Dial(t.Context(), network, to)
@@ -127,14 +124,19 @@ func (f fast) longConnection(t *testing.T, from *lab.Namespace, network string, 
 // whatever address. The counters of connection tracking still have all of them.
 func TestFastPathCarriesLongConnections(t *testing.T) {
 	f := newFast(t, 2)
-	f.set(fastService(), modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns", 8080).Local(f.Pods()[0].IP4.String()),
+	f.set(fastService(), modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns",
+		8080).Local(f.Pods()[0].IP4.String()),
 		modeltest.NewSlice("ns1/web-6", "web").IPv6().TCP("http", 8080).UDP("dns", 8080).Local(f.Pods()[0].IP6.String()))
 	f.has(t, lab.UplinkName)
-	froms := map[string]*lab.Namespace{"client": f.Client, "the pod itself": f.Pods()[0].Namespace, "another pod": f.Pods()[1].Namespace}
+	froms := map[string]*lab.Namespace{"client": f.Client, "the pod itself": f.Pods()[0].Namespace,
+		"another pod": f.Pods()[1].Namespace}
 	for name, from := range froms {
 		for _, network := range []string{"tcp", "udp"} {
 			for _, to := range []string{"172.30.0.41:80", "[fd00:172:30::29]:80"} {
-				t.Run(strings.Join([]string{name, network, to}, " "), func(t *testing.T) { f.mustBeFast(t, from, network, netip.MustParseAddrPort(to)) })
+				t.Run(strings.Join([]string{name, network, to}, " "), func(t *testing.T) {
+					f.mustBeFast(t, from, network,
+						netip.MustParseAddrPort(to))
+				})
 			}
 		}
 	}
@@ -144,7 +146,8 @@ func TestFastPathCarriesLongConnections(t *testing.T) {
 }
 
 func fastService() modeltest.Service {
-	return modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::29").Typed("NodePort").TCP("http", 80).NodePort(30001).UDP("dns", 80)
+	return modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::29").Typed("NodePort").TCP("http",
+		80).NodePort(30001).UDP("dns", 80)
 }
 
 func (f fast) mustBeFast(t *testing.T, from *lab.Namespace, network string, to netip.AddrPort) {
@@ -156,7 +159,8 @@ func (f fast) mustBeFast(t *testing.T, from *lab.Namespace, network string, to n
 	met, all := f.longConnection(t, from, network, to, 3000)
 	t.Logf("%d of %d packets met the other table's chain: %.2f %%", met, all, 100*float64(met)/float64(all))
 	if all < 6000 || met*100 >= all || met < nft.FastPathAfter {
-		t.Errorf("%d of %d packets met the other table's chain, want from %d to under 1 %% of at least 6000", met, all, nft.FastPathAfter)
+		t.Errorf("%d of %d packets met the other table's chain, want from %d to under 1 %% of at least 6000", met, all,
+			nft.FastPathAfter)
 	}
 }
 
@@ -164,7 +168,8 @@ func (f fast) mustBeFast(t *testing.T, from *lab.Namespace, network string, to n
 // endpoint of a Service.
 func TestFastPathLeavesOthersAlone(t *testing.T) {
 	f := newFast(t, 1)
-	f.set(fastService(), modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns", 8080).Ready(f.Pods()[0].IP4.String()))
+	f.set(fastService(), modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns",
+		8080).Ready(f.Pods()[0].IP4.String()))
 	f.has(t, lab.UplinkName)
 	f.nft(t, fmt.Sprintf(`table ip hostport { chain pre { type nat hook prerouting priority -90;
 		ip daddr %s tcp dport 9090 dnat to %s:8080; ip daddr 172.30.0.41 tcp dport 81 dnat to %s:8080; }; }`,
@@ -198,7 +203,10 @@ func TestFastPathFollowsTheDevices(t *testing.T) {
 	if err := f.RemovePod("late"); err != nil {
 		t.Fatal(err)
 	}
-	vmapdtest.WaitUntil(t, "the device is removed", func() bool { return len(f.nft(t, "list", "flowtables")) < len(before) })
+	vmapdtest.WaitUntil(t, "the device is removed", func() bool {
+		return len(f.nft(t, "list",
+			"flowtables")) < len(before)
+	})
 }
 
 // A flow on the fast path ends with its endpoint: a UDP client that never pauses reaches another
@@ -252,7 +260,8 @@ func TestFastPathEndsWithTheEndpoint(t *testing.T) {
 // A start finds the table of the one before, and writes nothing.
 func TestFastPathIsReadBack(t *testing.T) {
 	f := newFast(t, 1)
-	f.set(fastService(), modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns", 8080).Ready(f.Pods()[0].IP4.String()))
+	f.set(fastService(), modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns",
+		8080).Ready(f.Pods()[0].IP4.String()))
 	f.has(t, lab.UplinkName)
 	snapshot, _ := f.state.Snapshot()
 	f.stop()

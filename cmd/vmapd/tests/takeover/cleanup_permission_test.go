@@ -3,6 +3,7 @@ package takeover
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,37 +24,25 @@ func TestCleanupWithoutPermission(t *testing.T) {
 	if err := os.Symlink(program, vmapd); err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct {
-		name string
-		args []string // a program that lowers privileges, and executes the rest
-	}{
-		{"without the capability", []string{"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+net_raw"}},
-		{"with the capability of another user namespace", []string{"unshare", "--user", "--map-root-user"}},
+	ns, err := lab.NewNamespace("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	vmapdtest.Feed(t, ns, "table ip vmapd {}", "nft", "-f", "-") // nobody owns it
+	for _, through := range []string{                            // programs that lower privileges, and execute the rest
+		"setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+net_raw", "unshare --user --map-root-user",
 	} {
-		for _, flag := range []string{"", "--keep-kube-proxy"} {
-			t.Run(tt.name+flag, func(t *testing.T) {
-				ns, err := lab.NewNamespace("node")
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = ns.Close() })
-				vmapdtest.Feed(t, ns, "table ip vmapd {}", "nft", "-f", "-") // nobody owns it
-				args := append(tt.args[1:len(tt.args):len(tt.args)], vmapd, "cleanup")
-				if flag != "" {
-					args = append(args, flag)
-				}
-				out, err := ns.Command(t.Context(), tt.args[0], args...).CombinedOutput()
-				if err == nil {
-					t.Errorf("cleanup exits with 0")
-				}
-				said := string(out)
-				if !strings.Contains(said, "CAP_NET_ADMIN") || strings.Contains(said, "another process") || strings.Count(said, "\n") != 1 {
-					t.Errorf("it says %q, want one line about CAP_NET_ADMIN", said)
-				}
-				if got := vmapdtest.ListRuleset(t, ns); !strings.Contains(got, "table ip vmapd") {
-					t.Errorf("it removed the table")
-				}
-			})
+		for _, flags := range [][]string{nil, {"--keep-kube-proxy"}} {
+			args := slices.Concat(strings.Fields(through), []string{vmapd, "cleanup"}, flags)
+			out, err := ns.Command(t.Context(), args[0], args[1:]...).CombinedOutput()
+			if said := string(out); err == nil || !strings.Contains(said, "CAP_NET_ADMIN") ||
+				strings.Contains(said, "another process") || strings.Count(said, "\n") != 1 {
+				t.Errorf("%v: %v; it says %q, want one line about CAP_NET_ADMIN", args, err, said)
+			}
+			if got := vmapdtest.ListRuleset(t, ns); !strings.Contains(got, "table ip vmapd") {
+				t.Errorf("%v removed the table", args)
+			}
 		}
 	}
 }

@@ -4,97 +4,72 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 )
 
 // retryPatience is for several attempts of a connection, of which the later ones are seconds apart.
 const retryPatience = 30 * time.Second
 
-// retried is a Service of the tests of connection retry. All pods of the world are its endpoints.
+// retried is a Service of the tests of connection retry. All pods of the world are its endpoints, at a port of its own.
 type retried struct {
-	name     string
-	number   int // the last one of its cluster IPs
-	protocol string
-	port     uint16
-	metadata string // more of it
-	spec     string // more lines
+	modeltest.Service
+	target uint16
 }
 
 func retriedServices() map[string]retried {
 	all := map[string]retried{}
-	for i, s := range []retried{
-		{name: "plain", protocol: "TCP", port: 80},
-		{name: "annotated", protocol: "TCP", port: 80, metadata: `, annotations: {vmapd.io/connection-retry: "false"}`},
-		{name: "sticky", protocol: "TCP", port: 80, spec: "  sessionAffinity: ClientIP"},
-		{name: "dns", protocol: "UDP", port: 53},
-		{name: "udp", protocol: "UDP", port: 80},
+	for i, s := range []modeltest.Service{
+		modeltest.NewService("default/plain").TCP("", 80),
+		modeltest.NewService("default/annotated").TCP("", 80).Annotated(model.AnnotationConnectionRetry, "false"),
+		modeltest.NewService("default/sticky").TCP("", 80).Sticky(10_800),
+		modeltest.NewService("default/dns").UDP("", 53),
+		modeltest.NewService("default/udp").UDP("", 80),
 	} {
-		const first = 41
-		s.number = first + i
-		all[s.name] = s
+		s = s.On(fmt.Sprintf("172.30.0.%d", 41+i), fmt.Sprintf("fd00:172:30::%d", 41+i))
+		all[s.Name] = retried{s, uint16(8041 + i)}
 	}
 	return all
 }
 
-// target is the port of its endpoints.
-func (s retried) target() uint16 { return 8000 + uint16(s.number) }
-
 func (s retried) vip(f model.Family) netip.AddrPort {
-	format := [2]string{"172.30.0.%d", "fd00:172:30::%d"}[f]
-	return netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(format, s.number)), s.port)
+	return netip.AddrPortFrom(netip.MustParseAddr(s.ClusterIPs[f]), uint16(s.Ports[0].Port))
 }
 
-// startRetrying makes a world with so many pods, and starts vmapd with the Services.
-func startRetrying(t *testing.T, pods int, flags ...string) *lab.World {
+// startRetrying makes a world with so many pods, whose node is programmed with the Services.
+func startRetrying(t *testing.T, pods int, retry bool) *lab.World {
 	t.Helper()
 	vmapdtest.NeedNFT(t)
 	var ports []uint16
-	for _, s := range retriedServices() {
-		ports = append(ports, s.target())
-	}
-	w := labtest.With(t, lab.Config{Pods: pods, Ports: ports})
-	dir := t.TempDir()
+	var objects []modeltest.Object
 	for name, s := range retriedServices() {
-		var text strings.Builder
-		fmt.Fprintf(&text, `apiVersion: v1
-kind: Service
-metadata: {name: %s, namespace: default%s}
-spec:
-  clusterIPs: [%q, %q]
-  ipFamilies: [IPv4, IPv6]
-  ports: [{protocol: %s, port: %d}]
-%s
-`, name, s.metadata, s.vip(model.IPv4).Addr(), s.vip(model.IPv6).Addr(), s.protocol, s.port, s.spec)
+		ports, objects = append(ports, s.target), append(objects, s.Service)
 		for _, f := range model.Families {
-			fmt.Fprintf(&text, `---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: %s-%s, namespace: default, labels: {kubernetes.io/service-name: %[1]s}}
-addressType: %[3]v
-ports: [{name: "", protocol: %[4]s, port: %[5]d}]
-endpoints:
-`, name, strings.ToLower(f.String()), f, s.protocol, s.target())
-			for _, p := range w.Pods() {
-				at := [2]netip.Addr{p.IP4, p.IP6}[f]
-				fmt.Fprintf(&text, "- {addresses: [%q], nodeName: %s, conditions: {ready: true}}\n", at, lab.NodeName)
+			slice := modeltest.NewSlice("default/"+name+"-"+f.String(), name).Typed(f.String())
+			if s.Ports[0].Protocol == "UDP" {
+				slice = slice.UDP("", int32(s.target))
+			} else {
+				slice = slice.TCP("", int32(s.target))
 			}
+			for i := range pods {
+				slice = slice.Endpoint(modeltest.Pod(f, i).String(), modeltest.OnNode(modeltest.NodeName))
+			}
+			objects = append(objects, slice)
 		}
-		vmapdtest.ReplaceFile(t, filepath.Join(dir, name+".yaml"), text.String())
 	}
-	args := append([]string{"--from", dir, "--hostname-override", lab.NodeName, "--socket="}, flags...)
-	vmapdtest.StartReady(t, w.Node, args...)
-	return w
+	config := modeltest.Config() // nobody is masqueraded: pods see the clients
+	config.ConnectionRetry = retry
+	p := vmapdtest.NewPlane(t, pods, config, ports...)
+	p.Set(t, objects...)
+	return p.World
 }
 
 // inPods gives sets, and nft rules of one hook, to pods.
@@ -140,7 +115,7 @@ func bothFamilies(t *testing.T, w *lab.World, n int) []netip.Addr {
 // One of eight endpoints is silent: no connection fails.
 func TestAConnectionGetsAnotherEndpointThanASilentOne(t *testing.T) {
 	t.Parallel()
-	w := startRetrying(t, 8)
+	w := startRetrying(t, 8, true)
 	inPods(t, w.Pods()[:1], "prerouting", "", "drop")
 	plain := retriedServices()["plain"]
 	const connections = 40
@@ -157,7 +132,7 @@ func TestAConnectionGetsAnotherEndpointThanASilentOne(t *testing.T) {
 // theirs.
 func TestClientsLeaveASilentEndpoint(t *testing.T) {
 	t.Parallel()
-	w := startRetrying(t, 8)
+	w := startRetrying(t, 8, true)
 	sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, 40)
 	before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
 	inPods(t, w.Pods()[:1], "prerouting", "", "drop")
@@ -191,7 +166,7 @@ func TestOneLostPacketKeepsAClientsEndpoint(t *testing.T) {
 	for hook, end := range map[string]string{"prerouting": "s", "output": "d"} {
 		t.Run(hook, func(t *testing.T) {
 			t.Parallel()
-			w := startRetrying(t, 3)
+			w := startRetrying(t, 3, true)
 			sticky, sources := retriedServices()["sticky"], bothFamilies(t, w, 24)
 			before := connectAll(t, w, sticky, sources, vmapdtest.Patience)
 			inPods(t, w.Pods(), hook, clientSets, "meta l4proto != tcp accept\n"+
@@ -213,9 +188,9 @@ const clientSets = `set clients4 { type ipv4_addr . inet_service; flags dynamic;
 // silentPods is a world whose pods do not answer, and note who has tried them at a port.
 type silentPods struct{ *lab.World }
 
-func startSilentPods(t *testing.T, flags ...string) silentPods {
+func startSilentPods(t *testing.T, retry bool) silentPods {
 	t.Helper()
-	w := silentPods{startRetrying(t, 3, flags...)}
+	w := silentPods{startRetrying(t, 3, retry)}
 	const sets = `set tried4 { type ipv4_addr . inet_service . inet_service; flags dynamic; size 65535; }
 	set tried6 { type ipv6_addr . inet_service . inet_service; flags dynamic; size 65535; }`
 	inPods(t, w.Pods(), "prerouting", sets, `meta l4proto != { tcp, udp } accept
@@ -228,7 +203,7 @@ func startSilentPods(t *testing.T, flags ...string) silentPods {
 // mustTry checks whether some of so many clients of a Service have tried more than one endpoint.
 func (w silentPods) mustTry(t *testing.T, service string, clients int, moves bool) {
 	t.Helper()
-	triedBy := regexp.MustCompile(fmt.Sprintf(`([0-9a-f.:]+ \. \d+) \. %d\b`, retriedServices()[service].target()))
+	triedBy := regexp.MustCompile(fmt.Sprintf(`([0-9a-f.:]+ \. \d+) \. %d\b`, retriedServices()[service].target))
 	tried, moved := map[string]int{}, 0
 	for _, p := range w.Pods() {
 		listed := vmapdtest.Feed(t, p.Namespace, "", "nft", "-n", "list", "table", "inet", "pod")
@@ -249,7 +224,7 @@ func (w silentPods) mustTry(t *testing.T, service string, clients int, moves boo
 // keeps its endpoint.
 func TestWhichConnectionsAreRetried(t *testing.T) {
 	t.Parallel()
-	w := startSilentPods(t)
+	w := startSilentPods(t, true)
 	sources := bothFamilies(t, w.World, 20)
 	var wait sync.WaitGroup
 	for _, name := range []string{"plain", "annotated"} {
@@ -284,7 +259,7 @@ const firstAttempts = 3500 * time.Millisecond
 // The setting turns it off for all Services.
 func TestTheSettingTurnsRetryOff(t *testing.T) {
 	t.Parallel()
-	w := startSilentPods(t, "--connection-retry=false")
+	w := startSilentPods(t, false)
 	sources := bothFamilies(t, w.World, 20)
 	connectAll(t, w.World, retriedServices()["plain"], sources, firstAttempts)
 	w.mustTry(t, "plain", len(sources), false)
