@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-)
 
-const root = "../../../.."
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
+)
 
 // isolated is a variable of the environment that is set in the network namespace of these tests.
 const isolated = "VMAPD_BROWSER_ISOLATED"
@@ -23,6 +23,10 @@ const isolated = "VMAPD_BROWSER_ISOLATED"
 // TestMain makes a network namespace with no more than loopback, where Services' addresses have a route: the
 // process becomes itself again there.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "vmapd" { // the program that it tests
+		cli.Main()
+		return
+	}
 	if os.Getenv(isolated) != "" {
 		os.Exit(m.Run())
 	}
@@ -47,17 +51,20 @@ type daemon struct {
 	address string // of the page
 }
 
-// startDaemon builds and starts vmapd, and returns when it has programmed everything.
+// startDaemon starts vmapd, and returns when it has programmed everything.
 func startDaemon(t *testing.T, manifests string) *daemon {
 	t.Helper()
 	program, socket := filepath.Join(t.TempDir(), "vmapd"), filepath.Join(t.TempDir(), "vmapd.sock")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, root+"/cmd/vmapd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, program)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	d := &daemon{
-		Cmd: exec.CommandContext(t.Context(), program, "--from", manifests, "--hostname-override=node-1", "--socket", socket, "--service-counters"),
+		Cmd: exec.CommandContext(t.Context(), program, "--from", manifests, "--hostname-override=node-1", "--socket",
+			socket, "--service-counters"),
 		log: &bytes.Buffer{},
 	}
 	d.Stderr = d.log
@@ -72,7 +79,7 @@ func startDaemon(t *testing.T, manifests string) *daemon {
 		}
 	})
 	d.address = startPage(t, program, socket)
-	waitUntil(t, "the daemon has programmed the Services", func() bool {
+	testaid.WaitUntil(t, "the daemon has programmed the Services", func() bool {
 		status, body := d.get(t, "api/status")
 		return status == http.StatusOK && strings.Contains(body, `"ready":true`)
 	})
@@ -117,13 +124,4 @@ func (d *daemon) get(t *testing.T, path string) (status int, body string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(text)
-}
-
-func waitUntil(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within two minutes: %s", what)
-		}
-	}
 }

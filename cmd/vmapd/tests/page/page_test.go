@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestThePageInABrowser(t *testing.T) {
@@ -28,7 +30,8 @@ func TestThePageInABrowser(t *testing.T) {
 		b.has(t, "#verdict", "Some connections fail")
 		b.has(t, "#reasons", "rejected")
 		b.has(t, "#reasons .fail button, #reasons .warn button", "copy")
-		b.is(t, "[...document.querySelectorAll('#services tr')].slice(0, 5).some(r => r.textContent.includes('default/refused'))", "true") // on top
+		b.is(t, "[...document.querySelectorAll('#services tr')].slice(0, 5).some(r => "+
+			"r.textContent.includes('default/refused'))", "true") // on top
 	})
 
 	t.Run("a Service is searched, and drawn", func(t *testing.T) {
@@ -45,7 +48,8 @@ func TestThePageInABrowser(t *testing.T) {
 		b.is(t, "document.querySelector('details').open", "false")
 		b.click(t, "summary")
 		for _, text := range []string{
-			"map service-ips", "172.31.0.10 . tcp . 80", "goto endpoints-3-to-4", "chain endpoints-3-to-4", "numgen random mod 4 map @endpoints",
+			"map service-ips", "172.31.0.10 . tcp . 80", "goto endpoints-3-to-4", "chain endpoints-3-to-4",
+			"numgen random mod 4 map @endpoints",
 			"map endpoints", "172.31.0.10 . tcp . 80 . 2 : 10.1.0.3 . 8080",
 		} {
 			b.has(t, "details", text)
@@ -77,14 +81,16 @@ func TestThePageInABrowser(t *testing.T) {
 		b.has(t, "#reasons", `<img src=x onerror=`)
 		for i := range 3 {
 			b.click(t, fmt.Sprintf("#services tr:nth-child(%d) a", i+1))
-			b.is(t, "document.querySelector('#chosen').dataset.name === document.querySelectorAll('#services tr')["+strconv.Itoa(i)+"].dataset.name", "true")
+			row := "document.querySelectorAll('#services tr')[" + strconv.Itoa(i) + "]"
+			b.is(t, "document.querySelector('#chosen').dataset.name === "+row+".dataset.name", "true")
 		}
 		b.is(t, "document.querySelectorAll('img, iframe, object, embed, [onload], [onerror], main script').length", "0")
 		b.is(t, "window.hacked", "undefined")
 	})
 	t.Run("ages are right without a further answer", func(t *testing.T) {
 		b.has(t, "#node", "Doctor")
-		ask(t, b, chromedp.Evaluate[string](`document.body.append(Object.assign(document.createElement("time"), {id: "old", dateTime: new Date(Date.now() - 600_000).toISOString()})), ""`))
+		ask(t, b, chromedp.Evaluate[string](`document.body.append(Object.assign(document.createElement("time"),
+			{id: "old", dateTime: new Date(Date.now() - 600_000).toISOString()})), ""`))
 		b.has(t, "#old", "10 min ago")
 	})
 
@@ -94,9 +100,13 @@ func TestThePageInABrowser(t *testing.T) {
 	}
 
 	t.Run("the policy stops a script that is none of the page's", func(t *testing.T) {
-		ask(t, b, chromedp.Evaluate[string](`document.body.append(Object.assign(document.createElement("script"), {textContent: "window.hacked = 4"})), ""`))
+		ask(t, b, chromedp.Evaluate[string](`document.body.append(Object.assign(document.createElement("script"),
+			{textContent: "window.hacked = 4"})), ""`))
 		b.is(t, "window.hacked", "undefined")
-		waitUntil(t, "the console tells of it", func() bool { return strings.Contains(b.errors(), "Content Security Policy") })
+		testaid.WaitUntil(t, "the console tells of it", func() bool {
+			return strings.Contains(b.errors(),
+				"Content Security Policy")
+		})
 	})
 	t.Run("before the first answer, nothing is refreshed", func(t *testing.T) {
 		_ = d.Process.Signal(syscall.SIGSTOP)

@@ -20,7 +20,7 @@ const (
 	manyQuestions = nft.FastPathAfter
 )
 
-func loadWithFastPath(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
+func loadWithFastPath(t *testing.T, snapshot *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
 	backend := vmapdtest.OpenKernel(t, node, kernel.Options{FastPath: true})
 	chosen := make(chan []string, 1)
@@ -31,14 +31,16 @@ func loadWithFastPath(t *testing.T, _ string, snapshot *model.Snapshot, node *la
 	}
 	t.Run("nft lists it", func(t *testing.T) {
 		vmapdtest.NeedNFT(t)
-		if got := vmapdtest.ListRuleset(t, node); !strings.Contains(got, "table ip vmapd {") || !strings.Contains(got, "table ip6 vmapd {") {
+		if got := vmapdtest.ListRuleset(t, node); !strings.Contains(got, "table ip vmapd {") || !strings.Contains(got,
+			"table ip6 vmapd {") {
 			t.Errorf("nft lists no tables, but:\n%s", got)
 		}
 	})
 }
 
 // askAgain asks several questions on one connection, whose answers must be the same.
-func askAgain(ctx context.Context, from *lab.Namespace, source netip.Addr, network string, to netip.AddrPort, questions int) ask {
+func askAgain(ctx context.Context, from *lab.Namespace, source netip.Addr, network string, to netip.AddrPort,
+	questions int) ask {
 	c, err := from.DialFrom(ctx, netip.AddrPortFrom(source, 0), network, to)
 	if err != nil {
 		return ask{err: err}

@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-func loadByIPVS(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
+func loadByIPVS(t *testing.T, snapshot *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
 	b := vmapdtest.OpenIPVS(t, node, slog.New(slog.DiscardHandler))
 	if err := node.Do(func() error { return b.Apply(t.Context(), snapshot) }); err != nil {

@@ -30,25 +30,23 @@ const (
 // programs are the ways in which a scenario gets into the node's kernel.
 var programs = []struct {
 	name   string
-	asText bool   // without families that nft cannot parse
 	noHash bool   // maglev is a random choice: see the documentation of legacy/iptables
 	short  string // the scenarios with -short, as words; "*": all; "": none, because others program the same
-	load   func(t *testing.T, text string, snapshot *model.Snapshot, node *lab.Namespace)
+	load   func(t *testing.T, snapshot *model.Snapshot, node *lab.Namespace)
 }{
-	{"as text, by nft -f", true, false, "", loadByNFT},
-	{"over netlink", false, false, "*", loadByNetlink},
-	{"by iptables-legacy", false, true, "*", loadByIPTables("-legacy")},
-	{"by iptables-nft", false, true, "", loadByIPTables("-nft")},
+	{"over netlink", false, "*", loadByNetlink},
+	{"by iptables-legacy", true, "*", loadByIPTables("-legacy")},
+	{"by iptables-nft", true, "", loadByIPTables("-nft")},
 	// Each kind of frontend and of target; no rule of the fast path depends on a Service.
 	{
-		byFastPath, false, false, "cluster-ip dual-stack affinity external-policy-local hairpin load-balancer " +
+		byFastPath, false, "cluster-ip dual-stack affinity external-policy-local hairpin load-balancer " +
 			"masquerade-all node-port-all host-network source-ranges sctp drop-invalid", loadWithFastPath,
 	},
-	{vmapdtest.ByIPVS, false, false, "*", loadByIPVS},
+	{vmapdtest.ByIPVS, false, "*", loadByIPVS},
 }
 
-func loadByIPTables(variant string) func(*testing.T, string, *model.Snapshot, *lab.Namespace) {
-	return func(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
+func loadByIPTables(variant string) func(*testing.T, *model.Snapshot, *lab.Namespace) {
+	return func(t *testing.T, snapshot *model.Snapshot, node *lab.Namespace) {
 		t.Helper()
 		err := node.Do(func() error { // the programs run in the namespace
 			backend, err := host.OpenIPTables(iptables.Options{}, slog.New(slog.DiscardHandler), variant)
@@ -63,23 +61,7 @@ func loadByIPTables(variant string) func(*testing.T, string, *model.Snapshot, *l
 	}
 }
 
-func loadByNFT(t *testing.T, text string, _ *model.Snapshot, node *lab.Namespace) {
-	t.Helper()
-	vmapdtest.NeedNFT(t)
-	for _, f := range model.Families {
-		table := tableOf(t, text, f)
-		if !parsable(table) {
-			continue // the flows of this family are skipped
-		}
-		c := node.Command(t.Context(), "nft", "-f", "-")
-		c.Stdin = strings.NewReader(table)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("nft -f: %v\n%s", err, out)
-		}
-	}
-}
-
-func loadByNetlink(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
+func loadByNetlink(t *testing.T, snapshot *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
 	backend := vmapdtest.OpenKernel(t, node, kernel.Options{})
 	if err := backend.Apply(t.Context(), snapshot); err != nil { // TestListings lists it
@@ -119,19 +101,11 @@ func TestScenariosForReal(t *testing.T) {
 						flows[i].tries = sticky // frontends are independent: see docs/internals.md
 					}
 				}
-				text := ""
-				if p.asText {
-					text, _ = s.render(t)
-				}
-				p.load(t, text, snapshot, w.Node)
-				unparsable := func(f flow) bool { return p.asText && !parsable(tableOf(t, text, f.family())) }
-				heard := listen(t, w, slices.DeleteFunc(slices.Clone(flows), unparsable))
+				p.load(t, snapshot, w.Node)
+				heard := listen(t, w, flows)
 				var last string
 				for _, f := range flows {
 					t.Run(f.text, func(t *testing.T) {
-						if p.asText {
-							skipUnparsable(t, tableOf(t, text, f.family()))
-						}
 						if p.name == vmapdtest.ByIPVS {
 							skipDifferences(t, f, snapshot, w.nodeAddrs)
 						}
