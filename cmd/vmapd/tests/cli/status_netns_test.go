@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
@@ -34,7 +36,11 @@ func TestTheRunningDaemonTells(t *testing.T) {
 			}
 			w := labtest.New(t)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
-			vmapdtest.StartDemo(t, w.Node, "--backend="+backend, "--socket", socket, "--service-counters")
+			args := []string{"--backend=" + backend, "--socket", socket, "--service-counters"}
+			if backend == "nftables" {
+				args = append(args, "--fast-path=auto")
+			}
+			vmapdtest.StartDemo(t, w.Node, args...)
 
 			text := vmapdtest.AskDaemon(t, socket, "status")
 			wantLine(t, text, "Node", lab.NodeName)
@@ -82,6 +88,7 @@ func TestTheRunningDaemonTells(t *testing.T) {
 			}
 			if backend == "nftables" {
 				wantListed(t, w, got)
+				wantFastPath(t, w, socket)
 				wantRefused(t, w)
 			}
 			text = vmapdtest.AskDaemon(t, socket, "status", "default/web", "--rules")
@@ -90,6 +97,27 @@ func TestTheRunningDaemonTells(t *testing.T) {
 			wantLine(t, text, `10\.0\.0\.3:8080/tcp`, "<none>", `node-1 \(this node\)`, "<none>", `33\.3%`, ".*serving")
 		})
 	}
+}
+
+// wantFastPath checks that doctor says with which devices the fast path is on, or that the kernel lacks something.
+func wantFastPath(t *testing.T, w *lab.World, socket string) {
+	t.Helper()
+	const on = `on, with \d+ devices \([a-z0-9-]+, [^)]*\)`
+	want := regexp.MustCompile(`fast-path\s+IPv4: ` + on + `;\s+IPv6: ` + on)
+	if vmapdtest.LacksFastPath(t) != nil {
+		want = regexp.MustCompile(`fast-path\s+IPv4: not possible: `)
+	}
+	vmapdtest.Eventually(t, func() string {
+		var out bytes.Buffer
+		_ = w.Node.Do(func() error { // the text says it if that failed
+			cli.Run(t.Context(), []string{"doctor", "--socket", socket}, nil, &out, &out)
+			return nil
+		})
+		if text := strings.Join(strings.Fields(out.String()), " "); !want.MatchString(text) {
+			return fmt.Sprintf("no %v in: %s", want, text)
+		}
+		return ""
+	})
 }
 
 // wantRefused checks that connections to a Service without endpoints are counted, too.
