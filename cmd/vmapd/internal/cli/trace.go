@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -146,7 +145,7 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if x.Filter.Protocol == model.SCTP {
 		waiting = "SCTP needs a client of its own: " + waiting
 	}
-	x.Left = countdown(stderr, waiting)
+	x.Waits = func() { fmt.Fprintf(stderr, "%s, for %v\n", waiting, x.Timeout) }
 	var s trace.Story
 	if x.each {
 		s, err = x.runEach(ctx, stdout)
@@ -250,18 +249,6 @@ func writeEach(
 		t.Say("")
 		t.Table(table)
 	})
-}
-
-// countdown returns a function that prints the time that is left, at first and every ten seconds.
-func countdown(stderr io.Writer, waiting string) func(time.Duration) {
-	const every = 10 * time.Second
-	next := time.Duration(math.MaxInt64)
-	return func(left time.Duration) {
-		if left <= next {
-			fmt.Fprintf(stderr, "%s, for %v\n", waiting, left.Round(time.Second))
-			next = left - every
-		}
-	}
 }
 
 // write writes a story and, if the connection was not answered, the failures that doctor finds on this node.

@@ -204,9 +204,6 @@ func (d *Daemon) observe() {
 		d.observers = append(d.observers, flows)
 		d.run(flows.Run)
 	}
-	if len(d.Config.From) > 0 {
-		d.observers = append(d.observers, &filesNote{d: d})
-	}
 	if t := newStartThrift(); t != nil {
 		d.observers = append(d.observers, t)
 	}

@@ -32,6 +32,9 @@ func (d *Daemon) announce(ctx context.Context) {
 			d.events.Node(events.Warning, events.ReasonConfiguration, n.Text)
 		}
 	}
+	if len(d.Config.From) > 0 {
+		d.noteFiles()
+	}
 }
 
 // setUpNode applies the settings of connection tracking and the OOM score, and removes the rules of
@@ -81,29 +84,23 @@ func InitOnly(c *config.Config, log *slog.Logger) {
 	}
 }
 
-// filesNote says what may surprise with --from, in one line. It is a [reconcile.Observer].
-type filesNote struct {
-	d    *Daemon
-	done bool
-}
-
-// Done implements [reconcile.Observer].
-func (n *filesNote) Done(r reconcile.Round) {
-	if n.done {
-		return
-	}
-	n.done = true
+// noteFiles says what may surprise with --from, in one line.
+func (d *Daemon) noteFiles() {
 	var notes []string
 	own, err := os.Readlink("/proc/1/ns/net")
 	if here, _ := os.Readlink("/proc/self/ns/net"); err == nil && own == here {
 		notes = append(notes, "the Services of the files are programmed in this machine's own network namespace")
 	}
-	if !r.Snapshot.Node().Known {
+	files, err := d.fromFiles()
+	if err == nil {
+		_, err = files.Node(d.nodeName)
+	}
+	if err != nil {
 		notes = append(notes, fmt.Sprintf("the files have no Node %q (--hostname-override), so no endpoint is local, "+
-			"and the Node's addresses, pod ranges and zone are not known", n.d.nodeName))
+			"and the Node's addresses, pod ranges and zone are not known", d.nodeName))
 	}
 	if len(notes) > 0 {
-		n.d.Log.Warn("started with --from", slog.String("note", strings.Join(notes, "; ")))
+		d.Log.Warn("started with --from", slog.String("note", strings.Join(notes, "; ")))
 	}
 }
 

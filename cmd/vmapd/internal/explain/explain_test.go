@@ -376,7 +376,7 @@ func TestLessCommonSituations(t *testing.T) {
 			},
 			[]string{
 				"from 203.0.113.7 (not a pod: pods' connections arrive by the interface cni0, and this one by eth0)",
-				"5. The source address becomes this node's: 203.0.113.7 is not recognized as a pod,",
+				"5. The source address becomes this node's: the client is not recognized as a pod,",
 			},
 		},
 	} {

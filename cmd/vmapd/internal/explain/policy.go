@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -174,41 +175,33 @@ func (x *explainer) explainRetry() {
 }
 
 func (x *explainer) explainSourceAddress() {
-	var order []model.SNATReason
 	addrs := map[model.SNATReason][]string{}
 	for _, t := range x.d.Targets {
-		if addrs[t.SNAT] = append(addrs[t.SNAT], t.Addr.String()); len(addrs[t.SNAT]) == 1 {
-			order = append(order, t.SNAT)
-		}
+		addrs[t.SNAT] = append(addrs[t.SNAT], t.Addr.String())
 	}
-	for _, reason := range order {
-		where := ""
-		if len(order) > 1 {
+	for _, reason := range slices.Sorted(maps.Keys(addrs)) {
+		where, verb := "", "stays "+x.e.Client
+		if len(addrs) > 1 {
 			where = someOf(addrs[reason]) + ": "
 		}
-		x.step("%s%s", where, x.saySNAT(reason))
+		if reason.Masquerade() {
+			verb = "becomes this node's"
+		}
+		x.step("%sThe source address %s%s.", where, verb, snatTexts[reason])
+	}
+	if len(addrs[model.KeepSource]) > 0 && !x.family.Pods.Known() && !x.d.Node && x.d.Frontend.Kind == model.ClusterIP {
+		x.next("Is %s a pod? This node cannot distinguish pods from other clients, which replies may not reach.", x.e.Client)
 	}
 }
 
-// snatTexts have the client's address in place of {client}, and {node's} begins a sentence.
+// snatTexts say why the endpoint sees the client's address, or this node's.
 var snatTexts = [...]string{
-	model.KeepSource: "The source address stays: the endpoint sees {client}.",
-	model.OnNode:     "The source address stays {client}: the endpoint is in this node's own network.",
-	model.Hairpin: "{node's}: the endpoint is the client itself, and its replies must come back " +
-		"through the node.",
-	model.EveryClusterIP: "{node's}: with --masquerade-all, that applies to every cluster IP.",
-	model.OffCluster: "{node's}: {client} is not recognized as a pod, and replies must come back " +
-		"through this node.",
-	model.ExternalCluster: "{node's}: externalTrafficPolicy is Cluster, and replies must come back through this node.",
-	model.FromNode:        "{node's}: a process of this node may use an address to which other machines cannot reply.",
-	model.ByForwarder:     "The endpoint sees this node's address: the listener opens a connection of its own.",
-}
-
-func (x *explainer) saySNAT(reason model.SNATReason) string {
-	r := strings.NewReplacer("{client}", x.e.Client, "{node's}", "The source address becomes this node's")
-	text := r.Replace(snatTexts[reason])
-	if reason == model.KeepSource && !x.family.Pods.Known() && !x.d.Node && x.d.Frontend.Kind == model.ClusterIP {
-		text += " If the client is not a pod, replies may not reach it: this node cannot distinguish pods from other clients."
-	}
-	return text
+	model.KeepSource:      ": the endpoint sees it",
+	model.OnNode:          ": the endpoint is in this node's own network",
+	model.Hairpin:         ": the endpoint is the client itself, and its replies must come back through the node",
+	model.EveryClusterIP:  ": with --masquerade-all, that applies to every cluster IP",
+	model.OffCluster:      ": the client is not recognized as a pod, and replies must come back through this node",
+	model.ExternalCluster: ": externalTrafficPolicy is Cluster, and replies must come back through this node",
+	model.FromNode:        ": a process of this node may use an address to which other machines cannot reply",
+	model.ByForwarder:     ": the listener opens a connection of its own",
 }

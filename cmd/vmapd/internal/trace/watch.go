@@ -28,8 +28,8 @@ type Watch struct {
 	Connect bool
 	// Expect returns vmapd's decision about a connection that came in by an interface, or by none; nil: not known.
 	Expect func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation
-	// Left is called again and again with the time that is left for the first packet of somebody else's connection.
-	Left func(time.Duration)
+	// Waits is called before the wait for somebody else's connection.
+	Waits func()
 	// Unseen is called if vmapd can't connect as the client, which has an address of a pod; it says why.
 	Unseen func(why string)
 
@@ -91,12 +91,11 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 	defer cancel()
 	if t.Connect {
 		go func() { done <- t.dial(dialing) }()
+	} else {
+		t.Waits()
 	}
 	var dialErr error
 	for {
-		if !t.Connect && !isSeen {
-			t.Left(time.Until(over))
-		}
 		events, err := tracer.Read(ctx, time.Now().Add(pause))
 		if err != nil {
 			return err

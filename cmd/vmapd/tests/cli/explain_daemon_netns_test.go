@@ -58,7 +58,7 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 		WaitFor(t, "msg=ready")
 	wantLine(t, vmapdtest.AskDaemon(t, socket, "status"), " *warn",
 		"fast-path: not possible: the backend userspace has none")
-	const source = `\s*[0-9]+\. The endpoint sees this node's address: the listener opens a connection of its own\.`
+	const source = `\s*[0-9]+\. The source address becomes this node's: the listener opens a connection of its own\.`
 	for _, to := range []string{"svc/web:80", "192.168.98.10:80", "192.168.0.2:30080"} {
 		text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "10.0.0.3", to, "--expect", "forwarded")
 		wantLine(t, text, source)

@@ -73,7 +73,7 @@ on   node-1
    not used:
      10.0.0.3:8080  not ready (readiness probe failing, or still starting?); on an unknown node, EndpointSlice ns1/web-1
 4. The only usable endpoint is chosen.
-5. The source address stays: the endpoint sees 192.168.0.2.
+5. The source address stays 192.168.0.2: the endpoint sees it.
 
 => forwarded to 10.0.0.2:8080
 `
