@@ -16,28 +16,18 @@ import (
 )
 
 const cleanupLong = `Cleanup removes everything that vmapd with any backend, and kube-proxy in any mode,
-left on this node: the nftables tables "vmapd" and "kube-proxy" of both families; the
-iptables chains that begin with VMAPD-, those of kube-proxy, and the rules that jump to
-them; the dummy devices of both with IPVS's virtual servers; and their ipsets. The
-kubelet's own chains stay.
+left on this node: tables of nftables, chains of iptables, dummy devices with IPVS's
+virtual servers, and ipsets. The kubelet's own chains stay. Stop the daemon first.
+New connections to Services fail; established ones continue if other rules on the node
+use connection tracking.
 
 With --keep-kube-proxy, it removes only what vmapd left, for a node on which kube-proxy
-runs again: otherwise, vmapd's rules would keep sending connections to former endpoints.
-Before kube-proxy has written its rules, it removes nothing, and the exit code is 1.
-If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
+runs again. Before kube-proxy has written its rules, it removes nothing, and the exit
+code is 1. If kube-proxy's dummy device exists, the virtual servers stay, too.
 
-Where a proxy runs, as a process kube-proxy or by its answer at the address for metrics,
-it asks first: that proxy's connections would fail. Without a terminal it refuses; --yes
-removes without a question.
-
-It needs CAP_NET_ADMIN and, where the node has tables of iptables-legacy, its programs;
-chains of iptables-nft go without a program, also where nft added rules to their tables.
-If something is left at the end, or could not be examined, it says so, and the exit code
-is 1.
-
-Stop the daemon first: while it runs, it owns the tables (from Linux 6.9 on), or would
-create everything again. New connections to Services fail. Established ones continue if
-other rules on the node use connection tracking; otherwise the kernel ends it.`
+Where a proxy runs, it asks first; without a terminal it refuses. It needs CAP_NET_ADMIN
+and, where the node has tables of iptables-legacy, its programs. If something is left at
+the end, or could not be examined, it says so, and the exit code is 1.`
 
 func newCleanupCommand() *cobra.Command {
 	var flags config.Flags

@@ -22,18 +22,14 @@ import (
 
 const doctorLong = `Doctor examines this node: the daemon and what it needs, the kernel, and everything
 else on the node that breaks connections to Services. Each line is fail, warn or ok, with
-the evidence and, below, the remedy; failures come first. It names the chains of other
-programs that may drop packets; "vmapd trace" shows what they do to a connection.
+the evidence and, below, the remedy; failures come first.
 
-The running daemon examines the node, and answers at its unix socket. Without a daemon,
-doctor shows what the node alone shows, and --config and --vmapd-config are the daemon's
-files. It needs root, and changes nothing.
+The running daemon answers at its unix socket. Without one, doctor shows what the node
+alone shows, and --config and --vmapd-config are the daemon's files. It needs root, and
+changes nothing.
 
 Exit codes: 3 if a line is a failure, 1 if the node could not be examined, and 0
-otherwise.
-
-  vmapd doctor
-  kubectl -n kube-system exec POD -- vmapd doctor -o json`
+otherwise.`
 
 type examination struct {
 	flags  config.Flags

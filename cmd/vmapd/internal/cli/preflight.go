@@ -19,13 +19,12 @@ import (
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
-const preflightLong = `Preflight lists what changes on a node when vmapd replaces kube-proxy: for each known
-difference of kube-proxy's mode and version, the Services that it concerns and the
-setting that keeps it as it was. It reads the configuration and the objects, and changes
-nothing. What a kube-proxy has in the kernel of a node is not examined.
+const preflightLong = `Preflight lists what changes on a node when vmapd replaces kube-proxy: each known
+difference, the Services that it concerns, and the setting that keeps it as it was. It
+changes nothing, and does not examine the kernel.
 
-kube-proxy's configuration, which vmapd reads, too, is in the file of --config, with
---kubeconfig in its ConfigMap, or in its flags, after --.
+kube-proxy's configuration is in the file of --config, with --kubeconfig in its ConfigMap,
+or in its flags, after --.
 
   vmapd preflight --kubeconfig FILE --node-name NODE
   vmapd preflight -f cluster.yaml --node-name NODE --config config.conf

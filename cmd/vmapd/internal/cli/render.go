@@ -19,15 +19,12 @@ import (
 )
 
 const renderLong = `Render prints the rules that vmapd would program for the given manifests: a script for
-nft or, with --backend=iptables, the input of iptables-restore and ip6tables-restore;
-with --backend=ipvs, labelled parts for sysctl, ipset restore, iptables-restore,
-ipvsadm -R and ip -batch, in the order of their application; with --backend=userspace,
-a list of addresses and listeners.
+nft or, with --backend, the input of iptables-restore and ip6tables-restore, parts for
+ipset, ipvsadm and others in the order of their application, or a list of listeners.
 
 It opens no socket and needs no privilege. The same input always gives the same output.
-Problems of objects are printed to standard error, with the file and the line where the
-document begins; the rest is rendered, and the exit code is 1. Kinds of objects that are
-not read are named in a warning. If a file is missing, nothing is rendered.
+Problems of objects are printed with file and line; the rest is rendered, and the exit
+code is 1. If a file is missing, nothing is rendered.
 
   vmapd render -f testdata/demo/before
   vmapd render -f web.yaml --node-name node-1 | nft -c -f -`

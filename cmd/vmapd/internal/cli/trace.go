@@ -27,24 +27,16 @@ import (
 const traceLong = `Trace makes a connection, and shows what happens to it on this node: the verdict with its
 cause and remedy, whether vmapd expects it, and what the kernel does, hook by hook, with
 the rules of other programs that match, and the endpoint's answer. If there is none, the
-failures that vmapd doctor finds on this node follow. Over TCP, it also sends a packet
-that is as long as the MTU allows.
+failures that vmapd doctor finds on this node follow.
 
   vmapd trace frontend:80                            (from this node)
   vmapd trace --each frontend:80                     (names faulty endpoints)
   vmapd trace --from pod/web-1 shop/frontend:http    (from the pod)
-  vmapd trace --from 203.0.113.7 192.168.98.10:80    (waits for that client)
   vmapd trace --from any 192.168.98.10:80            (waits for any client)
 ` + destinations + `
-It connects from the network of the client, if that is this node, or a pod with a network
-namespace that is visible here. Otherwise, and with SCTP, it waits for the client's next
-connection. vmapd's decision comes from the daemon, or from manifests (-f) or a cluster
-(--kubeconfig).
-
-Meanwhile, a table of nftables marks the first packet of the connection, and the
-answer. The kernel removes it when the command ends, even if it is killed; before
-Linux 5.12, it then ceases to match at the end of --timeout, and the next trace or
-the daemon's next start removes it. It needs root, or CAP_NET_ADMIN.
+Where it can't connect from the client's network, and with SCTP, it waits for the
+client's next connection. vmapd's decision comes from the daemon, or from manifests (-f)
+or a cluster (--kubeconfig). It needs root, or CAP_NET_ADMIN.
 
 Exit codes: 0 if a connection was traced, 2 if its end is not the expected one
 (--expect), 130 if it is interrupted, and 1 after an error. A connection that its

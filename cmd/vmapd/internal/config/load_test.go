@@ -235,25 +235,6 @@ INFO --vmodule: ignored: the verbosity is the same in all files
 	}
 }
 
-// Files and manifests outlive what earlier versions had.
-func TestASettingOfEarlierVersionsIsANote(t *testing.T) {
-	const why = ": ignored: there is no outlier detection any more\n"
-	for _, tt := range []struct{ own, flag, want string }{
-		{"outlierDetection: true\n", "", "INFO own.yaml: outlierDetection" + why},
-		{"outlierDetection: false\n", "", ""},
-		{"", "--outlier-detection", "INFO --outlier-detection" + why},
-		{"outlierDetection: true\n", "--outlier-detection=false", ""},
-	} {
-		args := []string{"--cluster-cidr=10.0.0.0/8"}
-		if tt.flag != "" {
-			args = append(args, tt.flag)
-		}
-		if diff := cmp.Diff(tt.want, notes(files{own: tt.own}.mustLoad(t, args...))); diff != "" {
-			t.Errorf("%q, %q: notes, -want +got:\n%s", tt.own, tt.flag, diff)
-		}
-	}
-}
-
 func TestWhatIsUnknownIsNamedAndLeftOut(t *testing.T) {
 	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nmode: nftables\nresourceContainer: /x\nconntrack: " +
 		"{max: 5, min: 7}\n"}.mustLoad(t)

@@ -16,10 +16,16 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
+	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
+
+func TestMain(m *testing.M) { nettest.Main(m) }
+
+// silence is how long a test waits for an answer.
+const silence = 2 * time.Second
 
 // unowned is the daemon, as it runs on a kernel that does not keep others from our
 // tables: in this process, because no flag makes it so.
@@ -155,23 +161,4 @@ func TestWhatOthersChangeIsPutBackWithinASecond(t *testing.T) {
 			t.Errorf("the log does not say %s:\n%s", want, u.log)
 		}
 	}
-}
-
-// Somebody flushes all the time: that must not keep us busy, and afterwards all is well.
-func TestAStormOfFlushesIsAnsweredAFewTimesASecond(t *testing.T) {
-	w := labtest.New(t)
-	u := startUnowned(t, w.Node)
-	before := u.tables(t)
-	flushes := 0
-	const storm = 3 * time.Second
-	for end := time.Now().Add(storm); time.Now().Before(end); flushes++ {
-		u.nft(t, "flush ruleset")
-	}
-	u.waitFor(t, before)
-	const most = int(storm/time.Second)*4 + 4
-	got := strings.Count(u.log.String(), "another program changed our rules")
-	if got > most || got < int(storm/time.Second) {
-		t.Errorf("%d repairs for %d flushes in %v, want %d at most, and one a second", got, flushes, storm, most)
-	}
-	t.Logf("%d flushes in %v, %d repairs", flushes, storm, got)
 }

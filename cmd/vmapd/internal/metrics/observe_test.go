@@ -11,7 +11,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -36,7 +35,8 @@ func TestWhatFailedRoundsTookInIsPending(t *testing.T) {
 	o.Pending = func() (int, int) { return waiting[0], waiting[1] }
 	m := New(o)
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
-	const services, slices = "kubeproxy_sync_proxy_rules_service_changes_pending", "kubeproxy_sync_proxy_rules_endpoint_changes_pending"
+	const services, slices = "kubeproxy_sync_proxy_rules_service_changes_pending",
+		"kubeproxy_sync_proxy_rules_endpoint_changes_pending"
 
 	m.Done(round(s, bothFail))
 	expect(t, "one failed", m, map[string][]string{services: {`{} 1`}, slices: {`{} 2`}})
@@ -60,7 +60,8 @@ func TestOneFamilyFails(t *testing.T) {
 		"vmapd_sync_failures_total": {`{ip_family="IPv4"} 1`, `{ip_family="IPv6"} 0`},
 		"kubeproxy_sync_proxy_rules_nftables_sync_failures_total": {`{ip_family="IPv4"} 1`, `{ip_family="IPv6"} 0`},
 		"kubeproxy_sync_proxy_rules_last_timestamp_seconds":       {`{ip_family="IPv6"} 1.772366460003e+09`},
-		"kubeproxy_sync_proxy_rules_duration_seconds":             {`{ip_family="IPv4"} 1 0.003`, `{ip_family="IPv6"} 1 0.003`},
+		"kubeproxy_sync_proxy_rules_duration_seconds": {`{ip_family="IPv4"} 1 0.003`,
+			`{ip_family="IPv6"} 1 0.003`},
 	})
 }
 
@@ -76,23 +77,10 @@ func TestARefusedServicePortIsAFailureOfAProgrammedFamily(t *testing.T) {
 	})
 }
 
-func TestFullAndPartialRounds(t *testing.T) {
-	s := modeltest.Snapshot(modeltest.Config(), objects()...)
-	m := New(bare(config.IPTables))
-	m.Done(round(s, func(r *reconcile.Round) { r.Full, r.Took = true, time.Second }))
-	m.Done(round(s, nil))
-	m.Done(round(s, bothFail))
-	const full, partial = "kubeproxy_sync_full_proxy_rules_duration_seconds", "kubeproxy_sync_partial_proxy_rules_duration_seconds"
-	expect(t, "one full, two partial", m, map[string][]string{
-		full:    {`{ip_family="IPv4"} 1 1`, `{ip_family="IPv6"} 1 1`},
-		partial: {`{ip_family="IPv4"} 2 0.006`, `{ip_family="IPv6"} 2 0.006`},
-		"kubeproxy_sync_proxy_rules_duration_seconds": {`{ip_family="IPv4"} 3 1.006`, `{ip_family="IPv6"} 3 1.006`},
-	})
-}
-
 func TestNetworkProgrammingDuration(t *testing.T) {
 	const name = "kubeproxy_network_programming_duration_seconds"
-	only4 := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode(), modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80))
+	only4 := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode(),
+		modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80))
 	triggers := func(at ...time.Duration) func(*reconcile.Round) {
 		return func(r *reconcile.Round) {
 			r.Took = 0
@@ -132,43 +120,12 @@ func TestNetworkProgrammingDuration(t *testing.T) {
 	}
 }
 
-func TestFewTriggersAreRemembered(t *testing.T) {
-	m := New(bare(config.NFTables))
-	s := modeltest.Snapshot(modeltest.Config(), objects()...)
-	for range reconcile.MaxTriggers/100 + 10 {
-		m.Done(round(s, func(r *reconcile.Round) {
-			bothFail(r)
-			for range 100 {
-				r.Triggers[model.IPv4] = append(r.Triggers[model.IPv4], later)
-			}
-		}))
-	}
-	if got := len(m.rounds.triggers[model.IPv4]); got != reconcile.MaxTriggers {
-		t.Errorf("%d are kept, want %d", got, reconcile.MaxTriggers)
-	}
-}
-
-func TestRejectedObjects(t *testing.T) {
-	b := modeltest.Builder(modeltest.Config(), objects()...)
-	m := New(bare(config.NFTables))
-	const name = "vmapd_rejected_objects"
-	m.Done(round(b.Snapshot(), nil))
-	expect(t, "two Services, one with two problems", m, map[string][]string{name: {`{kind="Service"} 2`}})
-	modeltest.NewSlice("ns1/web-2", "web").TCP("http", 8080).Ready("10.0.0.300").Set(b)
-	m.Done(round(b.Snapshot(), bothFail))
-	expect(t, "an EndpointSlice besides; that a round fails does not matter", m,
-		map[string][]string{name: {`{kind="EndpointSlice"} 1`, `{kind="Service"} 2`}})
-	modeltest.NewService("ns1/bad").On("172.30.0.42").TCP("http", 80).Set(b)
-	modeltest.NewService("ns1/worse").On("172.30.0.43").TCP("http", 80).Set(b)
-	m.Done(round(b.Snapshot(), nil))
-	expect(t, "the Services are mended", m, map[string][]string{name: {`{kind="EndpointSlice"} 1`}})
-}
-
 func TestObjectsOverTheirBudgets(t *testing.T) {
 	c := modeltest.Config()
 	c.Budgets = model.Budgets{Ports: 2, Entries: 1}
 	web := modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::41").Sticky(60).TCP("p1", 81).TCP("p2", 82)
-	b := modeltest.Builder(c, web.TCP("p3", 83), modeltest.NewService("ns1/other").On("172.30.0.42").Sticky(60).TCP("p1", 81).TCP("p2", 82).TCP("p3", 83))
+	other := modeltest.NewService("ns1/other").On("172.30.0.42").Sticky(60).TCP("p1", 81).TCP("p2", 82)
+	b := modeltest.Builder(c, web.TCP("p3", 83), other.TCP("p3", 83))
 	m := New(bare(config.NFTables))
 	const name = "vmapd_objects_over_budget"
 	want := func(entries, ports int) map[string][]string {
@@ -182,25 +139,4 @@ func TestObjectsOverTheirBudgets(t *testing.T) {
 	web.Set(b)
 	m.Done(round(b.Snapshot(), nil))
 	expect(t, "one with fewer ports", m, want(2, 1))
-}
-
-func TestServicesThatAreDeletedVanish(t *testing.T) {
-	list := connections()
-	o := bare(config.NFTables)
-	o.ServiceConnections = func() []kernel.Count { return list }
-	m := New(o)
-	const name = "vmapd_service_connections_total"
-	if got := len(scrape(t, m)[name].GetMetric()); got != 3 {
-		t.Fatalf("%d series, want 3", got)
-	}
-	list = list[:1]
-	expect(t, "one is left", m, map[string][]string{
-		name: {
-			`{ip_family="IPv4",namespace="ns1",port="http",protocol="TCP",service="web"} 12`,
-		},
-	})
-	list = nil
-	if f, ok := scrape(t, m)[name]; ok {
-		t.Errorf("none is left, and there is %v", series(f))
-	}
 }

@@ -11,25 +11,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/component-base/metrics/legacyregistry"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
-
-// What is gathered is consistent: nothing is there twice, though two registries are joined.
-func TestNothingIsThereTwice(t *testing.T) {
-	for _, backend := range backends {
-		m := fed(all(backend))
-		if _, err := (prometheus.Gatherers{m.registry, legacyregistry.DefaultGatherer}).Gather(); err != nil {
-			t.Errorf("%s: %v", backend, err)
-		}
-	}
-}
 
 // Figures that make no sense, or that can't be had, do not hide the others.
 func TestABadFigureIsAlone(t *testing.T) {
@@ -132,7 +119,8 @@ func TestSLIs(t *testing.T) {
 		t.Errorf("want %s, got\n%s", want, got)
 	}
 	got = strings.Join(series(families["kubernetes_healthchecks_total"]), "\n")
-	for _, want := range []string{`{name="sync",status="success",type="livez"} `, `{name="sync",status="error",type="livez"} `} {
+	for _, want := range []string{`{name="sync",status="success",type="livez"} `,
+		`{name="sync",status="error",type="livez"} `} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %s, got\n%s", want, got)
 		}
@@ -142,7 +130,8 @@ func TestSLIs(t *testing.T) {
 func TestBuildInfo(t *testing.T) {
 	for _, tt := range []struct{ name, version, want string }{
 		{"a release", "v0.4.1", "v1.37.2+vmapd.0.4.1"},
-		{"between releases", "v0.4.2-0.20260301110000-91e622112345+dirty", "v1.37.2+vmapd.0.4.2-0.20260301110000-91e622112345.dirty"},
+		{"between releases", "v0.4.2-0.20260301110000-91e622112345+dirty",
+			"v1.37.2+vmapd.0.4.2-0.20260301110000-91e622112345.dirty"},
 		{"built without git", "(devel)", "v1.37.2+vmapd.unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 )
 
 // node is a folder with the files of a node with two CPUs, and what was said about it.
@@ -97,16 +95,6 @@ func TestApplyWritesWhatDiffersAndThenNothing(t *testing.T) {
 	n.quiet()
 }
 
-func TestWhatIsNotConfiguredIsNotTouched(t *testing.T) {
-	n := newNode(t)
-	want := n.all()
-	n.apply(Conntrack{})
-	if diff := cmp.Diff(want, n.all()); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	n.quiet()
-}
-
 // A higher limit and a larger hash table stay.
 func TestLimitsAreNeverLowered(t *testing.T) {
 	n := newNode(t)
@@ -154,21 +142,6 @@ func TestOneSettingThatTheKernelLacks(t *testing.T) {
 	}
 }
 
-// A folder in place of a file stands for an answer of the kernel that nobody expects.
-func TestAnotherErrorIsTold(t *testing.T) {
-	n := newNode(t)
-	if err := os.Remove(n.path(fileUDPTimeout)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(n.path(fileUDPTimeout), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	n.apply(Conntrack{UDPTimeout: time.Second})
-	if len(n.failed) != 1 || !errors.Is(n.failed[0], unix.EISDIR) {
-		t.Errorf("failures %v, want that it is a directory", n.failed)
-	}
-}
-
 // What bridges do is set only where the kernel has the settings, and not by Apply.
 func TestLeadBridges(t *testing.T) {
 	n := newNode(t)
@@ -188,7 +161,8 @@ func TestLeadBridges(t *testing.T) {
 	if err := LeadBridges(n.Options); err != nil {
 		t.Error(err)
 	}
-	if got := n.all(); got[bridge] != "1" || got[bridge6] != "1" || strings.Count(n.log.String(), "changed node setting") != 1 {
+	if got := n.all(); got[bridge] != "1" || got[bridge6] != "1" || strings.Count(n.log.String(),
+		"changed node setting") != 1 {
 		t.Errorf("%s is %s, %s is %s; log:\n%s", bridge, got[bridge], bridge6, got[bridge6], n.log.String())
 	}
 }
@@ -209,7 +183,8 @@ func TestOOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	OOM(n.Options, -999)
-	if got := n.log.String(); !strings.Contains(got, "keeping its current value") || strings.Contains(got, "WARN") || len(n.failed) > 0 {
+	if got := n.log.String(); !strings.Contains(got, "keeping its current value") || strings.Contains(got, "WARN") ||
+		len(n.failed) > 0 {
 		t.Errorf("a failure is logged, and no more than that; failures %v, log:\n%s", n.failed, got)
 	}
 }

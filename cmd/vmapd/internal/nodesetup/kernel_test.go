@@ -3,7 +3,6 @@ package nodesetup
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -48,58 +47,6 @@ func TestRealKernel(t *testing.T) {
 	})
 }
 
-// A node that is a container, as with kind: the limit of connections is the host's, and the rest is set.
-func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
-	inNamespaces(t, func() error {
-		n := realNode(t)
-		limit, err := n.readInt(fileMax)
-		if err != nil {
-			return err
-		}
-		for _, tt := range []struct {
-			name          string
-			limit, failed int
-		}{
-			{"a lower limit is wanted", limit - 1, 0},
-			{"a higher limit is wanted", limit + 1, 1},
-		} {
-			n.apply(Conntrack{MaxPerCore: 1, Min: int32(tt.limit), UDPTimeout: 13 * time.Second})
-			if got, err := n.read(fileUDPTimeout); got != "13" || err != nil {
-				t.Errorf("%s: the UDP timeout is %s, %v; want 13", tt.name, got, err)
-			}
-			if len(n.failed) != tt.failed {
-				t.Errorf("%s: %d failures, want %d: %v", tt.name, len(n.failed), tt.failed, n.failed)
-			}
-		}
-		return nil
-	})
-}
-
-// A higher limit that a container can't lower is no failure, whatever forbids it; what is too
-// low is one.
-func TestRealKernelReadOnly(t *testing.T) {
-	inNamespaces(t, func() error {
-		n := realNode(t)
-		limit, err := n.readInt(fileMax)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(
-			unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND|unix.MS_REC, ""),
-			unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""),
-		); err != nil {
-			return err
-		}
-		n.apply(Conntrack{MaxPerCore: 1, Min: int32(limit - 1)})
-		n.quiet()
-		n.apply(Conntrack{MaxPerCore: 1, Min: int32(limit + 1)})
-		if len(n.failed) == 0 || !errors.Is(n.failed[0], unix.EROFS) {
-			t.Errorf("with a lower limit than wanted: %v, want that it is read-only", n.failed)
-		}
-		return nil
-	})
-}
-
 // The container of the daemon after that of --init-only: /proc/sys and /sys can't be written.
 func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
 	c := Conntrack{TCPBeLiberal: true, TCPEstablishedTimeout: 12345 * time.Second, UDPTimeout: 11 * time.Second}
@@ -136,35 +83,6 @@ func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
 		}
 		if want := []string{fileMax, fileHashSize, fileUDPTimeout}; strings.Join(got, " ") != strings.Join(want, " ") {
 			t.Errorf("failed: %v, want %v", got, want)
-		}
-		return nil
-	})
-}
-
-// Whoever is not root may read what there is, and that is enough if it is right.
-func TestRealKernelWithoutPrivilege(t *testing.T) {
-	inNamespaces(t, func() error {
-		n := realNode(t)
-		c := Conntrack{UDPTimeout: 11 * time.Second}
-		n.apply(c)
-		if err := errors.Join(n.failed...); err != nil {
-			return err
-		}
-		const nobody = 65534
-		if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); err != 0 {
-			return fmt.Errorf("%w a second user in this user namespace: %w", errLacking, err)
-		}
-		n.log.Reset()
-		c.MaxPerCore = 4 // of four connections, which every hash table has room for
-		n.apply(c)
-		for _, err := range n.failed {
-			if !strings.HasPrefix(err.Error(), fileMax+" ") {
-				t.Errorf("unexpected: %v", err)
-			}
-		}
-		n.apply(Conntrack{UDPTimeout: 12 * time.Second})
-		if len(n.failed) != 1 || !errors.Is(n.failed[0], fs.ErrPermission) {
-			t.Errorf("failed: %v, want one for lack of permission", n.failed)
 		}
 		return nil
 	})

@@ -179,54 +179,6 @@ func TestDifferencesOfServices(t *testing.T) {
 	}
 }
 
-func TestDifferencesOfAWholeCluster(t *testing.T) {
-	for _, tt := range []struct {
-		name, proxy, own string
-		version          int
-		want, notes      string
-	}{
-		{
-			"from iptables", "", "", 0, "node-port-address node-port-loopback external-in-service-cidr forward-policy " +
-				"input-policy invalid-packets",
-			"session-affinity connection-retry unused-port unallocated-address source-ranges-endpoints " +
-				"node-port-endpoints chains backend",
-		},
-		{"an empty mode of 1.40", "", "", 40, "external-in-service-cidr", "session-affinity connection-retry tables"},
-		{"from iptables to iptables", "mode: iptables\n", "", 0, "external-in-service-cidr input-policy invalid-packets",
-			"session-affinity unused-port unallocated-address source-ranges-endpoints chains"},
-		{"from nftables", "mode: nftables\n", "", 36, "external-in-service-cidr", "session-affinity connection-retry tables"},
-		{
-			"from ipvs", "mode: ipvs\n", "backend: nftables\n", 36,
-			"external-in-service-cidr forward-policy input-policy ipvs-device ipvs-scheduler ipvs-local",
-			"session-affinity connection-retry ipvs-connections unallocated-address chains backend",
-		},
-		{"from ipvs to ipvs", "mode: ipvs\n", "", 36, "external-in-service-cidr input-policy ipvs-local",
-			"session-affinity unallocated-address chains"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := load(t, tt.proxy, tt.own)
-			in.Version = tt.version
-			add(t, &in, read(t, "differs"))
-			r := preflight.Compare(in)
-			if diff := cmp.Diff(strings.Fields(tt.want), ids(r.Differences)); diff != "" {
-				t.Errorf("differences (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(strings.Fields(tt.notes), ids(r.Notes)); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestNothingChangesFromModeNFTables(t *testing.T) {
-	in := load(t, "mode: nftables\n", "")
-	in.Version = 36
-	add(t, &in, read(t, "same"))
-	if r := preflight.Compare(in); len(r.Differences) > 0 || r.Services != 5 || r.NotConcerned == 0 {
-		t.Errorf("want no difference for 5 Services, and some that concern none; got %+v", r)
-	}
-}
-
 // With the settings in their files, the differences that have one are gone, and no other is there.
 func TestSettingsKeepWhatWas(t *testing.T) {
 	for _, proxy := range []string{"", "mode: iptables\n", "mode: ipvs\n", "nodePortAddresses: [\"192.168.0.0/24\", " +
