@@ -14,13 +14,13 @@
 //	             └────────┬──────────┘
 //	               VMAPD-SERVICES ··> VMAPD-IP-029: address, protocol, port
 //	                      │           VMAPD-NODEPORTS ··> VMAPD-TCP-753: protocol, port
-//	                      │           ├─ cluster IP -------------------------┐
+//	                      │           ├─ cluster IP ─────────────────────────┐
 //	                      │           ├─ other ── VMAPD-E-x: mark, which list?┤
 //	                      │           ├─ restricted ── VMAPD-F-x, then E-x ──┤
 //	                      ▼           └─ has no endpoint: ACCEPT             ▼
 //	                   not ours                                VMAPD-C-x or VMAPD-L-x: mark what
 //	                      │                                    is not from pods, choose, DNAT
-//	filter: INPUT, FORWARD, OUTPUT ◄----------------------------------------┘
+//	filter: INPUT, FORWARD, OUTPUT ◄────────────────────────────────────────┘
 //	                      │
 //	                VMAPD-FILTER: has an endpoint (DNAT)? go on
 //	                      │  VMAPD-SERVICES ··> VMAPD-IP-029 ──> VMAPD-REJECT, VMAPD-DROP-OUTSIDE,

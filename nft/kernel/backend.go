@@ -136,7 +136,11 @@ func Open(o Options) (*Backend, error) {
 			b.wants.Log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
 			continue
 		}
-		if have, _, err := c.table(f); o.Unowned || err == nil && have&tableFlagPersist == 0 {
+		have, _, err := c.table(f)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return nil, errors.Join(fmt.Errorf("look for table %s: %w", nft.TableName, err), c.close())
+		}
+		if o.Unowned || err == nil && have&tableFlagPersist == 0 {
 			st.flags = 0 // see claim
 		}
 		b.families = append(b.families, st)
