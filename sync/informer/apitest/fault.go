@@ -16,7 +16,6 @@ const (
 	NoFault     Fault = iota
 	Silent            // requests wait until there is another fault or none
 	CutShort          // each body, list or events, is cut in the middle, with the connection
-	NoEvents          // watches end at once without an error
 	NoBookmark        // streamed lists have all objects, and never the bookmark that ends them
 	HTML              // 200 with a web page, like a proxy's login page
 	NoBody            // 200 with an empty body

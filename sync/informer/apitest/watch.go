@@ -43,9 +43,6 @@ func (s *Server) watch(x *exchange) {
 	}
 
 	out := x.stream()
-	if x.fault == NoEvents {
-		return
-	}
 	for _, e := range entries {
 		out.sendEntry(watch.Added, e)
 	}

@@ -33,7 +33,7 @@ func (f *fault) on() []string {
 
 // faults returns all, in the order of the table.
 func faults() []fault {
-	return slices.Concat(daemonFaults(), ruleFaults(), nodeFaults(), serverFaults())
+	return slices.Concat(daemonFaults(), ruleFaults(), serverFaults())
 }
 
 func daemonFaults() []fault {
@@ -43,17 +43,6 @@ func daemonFaults() []fault {
 		do: func(ctx context.Context, w *world) error {
 			_ = w.Proxy.End(unix.SIGKILL) // the signal is its result
 			return w.start(ctx)
-		},
-	}, {
-		name: "restart",
-		does: "vmapd is ended by SIGTERM, and started again, three times",
-		do: func(ctx context.Context, w *world) error {
-			for range 3 {
-				if err := errors.Join(w.Proxy.End(unix.SIGTERM), w.start(ctx)); err != nil {
-					return err
-				}
-			}
-			return nil
 		},
 	}, {
 		name: "stop", quick: true,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -46,10 +45,6 @@ func ruleFaults() []fault {
 			return w.start(ctx)
 		},
 	}, {
-		name: "table owned by another", backends: nftables,
-		does: "vmapd is killed, and started again while another program is the owner of its table for IPv4",
-		do:   anotherOwner,
-	}, {
 		name: "iptables -F", backends: iptables,
 		does:  "another program flushes all chains of the tables nat and filter, of both families",
 		loses: unowned,
@@ -57,10 +52,22 @@ func ruleFaults() []fault {
 			return w.shell(ctx, "for i in iptables ip6tables; do $i -t nat -F && $i -t filter -F || exit 1; done")
 		},
 	}, {
-		name: "iptables -D", backends: iptables,
-		does:  "another program deletes vmapd's jump out of the chain PREROUTING",
-		loses: unowned,
-		do:    func(ctx context.Context, w *world) error { return w.shell(ctx, "iptables -t nat -D PREROUTING 1") },
+		name: "conntrack -F", quick: true,
+		does: "connection tracking forgets all connections",
+		loses: "the next packet of a forgotten connection is the first of a new one for the kernel, which chooses another " +
+			"endpoint or another port to masquerade with; the pod resets a connection that it does not know",
+		do: func(_ context.Context, w *world) error { return w.Node.FlushConntrack() },
+	}, {
+		name: "links come and go",
+		does: "five times a second, the node gets and loses a pair of interfaces with an address, and an address on its " +
+			"uplink; the interface of a pod that is no endpoint goes down and up",
+		do: func(ctx context.Context, w *world) error {
+			return w.repeat(func() error {
+				return w.shell(ctx, "ip link add chaos0 type veth peer name chaos1; ip addr add 192.168.77.1/24 dev chaos0; "+
+					"ip link set chaos0 up; ip link del chaos0; ip link set veth5 down; ip link set veth5 up; "+
+					"ip addr add 192.168.0.77/32 dev eth0; ip addr del 192.168.0.77/32 dev eth0")
+			})
+		},
 	}}
 }
 
@@ -86,24 +93,4 @@ func (w *world) refused(ctx context.Context, command string) error {
 		return fmt.Errorf("nft %s: %w\n%s", command, err, out)
 	}
 	return nil
-}
-
-// anotherOwner lets an interactive nft own the table: the owner is the socket, which nft keeps open only there.
-func anotherOwner(ctx context.Context, w *world) (err error) {
-	_ = w.Proxy.End(unix.SIGKILL)
-	other := w.Node.Command(ctx, "nft", "-i")
-	in, err := other.StdinPipe()
-	if err != nil {
-		return err
-	}
-	if err := other.Start(); err != nil {
-		return err
-	}
-	_, err = io.WriteString(in, "add table ip vmapd { flags owner, persist; }\n")
-	if err == nil {
-		err = w.launch(ctx)
-		time.Sleep(w.o.lasts)
-	}
-	err = errors.Join(err, w.refused(ctx, "flush map ip vmapd service-ips"), in.Close())
-	return errors.Join(err, other.Wait())
 }

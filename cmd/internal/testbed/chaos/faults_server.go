@@ -46,39 +46,19 @@ func serverFaults() []fault {
 			return w.Node.Do(func() error { return w.API.Outage(apitest.Up) }) // it listens again
 		}})
 	}
-	for _, status := range []struct {
-		name, does string
-		code       apitest.Fault
-	}{
-		{"API answers 500", "requests for EndpointSlices and Services fail for a while", http.StatusInternalServerError},
-		{"API answers 403", "vmapd has no right to read EndpointSlices and Services for a while", http.StatusForbidden},
-		{"API answers 429", "requests for EndpointSlices and Services are too many for a while", http.StatusTooManyRequests},
-	} {
-		all = append(all, fault{name: status.name, does: status.does, do: func(_ context.Context, w *world) error {
-			w.spoil(status.code)
+	return append(all, fault{
+		name: "API answers 403",
+		does: "vmapd has no right to read EndpointSlices and Services for a while",
+		do: func(_ context.Context, w *world) error {
+			forbidden := func(f apitest.Fault) {
+				w.API.Fault(apitest.Services, f)
+				w.API.Fault(apitest.EndpointSlices, f)
+			}
+			forbidden(http.StatusForbidden)
 			w.API.DropWatches()
 			time.Sleep(w.o.lasts)
-			w.spoil(apitest.NoFault)
-			return nil
-		}})
-	}
-	return append(all, fault{
-		name: "API answers nonsense",
-		does: "the API server's answers are, one after the other, cut short, without events, a web page, empty and {}",
-		do: func(_ context.Context, w *world) error {
-			kinds := []apitest.Fault{apitest.CutShort, apitest.NoEvents, apitest.HTML, apitest.NoBody, apitest.EmptyObject}
-			for _, kind := range kinds {
-				w.spoil(kind)
-				w.API.Expire()
-				time.Sleep(w.o.lasts / time.Duration(len(kinds)))
-			}
-			w.spoil(apitest.NoFault)
+			forbidden(apitest.NoFault)
 			return nil
 		},
 	})
-}
-
-func (w *world) spoil(f apitest.Fault) {
-	w.API.Fault(apitest.Services, f)
-	w.API.Fault(apitest.EndpointSlices, f)
 }

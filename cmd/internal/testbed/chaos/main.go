@@ -5,11 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
@@ -42,13 +42,20 @@ func run(ctx context.Context) error {
 	if !slices.ContainsFunc(faults(), func(f fault) bool { return o.faults.MatchString(f.name) }) {
 		return fmt.Errorf("no fault has a name like %q", o.faults)
 	}
-	t := table{out: os.Stdout}
-	t.head(&o)
+	fmt.Printf("%s; rounds of each fault: %d; faults that take a while last %v.\n\n", bench.Machine(), o.rounds, o.lasts)
+	fmt.Println("| fault | backend | new | lost | kept | broken | wrong | recovered within |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
 	var errs []error
+	notes := ""
 	for _, f := range faults() {
 		if !o.faults.MatchString(f.name) {
 			continue
 		}
+		notes += fmt.Sprintf("- **%s**: %s.", f.name, f.does)
+		if f.loses != "" {
+			notes += fmt.Sprintf(" Losses are by design: %s.", f.loses)
+		}
+		notes += "\n"
 		for _, backend := range f.on() {
 			var sum result
 			for range o.rounds {
@@ -61,12 +68,13 @@ func run(ctx context.Context) error {
 				}
 				sum.add(r)
 			}
-			t.row(f, backend, &sum)
+			fmt.Printf("| %s | %s | %d | %d | %d | %d | %d | %.2f s |\n", f.name, backend, sum.sent, sum.lost, sum.kept,
+				sum.broken, sum.wrong, sum.recovered.Round(10*time.Millisecond).Seconds())
 			if f.loses == "" && sum.bad() {
 				errs = append(errs, fmt.Errorf("%s, %s: lost something, the first: %w", f.name, backend, sum.first))
 			}
 		}
 	}
-	t.foot()
+	fmt.Printf("\n%s", notes)
 	return errors.Join(errs...)
 }

@@ -8,11 +8,27 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 const pollPause = 10 * time.Millisecond
+
+// The Services are web, with the first two pods as endpoints, and probe, with one endpoint, which changes.
+const (
+	podPort        = 8080
+	webNodePort    = 30080
+	probeAtFirst   = 2
+	probeElsewhere = 3
+)
+
+var (
+	webVIP   = netip.MustParseAddrPort("172.30.0.10:80")       //nolint:gochecknoglobals // a constant
+	webVIP6  = netip.MustParseAddrPort("[fd00:172:30::10]:80") //nolint:gochecknoglobals // a constant
+	probeVIP = netip.MustParseAddrPort("172.30.0.11:80")       //nolint:gochecknoglobals // a constant
+)
 
 // world is a node with pods, an API server and vmapd.
 type world struct {
@@ -24,14 +40,36 @@ type world struct {
 
 func newWorld(ctx context.Context, o *options, backend string) (w *world, err error) {
 	w = &world{o: o, backend: backend}
-	if w.World, err = lab.New(ctx, lab.Config{Pods: pods, Ports: []uint16{podPort}}); err != nil {
+	if w.World, err = lab.New(ctx, lab.Config{Pods: 5, Ports: []uint16{podPort}}); err != nil {
 		return nil, err
 	}
 	if w.Rig, err = bench.New(w.Node); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	w.setObjects()
+	w.API.Set(bench.LabNode())
+	web := service("web", webVIP.Addr(), webVIP6.Addr())
+	web.Spec.Type = corev1.ServiceTypeNodePort
+	for i := range web.Spec.Ports {
+		web.Spec.Ports[i].NodePort = webNodePort
+	}
+	w.setService(web, w.Pods()[0], w.Pods()[1])
+	w.setProbe(probeAtFirst)
 	return w, nil
+}
+
+func service(name string, ips ...netip.Addr) *corev1.Service {
+	both := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP}
+	return bench.Service(name, int32(webVIP.Port()), podPort, both, ips...)
+}
+
+// setProbe makes a pod the endpoint of the Service probe.
+func (w *world) setProbe(pod int) { w.setService(service("probe", probeVIP.Addr()), w.Pods()[pod]) }
+
+func (w *world) setService(s *corev1.Service, endpoints ...*lab.Pod) {
+	w.API.Set(s)
+	for _, slice := range bench.Slices(s, endpoints...) {
+		w.API.Set(slice)
+	}
 }
 
 func (w *world) flags() []string {

@@ -1,10 +1,12 @@
+// Command cluster starts a real Kubernetes on this machine, from released programs, with vmapd or
+// kube-proxy as its Service proxy. Package kube has the cluster; its documentation has a picture.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -12,147 +14,108 @@ import (
 	"os/signal"
 	"path/filepath"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
+const usage = `cluster starts a real Kubernetes on this machine, from released programs, with vmapd or
+kube-proxy as its Service proxy: two nodes or more, each with a kubelet, containerd and a
+network namespace of its own. It needs root, and Debian's packages containerd, runc and
+containernetworking-plugins. PROXY is vmapd or kube-proxy, also with :nftables or :iptables.
+
+  cluster up --kube DIR [--nodes N] [--proxy PROXY]
+                               start it, with DNS; it runs until the command down
+  cluster install PROXY        make PROXY the Service proxy of all nodes
+  cluster kubectl -- get pods  use it; also its plugin: kubectl -- vmapd --node n1 status
+  cluster exec n1 -- nft list ruleset
+                               run a program in a node, or in control or outside
+  cluster life [--before v1.2] [--steps PATTERN] [--proxy PROXY]
+                               take it through upgrades, exchange of the proxy as
+                               docs/from-kube-proxy.md describes it, drains, an API server that
+                               is away, and more; meanwhile clients connect to Services, and
+                               those that fail are counted. A PROXY of kube-proxy is to compare
+                               with. Run it in the root of the repository.
+  cluster down                 end it, and leave nothing but logs and images
+`
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-	defer stop()
 	// The cluster outlives this program: its processes must not inherit files of the caller, such as
 	// a lock.
-	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		fmt.Fprintf(os.Stderr, "cluster: keep the caller's files from the cluster: %v\n", err)
-		os.Exit(1)
-	}
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// run is main without globals. It returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRootCommand()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
-		return 0
+		err = run(ctx, os.Args[1:])
 	}
 	if ctx.Err() != nil { // programs were killed, so their errors are not the cause
 		err = context.Cause(ctx)
 	}
-	fmt.Fprintf(stderr, "cluster: %v\n", err)
-	return 1
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cluster: %v\n", err)
+		os.Exit(1)
+	}
 }
 
-const rootLong = `cluster starts a real Kubernetes on this machine, from released programs, with vmapd or
-kube-proxy as its Service proxy: two nodes or more, each with a kubelet, containerd and a
-network namespace of its own. It needs root, and Debian's packages containerd, runc and
-containernetworking-plugins.
-
-  cluster up --kube DIR        start it; it runs until the command down
-  cluster kubectl -- get pods  use it; also its plugin: kubectl -- vmapd --node n1 status
-  cluster exec n1 -- nft list ruleset
-  cluster down                 end it, and leave nothing but logs and images`
-
-func newRootCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "cluster",
-		Short:         "A real Kubernetes on one machine",
-		Long:          rootLong,
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("usage:\n" + usage)
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		cache = os.TempDir()
+		return err
 	}
-	cache = filepath.Join(cache, "vmapd-cluster/c")
-	dir := root.PersistentFlags().String("dir", cache, "folder of the cluster's data and logs")
-	root.AddCommand(newUpCommand(dir), newLifeCommand(dir))
-	root.AddCommand(&cobra.Command{
-		Use:   "down",
-		Short: "End a cluster, also one that was left behind",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			c, err := kube.New(kube.Config{Name: "c", Dir: *dir, Nodes: 1}) // no program is needed for this
-			if err != nil {
-				return err
-			}
-			return c.Down()
-		},
-	}, &cobra.Command{
-		Use:   "install PROXY",
-		Short: "Make PROXY the Service proxy of all nodes, as for up",
-		Args:  cobra.ExactArgs(1),
-		RunE: with(dir, func(cmd *cobra.Command, c *kube.Cluster, args []string) error {
-			p, err := kube.ParseProxy(args[0])
-			if err != nil {
-				return err
-			}
-			return c.InstallProxy(cmd.Context(), p)
-		}),
-	}, &cobra.Command{
-		Use:   "kubectl -- ARG...",
-		Short: "Run kubectl, or its plugin vmapd, as administrator of a cluster",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: with(dir, func(cmd *cobra.Command, c *kube.Cluster, args []string) error {
-			return become(c.KubectlCommand(cmd.Context(), args...))
-		}),
-	}, &cobra.Command{
-		Use:   "exec SPACE -- COMMAND [ARG]...",
-		Short: "Run a program in a node, or in control or outside",
-		Args:  cobra.MinimumNArgs(2),
-		RunE: with(dir, func(cmd *cobra.Command, c *kube.Cluster, args []string) error {
-			return become(c.In(cmd.Context(), args[0], args[1:]...))
-		}),
-	})
-	return root
-}
-
-// with returns what a command does with the cluster that runs.
-func with(dir *string, do func(*cobra.Command, *kube.Cluster, []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		c, err := kube.Open(*dir, logTo(cmd))
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	dir := filepath.Join(cache, "vmapd-cluster/c")
+	flags := flag.NewFlagSet("cluster "+args[0], flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	conf := kube.Config{Name: "c", Dir: dir, Log: log, Nodes: 2}
+	proxy := flags.String("proxy", kube.Vmapd, "")
+	flags.StringVar(&conf.KubeDir, "kube", "", "")
+	flags.IntVar(&conf.Nodes, "nodes", conf.Nodes, "")
+	before, steps := flags.String("before", "HEAD^", ""), flags.String("steps", "", "")
+	rest := args[1:]
+	if args[0] != "kubectl" && args[0] != "exec" && args[0] != "install" {
+		if err := flags.Parse(rest); err != nil || flags.NArg() > 0 {
+			return errors.Join(err, fmt.Errorf("%s takes no arguments but flags", args[0]))
+		}
+	}
+	switch args[0] {
+	case "up":
+		p, err := kube.ParseProxy(*proxy)
+		if err != nil {
+			return fmt.Errorf("--proxy: %w", err)
+		}
+		c, err := kube.New(conf)
 		if err != nil {
 			return err
 		}
-		return do(cmd, c, args)
+		return up(ctx, c, p)
+	case "down":
+		c, err := kube.New(conf) // no program is needed for this
+		if err != nil {
+			return err
+		}
+		return c.Down()
 	}
-}
-
-func logTo(cmd *cobra.Command) *slog.Logger {
-	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-}
-
-func newUpCommand(dir *string) *cobra.Command {
-	conf := kube.Config{Name: "c"}
-	var proxy string
-	c := &cobra.Command{
-		Use:   "up",
-		Short: "Start a cluster with a Service proxy and DNS",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := kube.ParseProxy(proxy)
-			if err != nil {
-				return fmt.Errorf("--proxy: %w", err)
-			}
-			conf.Dir, conf.Log = *dir, logTo(cmd)
-			c, err := kube.New(conf)
-			if err != nil {
-				return err
-			}
-			return up(cmd.Context(), c, p)
-		},
+	c, err := kube.Open(dir, log)
+	switch {
+	case err != nil:
+		return err
+	case args[0] == "life":
+		return runLife(ctx, c, *proxy, *before, *steps)
+	case args[0] == "install" && len(rest) == 1:
+		p, err := kube.ParseProxy(rest[0])
+		if err != nil {
+			return err
+		}
+		return c.InstallProxy(ctx, p)
+	case args[0] == "kubectl" && len(rest) > 1 && rest[0] == "--":
+		return become(c.KubectlCommand(ctx, rest[1:]...))
+	case args[0] == "exec" && len(rest) > 2 && rest[1] == "--":
+		return become(c.In(ctx, rest[0], rest[2:]...))
 	}
-	c.Flags().StringVar(&conf.KubeDir, "kube", "", "folder of Kubernetes' released programs")
-	c.Flags().IntVar(&conf.Nodes, "nodes", 2, "number of nodes")
-	c.Flags().StringVar(&proxy, "proxy", kube.Vmapd, "vmapd or kube-proxy, also with :nftables or :iptables")
-	return c
+	return errors.New("usage:\n" + usage)
 }
 
 // up writes the images, and starts a cluster with a proxy and DNS, or leaves nothing.

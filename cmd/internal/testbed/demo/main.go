@@ -109,8 +109,8 @@ func (d *demo) waitFor(ctx context.Context, text string) error {
 	return d.proxy.Await(ctx, text)
 }
 
-// write brings the manifests of one folder to the folder that vmapd follows, in one step, so that vmapd never reads half
-// a file.
+// write brings the manifests of one folder to the folder that vmapd follows, each in one step, so that vmapd never
+// reads half a file.
 func (d *demo) write(from string) error {
 	entries, err := manifests.Manifests.ReadDir(from)
 	for _, e := range entries {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,9 +20,8 @@ type client struct {
 	to      netip.AddrPort
 	dns     bool
 
-	mu            sync.Mutex
-	tally         tally
-	before, after map[netip.Addr][]string // the endpoints that answered a source
+	mu    sync.Mutex
+	tally tally
 }
 
 // tally counts the connections of a client.
@@ -82,30 +79,6 @@ func (t *tally) String() string {
 	return strings.Join(append(columns, fmt.Sprintf("%.2f s", longest.Seconds())), " | ")
 }
 
-// stays are the columns about endpoints that clients have again: before, after, and kept, of those not at fault.
-func (c *client) stays(atFault []*lab.Pod) string {
-	if c.before == nil {
-		return " | | "
-	}
-	var one [2]int
-	kept, healthy := 0, 0
-	for _, source := range c.sources {
-		var pods [2][]string
-		for i, all := range []map[netip.Addr][]string{c.before, c.after} {
-			if pods[i] = slices.Compact(all[source]); len(pods[i]) == 1 {
-				one[i]++
-			}
-		}
-		if !slices.ContainsFunc(atFault, func(p *lab.Pod) bool { return p.Name() == pods[0][0] }) {
-			healthy++
-			if slices.Equal(pods[0], pods[1]) {
-				kept++
-			}
-		}
-	}
-	return fmt.Sprintf("%[1]d of %[2]d | %[3]d of %[2]d | %[4]d of %[5]d", one[0], len(c.sources), one[1], kept, healthy)
-}
-
 // load has a client connect from its addresses in turn.
 func (c *client) load(ctx context.Context) {
 	next := 0
@@ -125,31 +98,6 @@ func (c *client) load(ctx context.Context) {
 		}
 		return lab.Answer{Pod: pod}, err
 	}}.Run(ctx)
-}
-
-// askAll asks from each address some times, one after the other, and returns who answered.
-func (c *client) askAll(ctx context.Context, times int) (map[netip.Addr][]string, error) {
-	answers, errs := map[netip.Addr][]string{}, []error(nil)
-	var mu sync.Mutex
-	var wait sync.WaitGroup
-	for _, source := range c.sources {
-		wait.Go(func() {
-			for range times {
-				asking, cancel := context.WithTimeout(ctx, within)
-				_, pod, err := c.ask(asking, source)
-				cancel()
-				mu.Lock()
-				if err != nil {
-					errs = append(errs, err)
-				} else {
-					answers[source] = append(answers[source], pod)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wait.Wait()
-	return answers, errors.Join(errs...)
 }
 
 // ask makes one connection, or asks three times as glibc does. It returns how long it took to connect, or to get an

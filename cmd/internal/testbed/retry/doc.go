@@ -11,7 +11,4 @@
 //
 // Clients of DNS are those of glibc: three queries from one socket, 5 seconds apart. Then "4 to 7 s" are answers to the
 // second query, "later" to the third.
-//
-// The last columns are of Services that send a client to the same endpoint again: how many clients had one endpoint
-// before the fault, how many have one after it, and how many have kept one that was not at fault.
 package main

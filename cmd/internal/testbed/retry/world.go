@@ -170,9 +170,9 @@ func (w *world) setObjects() {
 	}
 }
 
-// settle waits until each client is answered, and notes by whom.
+// settle waits until each client is answered.
 func (w *world) settle(ctx context.Context) error {
-	const patience, pause, often = time.Minute, 20 * time.Millisecond, 2
+	const patience, pause = time.Minute, 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, c := range w.clients {
@@ -187,33 +187,17 @@ func (w *world) settle(ctx context.Context) error {
 				return fmt.Errorf("%s is not answered: %w", c.name, err)
 			}
 		}
-		all, err := c.askAll(ctx, often)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		if w.r.kind == affinity || w.r.kind == maglev {
-			c.before = all
-		}
 	}
 	return nil
 }
 
-// load has all clients connect, and then asks once more who answers whom.
+// load has all clients connect.
 func (w *world) load(ctx context.Context) {
 	loading, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
-	const often = 3
 	var wait sync.WaitGroup
 	for _, c := range w.clients {
 		wait.Go(func() { c.load(loading) })
-	}
-	wait.Wait()
-	for _, c := range w.clients {
-		wait.Go(func() {
-			if c.before != nil {
-				c.after, _ = c.askAll(ctx, often) // a client that fails has fewer answers
-			}
-		})
 	}
 	wait.Wait()
 }

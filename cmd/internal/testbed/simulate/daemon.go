@@ -85,7 +85,7 @@ func (w *world) start() {
 	d.state.Complete()
 	loop := &reconcile.Loop{
 		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign,
-		Observers: []reconcile.Observer{d.tracker, d.flows, d.failing},
+		Observers: []reconcile.Observer{d.tracker, d.flows},
 		Before:    func() { time.Sleep(atRest) },
 	}
 	d.running.Go(func() { loop.Run(ctx) })

@@ -34,8 +34,7 @@
 //   - A fault at the start is not taken for something that the kernel lacks.
 //   - A flow of UDP never pauses. At the end, an endpoint that serves answers it. A flow is not deleted if its endpoint
 //     serves by all possible snapshots.
-//   - The tracker of health says of each family that it fails, from a minute of failures on and not before, and that
-//     all is ready at the end.
+//   - The tracker of health says that all is ready at the end.
 //
 // TestMemoryIsBounded measures what a daemon keeps in a longer life.
 package simulate

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	timo "github.com/ti-mo/conntrack"
@@ -40,19 +39,19 @@ type tracked struct {
 	*lab.World
 	state   *reconcile.State
 	flows   *conntrack.Reconciler
-	stop    func()               // ends the programming and the clean-up
-	sinks   map[string]*lab.Sink // by pod, for UDP 8080
-	streams map[string]*lab.Stream
+	stop    func()           // ends the programming and the clean-up
+	sinks   map[string]*sink // by pod, for UDP 8080
+	streams map[string]*stream
 }
 
 // newTracked builds a world. With ports, its pods answer there; without, they only listen.
 func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend, pods int, ports ...uint16) *tracked {
 	t.Helper()
 	w := labtest.With(t, lab.Config{Pods: pods, Ports: ports})
-	tr := &tracked{World: w, sinks: map[string]*lab.Sink{}, streams: map[string]*lab.Stream{}}
+	tr := &tracked{World: w, sinks: map[string]*sink{}, streams: map[string]*stream{}}
 	for _, p := range w.Pods() {
 		if len(ports) == 0 {
-			tr.sinks[p.Name()] = tr.sink(t, p.Namespace, 8080)
+			tr.sinks[p.Name()] = newSink(t, p.Namespace, 8080)
 		}
 	}
 	tr.stop = tr.start(t, open)
@@ -85,16 +84,6 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 	return stop
 }
 
-func (tr *tracked) sink(t *testing.T, ns *lab.Namespace, port uint16) *lab.Sink {
-	t.Helper()
-	s, err := ns.Sink(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
-
 // set changes objects. What follows from it comes in its own time.
 func (tr *tracked) set(objects ...modeltest.Object) {
 	tr.state.Update(reconcile.Change{}, func(b *model.Builder) {
@@ -117,15 +106,10 @@ func (tr *tracked) send(t *testing.T, from *lab.Namespace, source [2]string, des
 	t.Helper()
 	var names []string
 	for _, to := range dests {
-		const firstPort, every = 20000, 5 * time.Millisecond
+		const firstPort = 20000
 		name := fmt.Sprintf("%s to %v", from.Name(), to)
 		addr := netip.MustParseAddr(source[model.FamilyOf(to.Addr())])
-		s, err := from.Stream(name, netip.AddrPortFrom(addr, uint16(firstPort+len(tr.streams))), to, every)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		tr.streams[name] = s
+		tr.streams[name] = newStream(t, from, name, netip.AddrPortFrom(addr, uint16(firstPort+len(tr.streams))), to)
 		names = append(names, name)
 	}
 	return names
@@ -147,7 +131,7 @@ func (tr *tracked) mustArrive(t *testing.T, at string, streams []string) {
 		for pod, sink := range tr.sinks {
 			for _, name := range streams {
 				if pod != at {
-					into[pod+" hears "+name] = sink.Heard(name)
+					into[pod+" hears "+name] = sink.from(name)
 				}
 			}
 		}
@@ -161,11 +145,11 @@ func (tr *tracked) mustArrive(t *testing.T, at string, streams []string) {
 	}
 }
 
-func (tr *tracked) mustHear(t *testing.T, sink *lab.Sink, streams []string) {
+func (tr *tracked) mustHear(t *testing.T, sink *sink, streams []string) {
 	t.Helper()
 	for _, name := range streams {
-		first := sink.Heard(name)
-		vmapdtest.WaitUntil(t, name+" is heard", func() bool { return sink.Heard(name) >= first+enough })
+		first := sink.from(name)
+		vmapdtest.WaitUntil(t, name+" is heard", func() bool { return sink.from(name) >= first+enough })
 	}
 }
 
@@ -176,12 +160,12 @@ func (tr *tracked) mustCease(t *testing.T, streams []string) {
 		vmapdtest.WaitUntil(t, name+" is heard no more", func() bool {
 			heard := func() (n int) {
 				for _, sink := range tr.sinks {
-					n += sink.Heard(name)
+					n += sink.from(name)
 				}
 				return n
 			}
-			before, sent := heard(), tr.streams[name].Sent()
-			vmapdtest.WaitUntil(t, name+" goes on", func() bool { return tr.streams[name].Sent() >= sent+enough })
+			before, sent := heard(), tr.streams[name].sent.Load()
+			vmapdtest.WaitUntil(t, name+" goes on", func() bool { return tr.streams[name].sent.Load() >= sent+enough })
 			return heard() == before
 		})
 	}

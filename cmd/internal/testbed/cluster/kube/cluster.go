@@ -202,7 +202,7 @@ func (c *Cluster) Check() error {
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(c.Dir, &stat); err == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		return fmt.Errorf("%s is on an overlay file system, where containerd can't make others: use another --dir", c.Dir)
+		return fmt.Errorf("%s is on an overlay file system, where containerd can't make others: set XDG_CACHE_HOME", c.Dir)
 	}
 	pids, err := c.inGroups("processes")
 	if err == nil && pids != "" {
