@@ -36,7 +36,7 @@ group() {
 	base=$out/$(sed -E 's/^\[sig-network\] //; s/[^A-Za-z0-9=]+/-/g; s/^-|-$//g; q' <<<"$1")
 	focus=$(sed 's/[][\.*^$()+?{}|]/\\&/g' <<<"$1" | paste -sd '|')
 	control "$kube/e2e.test" --provider=skeleton --kubeconfig="$dir/pki/admin.conf" --kubectl-path="$kube/kubectl" \
-		--disable-log-dump --dns-domain=cluster.local --ginkgo.focus="($focus)\$" --ginkgo.json-report="$PWD/$base.json" \
+		--disable-log-dump --dns-domain=cluster.local --ginkgo.focus="($focus)\$" --ginkgo.json-report="$base.json" \
 		--ginkgo.timeout=$((6 * $(wc -l <<<"$1")))m --ginkgo.grace-period=1m --ginkgo.no-color >"$base.log" 2>&1 || true
 	[ -e "$base.json" ] || { echo "no report was written; the log is $base.log" >&2; return 1; }
 	jq -r --arg tests "$1" "$report" "$base.json" | tee -a "$out.tsv"
@@ -87,7 +87,8 @@ publish() {
 
 run() {
 	local proxy=$1 pattern=${3-} head node zone=0
-	export kube out=$2/${1/:/-} dir
+	out=$(realpath "$2")/${1/:/-}
+	export kube out dir
 	kube=$(jq -r .KubeDir "$dir/cluster.json")
 	mkdir -p "$out"
 	head="# $proxy: $(kubectl get nodes -o json | jq -r '"\(.items | length) nodes, " +
