@@ -1,20 +1,16 @@
 package health
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func body(endpoints int, healthy bool) string {
@@ -236,23 +232,3 @@ func (s stuck) Close() error {
 }
 
 func (s stuck) Addr() net.Addr { return &net.TCPAddr{} }
-
-// Whatever the sockets do, a loop that tells of its rounds goes on.
-func TestDoneDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewServices(ServicesOptions{
-			Healthy: func() bool { return true }, Failed: func(model.NamespacedName, uint16, error) {},
-			Log: slog.New(slog.DiscardHandler), Serve: (*http.Server).Serve,
-		})
-		s.listen = func(ctx context.Context, _ netip.AddrPort) (net.Listener, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		w := &world{T: t, Services: s, builder: modeltest.Builder(modeltest.Config())}
-		testaid.Run(t, s.Run)
-		for i := range 10 {
-			w.set(service("ns1/web", uint16(30000+i)))
-			synctest.Wait() // Run is where it waits for a socket
-		}
-	})
-}

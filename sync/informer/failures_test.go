@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,49 +14,6 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
-
-// The server comes back from an outage and refuses: the log has both, and then the end.
-func TestAnErrorThatChangesIsLogged(t *testing.T) {
-	t.Parallel()
-	s := standardServer(t, apitest.Options{})
-	w := followWhole(t, s)
-	heard := w.source.Heard()
-	for _, r := range everything {
-		if at := heard[string(r)]; at.Before(w.start) || at.After(time.Now()) {
-			t.Errorf("%s were heard of at %v", r, at)
-		}
-	}
-	out(t, s, apitest.Refusing)
-	w.fails(everything...)
-	heard = w.source.Heard() // a watch that was answered before the outage may have been heard of until it failed
-	time.Sleep(2 * time.Second)
-	if diff := cmp.Diff(heard, w.source.Heard()); diff != "" {
-		t.Errorf("a server that is out said something (-before +after):\n%s", diff)
-	}
-	s.SetRules([]rbacv1.PolicyRule{})
-	out(t, s, apitest.Up)
-	for _, r := range everything {
-		w.until("an error about permissions", func() bool {
-			return w.logs.Count("ERROR", "cannot read from the API server", "resource="+string(r), "is forbidden") == 1
-		})
-	}
-	w.until("the source knows", func() bool { return len(w.source.Failing()) == len(everything) })
-	for _, f := range w.source.Failing() {
-		if !apierrors.IsForbidden(f.Err) || f.Since.After(time.Now()) || f.Since.Before(w.start) {
-			t.Errorf("%s fails since %v: %v", f.Resource, f.Since, f.Err)
-		}
-	}
-	s.SetRules(nil)
-	for _, r := range everything {
-		w.until("recovery", func() bool { return w.logs.Count("INFO", "from the API server again", "resource="+string(r)) == 1 })
-	}
-	if got := w.logs.Count("ERROR"); got != 2*len(everything) {
-		t.Errorf("%d errors, want two of each kind:\n%s", got, w.logs)
-	}
-	if got := w.source.Failing(); len(got) > 0 {
-		t.Errorf("still failing: %v", got)
-	}
-}
 
 // Two causes that alternate, as of two servers behind a load balancer, are logged once each. All that mean "no usable
 // answer" are one.

@@ -59,16 +59,3 @@ func TestLoadReadsTheStandardInput(t *testing.T) {
 		files = read(look([]string{"-"}), files)
 	}
 }
-
-func TestUnreadableFile(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("needs a user that permissions apply to")
-	}
-	dir := t.TempDir()
-	write(t, dir+"/a.yaml", service("a", 1))
-	must(t, os.Chmod(dir+"/a.yaml", 0))
-	_, errs, _ := Load([]string{dir})
-	if diff := cmp.Diff([]string{"cannot read " + dir + "/a.yaml: permission denied"}, texts(errs)); diff != "" {
-		t.Errorf("errors (-want +got):\n%s", diff)
-	}
-}

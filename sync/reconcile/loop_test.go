@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -60,44 +59,6 @@ func (b *fakeBackend) last() *model.Snapshot {
 	return b.applied[len(b.applied)-1]
 }
 
-// faulty is a backend that fails one Apply in ten, at random: before anything is programmed, or
-// when all of it is.
-type faulty struct {
-	*fakeBackend
-	random *rand.Rand
-}
-
-func newFaulty(t testing.TB, b *fakeBackend, seed uint64) *faulty {
-	t.Helper()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the faults have the seed %d", seed)
-		}
-	})
-	return &faulty{b, rand.New(rand.NewPCG(seed, 0))}
-}
-
-func (b *faulty) Apply(ctx context.Context, s *model.Snapshot) error {
-	const before, behind, of = 0, 1, 20
-	n := b.random.IntN(of)
-	if n == before {
-		return errors.New("fault before Apply")
-	}
-	if err := b.fakeBackend.Apply(ctx, s); err != nil || n != behind {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.applied, b.at = b.applied[:len(b.applied)-1], b.at[:len(b.at)-1] // only what worked is noted
-	return errors.New("fault behind Apply")
-}
-
-// withoutFaults is for tests that measure when rounds begin, or count those that fail.
-func withoutFaults(l *Loop) { l.Backend = l.Backend.(*faulty).fakeBackend }
-
-// mended is longer than any number of faults in a row takes that will ever be.
-const mended = 10 * time.Minute
-
 func service(i int) model.Service {
 	return model.Service{
 		NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"},
@@ -105,12 +66,12 @@ func service(i int) model.Service {
 	}
 }
 
-// start runs a loop in a bubble of fake time until the test ends, with faults.
+// start runs a loop in a bubble of fake time until the test ends.
 func start(t *testing.T, sources int, b *fakeBackend, with ...func(*Loop)) (*State, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	s := NewState(model.NewBuilder(model.Config{}), sources)
-	l := &Loop{State: s, Backend: newFaulty(t, b, rand.Uint64()), Log: slog.New(slog.NewTextHandler(&log, nil))}
+	l := &Loop{State: s, Backend: b, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, set := range with {
 		set(l)
 	}
@@ -130,7 +91,7 @@ func TestNothingIsAppliedBeforeEverySourceIsComplete(t *testing.T) {
 			t.Fatalf("%d rounds with one of two sources complete, want none", got)
 		}
 		s.Complete()
-		time.Sleep(mended)
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := b.rounds(); got != 1 {
 			t.Fatalf("%d rounds with both complete, want 1", got)
@@ -141,7 +102,7 @@ func TestNothingIsAppliedBeforeEverySourceIsComplete(t *testing.T) {
 func TestChangesDuringARoundCoalesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{takes: time.Second}
-		s, _ := start(t, 0, b, withoutFaults)
+		s, _ := start(t, 0, b)
 		time.Sleep(100 * time.Millisecond) // the first round is under way
 		synctest.Wait()
 		for i := range 50 {
@@ -163,7 +124,7 @@ func TestChangesDuringARoundCoalesce(t *testing.T) {
 func TestAFailedRoundIsRetriedLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{err: errors.New("no")}
-		_, log := start(t, 0, b, withoutFaults)
+		s, log := start(t, 0, b)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		// 0.1 s, 0.2 s, … 25.6 s, then every 30 s, with a tenth of jitter.
@@ -185,13 +146,24 @@ func TestAFailedRoundIsRetriedLessAndLessOften(t *testing.T) {
 		if got := log.String(); !strings.Contains(got, "sync failed") || !strings.Contains(got, "ready") {
 			t.Errorf("the log should tell of the failure and of being ready:\n%s", got)
 		}
+		// A second failure is like the first.
+		b.fail(errors.New("no"))
+		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if gap := b.at[rounds+1].Sub(b.at[rounds]); gap > 150*time.Millisecond {
+			t.Errorf("first retry of the second failure after %v, want about 100ms", gap)
+		}
+		if got := strings.Count(log.String(), "sync failed"); got != 2 {
+			t.Errorf("%d failures are in the log, want 2:\n%s", got, log)
+		}
 	})
 }
 
 func TestAChangeMayMendAFailureSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{err: errors.New("no")}
-		s, _ := start(t, 0, b, withoutFaults)
+		s, _ := start(t, 0, b)
 		time.Sleep(2 * time.Minute) // retries are 30 s apart by now
 		synctest.Wait()
 		b.fail(nil)
@@ -209,7 +181,7 @@ func TestResyncOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		start(t, 0, b)
-		time.Sleep(3*time.Hour + mended)
+		time.Sleep(3*time.Hour + time.Minute)
 		synctest.Wait()
 		if b.resyncs != 3 || b.rounds() != 4 {
 			t.Errorf("%d resyncs and %d rounds in three hours, want 3 and 4", b.resyncs, b.rounds())
@@ -229,7 +201,7 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 			func(b *model.Builder) { b.SetService(service(80)) },
 		} {
 			s.Update(Change{}, change)
-			time.Sleep(mended)
+			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
 		const problem = "Service default/web: spec.ports[0].port: 0 is not between 1 and 65535"
@@ -245,7 +217,7 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 func TestMinIntervalSpacesRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{err: errors.New("no")}
-		s, _ := start(t, 0, b, withoutFaults, func(l *Loop) { l.MinInterval = 10 * time.Second })
+		s, _ := start(t, 0, b, func(l *Loop) { l.MinInterval = 10 * time.Second })
 		for i := range 100 {
 			time.Sleep(500 * time.Millisecond)
 			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(i + 1)) })

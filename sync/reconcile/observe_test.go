@@ -36,7 +36,7 @@ func TestObserversHearOfRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{takes: 10 * time.Second}
 		r := &recorder{}
-		s, _ := start(t, 1, b, withoutFaults, func(l *Loop) { l.Observers = []Observer{r} })
+		s, _ := start(t, 1, b, func(l *Loop) { l.Observers = []Observer{r} })
 		begin := time.Now()
 		queued := func(what string, last, since time.Time) {
 			t.Helper()
@@ -116,7 +116,7 @@ func TestTheRoundAfterAFailureIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		r := &recorder{}
-		s, _ := start(t, 0, b, withoutFaults, func(l *Loop) { l.Observers = []Observer{r} })
+		s, _ := start(t, 0, b, func(l *Loop) { l.Observers = []Observer{r} })
 		change := func(err error) {
 			synctest.Wait()
 			b.fail(err)
@@ -149,7 +149,7 @@ func TestARefusedServicePortFailsNoFamily(t *testing.T) {
 			b, r := &fakeBackend{}, &recorder{}
 			port := modeltest.PortName("ns1/s1", "", model.TCP)
 			b.fail(&model.RefusedError{Family: model.IPv6, Ports: map[model.ServicePortName]bool{port: true}, Err: errors.New("no")})
-			s, _ := start(t, 0, b, withoutFaults, func(l *Loop) { l.Observers = []Observer{r} })
+			s, _ := start(t, 0, b, func(l *Loop) { l.Observers = []Observer{r} })
 			s.Update(Change{}, func(b *model.Builder) {
 				for i := range services {
 					modeltest.NewService(fmt.Sprint("ns1/s", i+1)).On(fmt.Sprint("fd00:172:30::", i+1)).TCP("", 80).Set(b)
@@ -172,7 +172,7 @@ func TestARefusedServicePortFailsNoFamily(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
-		s, _ := start(t, 0, b, withoutFaults, func(l *Loop) { l.MinInterval, l.ResyncInterval = 10*time.Second, time.Minute })
+		s, _ := start(t, 0, b, func(l *Loop) { l.MinInterval, l.ResyncInterval = 10*time.Second, time.Minute })
 		for i := range 30 {
 			synctest.Wait()
 			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80 + i)) })

@@ -19,7 +19,7 @@ func (waitError) Waiting()      {}
 func TestWaitingForAnotherProcessIsTriedOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{err: fmt.Errorf("IPv4: %w", errors.Join(errors.New("x"), waitError{}))}
-		_, log := start(t, 0, b, withoutFaults)
+		_, log := start(t, 0, b)
 		for range 10 {
 			time.Sleep(time.Minute)
 			synctest.Wait()

@@ -35,8 +35,8 @@ func TestAFollowerWorksOnTheLatestState(t *testing.T) {
 				if len(calls) == 1 {
 					time.Sleep(10 * time.Second) // Wake does not wait for it
 				}
-				if len(calls) == 2 {
-					return time.Minute
+				if again := map[int]time.Duration{2: time.Minute, 4: 5 * time.Second}[len(calls)]; again > 0 {
+					return again
 				}
 				return -1
 			})
@@ -47,9 +47,15 @@ func TestAFollowerWorksOnTheLatestState(t *testing.T) {
 			f.Wake()
 			synctest.Wait()
 		}
+		for _, pause := range []time.Duration{30 * time.Second, time.Hour} { // before the minute ends, and long after
+			time.Sleep(pause)
+			f.Wake()
+			synctest.Wait()
+		}
 		time.Sleep(time.Hour)
 		stop()
-		want := []call{{0, 1}, {10 * time.Second, 3}, {70 * time.Second, 3}}
+		const last = time.Hour + 30*time.Second
+		want := []call{{0, 1}, {10 * time.Second, 3}, {30 * time.Second, 3}, {last, 3}, {last + 5*time.Second, 3}}
 		if !slices.Equal(calls, want) {
 			t.Errorf("calls: want %v, got %v", want, calls)
 		}

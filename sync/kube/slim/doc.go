@@ -1,7 +1,7 @@
 // Package slim reads Services and EndpointSlices from an API server, with no more of them than a proxy needs. Of a
 // cluster with a million endpoints, a start would otherwise make a gigabyte of garbage: names of pods, zones and
 // owners, a pointer for each condition, and managed fields. A slice of 100 endpoints takes 2.6 kB in place of 103 kB,
-// and a quarter of the time (BenchmarkObject).
+// and a quarter of the time.
 //
 //	watch, list ──> protobuf ──> source ──> EndpointSlice, Service  ──> model.Builder
 //	                                        (name, version, model's fields)

@@ -118,20 +118,6 @@ func slice(endpoints int) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// plain is a slice as most are.
-func plain(endpoints int) *discoveryv1.EndpointSlice {
-	s := slice(0)
-	for i := range endpoints {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
-			Addresses:  []string{fmt.Sprintf("10.128.0.%d", i+1)},
-			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
-			NodeName:   new(fmt.Sprint("node-", i)), Zone: new("zone-1"),
-			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "team-1", Name: "service-41-7d4b9c6f8-00001", UID: "b0000001-0000-4000-8000-000000000001"},
-		})
-	}
-	return s
-}
-
 func objectsToRead() []runtime.Object {
 	m := metav1.ListMeta{ResourceVersion: "12345679", Continue: "more", RemainingItemCount: new(int64(7))}
 	return []runtime.Object{
