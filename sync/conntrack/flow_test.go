@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 
 	"github.com/vmapd/vmapd/model"
@@ -39,6 +40,23 @@ func TestFlowsAreRead(t *testing.T) {
 			if f, err := parseFlow(short); err == nil {
 				t.Errorf("%s: %d of %d bytes are read as %+v", text, len(short), len(b), f)
 			}
+		}
+	}
+}
+
+// A flow is in another zone if either direction is.
+func TestTheZoneOfOneDirectionIsRead(t *testing.T) {
+	for _, zones := range [][2]uint16{{0, 0}, {7, 0}, {0, 7}} {
+		f := parse(t, "udp 172.30.0.10:53")
+		ae := netlink.NewAttributeEncoder()
+		encodeTuple(ae, nl.CTA_TUPLE_ORIG, f.Protocol, f.Source, f.Dest, zones[0])
+		encodeTuple(ae, nl.CTA_TUPLE_REPLY, f.Protocol, f.Dest, f.Source, zones[1])
+		m, err := message(0, 0, model.IPv4, ae)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := parseFlow(m.Data); err != nil || got.Zone != (zones != [2]uint16{}) {
+			t.Errorf("zones %v: in another zone %v, %v", zones, got.Zone, err)
 		}
 	}
 }

@@ -68,6 +68,19 @@ func TestConnectionsMayGoOnForAWhile(t *testing.T) {
 			{grace * 2, "it ends", pods(), nil},
 			{grace * 3, "over", nothing, gone2},
 		}},
+		{"it drains beside another", graceful(dns()), nil, []step{
+			{0, "draining", func(c *cluster) {
+				s := dnsSlices([]func(*model.SliceEndpoint){modeltest.Conditions(false, true, true)}, 2)
+				set(c, s[0].(modeltest.Slice).Endpoint("10.0.0.3"), s[1].(modeltest.Slice).Endpoint("fd00:10::3"))
+			}, nil},
+			{grace, "it ends", pods(3), nil},
+			{grace * 2, "over", nothing, gone2},
+		}},
+		{"many at once", graceful(dns()), nil, []step{
+			{0, "they come", pods(2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), nil},
+			{1, "they go", pods(3), nil},
+			{grace + 1, "over", nothing, gone2},
+		}},
 		{"the Service is deleted", graceful(dns()), nil, []step{
 			{0, "deleted", func(c *cluster) { dns().Delete(c.Builder) }, nil},
 			{grace, "over", nothing, slices.Concat(gone2, gone3)},

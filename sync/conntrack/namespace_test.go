@@ -36,9 +36,12 @@ const (
 	ctaNATDst  = 13
 )
 
-func encodeTuple(ae *netlink.AttributeEncoder, kind uint16, p model.Protocol, from, to netip.AddrPort) {
+func encodeTuple(ae *netlink.AttributeEncoder, kind uint16, p model.Protocol, from, to netip.AddrPort, zone uint16) {
 	ae.Nested(kind, func(ae *netlink.AttributeEncoder) error {
 		ae.ByteOrder = binary.BigEndian
+		if zone != 0 {
+			ae.Uint16(ctaTupleZone, zone)
+		}
 		ae.Nested(nl.CTA_TUPLE_IP, func(ae *netlink.AttributeEncoder) error {
 			source, dest := uint16(nl.CTA_IP_V4_SRC), uint16(nl.CTA_IP_V4_DST)
 			if to.Addr().Is6() {
@@ -63,9 +66,9 @@ func encodeTuple(ae *netlink.AttributeEncoder, kind uint16, p model.Protocol, fr
 func (f *Flow) creation(t testing.TB) netlink.Message {
 	t.Helper()
 	ae := netlink.NewAttributeEncoder()
-	encodeTuple(ae, nl.CTA_TUPLE_ORIG, f.Protocol, f.Source, f.Dest)
+	encodeTuple(ae, nl.CTA_TUPLE_ORIG, f.Protocol, f.Source, f.Dest, 0)
 	// With translation, the kernel makes the reply's tuple of this one.
-	encodeTuple(ae, nl.CTA_TUPLE_REPLY, f.Protocol, f.Dest, f.Source)
+	encodeTuple(ae, nl.CTA_TUPLE_REPLY, f.Protocol, f.Dest, f.Source, 0)
 	if f.ReplySource != f.Dest {
 		ae.Nested(ctaNATDst, func(ae *netlink.AttributeEncoder) error {
 			const minIPv4, protocol, minIPv6, minPort = 1, 3, 4, 1
