@@ -12,7 +12,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
-func TestMain(m *testing.M) { vmapdtest.Main(m, nil) }
+func TestMain(m *testing.M) { vmapdtest.Main(m) }
 
 func TestScript(t *testing.T) {
 	t.Parallel()

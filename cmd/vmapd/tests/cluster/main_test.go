@@ -7,4 +7,4 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-func TestMain(m *testing.M) { vmapdtest.Main(m, nil) }
+func TestMain(m *testing.M) { vmapdtest.Main(m) }

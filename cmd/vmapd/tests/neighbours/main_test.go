@@ -1,4 +1,5 @@
-// Package neighbours: Programs that translate addresses on the same node, and Services that share addresses, ports and pods.
+// Package neighbours: Programs that translate addresses on the same node, and Services that share addresses, ports and
+// pods.
 package neighbours
 
 import (
@@ -7,4 +8,4 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-func TestMain(m *testing.M) { vmapdtest.Main(m, nil) }
+func TestMain(m *testing.M) { vmapdtest.Main(m) }

@@ -1,5 +1,5 @@
-// Package takeover: From kube-proxy to vmapd and back, from one backend to another, from one version to the next; deployed as the manifests
-// say, and cleaned up.
+// Package takeover: From kube-proxy to vmapd and back, from one backend to another, from one version to the next;
+// deployed as the manifests say, and cleaned up.
 package takeover
 
 import (
@@ -8,4 +8,4 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-func TestMain(m *testing.M) { vmapdtest.Main(m, nil) }
+func TestMain(m *testing.M) { vmapdtest.Main(m) }

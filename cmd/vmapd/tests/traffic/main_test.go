@@ -1,4 +1,5 @@
-// Package traffic: What becomes of connections: those that are there, session affinity, pings, strays, the backend in user space.
+// Package traffic: What becomes of connections: those that are there, session affinity, pings, strays, the backend in
+// user space.
 package traffic
 
 import (
@@ -7,4 +8,4 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-func TestMain(m *testing.M) { vmapdtest.Main(m, nil) }
+func TestMain(m *testing.M) { vmapdtest.Main(m) }

@@ -1,7 +1,6 @@
 package vmapdtest
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,12 +12,11 @@ import (
 )
 
 // Main runs the tests of a package. Its test binary is vmapd when it is called by that name, also as the container of
-// the DaemonSet has it. There may be more names.
-func Main(m *testing.M, more map[string]func()) {
+// the DaemonSet has it.
+func Main(m *testing.M) {
 	commands := map[string]func(){
 		"vmapd": cli.Main, cli.PluginName: cli.Main, "in-container": inContainer, UnprivilegedName: withoutPrivileges,
 	}
-	maps.Copy(commands, more)
 	if commands[filepath.Base(os.Args[0])] == nil {
 		nettest.Prepare()
 	}
