@@ -100,14 +100,14 @@ func (f *Facts) apiServer(l *found) {
 	if !c.Heard.IsZero() {
 		heard = fmt.Sprintf("last answer %s ago", report.Age(c.Heard, f.At))
 	}
-	for _, group := range byCause(c.Failing) {
+	if len(c.Failing) > 0 { // usually for one cause: that of the first failure
+		first := slices.MinFunc(c.Failing, func(a, b informer.Failure) int { return a.Since.Compare(b.Since) })
 		var kinds []string
-		first := group[0]
-		for _, e := range group {
+		for _, e := range c.Failing {
 			kinds = append(kinds, e.Resource)
-			if e.Since.Before(first.Since) {
-				first.Since = e.Since
-			}
+		}
+		if request, ok := errors.AsType[*url.Error](first.Err); ok {
+			first.Err = request.Err // without the path, which the kind has
 		}
 		fix := "check that the API server runs, and that this node reaches it; "
 		switch {
@@ -131,25 +131,6 @@ func (f *Facts) apiServer(l *found) {
 	default:
 		l.good("%s: %s, all kinds of objects are read", c.Address, heard)
 	}
-}
-
-// byCause returns failures in groups with the same text and the same remedy, but for the names of the kinds:
-// the same cause usually affects all. Their errors lack the path, which the kind has.
-func byCause(failures []informer.Failure) (groups [][]informer.Failure) {
-	at := map[string]int{}
-	for _, f := range failures {
-		if request, ok := errors.AsType[*url.Error](f.Err); ok {
-			f.Err = request.Err
-		}
-		cause := strings.ReplaceAll(f.Err.Error()+f.Remedy, f.Resource, "")
-		i, ok := at[cause]
-		if !ok {
-			i, at[cause] = len(groups), len(groups)
-			groups = append(groups, nil)
-		}
-		groups[i] = append(groups[i], f)
-	}
-	return groups
 }
 
 // tolerableSkew is a difference of clocks that does not matter. Certificates and tokens fail from
