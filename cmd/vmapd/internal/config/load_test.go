@@ -321,10 +321,11 @@ WARN proxy.yaml: featureGates=New=true: no effect: vmapd's behaviour does not de
 	if diff := cmp.Diff(want, notes(c)); diff != "" {
 		t.Errorf("notes, -want +got:\n%s", diff)
 	}
-	c = files{}.mustLoad(t, "--feature-gates=New=true", "--cluster-cidr=10.0.0.0/8")
-	want = "WARN --feature-gates=New=true: no effect: vmapd's behaviour does not depend on this gate\n"
-	if notes(c) != want {
-		t.Errorf("got %s, want %s", notes(c), want)
+	for gates, want := range map[string]bool{"WatchList=true": false, "WatchList=false": true,
+		"WatchListClient=false": true} {
+		if got := (files{}).mustLoad(t, "--feature-gates="+gates).PlainLists(); got != want {
+			t.Errorf("%s: plain lists %v, want %v", gates, got, want)
+		}
 	}
 }
 

@@ -392,3 +392,18 @@ func TestLessCommonSituations(t *testing.T) {
 		})
 	}
 }
+
+// The texts of objects are compared as addresses, however old their spelling is.
+func TestAddressesWithLeadingZeros(t *testing.T) {
+	objects := web(modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Local("10.000.000.002"))
+	objects.Nodes[0].Addresses = []string{"192.168.000.002"}
+	objects.Services[0].ClusterIPs = []string{"172.030.000.041"}
+	in := input("172.30.0.41:80", objects)
+	if a, err := in.nodeAddress(); a != netip.MustParseAddr(modeltest.NodeIP4) {
+		t.Errorf("the node's address: %v, %v", a, err)
+	}
+	equal(t, "endpoint's node", modeltest.NodeName, Explain(in).Used[0].Node)
+	if q := (names.Query{To: names.Ref{Addr: in.Dest.Addr()}}); !q.Concerns(&objects.Services[0]) {
+		t.Error("the Service does not have its cluster IP")
+	}
+}

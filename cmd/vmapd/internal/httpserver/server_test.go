@@ -99,6 +99,9 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		if err := s.Err(); err != nil {
+			t.Errorf("it listened in the end: %v", err)
+		}
 		const sec = time.Second
 		if diff := cmp.Diff([]time.Duration{0, 5 * sec, 10 * sec, 15 * sec, 65 * sec, 70 * sec}, tries); diff != "" {
 			t.Errorf("tries (-want +got):\n%s", diff)

@@ -47,6 +47,19 @@ func TestRealKernel(t *testing.T) {
 	})
 }
 
+// A node that is a container, as with kind: the limit of connections is the host's, and the rest is set.
+func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
+	inNamespaces(t, func() error {
+		n := realNode(t)
+		limit, err := n.readInt(fileMax)
+		n.apply(Conntrack{MaxPerCore: 1, Min: int32(limit + 1), UDPTimeout: 13 * time.Second})
+		if got := n.value(fileUDPTimeout); got != "13" || len(n.failed) != 1 {
+			t.Errorf("the UDP timeout is %s, want 13; failures, want that of the limit: %v", got, n.failed)
+		}
+		return err
+	})
+}
+
 // The container of the daemon after that of --init-only: /proc/sys and /sys can't be written.
 func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
 	c := Conntrack{TCPBeLiberal: true, TCPEstablishedTimeout: 12345 * time.Second, UDPTimeout: 11 * time.Second}

@@ -10,7 +10,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-// Paths of the two ports and their status; TestPaths of internal/httpserver has the patterns of the metrics port.
+// Paths of the two ports and their status; TestPages of internal/httpserver has the pages of the metrics port.
 var (
 	metricsPaths = map[string]int{
 		"/healthz": http.StatusOK, "/metrics": http.StatusOK, "/metrics/slis": http.StatusOK, "/proxyMode": http.StatusOK,
@@ -36,7 +36,8 @@ func TestThePortsNameNoService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := labtest.New(t)
-			args := []string{"--backend=nftables", "--from", dir, "--hostname-override", lab.NodeName, "--socket=", "--profiling"}
+			args := []string{"--backend=nftables", "--from", dir, "--hostname-override", lab.NodeName, "--socket=",
+				"--profiling"}
 			if counters {
 				args = append(args, "--service-counters")
 			}
