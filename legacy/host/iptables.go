@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -16,11 +15,9 @@ import (
 
 // IPTables is the iptables backend. Of its methods, those that say so may be called during Apply.
 type IPTables struct {
-	counters
-	log        *slog.Logger
-	options    iptables.Options
-	families   []*ruleFamily
-	programmed atomic.Bool // by the last Apply
+	backend
+	options  iptables.Options
+	families []*ruleFamily
 }
 
 // ruleFamily is the backend's knowledge about one family's rules.
@@ -41,8 +38,8 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 	if len(variants) == 0 {
 		variants = []string{"", "-legacy", "-nft"}
 	}
-	b := &IPTables{log: log, options: o}
-	err := openFamilies(log, variants, func(p *programs) error {
+	b := &IPTables{backend: backend{log: log}, options: o}
+	err := b.openFamilies(variants, func(p *programs) error {
 		f := &ruleFamily{programs: p, noSCTP: p.lacks(iptables.MatchSCTP)}
 		if err := p.lacks(iptables.MatchRecent); err != nil {
 			f.noAffinity = true
@@ -58,9 +55,6 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 	}
 	return b, nil
 }
-
-// Variant names the programs in use, like "iptables v1.8.9 (legacy)".
-func (b *IPTables) Variant() string { return b.families[0].version }
 
 // Resync makes the next Apply read the rules first, and repair differences.
 func (b *IPTables) Resync() {
@@ -100,20 +94,20 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 			return err
 		}
 		batch = want.Repair(saved)
-		b.read(f, saved, f.left != nil && batch.Size() != iptables.Diff(f.left, want).Size())
+		foreign := f.left != nil && batch.Size() != iptables.Diff(f.left, want).Size()
+		b.update(f.family, func(s *Stats) { s.read(f.invalid, saved.Invalid(), foreign) })
+		f.invalid = saved.Invalid()
 	} else {
 		batch = iptables.Diff(f.left, want)
 	}
-	if !batch.Empty() {
-		if err = f.restore(ctx, batch.Text()); err != nil {
-			b.update(f.family, func(s *Stats) { s.failed(!full) })
-			return err
-		}
+	if err = b.write(ctx, f, batch.Text(), !full); err != nil {
+		return err
 	}
 	b.update(f.family, func(s *Stats) { s.applied(batch, full) })
-	// The jumps come last, when the chains are there.
-	if err := b.hook(ctx, f, saved); err != nil {
-		return err
+	if full { // The jumps come last, when the chains are there.
+		if err := b.write(ctx, f, saved.HookText(), false); err != nil {
+			return err
+		}
 	}
 	f.left, f.known = want, true
 	if size := batch.Size(); !batch.Empty() {
@@ -143,29 +137,15 @@ func (b *IPTables) optionsOf(f *ruleFamily) iptables.Options {
 	return o
 }
 
-// read updates the Stats that depend on a listing.
-func (b *IPTables) read(f *ruleFamily, saved *iptables.Saved, foreign bool) {
-	b.update(f.family, func(s *Stats) {
-		s.dropped(f.invalid, saved.Invalid())
-		if foreign {
-			s.Repairs++
-		}
-	})
-	f.invalid = saved.Invalid()
-}
-
-// hook writes the jumps that a listing lacks, unless it is nil. A failure fails the Apply, and counts.
-func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Saved) error {
-	if saved == nil {
+// write runs iptables-restore with a text, unless it is empty. A failure counts, as one that was to write only changes
+// or another.
+func (b *IPTables) write(ctx context.Context, f *ruleFamily, text string, partial bool) error {
+	if text == "" {
 		return nil
 	}
-	jumps := saved.HookText()
-	if jumps == "" {
-		return nil
-	}
-	err := f.restore(ctx, jumps)
+	err := f.restore(ctx, text)
 	if err != nil {
-		b.update(f.family, func(s *Stats) { s.failed(false) })
+		b.update(f.family, func(s *Stats) { s.failed(partial) })
 	}
 	return err
 }

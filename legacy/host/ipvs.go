@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -36,13 +35,11 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // IPVS is the IPVS backend. Of its methods, those that say so may be called during Apply. Its programs run
 // in the network namespace of Apply's caller.
 type IPVS struct {
-	counters
-	log        *slog.Logger
-	options    ipvs.Options
-	servers    *serverTable
-	sets       *netlink.Handle
-	families   []*serverFamily
-	programmed atomic.Bool // by the last Apply
+	backend
+	options  ipvs.Options
+	servers  *serverTable
+	sets     *netlink.Handle
+	families []*serverFamily
 }
 
 // serverFamily is the backend's knowledge about one family.
@@ -60,7 +57,7 @@ func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
 	if err := findIPVS(); err != nil {
 		return nil, &UnsupportedError{"IPVS in the kernel (module ip_vs)", err}
 	}
-	b := &IPVS{log: log, options: o.WithDefaults()}
+	b := &IPVS{backend: backend{log: log}, options: o.WithDefaults()}
 	if err := b.open(); err != nil {
 		return nil, err
 	}
@@ -78,7 +75,7 @@ func (b *IPVS) open() (err error) {
 			}
 		}
 	}
-	err = openFamilies(b.log, []string{"", "-legacy", "-nft"}, func(p *programs) error {
+	err = b.openFamilies([]string{"", "-legacy", "-nft"}, func(p *programs) error {
 		if err := p.restore(context.Background(), rulesProbe(p.family), "--test"); err != nil {
 			return err
 		}
@@ -124,9 +121,6 @@ func findIPVS() error {
 	}
 	return err
 }
-
-// Variant names the programs in use, like "iptables v1.8.9 (legacy)".
-func (b *IPVS) Variant() string { return b.families[0].version }
 
 // Close closes the socket. Everything in the kernel stays.
 func (b *IPVS) Close() error {
@@ -178,7 +172,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		f.draining, f.look = true, time.Time{} // another process may have begun that
 	}
 	err := r.carryOut(plan)
-	b.update(f.family, r.count)
+	b.update(f.family, func(s *Stats) { s.Operations += uint64(r.done) })
 	if !model.IsProgrammed(err) {
 		return err
 	}

@@ -24,14 +24,6 @@ type run struct {
 	want   *ipvs.State
 	failed map[ipvs.Key]bool // virtual servers that could not be added
 	done   int               // operations
-
-	restoreFailures int // runs of iptables-restore for the rules that failed
-}
-
-// count adds the operations and failures of a run.
-func (r *run) count(s *Stats) {
-	s.Operations += uint64(r.done)
-	s.RestoreFailures += uint64(r.restoreFailures)
 }
 
 // carryOut carries out one operation after the other. It continues after a failure of one virtual server, address or
@@ -100,7 +92,7 @@ func (r *run) SetRules(rules *ipvs.Rules) error {
 		return err
 	}
 	if err = r.f.restore(r.ctx, rules.Over(saved)); err != nil {
-		r.restoreFailures++
+		r.update(r.f.family, func(s *Stats) { s.failed(false) })
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
 
@@ -65,9 +66,20 @@ func openProgram(name string, proto goiptables.Protocol) (*goiptables.IPTables, 
 	return goiptables.New(goiptables.IPFamily(proto), goiptables.Path(path), goiptables.Timeout(timeout))
 }
 
+// backend is what both backends have: programs of each family that works, and what watches their rules.
+type backend struct {
+	counters
+	log        *slog.Logger
+	programs   []*programs
+	programmed atomic.Bool // by the last Apply
+}
+
+// Variant names the programs in use, like "iptables v1.8.9 (legacy)".
+func (b *backend) Variant() string { return b.programs[0].version }
+
 // openFamilies finds the programs of each family, and calls open with them. A family without
 // working programs is left out; if neither family has any, the error says why.
-func openFamilies(log *slog.Logger, variants []string, open func(*programs) error) error {
+func (b *backend) openFamilies(variants []string, open func(*programs) error) error {
 	var missing []error
 	for _, f := range model.Families {
 		p, err := findPrograms(f, variants)
@@ -76,8 +88,10 @@ func openFamilies(log *slog.Logger, variants []string, open func(*programs) erro
 		}
 		if err != nil {
 			missing = append(missing, fmt.Errorf("%v: %w", f, err))
-			log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
+			b.log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
+			continue
 		}
+		b.programs = append(b.programs, p)
 	}
 	if len(missing) == len(model.Families) {
 		return errors.Join(missing...)

@@ -69,11 +69,14 @@ func (s *Stats) failed(partial bool) {
 	}
 }
 
-// dropped adds the growth of the counter of the rule for invalid packets. The counter begins anew
-// whenever the rule is written again.
-func (s *Stats) dropped(before, now uint64) {
+// read counts a comparison with the node: whether it found foreign changes, and the growth of the counter of the rule
+// for invalid packets, which begins anew whenever the rule is written again.
+func (s *Stats) read(before, now uint64, foreign bool) {
 	if now < before {
 		before = 0
 	}
 	s.InvalidDropped += now - before
+	if foreign {
+		s.Repairs++
+	}
 }

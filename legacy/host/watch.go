@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -25,33 +24,22 @@ const (
 // takes all of them there, and each second it looks for those of one chain. It runs beside Apply, in the network
 // namespace of its caller; the rest is compared at a Resync.
 type Watch struct {
-	programs []*programs
-	jumps    []iptables.Jump
-	ours     func(chain string) bool
-	// programmed: an Apply worked, and none has failed since. Without that, the next Apply compares everything.
-	programmed *atomic.Bool
-	log        *slog.Logger
-	changed    chan<- struct{}
-	turn       int
-	failed     [len(model.Families)]bool // the last look, which the log has
+	*backend
+	jumps   []iptables.Jump
+	ours    func(chain string) bool
+	changed chan<- struct{}
+	turn    int
+	failed  [len(model.Families)]bool // the last look, which the log has
 }
 
 // Watch returns a watch, which sends to changed without waiting for a receiver.
 func (b *IPTables) Watch(changed chan<- struct{}) *Watch {
-	w := &Watch{jumps: iptables.Jumps(), ours: iptables.IsOurs, programmed: &b.programmed, log: b.log, changed: changed}
-	for _, f := range b.families {
-		w.programs = append(w.programs, f.programs)
-	}
-	return w
+	return &Watch{backend: &b.backend, jumps: iptables.Jumps(), ours: iptables.IsOurs, changed: changed}
 }
 
 // Watch returns a watch, which sends to changed without waiting for a receiver.
 func (b *IPVS) Watch(changed chan<- struct{}) *Watch {
-	w := &Watch{jumps: ipvs.Jumps(), ours: iptables.IsIPVS, programmed: &b.programmed, log: b.log, changed: changed}
-	for _, f := range b.families {
-		w.programs = append(w.programs, f.programs)
-	}
-	return w
+	return &Watch{backend: &b.backend, jumps: ipvs.Jumps(), ours: iptables.IsIPVS, changed: changed}
 }
 
 // Run watches until ctx ends.
@@ -84,7 +72,7 @@ func (w *Watch) Look() {
 	chain := chains[table][w.turn/len(chains)%len(chains[table])]
 	w.turn++
 	if !w.programmed.Load() {
-		return
+		return // the next Apply compares everything
 	}
 	for _, p := range w.programs {
 		rules, err := p.tables.List(table, chain)

@@ -18,6 +18,26 @@ func portName(namespace, name, port string) model.ServicePortName {
 	}
 }
 
+// The differences that a service port's connections meet are its own chains and those of no service port.
+func TestChainsOfAServicePort(t *testing.T) {
+	service := func(name, ip string) modeltest.Service {
+		return modeltest.NewService("ns1/"+name).On(ip).TCP("http", 80)
+	}
+	s := modeltest.Snapshot(modeltest.Config(), service("web", "172.30.0.41"), service("other", "172.30.0.42"),
+		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"),
+		modeltest.NewSlice("ns1/other-1", "other").TCP("http", 8080).Ready("10.0.0.2")).Family(model.IPv4)
+	web, _ := s.ServicePort(modeltest.PortName("ns1/web", "http", model.TCP))
+	list := strings.Join(Diff(nil, Compile(nil, s, Options{})).Chains(web), "\n")
+	for chain, want := range map[string]bool{
+		"VMAPD-C-" + portHash(web.Name): true, "VMAPD-C-" + portHash(portName("ns1", "other", "http")): false,
+		"VMAPD-IP-029": true, "VMAPD-FILTER": true,
+	} {
+		if strings.Contains(list, chain+" ") != want {
+			t.Errorf("%s is among the differences: %v, want %v:\n%s", chain, !want, want, list)
+		}
+	}
+}
+
 // FuzzNames looks for a name that adds a rule or an option: of a Service past all that model
 // checks, of an interface among those that model.CheckInterface lets pass.
 func FuzzNames(f *testing.F) {

@@ -3,8 +3,10 @@ package ipvs_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -70,4 +72,16 @@ func TestSysctls(t *testing.T) {
 	equal(t, "IPv4", common+" ip_forward=1", names(ipvs.Options{}, model.IPv4))
 	equal(t, "strict ARP", common+" ip_forward=1 conf.all.arp_ignore=1 conf.all.arp_announce=2", names(ipvs.Options{StrictARP: true}, model.IPv4))
 	equal(t, "IPv6", common, names(ipvs.Options{StrictARP: true}, model.IPv6))
+}
+
+// A timeout that is not configured is the kernel's, whatever that is.
+func TestTimeouts(t *testing.T) {
+	const second = time.Second
+	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4)
+	state := ipvs.Compile(nil, s, ipvs.Options{Timeouts: ipvs.Timeouts{TCP: 60 * second}})
+	for tcp, want := range map[time.Duration]string{60 * second: "", 900 * second: "ipvsadm --set 60 0 0\n"} {
+		c := state.Content()
+		c.Timeouts = ipvs.Timeouts{TCP: tcp, TCPFin: 120 * second, UDP: 300 * second}
+		equal(t, "operations", want, ipvssim.Text(ipvs.DiffContent(c, state)))
+	}
 }

@@ -15,6 +15,7 @@ Prot LocalAddress:Port Scheduler Flags
 TCP  AC1E002A:0050 rr persistent 2700000 FFFFFFFF
   -> 0A000002:1F90      Masq    1      0          0         
   -> 0A000003:1F90      Masq    0      5          2         
+  -> 0A000004:1F90      Masq    0      0          2         
 UDP  [fd00:0172:0030:0000:0000:0000:0000:002a]:0035 mh 
   -> [fd00:0010:0000:0000:0000:0000:0000:0004]:14e9      Masq    1      0          0         
 FWM  00000007 rr 
@@ -32,7 +33,7 @@ func TestServersAreRead(t *testing.T) {
 	web, dns := key(model.TCP, "172.30.0.42:80"), key(model.UDP, "[fd00:172:30::2a]:53")
 	for f, want := range map[model.Family]map[ipvs.Key]map[netip.AddrPort]ipvs.Real{
 		model.IPv4: {
-			web:                            {at("10.0.0.2:8080"): {1, true}, at("10.0.0.3:8080"): {0, false}},
+			web:                            {at("10.0.0.2:8080"): {1, true}, at("10.0.0.3:8080"): {0, false}, at("10.0.0.4:8080"): {0, false}},
 			key(model.TCP, "192.0.2.1:80"): {at("10.0.0.9:8080"): {-1, true}},
 		},
 		model.IPv6: {dns: {at("[fd00:10::4]:5353"): {1, true}}},
