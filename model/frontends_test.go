@@ -3,6 +3,7 @@ package model_test
 import (
 	"testing"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
@@ -24,6 +25,11 @@ func TestFrontends(t *testing.T) {
 			web().LoadBalancer("192.168.98.11", "192.168.98.11").External("192.168.98.11", "192.168.99.11", "192.168.99.11", "172.30.0.41"),
 			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward, 192.168.98.11:80 forward masquerade, " +
 				"192.168.99.11:80 forward masquerade]" + ends},
+		},
+		{
+			"a load balancer that is a proxy must see its own traffic",
+			web().From(model.Ingress{IP: "192.168.98.11", IPMode: "Proxy"}).LoadBalancer("192.168.98.12"),
+			[]string{"ns1/web:http/tcp [172.30.0.41:80 forward, 192.168.98.12:80 forward masquerade]" + ends},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func TestBadServices(t *testing.T) {
 		{"a bad external IP", bad.External("10.0.0.300"), rest, []string{`Service ns1/bad: spec.externalIPs[0]: "10.0.0.300" is not an IP address`}},
 		{"a bad load-balancer address", bad.LoadBalancer("::1"), rest, []string{`Service ns1/bad: status.loadBalancer.ingress[0].ip: "::1" is a loopback address`}},
 		{"port 0", bad.TCP("q", 0), rest, []string{"Service ns1/bad: spec.ports[1].port: 0 is not between 1 and 65535"}},
-		{"port 70000", bad.TCP("q", 70000), rest, []string{"Service ns1/bad: spec.ports[1].port: 70000 is not between 1 and 65535"}},
+		{"port 65536", bad.TCP("q", 65536), rest, []string{"Service ns1/bad: spec.ports[1].port: 65536 is not between 1 and 65535"}},
 		{"port -1", bad.TCP("q", -1), rest, []string{"Service ns1/bad: spec.ports[1].port: -1 is not between 1 and 65535"}},
 		{"node port 70000", bad.TCP("q", 100).NodePort(70000), rest, []string{"Service ns1/bad: spec.ports[1].nodePort: 70000 is not between 1 and 65535"}},
 		{"an unknown protocol", bad.Port(model.Port{Name: "q", Protocol: "ICMP", Port: 1}), rest, []string{`Service ns1/bad: spec.ports[1].protocol: "ICMP" is none of TCP, UDP, SCTP`}},
