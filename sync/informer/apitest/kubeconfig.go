@@ -1,13 +1,13 @@
 package apitest
 
 import (
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Config is a client configuration for the server, with no limit on the rate of requests.
@@ -25,15 +25,13 @@ func (s *Server) Config() *rest.Config {
 func (s *Server) Kubeconfig(dir string) (path string, err error) {
 	conf := s.Config()
 	path = filepath.Join(dir, "kubeconfig")
-	cluster := &clientcmdapi.Cluster{Server: conf.Host, CertificateAuthorityData: conf.CAData}
-	err = clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"default": cluster},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"default": {Token: conf.BearerToken}},
-		Contexts:       map[string]*clientcmdapi.Context{"default": {Cluster: "default", AuthInfo: "default"}},
-		CurrentContext: "default",
-	}, path)
-	if err != nil {
-		return "", fmt.Errorf("write a kubeconfig: %w", err)
-	}
-	return path, nil
+	const text = `apiVersion: v1
+kind: Config
+clusters: [{name: default, cluster: {server: %q, certificate-authority-data: %q}}]
+users: [{name: default, user: {token: %q}}]
+contexts: [{name: default, context: {cluster: default, user: default}}]
+current-context: default
+`
+	ca := base64.StdEncoding.EncodeToString(conf.CAData)
+	return path, os.WriteFile(path, fmt.Appendf(nil, text, conf.Host, ca, conf.BearerToken), 0o600)
 }

@@ -1,7 +1,7 @@
 // Command chaos injects many faults into a node while clients connect, and counts what the clients lose.
 //
 //	make -C cmd/internal/testbed chaos
-//	make -C cmd/internal/testbed chaos FAULTS='nft|kill' ROUNDS=5
+//	make -C cmd/internal/testbed chaos FAULTS='nft|kill'
 //
 // Each fault has a new world: a client, a node and pods in network namespaces ([lab]), an API server that can misbehave
 // ([apitest]), and vmapd as a process in the node. Clients open 200 connections a second to a Service, by its cluster

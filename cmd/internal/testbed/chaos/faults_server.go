@@ -10,26 +10,7 @@ import (
 
 // The API server misbehaves. Nothing may be lost: vmapd goes on with the objects that it has.
 func serverFaults() []fault {
-	all := []fault{{
-		name: "API drops watches", quick: true,
-		does: "the API server ends all watches, five times a second",
-		do: func(_ context.Context, w *world) error {
-			return w.repeat(func() error {
-				w.API.DropWatches()
-				return nil
-			})
-		},
-	}, {
-		name: "API forgets versions",
-		does: "all versions of before are too old for the API server (410), and the watches end, twice a second",
-		do: func(_ context.Context, w *world) error {
-			for range int(2*w.o.lasts/time.Second) + 1 {
-				w.API.Expire()
-				time.Sleep(time.Second / 2)
-			}
-			return nil
-		},
-	}}
+	var all []fault
 	for _, outage := range []struct {
 		name, does string
 		how        apitest.Outage
@@ -47,7 +28,7 @@ func serverFaults() []fault {
 		}})
 	}
 	return append(all, fault{
-		name: "API answers 403",
+		name: "API answers 403", quick: true,
 		does: "vmapd has no right to read EndpointSlices and Services for a while",
 		do: func(_ context.Context, w *world) error {
 			forbidden := func(f apitest.Fault) {

@@ -17,7 +17,6 @@ import (
 type options struct {
 	vmapd    string
 	faults   *regexp.Regexp
-	rounds   int
 	lasts    time.Duration // of faults that take a while
 	patience time.Duration // for the recovery
 	within   time.Duration // for an answer
@@ -33,7 +32,6 @@ func run(ctx context.Context) error {
 		o.faults, err = regexp.Compile(s)
 		return err
 	})
-	flag.IntVar(&o.rounds, "rounds", 1, "rounds of each fault, which add up")
 	flag.DurationVar(&o.lasts, "lasts", 10*time.Second, "how long the faults last that take a while")
 	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "how long a recovery may take")
 	flag.DurationVar(&o.settles, "settles", time.Second, "how long clients connect before a fault and after the recovery")
@@ -42,7 +40,7 @@ func run(ctx context.Context) error {
 	if !slices.ContainsFunc(faults(), func(f fault) bool { return o.faults.MatchString(f.name) }) {
 		return fmt.Errorf("no fault has a name like %q", o.faults)
 	}
-	fmt.Printf("%s; rounds of each fault: %d; faults that take a while last %v.\n\n", bench.Machine(), o.rounds, o.lasts)
+	fmt.Printf("%s; faults that take a while last %v.\n\n", bench.Machine(), o.lasts)
 	fmt.Println("| fault | backend | new | lost | kept | broken | wrong | recovered within |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	var errs []error
@@ -57,21 +55,17 @@ func run(ctx context.Context) error {
 		}
 		notes += "\n"
 		for _, backend := range f.on() {
-			var sum result
-			for range o.rounds {
-				r, err := play(ctx, &o, f, backend)
-				if ctx.Err() != nil {
-					return errors.Join(append(errs, ctx.Err())...)
-				}
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s, %s: %w", f.name, backend, err))
-				}
-				sum.add(r)
+			r, err := play(ctx, &o, f, backend)
+			if ctx.Err() != nil {
+				return errors.Join(append(errs, ctx.Err())...)
 			}
-			fmt.Printf("| %s | %s | %d | %d | %d | %d | %d | %.2f s |\n", f.name, backend, sum.sent, sum.lost, sum.kept,
-				sum.broken, sum.wrong, sum.recovered.Round(10*time.Millisecond).Seconds())
-			if f.loses == "" && sum.bad() {
-				errs = append(errs, fmt.Errorf("%s, %s: lost something, the first: %w", f.name, backend, sum.first))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s, %s: %w", f.name, backend, err))
+			}
+			fmt.Printf("| %s | %s | %d | %d | %d | %d | %d | %.2f s |\n", f.name, backend, r.sent, r.lost, r.kept,
+				r.broken, r.wrong, r.recovered.Round(10*time.Millisecond).Seconds())
+			if f.loses == "" && r.bad() {
+				errs = append(errs, fmt.Errorf("%s, %s: lost something, the first: %w", f.name, backend, r.first))
 			}
 		}
 	}

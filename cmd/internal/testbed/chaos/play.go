@@ -10,22 +10,10 @@ import (
 // result is what clients saw of a fault.
 type result struct {
 	counts
-	recovered time.Duration // from the fault's end; of several rounds, the longest
+	recovered time.Duration // from the fault's end
 }
 
 func (r *result) bad() bool { return r.lost+r.broken+r.wrong > 0 }
-
-func (r *result) add(other result) {
-	r.sent += other.sent
-	r.lost += other.lost
-	r.wrong += other.wrong
-	r.kept += other.kept
-	r.broken += other.broken
-	r.recovered = max(r.recovered, other.recovered)
-	if r.first == nil {
-		r.first = other.first
-	}
-}
 
 // play makes a world, and one fault in it.
 func play(ctx context.Context, o *options, f fault, backend string) (r result, err error) {

@@ -76,11 +76,9 @@ func (w *world) flags() []string {
 	return append(w.Vmapd(w.backend), w.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)...)
 }
 
-func (w *world) launch(ctx context.Context) error { return w.Start(ctx, w.o.vmapd, w.flags()...) }
-
 // start starts vmapd, and waits until it has programmed the Services.
 func (w *world) start(ctx context.Context) error {
-	if err := w.launch(ctx); err != nil {
+	if err := w.Start(ctx, w.o.vmapd, w.flags()...); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.o.patience)

@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 	dir := filepath.Join(cache, "vmapd-cluster/c")
 	flags := flag.NewFlagSet("cluster "+args[0], flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
-	conf := kube.Config{Name: "c", Dir: dir, Log: log, Nodes: 2}
+	conf := kube.Config{Dir: dir, Log: log, Nodes: 2}
 	proxy := flags.String("proxy", kube.Vmapd, "")
 	flags.StringVar(&conf.KubeDir, "kube", "", "")
 	flags.IntVar(&conf.Nodes, "nodes", conf.Nodes, "")

@@ -54,7 +54,7 @@ func (c *Clients) Start(ctx context.Context, routes []Path) {
 	for i, r := range routes {
 		s := &c.seen[i]
 		s.Path = r
-		load := Load{Rate: c.Rate, Timeout: c.Within(r, false), Limit: 300, Ask: func(ctx context.Context) (Answer, error) {
+		load := Load{Rate: c.Rate, Timeout: c.Within(r, false), Ask: func(ctx context.Context) (Answer, error) {
 			if c.Ask != nil {
 				return c.Ask(ctx, r)
 			}

@@ -19,9 +19,6 @@ type Load struct {
 	// Ask makes one connection, usually by Namespace.Ask. Several run at once. Its context has the deadline. It does not
 	// end with Run's context, so that a load that is ended counts no failures for that.
 	Ask func(ctx context.Context) (Answer, error)
-
-	// Limit is how many connections may be in progress at once; 1,000 if zero. At the limit the rate falls.
-	Limit int
 }
 
 // Pause waits for some time, unless ctx ends meanwhile, which is the error.
@@ -56,7 +53,7 @@ type outcome struct {
 
 // Run makes connections until ctx ends, waits for the last answers and reports.
 func (l Load) Run(ctx context.Context) Report {
-	timeout, limit := cmp.Or(l.Timeout, askTimeout), cmp.Or(l.Limit, 1000)
+	timeout := cmp.Or(l.Timeout, askTimeout)
 	r := Report{Answered: map[string]int{}, Failed: map[Failure]int{}, First: map[Failure]error{}}
 	interval := time.Second / time.Duration(l.Rate)
 
@@ -67,8 +64,8 @@ func (l Load) Run(ctx context.Context) Report {
 	outcomes := make(chan outcome)
 	running := 0
 	for end := ctx.Done(); end != nil || running > 0; {
-		var tick <-chan time.Time // blocks once the load has ended, and at the limit
-		if end != nil && running < limit {
+		var tick <-chan time.Time // blocks once the load has ended
+		if end != nil {
 			tick = timer.C
 		}
 		select {

@@ -64,21 +64,6 @@ func (w *World) Pod(name string) (*Pod, error) {
 	return w.pods[i], nil
 }
 
-// Machine returns the client, the node or a pod, by its name.
-func (w *World) Machine(name string) (*Namespace, error) {
-	switch name {
-	case w.Client.name:
-		return w.Client, nil
-	case w.Node.name:
-		return w.Node, nil
-	}
-	pod, err := w.Pod(name)
-	if err != nil {
-		return nil, err
-	}
-	return pod.Namespace, nil
-}
-
 // AddPod makes a pod that answers on the world's ports; when AddPod returns,
 // it does. The name must not contain spaces.
 func (w *World) AddPod(ctx context.Context, name string) (*Pod, error) {

@@ -33,15 +33,8 @@ type tally struct {
 func (t *tally) add(other *tally) {
 	t.waits = append(t.waits, other.waits...)
 	for kind, n := range other.failed {
-		t.fail(kind, n)
+		t.failed[kind] += n
 	}
-}
-
-func (t *tally) fail(kind lab.Failure, n int) {
-	if t.failed == nil {
-		t.failed = map[lab.Failure]int{}
-	}
-	t.failed[kind] += n
 }
 
 // buckets are how many waited less than half a second, one, two, three, four to seven seconds, and longer.
@@ -82,8 +75,7 @@ func (t *tally) String() string {
 // load has a client connect from its addresses in turn.
 func (c *client) load(ctx context.Context) {
 	next := 0
-	const noLimit = 1 << 20
-	lab.Load{Rate: rate, Timeout: within, Limit: noLimit, Ask: func(ctx context.Context) (lab.Answer, error) {
+	lab.Load{Rate: rate, Timeout: within, Ask: func(ctx context.Context) (lab.Answer, error) {
 		c.mu.Lock()
 		source := c.sources[next%len(c.sources)]
 		next++
@@ -92,7 +84,7 @@ func (c *client) load(ctx context.Context) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if err != nil {
-			c.tally.fail(lab.FailureOf(err), 1)
+			c.tally.failed[lab.FailureOf(err)]++
 		} else {
 			c.tally.waits = append(c.tally.waits, took)
 		}

@@ -112,7 +112,7 @@ func (r *run) play(ctx context.Context, kubeProxy string) (err error) {
 		return err
 	}
 	w.load(ctx)
-	var sum tally
+	sum := tally{failed: map[lab.Failure]int{}}
 	for _, c := range w.clients {
 		fmt.Printf("| %s | %s | %s |\n", r, c.name, &c.tally)
 		sum.add(&c.tally)

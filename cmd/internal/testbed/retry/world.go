@@ -108,6 +108,7 @@ func (w *world) addClients() error {
 		}
 		for f, family := range families() {
 			c := &client{name: place.name + ", " + family, from: place.from, dns: w.r.kind == dns}
+			c.tally.failed = map[lab.Failure]int{}
 			c.to = netip.AddrPortFrom(netip.MustParseAddr(place.to[f]), place.port)
 			a := netip.MustParseAddr(place.first[f])
 			for range addresses {

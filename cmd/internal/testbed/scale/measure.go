@@ -64,9 +64,13 @@ func (r *record) changes(ctx context.Context, o *options, p *proxy) error {
 	var missed [2]int
 	r.One, r.OneP99, missed[0] = observer.take()
 	if o.kubeProxy == "" {
-		if missed[1], err = r.many(ctx, o, p, observer); err != nil {
+		if err = p.world.manyAtOnce(ctx, o, observer); err == nil {
+			err = p.rest(ctx, observer)
+		}
+		if err != nil {
 			return err
 		}
+		r.Churn, r.ChurnP99, missed[1] = observer.take()
 	}
 	if missed != [2]int{} {
 		r.wrong = fmt.Errorf("%s: %d changes were never seen in the kernel", r.Cluster, missed[0]+missed[1])
@@ -75,18 +79,6 @@ func (r *record) changes(ctx context.Context, o *options, p *proxy) error {
 		return errors.New("messages of the kernel were lost")
 	}
 	return nil
-}
-
-// many measures changes among others.
-func (r *record) many(ctx context.Context, o *options, p *proxy, observer *observer) (missed int, err error) {
-	if err := p.world.manyAtOnce(ctx, o, observer); err != nil {
-		return 0, err
-	}
-	if err := p.rest(ctx, observer); err != nil {
-		return 0, err
-	}
-	r.Churn, r.ChurnP99, missed = observer.take()
-	return missed, nil
 }
 
 // oneByOne changes an endpoint and waits until it is programmed, again and again.

@@ -50,7 +50,6 @@ func (w *world) packets(f model.Family, table *nft.Table, n int) {
 			for i, s := range w.between {
 				if s != nil {
 					w.note("the table differs from snapshot %d of %d by %v", i+1, len(w.between), difference(table, s.Family(f), nil))
-					w.noteFrontends(s.Family(f), c.Dest.Addr())
 				}
 			}
 			w.fail("%v: %+v: %s", f, c, why)
@@ -69,17 +68,6 @@ func (w *world) changesSides(f model.Family, a netip.Addr) bool {
 		}
 	}
 	return len(sides) > 1
-}
-
-// noteFrontends adds the frontends at an address to the trace.
-func (w *world) noteFrontends(s *model.FamilySnapshot, at netip.Addr) {
-	for sp := range s.ServicePorts() {
-		for _, fe := range sp.Frontends {
-			if fe.VIP.Addr == at || fe.Kind == model.NodePort && slices.Contains(s.NodePortAddrs, at) {
-				w.note("%v is at %v, %v, with %v", sp.Name, fe.VIP, fe.Kind, sp.Endpoints)
-			}
-		}
-	}
 }
 
 // traffic makes a table ready for packets, with the clients that the kernel remembers now.

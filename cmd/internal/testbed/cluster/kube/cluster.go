@@ -17,11 +17,10 @@ import (
 
 // Config says which cluster New makes.
 type Config struct {
-	Name    string       // part of the name of the control groups
 	Dir     string       // folder of the cluster. Images and logs stay in it.
 	KubeDir string       // folder of the released programs
 	Nodes   int          // number of nodes
-	Log     *slog.Logger `json:"-"` // of each step; may be nil
+	Log     *slog.Logger `json:"-"` // of each step
 }
 
 // Cluster is a Kubernetes cluster on this machine.
@@ -41,11 +40,10 @@ func New(conf Config) (*Cluster, error) {
 			return nil, fmt.Errorf("the folder %s can't be below /run or /var, of which each node has its own", *dir)
 		}
 	}
-	return connect(conf), nil
+	return &Cluster{conf}, nil
 }
 
-// Open returns the cluster of a folder, which says its steps to log, if that is not nil. The error is
-// fs.ErrNotExist if there is none.
+// Open returns the cluster of a folder, which says its steps to log. The error is fs.ErrNotExist if there is none.
 func Open(dir string, log *slog.Logger) (*Cluster, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
 	if err != nil {
@@ -55,14 +53,7 @@ func Open(dir string, log *slog.Logger) (*Cluster, error) {
 	if err := json.Unmarshal(data, &conf); err != nil {
 		return nil, fmt.Errorf("read %s/cluster.json: %w", dir, err)
 	}
-	return connect(conf), nil
-}
-
-func connect(conf Config) *Cluster {
-	if conf.Log == nil {
-		conf.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Cluster{conf}
+	return &Cluster{conf}, nil
 }
 
 func (c *Cluster) path(parts ...string) string {
@@ -137,7 +128,7 @@ func (c *Cluster) Down() error {
 }
 
 // group is the name of the cluster's control groups.
-func (c *Cluster) group() string { return "vmapd-" + c.Name }
+func (c *Cluster) group() string { return "vmapd-c" }
 
 // groupsCommand prepares the shell of groups.sh, which runs further commands.
 func (c *Cluster) groupsCommand(commands string, args ...string) []string {
@@ -186,7 +177,6 @@ func (c *Cluster) Check() error {
 		{"openssl", "openssl"},
 		{"nft", "nftables"},
 		{"iptables-restore", "iptables"}, // of kubelet and the plugin portmap, too
-		{"etcdctl", "etcd-client"},
 		{"curl", "curl"},
 		{"jq", "jq"},
 	} {

@@ -123,14 +123,6 @@ func (p *Process) Stop(ctx context.Context, signal unix.Signal) error {
 	return nil
 }
 
-// Restart stops the process by a signal, and starts it again.
-func (p *Process) Restart(ctx context.Context, signal unix.Signal) error {
-	if err := p.Stop(ctx, signal); err != nil {
-		return err
-	}
-	return p.Start(ctx)
-}
-
 // log is the file with everything that the process wrote, in all its lives.
 func (p *Process) log() string { return p.cluster.path("log", p.Name+".log") }
 

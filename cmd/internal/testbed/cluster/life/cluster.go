@@ -7,23 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
-	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // BeforeImage is that of vmapd before; the others are kube's.
 const BeforeImage = "example.org/vmapd:before"
-
-// Kubernetes' names of what Up starts.
-const (
-	apiserver         = "kube-apiserver"
-	etcd              = "etcd"
-	controllerManager = "kube-controller-manager"
-)
 
 // An Action is a part of a step.
 type Action func(context.Context, *Run) error
@@ -66,34 +55,6 @@ func on(space string, commands ...string) Action {
 // rolledOut is a command that waits for a DaemonSet or Deployment.
 func rolledOut(namespace, object string) string {
 	return "kubectl -n " + namespace + " rollout status " + object + " --timeout=10m"
-}
-
-func ready(node string) Action {
-	return func(ctx context.Context, r *Run) error { return r.AwaitNode(ctx, node) }
-}
-
-// stopped ends a process without notice.
-func stopped(process string) Action {
-	return func(ctx context.Context, r *Run) error { return r.Process(process).Stop(ctx, unix.SIGKILL) }
-}
-
-// restarted restarts a process that is no part of the control plane.
-func restarted(process string) Action {
-	return func(ctx context.Context, r *Run) error { return r.Process(process).Restart(ctx, unix.SIGTERM) }
-}
-
-// restartedControl restarts, or starts, a process of the control plane, and waits for the API server.
-func restartedControl(process string, signal unix.Signal) Action {
-	return func(ctx context.Context, r *Run) error {
-		if err := r.Process(process).Restart(ctx, signal); err != nil {
-			return err
-		}
-		return r.AwaitAPIServer(ctx)
-	}
-}
-
-func pause(d time.Duration) Action {
-	return func(ctx context.Context, _ *Run) error { return lab.Pause(ctx, d) }
 }
 
 // Shell runs commands of a page in a space, with kubectl and its configuration in ~/.kube, until one fails. In the

@@ -1,5 +1,5 @@
 // Package life takes a real Kubernetes cluster through what happens to clusters: upgrades,
-// exchange of the proxy, lost nodes, a control plane that is away or goes back in time.
+// exchange of the proxy, lost nodes, a control plane that is away.
 //
 // Each [Step] is done while clients connect to Services at a steady rate, over new and over
 // lasting connections; those that fail are counted. Afterwards, the rules in the kernel of each

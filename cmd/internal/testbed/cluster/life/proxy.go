@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,9 +18,6 @@ func New(ctx context.Context, c *kube.Cluster, proxy, before string) (*Run, erro
 	r := &Run{Cluster: c, Proxy: proxy, Work: filepath.Join(c.Dir, "life")}
 	if err := r.prepareFolder(); err != nil {
 		return nil, err
-	}
-	if _, err := r.Shell(ctx, kube.Control, "command -v etcdctl; command -v etcdutl"); err != nil {
-		return nil, fmt.Errorf("find etcd's programs for its snapshot: %w", err)
 	}
 	folder := filepath.Join(r.Work, "before")
 	source := filepath.Join(folder, "source")

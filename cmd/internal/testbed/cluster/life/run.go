@@ -27,7 +27,6 @@ type Step struct {
 	From  string // proxy that the step begins with; if empty, the one that the run is about
 	Until string // proxy that serves after it; if empty, the same
 	Do    Action
-	After Action // after the traffic; may be nil
 }
 
 // Run takes a cluster through steps.
@@ -91,10 +90,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 		return result, nil
 	}
 	r.installed = until
-	if s.After == nil {
-		return result, nil
-	}
-	return result, s.After(ctx, r)
+	return result, nil
 }
 
 // rules waits until the rules on all nodes are those of a proxy, and says so. Before kube-proxy, another one may have
