@@ -77,12 +77,16 @@ func (ns *Namespace) do(fn func(leave func()) error) error {
 		// locked, and the runtime ends the thread, too.
 		inside := true
 		leave := func() {
-			if inside && unix.Setns(home, unix.CLONE_NEWNET) == nil {
-				inside = false
+			if !inside {
+				return
+			}
+			inside = false
+			if unix.Setns(home, unix.CLONE_NEWNET) == nil {
 				runtime.UnlockOSThread()
 			}
+			unix.Close(home)
 		}
-		defer func() { leave(); unix.Close(home) }()
+		defer leave()
 		if enterErr := ns.withFD(func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNET) }); enterErr != nil {
 			err = fmt.Errorf("enter network namespace %s: %w", ns.name, enterErr)
 			return
