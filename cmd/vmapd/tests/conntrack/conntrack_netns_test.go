@@ -72,14 +72,14 @@ func TestUDPFlowsFollowTheEndpoints(t *testing.T) {
 		client := tr.client(t, everywhere()...)
 		// A pod's own, which is not masqueraded.
 		pod := tr.Pods()[2]
-		inside := tr.send(t, pod.Namespace, [2]string{pod.IP4.String(), pod.IP6.String()}, vmapdtest.Frontends(model.IPv4)[0], vmapdtest.Frontends(model.IPv6)[0])
-		node := tr.send(t, tr.Node, [2]string{lab.NodeIP4, lab.NodeIP6}, vmapdtest.Frontends(model.IPv4)[0], vmapdtest.Frontends(model.IPv6)[0])
+		inside := tr.send(t, pod.Namespace, [2]string{pod.IP4.String(), pod.IP6.String()},
+			vmapdtest.Frontends(model.IPv4)[0], vmapdtest.Frontends(model.IPv6)[0])
+		node := tr.send(t, tr.Node, [2]string{lab.NodeIP4, lab.NodeIP6}, vmapdtest.Frontends(model.IPv4)[0],
+			vmapdtest.Frontends(model.IPv6)[0])
 		streams := append(append(client, inside...), node...)
 
 		tr.mustCease(t, streams)
-		if len(tr.entries(t)) == 0 {
-			t.Error("no flow is tracked before there is a Service: nothing is tested")
-		}
+		vmapdtest.WaitUntil(t, "flows are tracked before there is a Service", func() bool { return len(tr.entries(t)) > 0 })
 		tr.set(append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web())...)
 		tr.mustArrive(t, "pod-1", streams)
 		tr.set(vmapdtest.WebSlices([]int{2})...)
@@ -99,61 +99,50 @@ func TestUDPFlowsFollowTheEndpoints(t *testing.T) {
 // A connection over TCP ends by itself; it is ended only where the Service says so, and
 // then the client is told.
 func TestTCPConnectionsEndOnlyIfAsked(t *testing.T) {
-	forEachTracker(t, func(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend) {
-		for _, graceful := range []bool{false, true} {
-			t.Run(fmt.Sprintf("grace %v", graceful), func(t *testing.T) {
-				tr := newTracked(t, open, 2, 8080)
-				service := vmapdtest.Web()
-				if graceful {
-					service = service.ConnectionGrace("300ms")
+	t.Parallel()
+	for _, graceful := range []bool{false, true} {
+		t.Run(fmt.Sprintf("grace %v", graceful), func(t *testing.T) {
+			t.Parallel()
+			tr := newTracked(t, trackers[0].open, 2, 8080) // connection tracking does not depend on who programs it
+			service := vmapdtest.Web()
+			if graceful {
+				service = service.ConnectionGrace("300ms")
+			}
+			answeredBy := func(to netip.AddrPort, pod string) {
+				t.Helper()
+				vmapdtest.WaitUntil(t, fmt.Sprintf("%v is answered by %s", to, pod), func() bool {
+					a, err := tr.Client.Ask(t.Context(), "tcp", to)
+					return err == nil && a.Pod == pod
+				})
+			}
+			tr.set(append(vmapdtest.WebSlices([]int{1}), service)...)
+			var conns []*lab.Conn
+			for _, to := range everywhere() {
+				answeredBy(to, "pod-1")
+				c, err := tr.Client.Dial(t.Context(), "tcp", to)
+				if err != nil {
+					t.Fatal(err)
 				}
-				tr.set(append(vmapdtest.WebSlices([]int{1}), service)...)
-				var conns []*lab.Conn
-				for _, to := range everywhere() {
-					vmapdtest.WaitUntil(t, fmt.Sprintf("%v answers", to), func() bool {
-						a, err := tr.Client.Ask(t.Context(), "tcp", to)
-						return err == nil && a.Pod == "pod-1"
-					})
-					c, err := tr.Client.Dial(t.Context(), "tcp", to)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer c.Close()
-					if a, err := c.Ask(t.Context()); err != nil || a.Pod != "pod-1" {
-						t.Fatalf("%v, %v", a, err)
-					}
-					conns = append(conns, c)
+				defer c.Close()
+				conns = append(conns, c)
+			}
+			tr.set(vmapdtest.WebSlices([]int{2})...)
+			for i, to := range everywhere() {
+				answeredBy(to, "pod-2")
+				if a, err := conns[i].Ask(t.Context()); !graceful && (err != nil || a.Pod != "pod-1") {
+					t.Errorf("%v: the connection to pod-1: %v, %v", to, a, err)
 				}
-				tr.set(vmapdtest.WebSlices([]int{2})...)
-				for i, to := range everywhere() {
-					vmapdtest.WaitUntil(t, fmt.Sprintf("%v is answered by the other pod", to), func() bool {
-						a, err := tr.Client.Ask(t.Context(), "tcp", to)
-						return err == nil && a.Pod == "pod-2"
-					})
-					if graceful {
-						continue
-					}
-					if a, err := conns[i].Ask(t.Context()); err != nil || a.Pod != "pod-1" {
-						t.Errorf("%v: the connection to pod-1: %v, %v", to, a, err)
-					}
-				}
+			}
+			for i, to := range everywhere() {
+				var err error
+				ends := func() bool { _, err = conns[i].Ask(t.Context()); return err != nil }
 				if !graceful {
-					return
+					continue
 				}
-				for i, to := range everywhere() {
-					var failure lab.Failure
-					vmapdtest.WaitUntil(t, fmt.Sprintf("the connection to %v ends", to), func() bool {
-						_, err := conns[i].Ask(t.Context())
-						if err != nil {
-							failure = lab.FailureOf(err)
-						}
-						return err != nil
-					})
-					if failure != lab.Reset {
-						t.Errorf("%v: the connection ended as %s, want %s", to, failure, lab.Reset)
-					}
+				if vmapdtest.WaitUntil(t, fmt.Sprintf("the connection to %v ends", to), ends); lab.FailureOf(err) != lab.Reset {
+					t.Errorf("%v: the connection ended as %s, want %s", to, lab.FailureOf(err), lab.Reset)
 				}
-			})
-		}
-	})
+			}
+		})
+	}
 }

@@ -45,7 +45,8 @@ type tracked struct {
 }
 
 // newTracked builds a world. With ports, its pods answer there; without, they only listen.
-func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend, pods int, ports ...uint16) *tracked {
+func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend, pods int,
+	ports ...uint16) *tracked {
 	t.Helper()
 	w := labtest.With(t, lab.Config{Pods: pods, Ports: ports})
 	tr := &tracked{World: w, sinks: map[string]*sink{}, streams: map[string]*stream{}}
@@ -60,7 +61,8 @@ func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Ba
 
 // start programs the node, and cleans up its flows, until the test ends or stop is called. The
 // objects are none at first.
-func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend, objects ...modeltest.Object) (stop func()) {
+func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend,
+	objects ...modeltest.Object) (stop func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	backend := open(t, tr.Node)
@@ -69,7 +71,8 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 			t.Errorf("clean-up of %v flows: %v", p.Family, p.Err)
 		}
 	})
-	builder := modeltest.Builder(vmapdtest.LabConfig(), append(objects, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))...)
+	builder := modeltest.Builder(vmapdtest.LabConfig(), append(objects, modeltest.OurNode(),
+		modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))...)
 	tr.state, tr.flows = reconcile.NewState(builder, 0), r
 	loop := &reconcile.Loop{State: tr.state, Backend: backend, Log: log, Observers: []reconcile.Observer{r}}
 	stopLoop, stopFlows := testaid.Run(t, loop.Run), testaid.Run(t, r.Run)
@@ -147,28 +150,36 @@ func (tr *tracked) mustArrive(t *testing.T, at string, streams []string) {
 
 func (tr *tracked) mustHear(t *testing.T, sink *sink, streams []string) {
 	t.Helper()
+	first := map[string]int{} // of all, which arrive at the same time
 	for _, name := range streams {
-		first := sink.from(name)
-		vmapdtest.WaitUntil(t, name+" is heard", func() bool { return sink.from(name) >= first+enough })
+		first[name] = sink.from(name)
+	}
+	for _, name := range streams {
+		vmapdtest.WaitUntil(t, name+" is heard", func() bool { return sink.from(name) >= first[name]+enough })
 	}
 }
 
 // mustCease waits until streams, which go on, come in at no pod any more.
 func (tr *tracked) mustCease(t *testing.T, streams []string) {
 	t.Helper()
-	for _, name := range streams {
-		vmapdtest.WaitUntil(t, name+" is heard no more", func() bool {
-			heard := func() (n int) {
-				for _, sink := range tr.sinks {
-					n += sink.from(name)
-				}
-				return n
+	heard := func() (n int) {
+		for _, sink := range tr.sinks {
+			for _, name := range streams {
+				n += sink.from(name)
 			}
-			before, sent := heard(), tr.streams[name].sent.Load()
-			vmapdtest.WaitUntil(t, name+" goes on", func() bool { return tr.streams[name].sent.Load() >= sent+enough })
-			return heard() == before
-		})
+		}
+		return n
 	}
+	vmapdtest.WaitUntil(t, fmt.Sprint(streams, " are heard no more"), func() bool {
+		before, sent := heard(), map[string]int64{}
+		for _, name := range streams {
+			sent[name] = tr.streams[name].sent.Load()
+		}
+		for _, name := range streams {
+			vmapdtest.WaitUntil(t, name+" goes on", func() bool { return tr.streams[name].sent.Load() >= sent[name]+enough })
+		}
+		return heard() == before
+	})
 }
 
 // entries returns the ids of the flows that the node tracks for streams.
@@ -183,7 +194,8 @@ func (tr *tracked) entries(t *testing.T) map[string]uint32 {
 		defer func() { _ = c.Close() }()
 		flows, err := c.Dump(nil)
 		for _, f := range flows {
-			ids[fmt.Sprintf("%v, answered by %v:%d", f.TupleOrig, f.TupleReply.IP.SourceAddress, f.TupleReply.Proto.SourcePort)] = f.ID
+			ids[fmt.Sprintf("%v, answered by %v:%d", f.TupleOrig, f.TupleReply.IP.SourceAddress,
+				f.TupleReply.Proto.SourcePort)] = f.ID
 		}
 		return err
 	})

@@ -53,7 +53,8 @@ func startPod(t *testing.T, c *vmapdtest.Cluster, config string) *vmapdtest.Proc
 	if err != nil {
 		t.Fatal(err)
 	}
-	return vmapdtest.Launch(t, c.Node, "unshare", "unshare", "--mount", "--propagation", "private", "sh", "-c", inPod, "sh", m.Dir, secrets, program,
+	return vmapdtest.Launch(t, c.Node, "unshare", "unshare", "--mount", "--propagation", "private", "sh", "-c", inPod,
+		"sh", m.Dir, secrets, program,
 		"vmapd", "--config=/var/lib/kube-proxy/config.conf", "--hostname-override="+lab.NodeName)
 }
 
@@ -62,12 +63,13 @@ func startPod(t *testing.T, c *vmapdtest.Cluster, config string) *vmapdtest.Proc
 func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		config, mode string
-		warning      string // the event at the Node, if there is one
+		config, mode, metrics string
+		warning               string // the event at the Node, if there is one
 	}{
-		{"kubeadm-1.37", "nftables", ""},
-		{"kubeadm-1.31-iptables-dual-stack", "iptables", `"iptables" is honoured, although the nftables backend is faster`},
-		{"kubeadm-1.33-nftables", "nftables", ""},
+		{"kubeadm-1.37", "nftables", "127.0.0.1:10249", ""},
+		{"kubeadm-1.31-iptables-dual-stack", "iptables", "[::1]:10249",
+			`"iptables" is honoured, although the nftables backend is faster`},
+		{"kubeadm-1.33-nftables", "nftables", "127.0.0.1:10249", ""},
 	} {
 		t.Run(test.config, func(t *testing.T) {
 			t.Parallel()
@@ -77,10 +79,12 @@ func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
 			vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/readyz", http.StatusOK)
 			vmapdtest.WantStatus(t, c.Client, vmapdtest.HealthURL+"/healthz", http.StatusOK)
 			vmapdtest.WantStatus(t, c.Client, "http://["+lab.NodeIP6+"]:10256/healthz", http.StatusOK)
-			if got := vmapdtest.WantStatus(t, c.Node, metricsBase(test.config)+"/proxyMode", http.StatusOK); got.Body != test.mode {
+			if got := vmapdtest.WantStatus(t, c.Node, "http://"+test.metrics+"/proxyMode",
+				http.StatusOK); got.Body != test.mode {
 				t.Errorf("/proxyMode: %q, want %q", got.Body, test.mode)
 			}
-			for _, to := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80", "192.168.99.10:80", "192.168.98.10:80", lab.NodeIP4 + ":30080"} {
+			for _, to := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80", "192.168.99.10:80", "192.168.98.10:80",
+				lab.NodeIP4 + ":30080"} {
 				c.Ask(t, netip.MustParseAddrPort(to))
 			}
 			e := c.WantEvent(t, "Starting", "Node", lab.NodeName, test.mode)
@@ -97,13 +101,4 @@ func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
 			}
 		})
 	}
-}
-
-// metricsBase is where the metrics of a stock configuration are: with bindAddress ::, on the
-// loopback address of IPv6.
-func metricsBase(config string) string {
-	if strings.Contains(config, "dual-stack") {
-		return "http://[::1]:10249"
-	}
-	return vmapdtest.MetricsURL
 }
