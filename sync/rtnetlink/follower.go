@@ -41,15 +41,7 @@ type Follower struct {
 	// Read reads everything.
 	Read func(*netlink.Handle) error
 
-	dial func() (kernel, error) // in tests; nil: connect
 	said reconcile.LastError
-}
-
-// kernel is a subscription to changes.
-type kernel struct {
-	handle *netlink.Handle
-	wait   func() error // blocks until something may have changed, or the kernel is closed
-	close  func()       // ends wait in another goroutine
 }
 
 // Run follows the kernel until ctx ends. After an error, it logs that once, and subscribes and reads again.
@@ -76,11 +68,7 @@ func (f *Follower) Run(ctx context.Context) {
 
 // follow returns only with an error, or when ctx ends, and reports whether something was read.
 func (f *Follower) follow(ctx context.Context) (read bool, err error) {
-	dial := f.dial
-	if dial == nil {
-		dial = f.connect
-	}
-	k, err := dial()
+	events, err := nl.Subscribe(unix.NETLINK_ROUTE, f.Groups...)
 	if err != nil {
 		return false, fmt.Errorf("subscribe: %w", err)
 	}
@@ -88,18 +76,23 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 	var ended error                   // why there are no more; set before changes is closed
 	go func() {
 		defer close(changes)
-		for ended = k.wait(); ended == nil; ended = k.wait() {
+		for ended = f.wait(events); ended == nil; ended = f.wait(events) {
 			reconcile.Signal(changes)
 		}
 	}()
 	defer func() {
-		k.close()
+		events.Close()
 		for range changes { // until the goroutine has ended
 		}
 	}()
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return false, fmt.Errorf("connect: %w", err)
+	}
+	defer handle.Close()
 	// The subscription comes first, so that no change is missed.
 	for {
-		if err := Recover(func() error { return f.Read(k.handle) }); err != nil {
+		if err := Recover(func() error { return f.Read(handle) }); err != nil {
 			return read, fmt.Errorf("read: %w", err)
 		}
 		read = true
@@ -139,26 +132,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-func (f *Follower) connect() (kernel, error) {
-	events, err := nl.Subscribe(unix.NETLINK_ROUTE, f.Groups...)
-	if err != nil {
-		return kernel{}, err
-	}
-	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		events.Close()
-		return kernel{}, err
-	}
-	return kernel{
-		handle: handle,
-		wait:   func() error { return f.wait(events) },
-		close: func() {
-			events.Close()
-			handle.Close()
-		},
-	}, nil
 }
 
 // wait returns with each notification that matters.

@@ -3,152 +3,141 @@
 package rtnetlink
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"log/slog"
-	"strings"
+	"runtime"
 	"sync"
+	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
-// world is a kernel that answers what the test says.
+func TestMain(m *testing.M) { nettest.Main(m) }
+
+// world is a namespace of which a Follower reads the links.
 type world struct {
-	mu      sync.Mutex
-	dialErr error
-	readErr error
-	wait    chan error // of the present subscription; a nil is a change
-	dialed  int
-	reads   int // that succeeded
+	*testing.T
+	handle *netlink.Handle
+	log    testlog.Log
+
+	mu    sync.Mutex
+	err   error // of reads
+	reads int   // that succeeded
 }
 
-func (w *world) dial() (kernel, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dialed++
-	if w.dialErr != nil {
-		return kernel{}, w.dialErr
+func newWorld(t *testing.T, f Follower) *world {
+	t.Helper()
+	ns := netns.NsHandle(nettest.New(t).Fd())
+	w := &world{T: t}
+	var err error
+	if w.handle, err = netlink.NewHandleAt(ns); err != nil {
+		t.Fatal(err)
 	}
-	wait, closed := make(chan error), make(chan struct{})
-	w.wait = wait
-	return kernel{
-		wait: func() error {
-			select {
-			case err := <-wait:
-				return err
-			case <-closed:
-				return errors.New("closed")
-			}
-		},
-		close: func() { close(closed) },
-	}, nil
-}
-
-func (w *world) read(*netlink.Handle) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.readErr == nil {
+	t.Cleanup(w.handle.Close)
+	f.Log, f.What, f.Groups = slog.New(slog.NewTextHandler(&w.log, nil)), "the links", []uint{unix.RTNLGRP_LINK}
+	f.Read = func(h *netlink.Handle) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.err != nil {
+			return w.err
+		}
 		w.reads++
+		_, err := h.LinkList()
+		return err
 	}
-	return w.readErr
+	testaid.Run(t, func(ctx context.Context) {
+		runtime.LockOSThread() // and its thread ends with it
+		if err := netns.Set(ns); err != nil {
+			t.Error(err)
+		}
+		f.Run(ctx)
+	})
+	w.want("at first", 1)
+	return w
 }
 
-// is changes the world, and then lets a wait return what is given.
-func (w *world) is(dialErr, readErr error, wait ...error) {
+// want waits until there were so many reads.
+func (w *world) want(what string, reads int) {
+	w.Helper()
+	w.until(what, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.reads == reads
+	})
+}
+
+func (w *world) until(what string, ok func() bool) {
+	w.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.Fatalf("%s: did not happen; %d reads, logged:\n%s", what, w.reads, &w.log)
+		}
+	}
+}
+
+func (w *world) fail(err error) {
 	w.mu.Lock()
-	w.dialErr, w.readErr = dialErr, readErr
-	current := w.wait
-	w.mu.Unlock()
-	for _, err := range wait {
-		current <- err
+	defer w.mu.Unlock()
+	w.err = err
+}
+
+// mtu changes a link.
+func (w *world) mtu(size int) {
+	w.Helper()
+	lo, err := w.handle.LinkByName("lo")
+	if err == nil {
+		err = w.handle.LinkSetMTU(lo, size)
+	}
+	if err != nil {
+		w.Fatal(err)
 	}
 }
 
+// A lasting error is logged once, with its end, and tried again: at first soon.
 func TestErrorsAreRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var w world
-		var log bytes.Buffer
-		f := Follower{Log: slog.New(slog.NewTextHandler(&log, nil)), What: "the links", Read: w.read, dial: w.dial}
-		// want lets d pass, of the bubble's time, and checks how often was read, and what was logged.
-		want := func(step string, d time.Duration, reads int, logged ...string) {
-			t.Helper()
-			time.Sleep(d)
-			synctest.Wait()
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.reads != reads {
-				t.Errorf("%s: read %d times, want %d", step, w.reads, reads)
-			}
-			w.reads = 0
-			lines := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
-			log.Reset()
-			if len(logged) == 0 {
-				logged = []string{""}
-			}
-			if len(lines) != len(logged) {
-				t.Errorf("%s: logged %q, want %q", step, lines, logged)
-				return
-			}
-			for i, text := range logged {
-				if !strings.Contains(lines[i], text) {
-					t.Errorf("%s: logged %q, want %q", step, lines[i], text)
-				}
-			}
-		}
-		dialed := func() int {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.dialed
-		}
-		noSocket, noList := errors.New("too many open files"), errors.New("dump interrupted")
-
-		w.is(noSocket, nil)
-		testaid.Run(t, f.Run)
-		want("no socket", time.Hour, 0,
-			"cannot read the links; keeping the known ones\" err=\"subscribe: too many open files\"")
-		if got, most := dialed(), int(time.Hour/maxRetry)+20; got > most {
-			t.Errorf("opened %d times in an hour, want at most %d", got, most)
-		}
-		w.is(nil, noList)
-		want("no list", time.Hour, 0, "dump interrupted")
-		w.is(nil, nil)
-		want("at last", maxRetry, 1, "reading the links again")
-		w.is(nil, nil, nil)
-		want("a change", 0, 1)
-		w.is(nil, noList, nil)
-		want("an error", 0, 0, "dump interrupted")
-		w.is(nil, nil)
-		want("is retried at once", 2*minRetry, 1, "reading the links again")
-
-		before := dialed()
-		w.is(nil, nil, errors.New("broken socket"))
-		want("a new socket, and a list of what it missed", 2*minRetry, 1, "broken socket", "reading the links again")
-		if got := dialed(); got != before+1 {
-			t.Errorf("opened %d times after an error, want 1", got-before)
-		}
-	})
+	w := newWorld(t, Follower{})
+	w.mtu(1500)
+	w.want("a change", 2)
+	w.fail(errors.New("dump interrupted"))
+	w.mtu(1501)
+	w.until("an error", func() bool { return w.log.Count("ERROR", "cannot read the links", "dump interrupted") == 1 })
+	time.Sleep(10 * minRetry)
+	w.fail(nil)
+	w.want("a retry", 3)
+	w.until("the end", func() bool { return w.log.Count("INFO", "reading the links again") == 1 })
+	w.mtu(1502)
+	w.want("a change after that", 4)
+	if got := w.log.Count("ERROR"); got != 1 {
+		t.Errorf("%d errors are logged, want 1:\n%s", got, &w.log)
+	}
 }
 
-func TestChangesDuringThePauseAreOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var w world
-		f := Follower{Log: slog.New(slog.DiscardHandler), Pause: time.Second, Read: w.read, dial: w.dial}
-		testaid.Run(t, f.Run)
-		synctest.Wait()
-		w.is(nil, nil, nil, nil, nil)
-		for _, want := range []int{1, 2, 3, 3} { // the first change, and all others
-			synctest.Wait()
-			w.mu.Lock()
-			if w.reads != want {
-				t.Errorf("read %d times, want %d", w.reads, want)
-			}
-			w.mu.Unlock()
-			time.Sleep(3 * time.Second / 2)
-		}
-	})
+// Changes during the pause are one, and those that do not matter are none.
+func TestOnlyWhatMattersIsRead(t *testing.T) {
+	const pause = time.Second
+	matters := func(m syscall.NetlinkMessage) bool { return m.Header.Type == unix.RTM_NEWLINK }
+	w := newWorld(t, Follower{Pause: pause, Matters: matters})
+	begin := time.Now()
+	for i := range 5 {
+		w.mtu(1500 + i)
+	}
+	w.want("the first of the changes, and all others", 2)
+	if took := time.Since(begin); took < pause {
+		t.Errorf("read again after %v", took)
+	}
+	time.Sleep(2 * pause)
+	w.mu.Lock()
+	if w.reads > 3 {
+		t.Errorf("%d reads, want 3 at most", w.reads)
+	}
+	w.mu.Unlock()
 }
