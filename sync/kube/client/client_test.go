@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 var (
@@ -166,6 +168,41 @@ func TestRequestsAreTheClientsets(t *testing.T) {
 					t.Fatalf("%s: %d requests, want 2", r.name, len(sent.sent))
 				}
 				if diff := cmp.Diff(sent.sent[1], sent.sent[0]); diff != "" {
+					t.Errorf("%s (-client-go +ours):\n%s", r.name, diff)
+				}
+			}
+		})
+	}
+}
+
+// Answers are read as client-go's clientset reads them.
+func TestAnswersAreTheClientsets(t *testing.T) {
+	s, err := apitest.NewServer(apitest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	for _, name := range []string{"a", "b"} {
+		meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"b": "c"}}
+		s.Set(&corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{PodCIDR: "10.0.0.0/24"}})
+		s.Set(&networkingv1.ServiceCIDR{ObjectMeta: meta, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"172.30.0.0/16"}}})
+		meta.Namespace = "ns1"
+		s.Set(&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: "172.30.0.41"}})
+		s.Set(&discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4})
+	}
+	s.Set(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}})
+	for name, content := range contents {
+		t.Run(name, func(t *testing.T) {
+			conf := s.Config()
+			conf.QPS, conf.ContentConfig = -1, content
+			ours, theirs := both(t, conf)
+			for _, r := range requests() {
+				got, err := r.ours(t.Context(), ours)
+				want, wantErr := r.theirs(t.Context(), theirs)
+				if (err == nil) != (wantErr == nil) || apierrors.ReasonForError(err) != apierrors.ReasonForError(wantErr) {
+					t.Errorf("%s: client-go's error is %v, ours %v", r.name, wantErr, err)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s (-client-go +ours):\n%s", r.name, diff)
 				}
 			}
