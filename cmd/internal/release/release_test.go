@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/nettest"
 )
 
 // make -C cmd/internal/testbed test-images sets it.
@@ -87,7 +88,7 @@ func release(t *testing.T, served, locked []byte) (out, log string, err error) {
 func TestARelease(t *testing.T) {
 	for _, program := range []string{"jq", "curl", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
+			nettest.Missing(t, err)
 		}
 	}
 	pkg := deb(t)
