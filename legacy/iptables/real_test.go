@@ -141,5 +141,3 @@ func TestTheProgramsListWhatWasWritten(t *testing.T) {
 		}
 	})
 }
-
-// A series of batches leads to the rules of the whole text, and a removal to none.

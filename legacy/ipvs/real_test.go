@@ -122,5 +122,3 @@ func TestTheProgramsTakeTheText(t *testing.T) {
 		}
 	}
 }
-
-// ipset restore accepts the changes of a plan, too, and leads to the same entries.

@@ -15,7 +15,6 @@ import (
 var (
 	vip  = netip.MustParseAddrPort("172.30.0.41:80")
 	pod  = netip.MustParseAddrPort("10.0.0.2:8080")
-	pod3 = netip.MustParseAddrPort("10.0.0.3:8080")
 	node = netip.MustParseAddr("192.168.0.2")
 )
 
@@ -135,39 +134,7 @@ func TestRunRefusesWhatCanNotBe(t *testing.T) {
 	}
 }
 
-func TestChoicesAreExplored(t *testing.T) {
-	text := table("nat", ":X - [0:0]", "-A PREROUTING -j X",
-		"-A X -m statistic --mode random --probability 0.25 -m recent --set --name A --rsource "+dnat,
-		"-A X -p tcp -j DNAT --to-destination 10.0.0.3:8080")
-	got, err := run(t, text, fromOutside)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[netip.AddrPort]modeltest.Arrival{
-		pod: {Share: 0.25, Remembered: []string{"A"}}, pod3: {Share: 0.75},
-	}
-	if diff := cmp.Diff(want, got.To, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got.RulesMet != 3 || got.RulesMetMean != 2.75 {
-		t.Errorf("%d rules are met, on average %v; want 3 and 2.75", got.RulesMet, got.RulesMetMean)
-	}
-}
-
-func TestListsRemember(t *testing.T) {
-	tables := iptsim.NewTables(model.IPv4)
-	if err := tables.Restore(table("nat", "-A PREROUTING -m recent --update --seconds 60 --name A --rsource "+dnat)); err != nil {
-		t.Fatal(err)
-	}
-	sim := iptsim.New(tables)
-	for _, want := range []netip.AddrPort{vip, pod} {
-		got, err := sim.Run(fromOutside)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := got.To[want]; !ok {
-			t.Errorf("arrives at %v, want %v", got.To, want)
-		}
-		sim.Remember("A", fromOutside.Source)
-	}
+// table returns the text of a table.
+func table(name string, lines ...string) string {
+	return "*" + name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
 }
