@@ -45,16 +45,3 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		})
 	}
 }
-
-// net/http would answer this one by itself.
-func TestAQuestionAboutNoPath(t *testing.T) {
-	at := server(t, limits{time.Hour, time.Hour})
-	c := connect(t, at)
-	if _, err := io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(c)
-	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 204 ") {
-		t.Errorf("got %q, %v, want what others get", got, err)
-	}
-}

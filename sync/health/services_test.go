@@ -213,22 +213,3 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 }
-
-// stuck is a listener without clients.
-type stuck struct{ closed chan struct{} }
-
-func (s stuck) Accept() (net.Conn, error) {
-	<-s.closed
-	return nil, net.ErrClosed
-}
-
-func (s stuck) Close() error {
-	select {
-	case <-s.closed:
-	default:
-		close(s.closed)
-	}
-	return nil
-}
-
-func (s stuck) Addr() net.Addr { return &net.TCPAddr{} }

@@ -1,25 +1,9 @@
 package health
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
-	"net/netip"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestAPortThatIsTaken(t *testing.T) {
@@ -73,76 +57,4 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 	w.set(service("ns1/f", p[0]))
 	w.mustSay("127.0.0.1", p[0], "503 f")
 	w.mustFail()
-}
-
-// attempts notes when it was tried to listen. Until free, each fails.
-type attempts struct {
-	start time.Time
-
-	mu   sync.Mutex
-	at   []time.Duration
-	free bool
-}
-
-func (a *attempts) listen(context.Context, netip.AddrPort) (net.Listener, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.at = append(a.at, time.Since(a.start))
-	if a.free {
-		return stuck{make(chan struct{})}, nil
-	}
-	return nil, errors.New("taken")
-}
-
-func (a *attempts) setFree(free bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.free = free
-}
-
-// after returns the attempts of so far, once d has passed.
-func (a *attempts) after(d time.Duration) []time.Duration {
-	time.Sleep(d)
-	synctest.Wait()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.at)
-}
-
-func TestAPortThatIsTakenIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failures := 0
-		s := NewServices(ServicesOptions{
-			Healthy: func() bool { return true },
-			Failed:  func(model.NamespacedName, uint16, error) { failures++ },
-			Log:     slog.New(slog.DiscardHandler), Serve: (*http.Server).Serve,
-		})
-		a := &attempts{start: time.Now()}
-		s.listen = a.listen
-		stop := testaid.Run(t, s.Run)
-		w := &world{T: t, Services: s, builder: modeltest.Builder(modeltest.Config())}
-		w.set(service("ns1/web", 30000))
-		const ms = time.Millisecond
-		want := []time.Duration{0, 500 * ms, 1000 * ms, 1500 * ms}
-		if diff := cmp.Diff(want, a.after(1700*ms)); diff != "" {
-			t.Errorf("tried at (-want +got):\n%s", diff)
-		}
-		w.round() // is an occasion, too
-		want = append(want, 1700*ms)
-		if diff := cmp.Diff(want, a.after(0)); diff != "" {
-			t.Errorf("with a round, tried at (-want +got):\n%s", diff)
-		}
-		a.setFree(true)
-		want = append(want, 2200*ms)
-		if diff := cmp.Diff(want, a.after(time.Hour)); diff != "" {
-			t.Errorf("when it works, tried at (-want +got):\n%s", diff)
-		}
-		a.setFree(false)
-		w.set(service("ns1/other", 30001))
-		a.after(0)
-		stop()
-		if failures != 2 {
-			t.Errorf("told of %d failures, want 2: one for each Service, as they stay the same", failures)
-		}
-	})
 }
