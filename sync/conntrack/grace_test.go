@@ -130,23 +130,3 @@ func TestConnectionsFromBeforeGetTheGrace(t *testing.T) {
 		c.wantPass(t, s.name, now, s.deleted, flows)
 	}
 }
-
-// What could not be done, stays to be done.
-func TestAPassThatFailsIsDoneAgain(t *testing.T) {
-	start := modeltest.Moment(0)
-	c := newCluster(append(dnsSlices(nil, 2, 3), graceful(dns()))...)
-	c.apply(start)
-	c.pass(t, start.Add(grace))
-	set(c, dnsSlices(nil, 3)...)
-	c.apply(start.Add(grace))
-	for i := range c.families {
-		f := &c.families[i]
-		f.end(f.begin(start.Add(2*grace)), errShort)
-	}
-	set(c, dnsSlices(nil, 2)...) // pod 3 gets its own time
-	c.apply(start.Add(2 * grace))
-	set(c, dnsSlices(nil)...)
-	c.apply(start.Add(2 * grace))
-	flows := slices.Concat(toDNS("udp", 2), toDNS("udp", 3), toDNS("tcp", 2), toDNS("tcp", 3), toDNS("tcp", 9))
-	c.wantPass(t, "again", start.Add(2*grace), slices.Concat(toDNS("udp", 2), toDNS("udp", 3)), flows)
-}

@@ -97,30 +97,6 @@ func TestWhichFlowsAreStale(t *testing.T) {
 			nil,
 			nil,
 		},
-		{
-			"hints send new connections elsewhere",
-			append(dnsSlices(nil, 2, 3), dns()),
-			func(c *cluster) {
-				set(c, modeltest.NewSlice("kube-system/dns-4", "dns").UDP("dns", 8053).
-					Endpoint("10.0.0.2", modeltest.ForNodes("node-1")).Endpoint("10.0.0.3", modeltest.ForNodes("node-2")))
-			},
-			nil,
-			nil,
-		},
-		{
-			"source ranges",
-			append(dnsSlices(nil, 2, 3), dns()),
-			func(c *cluster) { set(c, dns().Ranges("198.51.100.0/24")) },
-			nil,
-			nil,
-		},
-		{
-			"one more",
-			append(dnsSlices(nil, 2), dns()),
-			func(c *cluster) { set(c, dnsSlices(nil, 2, 3)...) },
-			nil,
-			nil,
-		},
 	}
 	all := slices.Concat(others, toDNS("udp", 0), toDNS("udp", 2), toDNS("udp", 3))
 	for _, p := range []string{"tcp", "sctp"} {

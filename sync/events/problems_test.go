@@ -152,6 +152,9 @@ func TestOnlyTheCreatorRenews(t *testing.T) {
 		for _, name := range []string{"node-2", "node-3"} {
 			node(name)
 		}
+		if got := len(server.events); got != 1 {
+			t.Errorf("the server has %d events of one problem, want 1", got)
+		}
 		const hours = 10
 		in(time.Hour) // in which the others learn that the event is not theirs
 		for _, when := range []string{"after an hour", "after a restart of the creator"} {
@@ -161,40 +164,6 @@ func TestOnlyTheCreatorRenews(t *testing.T) {
 			}
 			restart()
 			node("node-1")
-		}
-	})
-}
-
-// A Service is wrong for all nodes alike.
-func TestNodesShareEventsAboutProblems(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		bad := modeltest.NewService("ns1/bad").On("172.30.0.41").TCP("p", 70000)
-		server := newServer()
-		report := func(node, uid string, s *model.Snapshot) {
-			w := inMemory(t, func(o *Options) {
-				o.NodeName, o.Client = node, server.client(t, "")
-			})
-			w.ServiceUID = func(model.NamespacedName) string { return uid }
-			(&Problems{Recorder: w.Recorder}).Done(reconcile.Round{Snapshot: s})
-			w.Node(Normal, ReasonStarting, "")
-			w.start(t)
-			synctest.Wait()
-		}
-		for _, tt := range []struct {
-			node, uid string
-			service   modeltest.Service
-			want      int // how many events there are then
-		}{
-			{"node-1", "a", bad, 2},
-			{"node-2", "a", bad, 3}, // its own start only
-			{"node-3", "a", bad, 4},
-			{"node-4", "b", bad, 6},                 // another Service with the name
-			{"node-5", "a", bad.TCP("q", 70001), 8}, // another port besides
-		} {
-			report(tt.node, tt.uid, modeltest.Snapshot(modeltest.Config(), tt.service))
-			if got := len(server.events); got != tt.want {
-				t.Errorf("after %s, the server has %d events, want %d", tt.node, got, tt.want)
-			}
 		}
 	})
 }
