@@ -287,6 +287,7 @@ func (w *writer) leftovers(set string, atOnce bool) {
 func (w *writer) end() {
 	w.elements(w.late)
 	w.RemakeBase, w.SetChains = w.final.RemakeBase, append(w.SetChains, w.final.SetChains...)
+	// The elements of a set that is deleted go with it.
 	sets := slices.DeleteFunc(slices.Sorted(maps.Keys(w.have.Elements)), func(set string) bool { return w.sets[set] })
 	for _, atOnce := range [...]bool{true, false} {
 		for _, set := range sets {
@@ -314,9 +315,6 @@ func (w *writer) flush() {
 // done returns the batch. An endpoint that a service port with affinity loses is noted as gone, once if several lose
 // it.
 func (w *writer) done() *Batch {
-	for _, set := range w.DeleteSets {
-		delete(w.del, set) // its elements go with it
-	}
 	gone := map[string]bool{}
 	for set, list := range w.del {
 		to := nft.DeclarationOf(set).Gone

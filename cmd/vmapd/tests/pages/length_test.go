@@ -38,6 +38,9 @@ func TestPagesAreShort(t *testing.T) {
 	root := filepath.Dir(vmapdtest.Testdata(t))
 	words := 0
 	for _, page := range pages(t, root) {
+		if filepath.Base(page) == "FAULTS.md" {
+			continue // a record, with a row for each fault
+		}
 		text := prose(testaid.Read(t, filepath.Join(root, page)))
 		for word := range strings.FieldsSeq(text) {
 			if strings.ContainsFunc(word, isOfAWord) {

@@ -14,12 +14,15 @@ import (
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
-// TestTheContractIsShown checks the second column of the table "From the contract to a test": it names all scenarios,
-// and no scenario or Go test that does not exist.
+// TestTheContractIsShown checks the last column of the table "From the contract to a test": it names all scenarios,
+// and no scenario or Go test that does not exist. So do the faults that were planted.
 func TestTheContractIsShown(t *testing.T) {
 	text := testaid.Read(t, vmapdtest.Testdata(t)+"/scenario/README.md")
 	_, table, _ := strings.Cut(text, "\n## From the contract to a test\n")
-	tests, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func Test\w+`, filepath.Dir(vmapdtest.Testdata(t))).Output()
+	root := filepath.Dir(vmapdtest.Testdata(t))
+	_, faults, _ := strings.Cut(testaid.Read(t, root+"/cmd/internal/testbed/FAULTS.md"), "|---|")
+	table += faults
+	tests, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func (Test|Example)\w+`, root).Output()
 	if err != nil {
 		nettest.Missing(t, "grep, or the sources, as in an emulated machine: ", err)
 	}
