@@ -126,6 +126,9 @@ func TestRestartWritesNothing(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if got := first.Stats(model.IPv4); got.Batches != 3 || got.Operations < got.Batches || got.Bytes < got.Operations {
+		t.Errorf("the statistics of three batches: %+v", got)
+	}
 	before := n.nft(t, "", "-a", "list", "ruleset")
 
 	second := open(t, n)

@@ -61,35 +61,17 @@ func oneService(size benchSize, endpoints, first int) model.EndpointSlice {
 	return s
 }
 
-// BenchmarkOneEndpoint goes from a changed EndpointSlice to the kernel's commit: one
-// endpoint replaced by another, and one more and one fewer in turn.
+// BenchmarkOneEndpoint goes from a changed EndpointSlice to the kernel's commit: one endpoint is replaced by another.
 func BenchmarkOneEndpoint(b *testing.B) {
-	change := func(even, odd func(size benchSize) model.EndpointSlice) func(*testing.B, benchSize, *model.Builder) {
-		return func(b *testing.B, size benchSize, builder *model.Builder) {
+	b.Run("replaced", func(b *testing.B) {
+		forSizes(b, func(b *testing.B, size benchSize, builder *model.Builder) {
 			n := newNetNS(b)
 			backend := open(b, n)
 			apply(b, backend, builder.Snapshot())
-			slices := [2]model.EndpointSlice{even(size), odd(size)}
-			builder.SetEndpointSlice(slices[1])
-			apply(b, backend, builder.Snapshot())
-			i := 0
-			for b.Loop() {
-				builder.SetEndpointSlice(slices[i%2])
+			for i := 0; b.Loop(); i++ {
+				builder.SetEndpointSlice(oneService(size, size.endpoints, 1-i%2))
 				apply(b, backend, builder.Snapshot())
-				i++
 			}
-		}
-	}
-	b.Run("replaced", func(b *testing.B) {
-		forSizes(b, change(
-			func(s benchSize) model.EndpointSlice { return oneService(s, s.endpoints, 0) },
-			func(s benchSize) model.EndpointSlice { return oneService(s, s.endpoints, 1) },
-		))
-	})
-	b.Run("more-and-fewer", func(b *testing.B) {
-		forSizes(b, change(
-			func(s benchSize) model.EndpointSlice { return oneService(s, s.endpoints+1, 0) },
-			func(s benchSize) model.EndpointSlice { return oneService(s, s.endpoints, 0) },
-		))
+		})
 	})
 }

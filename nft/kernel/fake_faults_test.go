@@ -132,27 +132,6 @@ func TestWhichRefusalIsWhich(t *testing.T) {
 	}
 }
 
-// A lost answer to a batch that was carried out makes the next Apply read the tables, and write
-// nothing.
-func TestALostAnswer(t *testing.T) {
-	k := &nftfake.Kernel{}
-	b := openFake(t, k)
-	builder := exampleBuilder()
-	apply(t, b, builder.Snapshot())
-	builder.SetEndpointSlice(exampleSlice("IPv4", 4))
-	k.FailAt(1, nftfake.LostAnswers)
-	if err := b.Apply(t.Context(), builder.Snapshot()); !errors.Is(err, unix.ENOBUFS) {
-		t.Fatalf("Apply returned %v, want ENOBUFS", err)
-	}
-	mustMatchIn(t, fakeDialer(k), builder.Snapshot())
-	before := b.Stats(model.IPv4)
-	withoutReplacement(t, k, noFault)
-	apply(t, b, builder.Snapshot())
-	if got := b.Stats(model.IPv4).Operations - before.Operations; got != 0 {
-		t.Errorf("%d operations after a lost answer, want none", got)
-	}
-}
-
 // Whatever goes wrong in reading a table, however often, is no reason to take it for one that
 // nobody can read.
 func TestAFailureToReadIsNoReasonToReplaceATable(t *testing.T) {

@@ -2,9 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"regexp"
@@ -68,53 +65,4 @@ var (
 // nft has no owner.
 func withoutOwner(listing string) string {
 	return ownerFlag.ReplaceAllString(ownerName.ReplaceAllString(listing, ""), "$1")
-}
-
-// nowhere gives the namespace an interface that all packets vanish in, and returns its
-// address.
-func (n netns) nowhere(t testing.TB) netip.Addr {
-	t.Helper()
-	n.do(t, func() error {
-		out, err := exec.Command("sh", "-c", "ip link set lo up && ip link add veth0 arp off type veth peer name veth1 && "+
-			"ip link set veth1 up && ip link set veth0 up && ip addr add 10.0.0.1/24 dev veth0 && ip route add default via 10.0.0.254").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("ip: %w: %s", err, out)
-		}
-		return nil
-	})
-	return netip.MustParseAddr("10.0.0.1")
-}
-
-// connect sends the first packet of a connection, however slow the machine is. Nobody answers.
-func (n netns) connect(t testing.TB, addr string) {
-	t.Helper()
-	to := netip.MustParseAddrPort(addr)
-	n.do(t, func() error {
-		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(s)
-		if err := unix.Connect(s, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); !errors.Is(err, unix.EINPROGRESS) {
-			return errors.Join(errors.New("the connection is not under way"), err)
-		}
-		return nil
-	})
-}
-
-// do runs fn in the namespace.
-func (n netns) do(t testing.TB, fn func() error) {
-	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine
-		if err := unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		done <- fn()
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
 }

@@ -18,10 +18,7 @@ const (
 	localClients   = "local-affinity-default/web/tcp/http"
 )
 
-var (
-	listedClient = regexp.MustCompile(`([0-9a-f.:]+) timeout (\w+) expires (\w+) : ([0-9a-f.:]+) \. (\d+)`)
-	listedDays   = regexp.MustCompile(`^(?:(\d+)d)?(.*)$`)
-)
+var listedClient = regexp.MustCompile(`([0-9a-f.:]+) timeout (\w+) expires (\w+) : ([0-9a-f.:]+) \. (\d+)`)
 
 // mustRemember compares a map with what should be in it, or should have been some time
 // ago: since is when the clients were noted.
@@ -49,12 +46,6 @@ func (n netns) mustRemember(t testing.TB, f model.Family, name string, since tim
 	}
 }
 
-// lists reads everything by the nft command, which must not fail.
-func (n netns) lists(t testing.TB) {
-	t.Helper()
-	n.nft(t, "", "list", "ruleset")
-}
-
 func TestClientsOfAGoneEndpointAreForgotten(t *testing.T) {
 	n := newNetNS(t)
 	s := newSticky(time.Hour)
@@ -74,7 +65,6 @@ func TestClientsOfAGoneEndpointAreForgotten(t *testing.T) {
 			n.mustRemember(t, f, localClients, since, local...)
 		}
 		mustMatch(t, n, s.builder.Snapshot())
-		n.lists(t)
 	}
 	check([]noted{two, three, four}, []noted{two, three})
 	s.pods(2, 3, 4, 5)
@@ -97,7 +87,6 @@ func TestAChangedTimeoutCountsFromTheLastConnection(t *testing.T) {
 		want    []noted
 	}{
 		{90 * second, []noted{{1, 2, 90 * second, 89 * second}, {2, 3, 90 * second, 65 * second}, {3, 4, 90 * second, 40 * second}}},
-		{24 * time.Hour, []noted{{1, 2, 24 * time.Hour, 24*time.Hour - second}, {2, 3, 24 * time.Hour, 24*time.Hour - 25*second}, {3, 4, 24 * time.Hour, 24*time.Hour - 50*second}}},
 		// Those that were seen too long ago: no longer than before.
 		{40 * second, []noted{{1, 2, 40 * second, 39 * second}, {2, 3, 40 * second, 15 * second}, {3, 4, 40 * second, 10 * second}}},
 		{20 * second, []noted{{1, 2, 20 * second, 19 * second}, {2, 3, 20 * second, 20 * second}, {3, 4, 20 * second, 10 * second}}},
@@ -114,7 +103,10 @@ func TestAChangedTimeoutCountsFromTheLastConnection(t *testing.T) {
 					note(t, b, f, localClients, before[:2]...)
 				}
 				if restart {
-					b = reopen(t, n, b, Options{})
+					if err := b.Close(); err != nil {
+						t.Fatal(err)
+					}
+					b = open(t, n)
 				}
 				s.lasts(tt.timeout)
 				apply(t, b, s.builder.Snapshot())
@@ -122,20 +114,9 @@ func TestAChangedTimeoutCountsFromTheLastConnection(t *testing.T) {
 					n.mustRemember(t, f, clusterClients, since, tt.want...)
 					n.mustRemember(t, f, localClients, since, tt.want[:min(len(tt.want), 2)]...)
 				}
-				n.lists(t)
 			})
 		}
 	}
-}
-
-// reopen ends a backend and opens another one, as a restart does, perhaps with other options.
-func reopen(t testing.TB, n netns, b *Backend, o Options) *Backend {
-	t.Helper()
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	o.NetNS = n.fd()
-	return openAs(t, o)
 }
 
 func TestTimeLeft(t *testing.T) {

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -85,122 +84,6 @@ func aBigBuilder(t testing.TB, b *Backend) *model.Builder {
 	return builder
 }
 
-// ofFamily is what the changes of TestWhatDiffersIsRepaired need to know.
-type ofFamily struct {
-	f             model.Family
-	vip, external netip.Addr
-	all           map[string]map[string]nft.Element
-}
-
-func (o *ofFamily) frontend(addr netip.Addr) []byte {
-	key := nft.AppendProto(nft.AppendAddr(nil, addr), model.TCP)
-	return nft.AppendPort(key, 80)
-}
-
-// slot is an element of the map of endpoints as it is, or would be.
-func (o *ofFamily) slot(set string, addr netip.Addr, slot uint32) nft.Element {
-	key := string(nft.AppendSlot(o.frontend(addr), slot))
-	if e, ok := o.all[set][key]; ok {
-		return e
-	}
-	return nft.Element{Key: key, Data: string(nft.AppendPort(nft.AppendAddr(nil, podOf(o.f, 2).Addr()), 1))}
-}
-
-func ops(set string, list ...nft.Element) []batch.Elements {
-	return []batch.Elements{{Set: set, List: list}}
-}
-
-// replace makes a batch that exchanges an element for another with its key.
-func replace(set string, old nft.Element, change func(e *nft.Element)) *batch.Batch {
-	now := old
-	change(&now)
-	return &batch.Batch{Delete: ops(set, old), Add: ops(set, now)}
-}
-
-// Whatever differs from what the table should have takes few operations.
-func TestWhatDiffersIsRepaired(t *testing.T) {
-	const beyond = 2000 // slots
-	for _, tt := range []struct {
-		name   string
-		change func(o *ofFamily) *batch.Batch
-		writes int // operations to repair that
-	}{
-		{"nothing", func(*ofFamily) *batch.Batch { return &batch.Batch{} }, 0},
-		{"a slot more", func(o *ofFamily) *batch.Batch {
-			return &batch.Batch{Add: ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond))}
-		}, 1},
-		{"a slot of a frontend that is not there", func(o *ofFamily) *batch.Batch {
-			return &batch.Batch{Add: ops(nft.LocalEndpoints, o.slot(nft.LocalEndpoints, o.vip.Next().Next().Next(), 0))}
-		}, 1},
-		{"a slot less", func(o *ofFamily) *batch.Batch {
-			return &batch.Batch{Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100))}
-		}, 1},
-		{"a slot more and another less", func(o *ofFamily) *batch.Batch {
-			return &batch.Batch{
-				Add:    ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond)),
-				Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100)),
-			}
-		}, 2},
-		{"another endpoint", func(o *ofFamily) *batch.Batch {
-			return replace(nft.Endpoints, o.slot(nft.Endpoints, o.external, 7), func(e *nft.Element) {
-				e.Data = string(nft.AppendPort(nft.AppendAddr(nil, podOf(o.f, 4).Addr()), 9))
-			})
-		}, 2},
-		{"another order of one frontend's", func(o *ofFamily) *batch.Batch {
-			a, b := o.slot(nft.Endpoints, o.external, 3), o.slot(nft.Endpoints, o.external, 300)
-			crossed := []nft.Element{{Key: a.Key, Data: b.Data}, {Key: b.Key, Data: a.Data}}
-			return &batch.Batch{Delete: ops(nft.Endpoints, a, b), Add: ops(nft.Endpoints, crossed...)}
-		}, 4},
-		{"another verdict", func(o *ofFamily) *batch.Batch {
-			return replace(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))], func(e *nft.Element) {
-				e.Verdict = nft.Verdict{Kind: nft.DropPacket}
-			})
-		}, 2},
-		{"another comment", func(o *ofFamily) *batch.Batch {
-			return replace(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))], func(e *nft.Element) {
-				e.Comment = "somebody's own words, which are longer than those that were there"
-			})
-		}, 2},
-		{"a frontend less", func(o *ofFamily) *batch.Batch {
-			return &batch.Batch{Delete: ops(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))])}
-		}, 1},
-		{"a cluster IP more", func(o *ofFamily) *batch.Batch {
-			return &batch.Batch{Add: ops(nft.ClusterIPs, nft.Element{Key: string(nft.AppendAddr(nil, o.external))})}
-		}, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newNetNS(t)
-			b := open(t, n)
-			snapshot := aBigBuilder(t, b).Snapshot()
-			for _, f := range model.Families {
-				s := snapshot.Family(f)
-				o := &ofFamily{f: f, vip: netip.MustParseAddr("172.30.0.41"), external: netip.MustParseAddr("192.168.99.11")}
-				if f == model.IPv6 {
-					o.vip, o.external = netip.MustParseAddr("fd00:172:30::41"), netip.MustParseAddr("fd00:192:168:99::11")
-				}
-				_, before := contentsOf(t, b.conn, s)
-				o.all = before.Elements
-				changes := tt.change(o)
-				changes.Family = f
-				if err := b.conn.carryOut(changes, 0, elementsPerMessage); err != nil {
-					t.Fatal(err)
-				}
-				table, wanted := contentsOf(t, b.conn, s)
-				if changed := !cmp.Equal(before, wanted); changed != (changes.Len() > 0) {
-					t.Errorf("%v: what is read is another: %v", f, changed)
-				}
-				repair := batch.DiffTable(table, retrying.Adopt(table, nil, s))
-				if writes := repair.Len() - len(repair.DeleteChains); writes != tt.writes {
-					t.Errorf("%v: %d operations, want %d", f, writes, tt.writes)
-				}
-			}
-			b.Resync()
-			apply(t, b, snapshot)
-			mustMatch(t, n, snapshot)
-		})
-	}
-}
-
 // countedSocket counts how often something is sent.
 type countedSocket struct {
 	Socket
@@ -255,7 +138,8 @@ func TestSlotsAreAskedFor(t *testing.T) {
 			}
 		}
 	}
-	gap := ops(nft.Endpoints, want.Elements[nft.Endpoints][firstKey(want.Elements[nft.Endpoints])])
+	first := want.Elements[nft.Endpoints][firstKey(want.Elements[nft.Endpoints])]
+	gap := []batch.Elements{{Set: nft.Endpoints, List: []nft.Element{first}}}
 	if err := b.conn.carryOut(&batch.Batch{Family: s.Family, Delete: gap}, 0, elementsPerMessage); err != nil {
 		t.Fatal(err)
 	}

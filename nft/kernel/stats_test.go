@@ -6,34 +6,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-func TestBatchesAreCounted(t *testing.T) {
-	b := openAs(t, Options{NetNS: newNetNS(t).fd()})
-	builder := exampleBuilder()
-	last := Stats{}
-	since := func() (now Stats) {
-		all := b.Stats(model.IPv4)
-		now = Stats{Batches: all.Batches - last.Batches, Operations: all.Operations - last.Operations, Bytes: all.Bytes - last.Bytes}
-		last = all
-		return now
-	}
-	apply(t, b, builder.Snapshot())
-	cold := since()
-	if cold.Batches != 1 || cold.Operations == 0 || cold.Bytes == 0 {
-		t.Errorf("at first: %+v", cold)
-	}
-	apply(t, b, builder.Snapshot())
-	b.Resync()
-	apply(t, b, builder.Snapshot())
-	if got := since(); got != (Stats{}) {
-		t.Errorf("without a change, and a comparison without a difference: %+v", got)
-	}
-	builder.SetEndpointSlice(exampleSlice("IPv4", 4))
-	apply(t, b, builder.Snapshot())
-	if got := since(); got.Batches != 1 || got.Operations == 0 || got.Operations > cold.Operations/2 || got.Bytes > cold.Bytes/2 {
-		t.Errorf("one endpoint more was %+v, everything was %+v", got, cold)
-	}
-}
-
 func TestRepairsAreCounted(t *testing.T) {
 	n := newNetNS(t)
 	b := openUnowned(t, n)

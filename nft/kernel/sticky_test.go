@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -89,15 +90,9 @@ type noted struct {
 // note puts clients into a map, as packets would have done some time ago.
 func note(t testing.TB, b *Backend, f model.Family, name string, list ...noted) {
 	t.Helper()
-	noteAt(t, b, f, name, list, func(n noted) netip.AddrPort { return podOf(f, n.pod) })
-}
-
-// noteAt is note for endpoints of any address.
-func noteAt(t testing.TB, b *Backend, f model.Family, name string, list []noted, at func(noted) netip.AddrPort) {
-	t.Helper()
 	all := make([]client, 0, len(list))
 	for _, n := range list {
-		pod := at(n)
+		pod := podOf(f, n.pod)
 		all = append(all, client{
 			nft.Element{
 				Key:  string(nft.AppendAddr(nil, clientOf(f, n.client))),
@@ -126,31 +121,14 @@ type listed struct {
 // clients returns who is in a map, as the nft command reads it.
 func (n netns) clients(t testing.TB, f model.Family, name string) map[netip.Addr]listed {
 	t.Helper()
-	word := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
 	all := map[netip.Addr]listed{}
-	for _, m := range listedClient.FindAllStringSubmatch(n.nft(t, "", "list", "map", word, nft.TableName, name), -1) {
-		all[netip.MustParseAddr(m[1])] = listed{m[4] + "." + m[5], listedDuration(t, m[2]), listedDuration(t, m[3])}
-	}
-	return all
-}
-
-func listedDuration(t testing.TB, s string) time.Duration {
-	t.Helper()
-	m := listedDays.FindStringSubmatch(s)
-	days, hours := time.Duration(0), m[2]
-	if m[1] != "" {
-		d, err := time.ParseDuration(m[1] + "h")
-		if err != nil {
+	for _, m := range listedClient.FindAllStringSubmatch(n.nft(t, "", "list", "map", tableWord(f), nft.TableName, name), -1) {
+		lasts, err := time.ParseDuration(m[2])
+		left, err2 := time.ParseDuration(m[3])
+		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
-		days = 24 * d
+		all[netip.MustParseAddr(m[1])] = listed{m[4] + "." + m[5], lasts, left}
 	}
-	if hours == "" {
-		return days
-	}
-	d, err := time.ParseDuration(hours)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return days + d
+	return all
 }

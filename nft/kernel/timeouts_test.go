@@ -1,10 +1,7 @@
 package kernel
 
 import (
-	"bytes"
-	"log/slog"
 	"maps"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -119,25 +116,5 @@ func TestATimeoutPolicyOfAnUnusedChainIsReplaced(t *testing.T) {
 	apply(t, next, builder.Snapshot())
 	if got := policiesOf(t, fakeDialer(k))["retry-tcp established"]; got != 200 {
 		t.Errorf("established is %d s, want 200", got)
-	}
-}
-
-// A kernel without timeout policies is programmed without them, and the log says so once for each family.
-func TestAKernelWithoutTimeoutPolicies(t *testing.T) {
-	k, log := &nftfake.Kernel{NoTimeouts: true}, &bytes.Buffer{}
-	b := openAs(t, Options{Dial: fakeDialer(k), Log: slog.New(slog.NewTextHandler(log, nil))})
-	s := exampleBuilder().Snapshot()
-	for range 2 {
-		apply(t, b, s)
-		b.Resync()
-	}
-	if n := strings.Count(log.String(), "msg=\""+withoutRetry); n != len(model.Families) {
-		t.Errorf("the log says it %d times, want once for each family:\n%s", n, log)
-	}
-	if b.RetryLacks() == nil {
-		t.Error("RetryLacks is nil")
-	}
-	if got := policiesOf(t, fakeDialer(k)); len(got) > 0 {
-		t.Errorf("policies %v, want none", got)
 	}
 }
