@@ -136,6 +136,9 @@ func TestDiffTableReplacesAnotherLayout(t *testing.T) {
 		{"a set more is deleted", func(t *nft.Table) {
 			t.Sets = append(slices.Clip(t.Sets), nft.Set{Name: "x", Key: []nft.Type{nft.Addr}})
 		}, false, []string{"x"}, 0},
+		{"one of an earlier version, whose name is now that of a map, too", func(t *nft.Table) {
+			t.Sets = append(slices.Clip(t.Sets), nft.Set{Name: "affinity-both-ns1/s/tcp/http", Key: []nft.Type{nft.Addr, nft.Service}})
+		}, false, []string{"affinity-both-ns1/s/tcp/http"}, 0},
 		{"a set less is added", func(t *nft.Table) { t.Sets = t.Sets[1:] }, false, nil, 1},
 		{"a set with another key means another layout", func(t *nft.Table) {
 			t.Sets = slices.Clone(t.Sets)

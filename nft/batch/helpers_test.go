@@ -79,7 +79,9 @@ func (all elements) apply(t *testing.T, b *batch.Batch) elements {
 	for set, list := range all {
 		next[set] = maps.Clone(list)
 	}
+	deleted := map[setOp]bool{}
 	for _, op := range flat(b.Delete) {
+		deleted[op] = true
 		if have, ok := next[op.Set][op.Element.Key]; !ok || have != op.Element {
 			t.Fatalf("%s: deletes %q, which is not there like that", op.Set, op.Element.Key)
 		}
@@ -91,6 +93,9 @@ func (all elements) apply(t *testing.T, b *batch.Batch) elements {
 	for _, op := range flat(b.Add) {
 		if op.Set == nft.GoneEndpoints {
 			continue
+		}
+		if deleted[op] { // a counter would begin at 0
+			t.Fatalf("%s: deletes %q, and adds it again", op.Set, op.Element.Key)
 		}
 		if _, ok := next[op.Set][op.Element.Key]; ok {
 			t.Fatalf("%s: adds %q, which is there", op.Set, op.Element.Key)
