@@ -39,8 +39,6 @@ func TestListsFallBackIndependently(t *testing.T) {
 		endpoints []endpoint
 		want      string
 	}{
-		{"none at all", nil, reject},
-		{"ready here and there", []endpoint{at("10.0.0.2", here), at("10.0.0.3", there)}, forward + " 10.0.0.2:8080 local in both lists, 10.0.0.3:8080"},
 		{
 			"leaving here, ready there: only the local list falls back",
 			[]endpoint{at("10.0.0.2", here, leaving), at("10.0.0.3", there)},
@@ -50,16 +48,6 @@ func TestListsFallBackIndependently(t *testing.T) {
 			"ready here, leaving there: neither falls back",
 			[]endpoint{at("10.0.0.2", here), at("10.0.0.3", there, leaving)},
 			forward + " 10.0.0.2:8080 local in both lists",
-		},
-		{
-			"ready and leaving here: the local list does not fall back either",
-			[]endpoint{at("10.0.0.2", here, leaving), at("10.0.0.4", here), at("10.0.0.3", there)},
-			forward + " 10.0.0.3:8080, 10.0.0.4:8080 local in both lists",
-		},
-		{
-			"leaving here and there: both fall back",
-			[]endpoint{at("10.0.0.2", here, leaving), at("10.0.0.3", there, leaving)},
-			forward + " 10.0.0.2:8080 local in both lists, 10.0.0.3:8080",
 		},
 		{"leaving there", []endpoint{at("10.0.0.3", there, leaving)}, drop + " 10.0.0.3:8080"},
 		{"ready there, not yet here", []endpoint{at("10.0.0.2", here, unready), at("10.0.0.3", there)}, drop + " 10.0.0.3:8080"},

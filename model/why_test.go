@@ -89,15 +89,6 @@ func TestSelectionSaysWhyNot(t *testing.T) {
 			},
 		},
 		{
-			"the lists fall back independently",
-			[]modeltest.Slice{slice("a").Endpoint("10.0.0.2", there).Endpoint("10.0.0.3", here, draining)},
-			model.NoHints,
-			[]string{
-				"10.0.0.2:8080 in a: cluster: not excluded, local: not local",
-				"10.0.0.3:8080 in a: cluster: ready ones exist, local: not excluded",
-			},
-		},
-		{
 			"hints for zones",
 			[]modeltest.Slice{slice("a").Endpoint("10.0.0.2", here, withHints(nil, zoneB)).Endpoint("10.0.0.3", there, withHints(nil, zoneA))},
 			model.ZoneHints,
@@ -114,12 +105,6 @@ func TestSelectionSaysWhyNot(t *testing.T) {
 				"10.0.0.2:8080 in a: cluster: not excluded, local: not excluded",
 				"10.0.0.3:8080 in a: cluster: hints other nodes, local: not local",
 			},
-		},
-		{
-			"hints for others only",
-			[]modeltest.Slice{slice("a").Endpoint("10.0.0.2", there, withHints(others, zoneB))},
-			model.NoHints,
-			[]string{"10.0.0.2:8080 in a: cluster: not excluded, local: not local"},
 		},
 		{
 			"slices that offer nothing",
