@@ -135,21 +135,30 @@ func TestChangesArrive(t *testing.T) {
 	})
 }
 
+// Until every kind is delivered, the state has all others, and is incomplete. No error but those of
+// TestServiceCIDRsAreOptional means that the server lacks a kind.
 func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 	t.Parallel()
-	for _, late := range everything {
-		forEachServer(t, string(late)+" late", func(t *testing.T, s *apitest.Server) {
-			s.Fault(late, apitest.Silent)
+	for late, fault := range map[apitest.Resource]apitest.Fault{
+		apitest.EndpointSlices: apitest.Silent,
+		apitest.Services:       http.StatusForbidden,
+		apitest.Nodes:          http.StatusNotFound,
+		apitest.ServiceCIDRs:   http.StatusInternalServerError,
+	} {
+		forEachServer(t, string(late), func(t *testing.T, s *apitest.Server) {
+			s.Fault(late, fault)
 			w := follow(t, s)
-			// The state has all other objects, and is not complete.
-			n := 2
-			if late == apitest.EndpointSlices {
-				n = 3 // the Service is there, without endpoints
+			others, tries := 2, 3
+			if fault == apitest.Silent {
+				others, tries = 3, 1 // the Service is there, without endpoints
 			}
-			w.until("the other kinds", func() bool { return len(w.incomplete()) == n && len(s.Requests(late)) > 0 })
+			w.until("the other kinds", func() bool { return len(w.incomplete()) == others && len(s.Requests(late)) >= tries })
 			w.incomplete()
 			s.Fault(late, apitest.NoFault)
 			w.want(whole...)
+			if fault != apitest.Silent {
+				w.recovers(late)
+			}
 		})
 	}
 }
@@ -171,31 +180,6 @@ func TestServiceCIDRsAreOptional(t *testing.T) {
 			if got := len(s.Requests(apitest.ServiceCIDRs)); got != 1 {
 				t.Errorf("asked %d times, want once", got)
 			}
-		})
-	}
-}
-
-// Other errors do not mean that the server lacks a kind.
-func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
-	t.Parallel()
-	for r, status := range map[apitest.Resource]apitest.Fault{
-		apitest.Services:     http.StatusForbidden,
-		apitest.Nodes:        http.StatusNotFound,
-		apitest.ServiceCIDRs: http.StatusInternalServerError,
-	} {
-		t.Run(fmt.Sprintf("%s, status %d", r, status), func(t *testing.T) {
-			t.Parallel()
-			s := standardServer(t, apitest.Options{})
-			s.Fault(r, status)
-			w := follow(t, s)
-			w.until("a second try", func() bool { return len(s.Requests(r)) > 3 })
-			w.incomplete()
-			if got := w.logs.Count("ERROR", "keeping the last known state", "resource="+string(r)); got != 1 {
-				t.Errorf("logged %d times:\n%s", got, w.logs)
-			}
-			s.Fault(r, apitest.NoFault)
-			w.want(whole...)
-			w.until("recovery", func() bool { return w.logs.Count("INFO", "from the API server again", "resource="+string(r)) == 1 })
 		})
 	}
 }

@@ -18,14 +18,12 @@ const (
 	CutShort          // each body, list or events, is cut in the middle, with the connection
 	NoBookmark        // streamed lists have all objects, and never the bookmark that ends them
 	HTML              // 200 with a web page, like a proxy's login page
-	NoBody            // 200 with an empty body
 	EmptyObject       // 200 with {}
 )
 
 // nonsense are responses that are not an API server's.
 var nonsense = map[Fault]struct{ mediaType, body string }{
 	HTML:        {"text/html; charset=utf-8", "<!DOCTYPE html><title>Log in</title>"},
-	NoBody:      {runtime.ContentTypeJSON, ""},
 	EmptyObject: {runtime.ContentTypeJSON, "{}"},
 }
 
