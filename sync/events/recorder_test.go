@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,6 @@ var web = model.NamespacedName{Namespace: "ns1", Name: "web"}
 
 // Over a real socket: what the API server gets, byte for byte but for names and times.
 func TestWhatTheServerGets(t *testing.T) {
-	before := runtime.NumGoroutine()
 	server := newServer()
 	s := httptest.NewServer(server)
 	w := inMemory(t, func(o *Options) { o.Client = server.client(t, s.URL) })
@@ -82,7 +80,6 @@ func TestWhatTheServerGets(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	waitForGoroutines(t, before)
 }
 
 // masked puts words in place of a request's names and times, and checks those.
@@ -120,19 +117,6 @@ func masked(t *testing.T, r request) request {
 func merge(a, b map[string]any) map[string]any {
 	maps.Copy(a, b)
 	return a
-}
-
-// waitForGoroutines fails if there are still more than before after a while.
-func waitForGoroutines(t *testing.T, before int) {
-	t.Helper()
-	for range 500 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	buf := make([]byte, 1<<20)
-	t.Errorf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 }
 
 func TestSeries(t *testing.T) {

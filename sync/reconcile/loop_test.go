@@ -214,29 +214,6 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 	})
 }
 
-func TestMinIntervalSpacesRounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &fakeBackend{err: errors.New("no")}
-		s, _ := start(t, 0, b, func(l *Loop) { l.MinInterval = 10 * time.Second })
-		for i := range 100 {
-			time.Sleep(500 * time.Millisecond)
-			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(i + 1)) })
-			if i == 50 {
-				b.fail(nil)
-			}
-		}
-		synctest.Wait()
-		if got := b.rounds(); got < 5 || got > 6 {
-			t.Errorf("%d rounds in 50 seconds, want one every ten", got)
-		}
-		for i, at := range b.at[1:] {
-			if gap := at.Sub(b.at[i]); gap < 10*time.Second {
-				t.Errorf("round %d came %v after the one before, want 10s at least", i+2, gap)
-			}
-		}
-	})
-}
-
 // foreignChange gives a loop a channel for foreign changes of the dataplane.
 func foreignChange() (chan struct{}, func(*Loop)) {
 	c := make(chan struct{}, 1)

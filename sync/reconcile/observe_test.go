@@ -171,12 +171,15 @@ func TestARefusedServicePortFailsNoFamily(t *testing.T) {
 
 func TestIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &fakeBackend{}
+		b := &fakeBackend{err: errors.New("no")}
 		s, _ := start(t, 0, b, func(l *Loop) { l.MinInterval, l.ResyncInterval = 10*time.Second, time.Minute })
 		for i := range 30 {
 			synctest.Wait()
 			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80 + i)) })
 			time.Sleep(time.Second)
+			if i == 15 {
+				b.fail(nil)
+			}
 		}
 		synctest.Wait()
 		if got := b.rounds(); got < 4 || got > 5 {
