@@ -191,8 +191,8 @@ func (f *family) stale(p *pass, flow *Flow) bool {
 	if !asked && isHost {
 		until, asked = f.asks[to(nodePort)]
 	}
-	if left, ok := f.asks[Filter{Protocol: vip.Protocol, Endpoint: flow.ReplySource}]; ok {
-		until = left
+	if !asked { // of a frontend that is gone, nothing asks again once the time of its endpoint is over
+		until = f.asks[Filter{Protocol: vip.Protocol, Endpoint: flow.ReplySource}]
 	}
 	switch {
 	case p.now.Before(until), owner != nil && forgetting(owner) == none: // its connections may go on

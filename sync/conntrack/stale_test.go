@@ -251,3 +251,23 @@ func TestAnAddressIsNoNodePortAddressAnyMore(t *testing.T) {
 		})
 	}
 }
+
+// Nothing asks again for the flows of a frontend that is gone: a pass deletes them although their endpoint leaves another
+// Service while it runs.
+func TestAFrontendIsGoneAndItsEndpointLeavesLater(t *testing.T) {
+	now := modeltest.Moment(0)
+	other := modeltest.NewSlice("ns1/other-1", "other").UDP("dns", 8053)
+	c := newCluster(append(dnsSlices(nil, 2), dns(), modeltest.NewService("ns1/other").On("172.30.0.11").UDP("dns", 53),
+		other.Ready("10.0.0.2"))...)
+	c.apply(now)
+	c.pass(t, now)
+	dns().Delete(c.Builder)
+	c.apply(now)
+	f := &c.families[model.IPv4]
+	p, flow := f.begin(now), parse(t, "udp 172.30.0.10:53 from 10.0.0.2:8053")
+	set(c, other)
+	c.apply(now.Add(1))
+	if !f.stale(p, &flow) {
+		t.Error("the flow stays")
+	}
+}
