@@ -72,19 +72,6 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 		})
 	}
 
-	for _, tt := range []struct{ before, after compile.Options }{
-		{compile.Options{}, compile.Options{Counters: true}},
-		{compile.Options{Counters: true}, compile.Options{}},
-	} {
-		t.Run(fmt.Sprintf("counters %v, then %v", tt.before.Counters, tt.after.Counters), func(t *testing.T) {
-			before := tt.before.Compile(nil, have.Family(model.IPv4))
-			after := tt.after.Adopt(tableOf(t, before), nil, now.Family(model.IPv4))
-			want := sorted(strings.Split(load(t, after.Table().String()), "\n"))
-			got := load(t, before.Table().String(), batch.DiffTable(tableOf(t, before), after).String())
-			equal(t, "listing after the restart", want, sorted(strings.Split(got, "\n")))
-		})
-	}
-
 	t.Run("a table of another layout", func(t *testing.T) {
 		r := compile.Options{}.Compile(nil, have.Family(model.IPv4))
 		table := &nft.Table{Family: model.IPv4, Sets: []nft.Set{{Name: nft.ClusterIPs, Key: []nft.Type{nft.Proto}}}}
