@@ -37,6 +37,10 @@ func TestModes(t *testing.T) {
 		{"localhost, and its other addresses", "iptables; proxy.yaml: mode=iptables; 127.0.2.0/28 all6; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [127.0.2.0/28]\n"}, nil},
 		{"localhost refused", "iptables; proxy.yaml: mode=iptables; primary; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [primary, 127.0.0.0/8]\niptables: {localhostNodePorts: false}\n"}, nil},
 		{"localhost with nftables", "nftables; proxy.yaml: mode=nftables; primary localhost4 localhost6; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [primary, localhost]\n"}, nil},
+		{"loopback of IPv6", "nftables; proxy.yaml: mode=nftables; all4 localhost6; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: ['::1/128']\n"}, nil},
+		{"one address of loopback", "nftables; proxy.yaml: mode=nftables; all6 localhost4; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [127.0.0.1/32]\n"}, nil},
+		{"IPv4-mapped loopback", "nftables; proxy.yaml: mode=nftables; all6 localhost4; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: ['::ffff:127.0.0.0/104']\n"}, nil},
+		{"an IPv4-mapped range", "nftables; proxy.yaml: mode=nftables; 10.0.0.0/8 all6; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: ['::ffff:10.0.0.0/104']\n"}, nil},
 		{"mixture", "nftables; proxy.yaml: mode=nftables; all primary 192.168.0.0/24; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [all, 192.168.0.0/24, primary]\n"}, nil},
 
 		{"masquerade, of iptables", "iptables; proxy.yaml: mode=iptables; all localhost4 masquerade; 30s 1s", files{proxy: "mode: iptables\niptables: {masqueradeAll: true}\n"}, nil},
