@@ -131,7 +131,8 @@ func nodePorts(n int, b *model.Builder) {
 }
 
 func TestRunRetriesUntilItEnds(t *testing.T) {
-	r, port, taken := newRig(t), freePort(t), freePort(t)
+	r, ports := newRig(t), testaid.FreePorts(t, 2)
+	port, taken := ports[0], ports[1]
 	var log testlog.Log
 	r.Forwarder.Log = slog.New(slog.NewTextHandler(&log, nil))
 	a, b := r.pod(0, tcpServer(t, model.IPv4, echo('a'))), r.pod(1, tcpServer(t, model.IPv4, echo('b')))

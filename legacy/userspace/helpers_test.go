@@ -2,16 +2,13 @@ package userspace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -180,41 +177,6 @@ func slice(f model.Family, protocol string, pods ...string) modeltest.Slice {
 		s = s.IPv6()
 	}
 	return s.Ready(pods...)
-}
-
-// freePort returns a port that is free for TCP and UDP on every loopback address. It is
-// none of those that the kernel gives to clients.
-func freePort(t testing.TB) uint16 {
-	t.Helper()
-	for range 1000 {
-		port := uint16(30000 + mathrand.IntN(2768))
-		if isFree(port) {
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
-}
-
-func isFree(port uint16) bool {
-	for _, f := range model.Families {
-		at := netip.AddrPortFrom(f.Loopback(), port).String()
-		l, err := net.Listen("tcp", at)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return false
-		}
-		if err == nil {
-			hangUp(l)
-		}
-		c, err := net.ListenPacket("udp", at)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return false
-		}
-		if err == nil {
-			hangUp(c)
-		}
-	}
-	return true
 }
 
 // hangUp closes something where the error does not matter.

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // A server that answers only after its client's end gets that end while the connection
 // stays open for the answer.
 func TestTheClientsHalfCloseReachesTheServer(t *testing.T) {
 	const f = model.IPv4
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	pod := r.pod(0, tcpServer(t, f, func(c *net.TCPConn) {
 		all, err := io.ReadAll(c)
 		if err == nil {
@@ -40,7 +41,7 @@ func TestTheClientsHalfCloseReachesTheServer(t *testing.T) {
 
 func TestConnectionsOutliveTheirEndpoint(t *testing.T) {
 	const f = model.IPv4
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	a, b := r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))
 	r.set(web("TCP", port), slice(f, "TCP", a))
 	name, old := who(t, nodePort(f, port))
@@ -69,7 +70,7 @@ func TestConnectionsOutliveTheirEndpoint(t *testing.T) {
 
 func TestOtherEndpointsAreTriedIfOneRefuses(t *testing.T) {
 	const f = model.IPv4
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	pods := []string{
 		r.pod(0, refusingTCP(t, f)), r.pod(1, refusingTCP(t, f)),
 		r.pod(2, tcpServer(t, f, echo('c'))), r.pod(3, refusingTCP(t, f)),
@@ -91,7 +92,7 @@ func TestOtherEndpointsAreTriedIfOneRefuses(t *testing.T) {
 
 // An endpoint whose node is gone answers nothing at all.
 func TestASilentEndpointCostsABoundedTime(t *testing.T) {
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.try, r.limits.tries = 200*time.Millisecond, 3
 	var pods []string
 	for n := range 20 {
@@ -106,7 +107,7 @@ func TestASilentEndpointCostsABoundedTime(t *testing.T) {
 
 // A client waits for a silent endpoint as long as in the kernel, and then comes to another one.
 func TestTheNextEndpointIsTriedAfterTheTimeOfTheService(t *testing.T) {
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.try = time.Hour
 	retried := web("TCP", port)
 	retried.Annotations = map[string]string{model.AnnotationConnectionRetry: "true"}
@@ -125,7 +126,7 @@ func TestTheNextEndpointIsTriedAfterTheTimeOfTheService(t *testing.T) {
 
 // What was cut off must not look as if it were complete.
 func TestAResetIsPassedOn(t *testing.T) {
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	heard := make(chan error, 1)
 	pod := r.pod(0, tcpServer(t, model.IPv4, func(c *net.TCPConn) {
 		var first [1]byte
@@ -159,7 +160,7 @@ func TestAResetIsPassedOn(t *testing.T) {
 // A server that has heard enough answers, and says that this is all. The client is still sending, and gets the
 // answer all the same, in whole.
 func TestAnEarlyAnswerArrives(t *testing.T) {
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	want := bytes.Repeat([]byte("too large "), 1000)
 	pod := r.pod(0, tcpServer(t, model.IPv4, func(c *net.TCPConn) {
 		_, _ = io.ReadFull(c, make([]byte, 1000))
@@ -183,7 +184,7 @@ func TestAnEarlyAnswerArrives(t *testing.T) {
 }
 
 func TestAFullNodePortLetsClientsWait(t *testing.T) {
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.each = 2
 	r.set(web("TCP", port), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
 	_, first := who(t, nodePort(model.IPv4, port))

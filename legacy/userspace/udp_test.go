@@ -17,7 +17,7 @@ import (
 // Each client stays with an endpoint, with datagrams of any size.
 func TestEachUDPClientHasAnEndpointOfItsOwn(t *testing.T) {
 	const f = model.IPv4
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.set(web("UDP", port), slice(f, "UDP",
 		r.pod(0, udpServer(t, f, 'a')), r.pod(1, udpServer(t, f, 'b'))))
 	var clients []*net.UDPConn
@@ -37,7 +37,7 @@ func TestEachUDPClientHasAnEndpointOfItsOwn(t *testing.T) {
 
 func TestUDPClientsMoveIfTheirEndpointLeaves(t *testing.T) {
 	const f = model.IPv4
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	a, b := r.pod(0, udpServer(t, f, 'a')), r.pod(1, udpServer(t, f, 'b'))
 	r.set(web("UDP", port).Sticky(60), slice(f, "UDP", a))
 	c := dialUDP(t, nodePort(f, port))
@@ -64,7 +64,7 @@ func sessions(r *rig) int {
 
 func TestUDPWithoutEndpointsIsRefused(t *testing.T) {
 	const f = model.IPv4
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	a := r.pod(0, udpServer(t, f, 'a'))
 	r.set(web("UDP", port), slice(f, "UDP", a))
 	c := dialUDP(t, nodePort(f, port))
@@ -84,7 +84,7 @@ func TestUDPWithoutEndpointsIsRefused(t *testing.T) {
 // The endpoint of a client that refuses is chosen anew with its next datagram, so that the client comes to another one.
 func TestADatagramThatIsRefusedGoesElsewhereTheNextTime(t *testing.T) {
 	const f = model.IPv4
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.set(web("UDP", port), slice(f, "UDP", r.pod(0, refusingUDP(t, f)), r.pod(1, udpServer(t, f, 'b'))))
 	c := dialUDP(t, nodePort(f, port))
 	testaid.WaitUntil(t, "an answer", func() bool {
@@ -99,7 +99,7 @@ func TestADatagramThatIsRefusedGoesElsewhereTheNextTime(t *testing.T) {
 }
 
 func TestIdleUDPClientsAreForgotten(t *testing.T) {
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.idle = 20 * time.Millisecond
 	r.set(web("UDP", port), slice(model.IPv4, "UDP", r.pod(0, udpServer(t, model.IPv4, 'a'))))
 	c := dialUDP(t, nodePort(model.IPv4, port))
@@ -110,7 +110,7 @@ func TestIdleUDPClientsAreForgotten(t *testing.T) {
 
 // A client that sends more often than its time lasts is not forgotten, even if nobody answers, as a log server.
 func TestUDPClientsThatSendAreNotForgotten(t *testing.T) {
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.idle = 2 * time.Second
 	from := make(chan netip.AddrPort, 1)
 	server := udpServing(t, model.IPv4, func(_ *net.UDPConn, _ []byte, client netip.AddrPort) { from <- client })
@@ -130,7 +130,7 @@ func TestUDPClientsThatSendAreNotForgotten(t *testing.T) {
 
 // At the limit, a new client takes the place of another one, who begins anew.
 func TestAFullUDPNodePortForgetsAClient(t *testing.T) {
-	r, port := newRig(t), freePort(t)
+	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.clients = 3
 	r.set(web("UDP", port), slice(model.IPv4, "UDP", r.pod(0, udpServer(t, model.IPv4, 'a'))))
 	for i := range 10 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func body(endpoints int, healthy bool) string {
@@ -20,7 +21,7 @@ func body(endpoints int, healthy bool) string {
 
 func TestAnswers(t *testing.T) {
 	w := newWorld(t)
-	port := freePorts(t, 1)[0]
+	port := testaid.FreePorts(t, 1)[0]
 	at := address("127.0.0.1", port)
 	w.mustSay("127.0.0.1", port, "refused")
 	for _, tt := range []struct {
@@ -68,7 +69,7 @@ func TestAnswers(t *testing.T) {
 
 func TestServicesComeAndGo(t *testing.T) {
 	w := newWorld(t)
-	p := freePorts(t, 4)
+	p := testaid.FreePorts(t, 4)
 	w.set(service("ns1/a", p[0]), service("ns1/b", p[1]), local("ns1/b", "10.0.0.2"))
 	w.mustSay("127.0.0.1", p[0], "503 a")
 	w.mustSay("127.0.0.1", p[1], "200 b")
@@ -113,7 +114,7 @@ func needIPv6(t *testing.T) {
 func TestBothFamilies(t *testing.T) {
 	needIPv6(t)
 	w := newWorld(t)
-	p := freePorts(t, 2)
+	p := testaid.FreePorts(t, 2)
 	w.set(dual("ns1/web", p[0]), local("ns1/web", "10.0.0.2"), service("ns1/four", p[1]))
 	for _, addr := range []string{"127.0.0.1", "127.0.0.7"} {
 		w.mustSay(addr, p[0], "200 web")
@@ -139,7 +140,7 @@ func TestBothFamilies(t *testing.T) {
 func TestAFamilyThatFailsDoesNotStopTheOther(t *testing.T) {
 	needIPv6(t)
 	w := newWorld(t)
-	p := freePorts(t, 2)
+	p := testaid.FreePorts(t, 2)
 	dual("ns1/web", p[0]).Set(w.builder)
 	local("ns1/web", "10.0.0.2").Set(w.builder)
 	local6("ns1/web", "fd00:10::2").Set(w.builder)
@@ -165,7 +166,7 @@ func restricted(w *world) { w.Restricted = true }
 
 func TestListenersMoveWithTheAddresses(t *testing.T) {
 	w := newWorld(t, restricted)
-	port := freePorts(t, 1)[0]
+	port := testaid.FreePorts(t, 1)[0]
 	w.on("192.168.0.2", "192.168.0.3")
 	w.set(service("ns1/web", port))
 	w.mustSay("127.0.0.2", port, "503 web")

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestAPortThatIsTaken(t *testing.T) {
 	w := newWorld(t)
-	p := freePorts(t, 2)
+	p := testaid.FreePorts(t, 2)
 	other := take(t, fmt.Sprintf(":%d", p[0]))
 	w.set(service("ns1/a", p[0]), service("ns1/b", p[1]))
 	w.mustSay("127.0.0.1", p[1], "503 b")
@@ -31,7 +33,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 
 func TestTwoServicesWithOnePort(t *testing.T) {
 	w := newWorld(t)
-	p := freePorts(t, 2)
+	p := testaid.FreePorts(t, 2)
 	taken := func(loser string) string {
 		return fmt.Sprintf("%s: listen tcp4 0.0.0.0:%d: bind: address already in use", loser, p[0])
 	}

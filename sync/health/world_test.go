@@ -3,16 +3,13 @@ package health
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -260,29 +257,6 @@ func request(t *testing.T, c net.Conn) string {
 	}
 	line, _, _ := strings.Cut(string(answer[:n]), "\r\n")
 	return line
-}
-
-// freePorts returns ports that are free on all addresses, none of those that the kernel
-// gives to clients.
-func freePorts(t testing.TB, n int) []uint16 {
-	t.Helper()
-	var list []uint16
-	for range 1000 {
-		port := uint16(20000 + mathrand.IntN(10000))
-		if slices.Contains(list, port) {
-			continue
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		if err != nil {
-			continue
-		}
-		hangUp(l)
-		if list = append(list, port); len(list) == n {
-			return list
-		}
-	}
-	t.Fatalf("of %d ports, only %d are free", n, len(list))
-	return nil
 }
 
 // take listens on a port as another program would.

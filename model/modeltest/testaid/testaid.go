@@ -4,7 +4,11 @@ package testaid
 import (
 	"context"
 	"flag"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +75,27 @@ func WaitUntil(t testing.TB, what string, holds func() bool) {
 			t.Fatal("not within a minute: ", what)
 		}
 	}
+}
+
+// FreePorts returns TCP ports that are free on all addresses, none of those that the kernel gives to clients.
+func FreePorts(t testing.TB, n int) (list []uint16) {
+	t.Helper()
+	for range 1000 {
+		port := uint16(20000 + mathrand.IntN(10000)) //nolint:gosec // chance need not be good
+		if slices.Contains(list, port) {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		if list = append(list, port); len(list) == n {
+			return list
+		}
+	}
+	t.Fatalf("of %d ports, only %d are free", n, len(list))
+	return nil
 }
 
 // Run runs something until the test ends, or stop is called, which waits for its end.
