@@ -39,28 +39,10 @@ func TestHostileInput(t *testing.T) {
 	}{
 		{"a NUL byte", "apiVersion: v1\nkind: \x00", "in:1: yaml: control characters are not allowed"},
 		{"binary", "\n\x7fELF\xff\xfe" + mebibytes("\xff\xaa\x01\n", 10), "in:1: yaml: control characters are not allowed"},
-		{"UTF-16", "\xff\xfea\x00", "in:1: yaml: incomplete UTF-16 character"},
-		{"a control character", "a: \x01", "in:1: yaml: control characters are not allowed"},
 		{"too large", mebibytes("# comment\n", 65), "in:1: file is larger than 64 MiB"},
-		{"a large word", mebibytes("a", 10), "in:1: every object needs an apiVersion and a kind"},
 		{"a quote that does not end", `"` + mebibytes("a\n", 1), "in:1: yaml: line 524290: found unexpected end of stream"},
-		{"deep lists", nested("[", "", "]", 10<<20), "in:1: yaml: exceeded max depth of 10000"},
 		{"lists too deep", nested("[", "a", "]", 10_001), "in:1: yaml: exceeded max depth of 10000"},
-		{"deep JSON", nested(`{"a":`, "1", "}", 1<<20), "in:1: yaml: exceeded max depth of 10000"},
-		{"JSON that does not end", `{"a":[` + mebibytes("1,\n", 1), "in:1: yaml: line 349526: did not find expected node content"},
-		{"JSON with many values", `{"a":[` + mebibytes("1,", 1) + "1]}", "in:1: every object needs an apiVersion and a kind"},
-		{"dashes", mebibytes("- ", 2), "in:1: yaml: exceeded max depth of 10000"},
-		{"empty items", mebibytes("-\n", 1), "in:1: every object needs an apiVersion and a kind"},
-		{"comments", mebibytes("# c\n", 1) + "a", "in:1: every object needs an apiVersion and a kind"},
-		{"anchors", func() string {
-			var b strings.Builder
-			for i := range 100_000 {
-				fmt.Fprintf(&b, "- &k%d a\n", i)
-			}
-			return b.String()
-		}(), "in:1: every object needs an apiVersion and a kind"},
 		{"an anchor in itself", service + "spec: &a {ports: [*a]}", `in:1: yaml: anchor 'a' value contains itself`},
-		{"an alias of nothing", service + "spec: *a", `in:1: yaml: unknown anchor 'a' referenced`},
 		{"a bomb where nothing is read", bomb(60, "", "x: *x%d\n"), "in:1: yaml: document contains excessive aliasing"},
 		{"a bomb where a list of text is", bomb(60, service, "spec: {externalIPs: *x%d}\n"), ""},
 		{"a bomb of objects", func() string {

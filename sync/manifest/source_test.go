@@ -19,6 +19,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
+	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -31,41 +32,20 @@ func service(name string, ip int) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {clusterIP: 172.30.0.%d, ports: [{port: 80}]}\n", name, ip)
 }
 
-// lines is a log handler that hands over each record as a line.
-type lines struct {
-	slog.Handler
-	c chan string
-}
-
-func newLines() *lines { return &lines{slog.DiscardHandler, make(chan string, 1000)} }
-
-func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l *lines) Handle(_ context.Context, r slog.Record) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v %s", r.Level, r.Message)
-	r.Attrs(func(a slog.Attr) bool {
-		fmt.Fprintf(&b, " %v", a)
-		return true
-	})
-	l.c <- b.String()
-	return nil
-}
-
 // running is a source at work.
 type running struct {
 	t      *testing.T
 	source *Source
 	state  *reconcile.State
-	logs   *lines
+	logs   testlog.Log
 }
 
 func start(t *testing.T, paths ...string) *running {
 	t.Helper()
-	logs := newLines()
-	source, err := Open(paths, slog.New(logs))
+	r := &running{t: t, state: reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1)}
+	source, err := Open(paths, slog.New(slog.NewTextHandler(&r.logs, nil)))
 	must(t, err)
-	r := &running{t, source, reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1), logs}
+	r.source = source
 	testaid.Run(t, func(ctx context.Context) { source.Run(ctx, r.state) })
 	return r
 }
@@ -101,22 +81,10 @@ func (r *running) want(want ...string) {
 	}
 }
 
-// log waits for a record that contains the text, and returns how many it skipped.
+// log waits for a text in the log, behind the one before.
 func (r *running) log(text string) {
 	r.t.Helper()
-	deadline := time.After(patience)
-	var seen []string
-	for {
-		select {
-		case line := <-r.logs.c:
-			if strings.Contains(line, text) {
-				return
-			}
-			seen = append(seen, line)
-		case <-deadline:
-			r.t.Fatalf("no log record with %q, but:\n%s", text, strings.Join(seen, "\n"))
-		}
-	}
+	testaid.WaitUntil(r.t, "in the log: "+text, func() bool { return r.logs.Find(text) })
 }
 
 func write(t *testing.T, path, text string) {
@@ -156,7 +124,7 @@ func TestSourceFollowsAFile(t *testing.T) {
 
 	// The path was given: it vanishing is a mistake, not an instruction.
 	must(t, os.Remove(path))
-	r.log("valid objects stay in effect err=cannot read " + path + ": no such file or directory")
+	r.log(`valid objects stay in effect" err="cannot read ` + path + ": no such file or directory")
 	r.want("d=172.30.0.5")
 	write(t, path, service("e", 6))
 	r.want("e=172.30.0.6")
@@ -192,7 +160,7 @@ func TestSourceFollowsAFolder(t *testing.T) {
 	r.want("c=172.30.0.3")
 
 	must(t, os.Rename(dir, dir+".old"))
-	r.log("valid objects stay in effect err=cannot read " + dir + ": no such file or directory")
+	r.log(`valid objects stay in effect" err="cannot read ` + dir + ": no such file or directory")
 	r.want("c=172.30.0.3")
 	write(t, dir+".next/f.yaml", service("f", 6))
 	must(t, os.Rename(dir+".next", dir))
@@ -259,17 +227,15 @@ func TestSourceKeepsTheLastGoodContent(t *testing.T) {
 		{"", dir + "/a.yaml: is empty", "a=172.30.0.8"},
 	} {
 		write(t, dir+"/a.yaml", bad.text)
-		r.log("valid objects stay in effect err=" + bad.log)
+		r.log(`valid objects stay in effect" err="` + bad.log)
 		r.want(bad.a, "b=172.30.0.2", "c=172.30.0.3")
 		// Other files go on, and what was said is not said again.
 		write(t, dir+"/c.yaml", service("c", 5))
 		r.want(bad.a, "b=172.30.0.2", "c=172.30.0.5")
 		write(t, dir+"/c.yaml", service("c", 3))
 		r.want(bad.a, "b=172.30.0.2", "c=172.30.0.3")
-		select {
-		case line := <-r.logs.c:
-			t.Errorf("logged again: %s", line)
-		default:
+		if n := r.logs.Count(bad.log); n != 1 {
+			t.Errorf("%q is logged %d times, want once", bad.log, n)
 		}
 	}
 	write(t, dir+"/a.yaml", service("a", 4))
@@ -283,15 +249,8 @@ func TestSourceUsesWhatIsGoodAtTheStart(t *testing.T) {
 	write(t, dir+"/b.yaml", service("b", 2)+service("a", 9))
 	r := start(t, dir)
 	r.want("a=172.30.0.1", "b=172.30.0.2")
-	r.log("valid objects stay in effect err=" + dir + "/a.yaml:7: yaml: line 7: did not find")
+	r.log(`valid objects stay in effect" err="` + dir + "/a.yaml:7: yaml: line 7: did not find")
 	r.log("Service default/a: is already defined at " + dir + "/a.yaml:1")
-
-	if got, want := r.source.Located(model.Problem{
-		Object: model.ObjectRef{Kind: "Service", NamespacedName: model.NamespacedName{Namespace: "default", Name: "b"}},
-		Field:  "spec.ports[0].port", Message: "bad",
-	}), dir+"/b.yaml:1: "; !strings.HasPrefix(got, want) {
-		t.Errorf("want %s, got %s", want, got)
-	}
 
 	// After the first of two is removed, the second takes effect.
 	must(t, os.Remove(dir+"/a.yaml"))
