@@ -53,13 +53,16 @@ func TestARoundIsARepairUntilOneHasWorked(t *testing.T) {
 		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
 		time.Sleep(time.Hour) // and a comparison in full
 		synctest.Wait()
-		var repairs []bool
+		var repairs, full []bool
 		rounds := r.all()
 		for _, round := range rounds {
-			repairs = append(repairs, round.Repair)
+			repairs, full = append(repairs, round.Repair), append(full, round.Full)
 		}
 		if want := []bool{false, true, true, false, false}; !slices.Equal(repairs, want) {
 			t.Errorf("repairs: %v, want %v", repairs, want)
+		}
+		if want := []bool{true, true, true, false, true}; !slices.Equal(full, want) {
+			t.Errorf("full rounds: %v, want %v", full, want)
 		}
 	})
 }

