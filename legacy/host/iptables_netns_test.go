@@ -33,19 +33,6 @@ func openIPTables(t testing.TB, variant string) *host.IPTables {
 	return b
 }
 
-func applyRules(t *testing.T, b *host.IPTables, s *model.Snapshot) {
-	t.Helper()
-	if err := b.Apply(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// rulesOf counts our rules in a table, as the program lists them.
-func rulesOf(t *testing.T, program, table string) int {
-	t.Helper()
-	return strings.Count(output(t, program+"-save", "-t", table), "\n-A "+iptables.Prefix)
-}
-
 func eachVariant(t *testing.T, test func(t *testing.T, variant string)) {
 	t.Helper()
 	for _, v := range []string{"-legacy", "-nft"} {
@@ -57,10 +44,10 @@ func TestRepairsAreCounted(t *testing.T) {
 	eachVariant(t, func(t *testing.T, variant string) {
 		b := openIPTables(t, variant)
 		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
-		applyRules(t, b, builder.Snapshot())
+		apply(t, b, builder.Snapshot())
 		repairs := func() [2]uint64 {
 			b.Resync()
-			applyRules(t, b, builder.Snapshot())
+			apply(t, b, builder.Snapshot())
 			s := b.Stats()
 			return [2]uint64{s[model.IPv4].Repairs, s[model.IPv6].Repairs}
 		}
@@ -99,7 +86,7 @@ func TestInvalidPacketsAreCounted(t *testing.T) {
 	eachVariant(t, func(t *testing.T, variant string) {
 		b := openIPTables(t, variant)
 		s := modeltest.Snapshot(hostConfig, cluster(twoWebs)...)
-		applyRules(t, b, s)
+		apply(t, b, s)
 		for _, step := range []struct {
 			what    string
 			counter int
@@ -112,18 +99,12 @@ func TestInvalidPacketsAreCounted(t *testing.T) {
 		} {
 			setInvalid(t, variant, step.counter)
 			b.Resync()
-			applyRules(t, b, s)
+			apply(t, b, s)
 			if got := b.Stats()[model.IPv4]; got.InvalidDropped != step.want || got.Repairs != 0 {
 				t.Errorf("%s: %d dropped and %d repairs, want %d and 0", step.what, got.InvalidDropped, got.Repairs, step.want)
 			}
 		}
 	})
-}
-
-// breakRestore makes a family's iptables-restore fail until the test ends or calls mend.
-func breakRestore(t *testing.T, program string) (mend func()) {
-	t.Helper()
-	return replaceRestore(t, program, "cat >/dev/null\necho no >&2\nexit 1")
 }
 
 // replaceRestore puts a shell script in the place of a family's iptables-restore until the test ends
@@ -142,7 +123,7 @@ func TestWhichFamilyFailed(t *testing.T) {
 	eachVariant(t, func(t *testing.T, variant string) {
 		b := openIPTables(t, variant)
 		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
-		applyRules(t, b, builder.Snapshot())
+		apply(t, b, builder.Snapshot())
 		failures := func() [2][2]uint64 {
 			s := b.Stats()
 			return [2][2]uint64{
@@ -150,7 +131,7 @@ func TestWhichFamilyFailed(t *testing.T) {
 				{s[model.IPv6].RestoreFailures, s[model.IPv6].PartialRestoreFailures},
 			}
 		}
-		mend := breakRestore(t, "ip6tables"+variant)
+		mend := replaceRestore(t, "ip6tables"+variant, "cat >/dev/null\necho no >&2\nexit 1")
 		modeltest.NewService("ns3/more").On("172.30.0.44", "fd00:172:30::2c").TCP("", 80).Set(builder)
 		for i, want := range [][2][2]uint64{{{0, 0}, {1, 1}}, {{0, 0}, {2, 1}}} {
 			err := b.Apply(t.Context(), builder.Snapshot())
@@ -162,9 +143,9 @@ func TestWhichFamilyFailed(t *testing.T) {
 			}
 		}
 		mend()
-		applyRules(t, b, builder.Snapshot())
+		apply(t, b, builder.Snapshot())
 		got := b.Stats()[model.IPv6]
-		if got.RestoreFailures != 2 || got.Rules["nat"] != rulesOf(t, "ip6tables"+variant, "nat") {
+		if got.RestoreFailures != 2 || got.Rules["nat"] != strings.Count(rulesIn(t, "ip6tables"+variant, "nat"), "\n") {
 			t.Errorf("mended: %+v", got)
 		}
 		if got.Repairs != 0 {
@@ -178,7 +159,7 @@ func TestAFailureOfOneTable(t *testing.T) {
 	eachVariant(t, func(t *testing.T, variant string) {
 		b := openIPTables(t, variant)
 		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
-		applyRules(t, b, builder.Snapshot())
+		apply(t, b, builder.Snapshot())
 		program := "iptables" + variant
 		before := rulesIn(t, program, "nat")
 		path, err := exec.LookPath(program + "-restore")
@@ -198,7 +179,7 @@ func TestAFailureOfOneTable(t *testing.T) {
 			t.Errorf("filter is as before:\n%s", filter)
 		}
 		mend()
-		applyRules(t, b, builder.Snapshot())
+		apply(t, b, builder.Snapshot())
 		if nat := rulesIn(t, program, "nat"); !strings.Contains(nat, "172.30.0.44/32") {
 			t.Errorf("mended, nat is as before:\n%s", nat)
 		}
@@ -248,7 +229,7 @@ func TestAKernelWithoutAMatch(t *testing.T) {
 		}
 		modeltest.NewService("ns3/sctp").Delete(builder)
 		modeltest.NewService("ns1/web").Delete(builder)
-		applyRules(t, b, builder.Snapshot())
+		apply(t, b, builder.Snapshot())
 	})
 }
 

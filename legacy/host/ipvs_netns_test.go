@@ -104,7 +104,7 @@ var hostConfig = model.Config{
 	LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::/0")}},
 }
 
-func apply(t *testing.T, b *host.IPVS, s *model.Snapshot) {
+func apply(t *testing.T, b comparer, s *model.Snapshot) {
 	t.Helper()
 	if err := b.Apply(t.Context(), s); err != nil {
 		t.Fatal(err)

@@ -92,32 +92,6 @@ func bigSlice(n int) modeltest.Slice {
 	return s
 }
 
-// Any number of endpoints have equal shares of the connections, and a connection meets one rule for each at most.
-func TestEachEndpointHasTheSameShare(t *testing.T) {
-	for _, algorithm := range []string{"random", "maglev"} {
-		for n, most := range map[int]int{1: 17, 2: 18, 100: 116} {
-			service := modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80).Algorithm(algorithm)
-			b := modeltest.Builder(modeltest.Config(), service, bigSlice(n))
-			s := b.Snapshot().Family(model.IPv4)
-			sim := iptsim.New(load(t, iptables.Compile(nil, s, iptables.Options{})), s.NodeAddrs...)
-			o, err := sim.Run(connection(outside, netip.MustParseAddr("172.30.0.41"), 80))
-			if err != nil {
-				t.Fatal(err)
-			}
-			equal(t, fmt.Sprintf("endpoints, %s", algorithm), n, len(o.To))
-			for to, a := range o.To {
-				if a.Share*float64(n) < 1-1e-4 || a.Share*float64(n) > 1+1e-4 {
-					t.Errorf("%s of %d: %v has the share 1/%f", algorithm, n, to, 1/a.Share)
-				}
-			}
-			t.Logf("%-11s of %4d: worst %d, mean %.1f rules", algorithm, n, o.RulesMet, o.RulesMetMean)
-			if o.RulesMet > most {
-				t.Errorf("%s of %d: up to %d rules are met, want at most %d", algorithm, n, o.RulesMet, most)
-			}
-		}
-	}
-}
-
 // One endpoint changes: only the chain of its list is written, and with the first or the last one the way there.
 func TestAChangeOfOneEndpointWritesItsList(t *testing.T) {
 	for _, tt := range []struct {

@@ -61,17 +61,6 @@ func TestOneEndpointIsOneOperationForEachFrontend(t *testing.T) {
 	}
 }
 
-func TestUnchangedRulesAreNotWritten(t *testing.T) {
-	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
-	before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
-	modeltest.NewNode(modeltest.NodeName, modeltest.NodeIP4, "192.168.0.9").Set(b)
-	after := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
-	equal(t, "operations for another node address", 0, len(ipvs.Diff(before, after)))
-	modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16").Set(b)
-	withCIDR := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
-	equal(t, "operations for a ServiceCIDR", "iptables-restore --noflush\n", ipvssim.Text(ipvs.Diff(after, withCIDR)))
-}
-
 // oneEndpoint returns a function that replaces an endpoint, compiles, and finds the difference.
 func oneEndpoint(t testing.TB, services int) func() {
 	t.Helper()

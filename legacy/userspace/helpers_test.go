@@ -100,7 +100,7 @@ func newRig(t *testing.T) *rig {
 	r.sockets = r.net
 	modeltest.OurNode().Set(r.builder)
 	t.Cleanup(func() {
-		r.stop()
+		r.close()
 		testaid.WaitUntil(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return r
@@ -157,11 +157,6 @@ func (r *rig) failures() []string {
 	told := r.told
 	r.told = nil
 	return told
-}
-
-// stop does what the end of Run does.
-func (r *rig) stop() {
-	r.close()
 }
 
 // web is a Service with both families and one port that is also a node port.
