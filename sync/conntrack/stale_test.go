@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"net/netip"
 	"slices"
 	"testing"
 
@@ -194,20 +193,6 @@ func TestAnAddressBeforeANodePort(t *testing.T) {
 		c.apply(now)
 		c.wantPass(t, step.name, now, step.want, flows)
 	}
-}
-
-func TestAnAddressOfTheNodeThatComesLater(t *testing.T) {
-	config := modeltest.Config()
-	config.NodePortAddresses = model.NodePortAddresses{All: true}
-	c := newCluster()
-	c.Builder = modeltest.Builder(config, append(dnsSlices(nil, 2), dns(), modeltest.OurNode())...)
-	now := modeltest.Moment(0)
-	c.apply(now)
-	early := []string{"udp 192.168.7.7:30053"}
-	c.wantPass(t, "before", now, nil, early)
-	c.SetHostAddresses([]netip.Addr{netip.MustParseAddr("192.168.7.7")})
-	c.apply(now)
-	c.wantPass(t, "it came", now, early, early)
 }
 
 // The flows to the node port end on an address that is none of node ports any more, whatever else changes before the

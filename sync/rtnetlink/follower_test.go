@@ -68,20 +68,11 @@ func newWorld(t *testing.T, f Follower) *world {
 // want waits until there were so many reads.
 func (w *world) want(what string, reads int) {
 	w.Helper()
-	w.until(what, func() bool {
+	testaid.WaitUntil(w, what, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.reads == reads
 	})
-}
-
-func (w *world) until(what string, ok func() bool) {
-	w.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatalf("%s: did not happen; %d reads, logged:\n%s", what, w.reads, &w.log)
-		}
-	}
 }
 
 func (w *world) fail(err error) {
@@ -109,11 +100,11 @@ func TestErrorsAreRetried(t *testing.T) {
 	w.want("a change", 2)
 	w.fail(errors.New("dump interrupted"))
 	w.mtu(1501)
-	w.until("an error", func() bool { return w.log.Count("ERROR", "cannot read the links", "dump interrupted") == 1 })
+	testaid.WaitUntil(w, "an error", func() bool { return w.log.Count("ERROR", "cannot read the links", "dump interrupted") == 1 })
 	time.Sleep(10 * minRetry)
 	w.fail(nil)
 	w.want("a retry", 3)
-	w.until("the end", func() bool { return w.log.Count("INFO", "reading the links again") == 1 })
+	testaid.WaitUntil(w, "the end", func() bool { return w.log.Count("INFO", "reading the links again") == 1 })
 	w.mtu(1502)
 	w.want("a change after that", 4)
 	if got := w.log.Count("ERROR"); got != 1 {

@@ -174,16 +174,6 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-func TestAFailureIsNoList(t *testing.T) {
-	for _, format := range formats {
-		failure := encode(t, &metav1.Status{Status: metav1.StatusFailure, Code: 410}, format)
-		out, _, err := serializer(t, ours, format).Decode(failure, nil, nil)
-		if s, ok := out.(*metav1.Status); err != nil || !ok || s.Code != 410 {
-			t.Errorf("%s: got %+v, %v, want the Status", format, out, err)
-		}
-	}
-}
-
 // Nobody else knows invalid bytes as well.
 func TestOddBytesAreLeftToTheStandardDecoder(t *testing.T) {
 	odd := [][]byte{nil, []byte("k8s\x00"), []byte("k8s\x00\xff"), []byte("{}"), encode(t, &corev1.Node{}, runtime.ContentTypeProtobuf)}
