@@ -57,15 +57,6 @@ func TestConnectionsOutliveTheirEndpoint(t *testing.T) {
 	r.set(slice(f, "TCP"))
 	mustBeRefused(t, nodePort(f, port))
 	mustEcho(t, old)
-	web("TCP", port).Delete(r.builder)
-	r.apply()
-	mustEcho(t, old)
-	web("TCP", port).Set(r.builder)
-	r.set(slice(f, "TCP", b))
-	if name := whoOnce(t, nodePort(f, port)); name != 'b' {
-		t.Errorf("after all were gone, the new one is b, not %c", name)
-	}
-	mustEcho(t, old)
 }
 
 func TestOtherEndpointsAreTriedIfOneRefuses(t *testing.T) {

@@ -29,7 +29,6 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		limits limits
 		say    string
 	}{
-		"who says nothing":                    {limits{short, time.Hour}, ""},
 		"who does not finish":                 {limits{short, time.Hour}, "GET / HTTP/1.1\r\nHost: node\r\nX-Slow"},
 		"who does not send what it announced": {limits{short, time.Hour}, "POST / HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\nx"},
 		"who does not ask again":              {limits{time.Hour, short}, "GET / HTTP/1.1\r\nHost: node\r\n\r\n"},

@@ -185,11 +185,6 @@ func TestListenersMoveWithTheAddresses(t *testing.T) {
 	if got := w.opened(); got != 3 {
 		t.Errorf("listened %d times, want once for each address", got)
 	}
-
-	w.on("192.168.0.3")
-	w.mustSay("127.0.0.3", port, "503 web")
-	w.mustSay("127.0.0.2", port, "refused")
-	mustClose(t, stays)
 	w.mustFail()
 }
 

@@ -13,19 +13,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
-
-// patience is how long a test waits for what must happen; what takes this long has
-// failed.
-const patience = 20 * time.Second
 
 // service is the manifest of a Service with cluster IP 172.30.0.ip.
 func service(name string, ip int) string {
@@ -65,20 +58,10 @@ func services(s *model.Snapshot) []string {
 // want waits until the state has exactly these services.
 func (r *running) want(want ...string) {
 	r.t.Helper()
-	deadline := time.After(patience)
-	var got []string
-	for {
-		if snap, ok := r.state.Snapshot(); ok {
-			if got = services(snap); slices.Equal(got, want) {
-				return
-			}
-		}
-		select {
-		case <-r.state.Changed():
-		case <-deadline:
-			r.t.Fatalf("services (-want +got):\n%s", cmp.Diff(want, got))
-		}
-	}
+	testaid.WaitUntil(r.t, "services "+strings.Join(want, " "), func() bool {
+		snap, ok := r.state.Snapshot()
+		return ok && slices.Equal(services(snap), want)
+	})
 }
 
 // log waits for a text in the log, behind the one before.
