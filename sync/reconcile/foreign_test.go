@@ -79,7 +79,7 @@ func stormOf(ctx context.Context, others chan<- struct{}) {
 
 // If another program changes our rules all the time, they are repaired a few times per second,
 // each change within a second, and our own changes do not wait. Repairs that take long
-// come less and less often. After a storm, none waits for more than that again.
+// come less and less often. After a storm, changes are repaired at once again.
 func TestAStormOfForeignChangesIsBounded(t *testing.T) {
 	for _, tt := range []struct {
 		takes       time.Duration
