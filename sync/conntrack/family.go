@@ -126,8 +126,8 @@ func (f *family) end(p *pass, err error) {
 		f.listed = time.Time{}
 	case err == nil:
 		maps.DeleteFunc(f.asks, func(q Filter, at time.Time) bool { return p.asks[q] == at })
-		f.listedOnce = true // the first pass does
-		if p.whole && f.listed == p.now {
+		f.listedOnce = true                                   // the first pass does
+		if p.whole && f.listed == p.now && len(f.asks) == 0 { // what is asked may be about a former address
 			f.hosts = f.applied.NodePortAddrs
 		}
 	}

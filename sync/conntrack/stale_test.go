@@ -256,3 +256,20 @@ func TestAFrontendIsGoneAndItsEndpointLeavesLater(t *testing.T) {
 		t.Error("the flow stays")
 	}
 }
+
+// A pass that lists the whole table does not forget a former address while there is something to ask about node ports.
+func TestAServiceGoesWhileTheAddressBeforeIsLookedFor(t *testing.T) {
+	now := modeltest.Moment(0)
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	c.apply(now)
+	c.pass(t, now)
+	set(c, modeltest.NewNode(modeltest.NodeName, "192.168.0.101"))
+	c.apply(now)
+	f := &c.families[model.IPv4]
+	p := f.begin(now)
+	dns().Delete(c.Builder)
+	c.apply(now.Add(1))
+	f.end(p, nil)
+	gone := []string{"udp 192.168.0.2:30053 from 10.0.0.2:8053"}
+	c.wantPass(t, "the Service is gone", now.Add(1), gone, gone)
+}
