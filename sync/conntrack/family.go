@@ -28,7 +28,7 @@ const auditInterval = time.Hour
 // nothing is the snapshot before the first, and none a service port of no flows.
 var (
 	nothing = &model.FamilySnapshot{Settings: &model.Settings{}}
-	none    = new(model.ServicePort)
+	none    = new(model.ServicePort) //nolint:gochecknoglobals // it is never written
 )
 
 // take notes the changes since the snapshot before; repair: there were no rules meanwhile. Its cost depends on their
@@ -126,8 +126,9 @@ func (f *family) end(p *pass, err error) {
 		f.listed = time.Time{}
 	case err == nil:
 		maps.DeleteFunc(f.asks, func(q Filter, at time.Time) bool { return p.asks[q] == at })
-		f.listedOnce = true                                   // the first pass does
-		if p.whole && f.listed == p.now && len(f.asks) == 0 { // what is asked may be about a former address
+		f.listedOnce = true // the first pass does
+		// What is asked may be about a former address.
+		if p.whole && f.listed == p.now && len(f.asks) == 0 {
 			f.hosts = f.applied.NodePortAddrs
 		}
 	}

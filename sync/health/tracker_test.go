@@ -22,6 +22,7 @@ type history struct {
 }
 
 func newHistory(t *testing.T, o Options, s *model.Snapshot) *history {
+	t.Helper()
 	h := &history{T: t, snapshot: s}
 	o.Queued = func() (last, since time.Time) { return h.since, h.since }
 	h.Tracker = NewTracker(o)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/bench"
@@ -44,16 +45,16 @@ func run(ctx context.Context) error {
 	fmt.Println("| fault | backend | new | lost | kept | broken | wrong | recovered within |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	var errs []error
-	notes := ""
+	var notes strings.Builder
 	for _, f := range faults() {
 		if !o.faults.MatchString(f.name) {
 			continue
 		}
-		notes += fmt.Sprintf("- **%s**: %s.", f.name, f.does)
+		fmt.Fprintf(&notes, "- **%s**: %s.", f.name, f.does)
 		if f.loses != "" {
-			notes += fmt.Sprintf(" Losses are by design: %s.", f.loses)
+			fmt.Fprintf(&notes, " Losses are by design: %s.", f.loses)
 		}
-		notes += "\n"
+		notes.WriteString("\n")
 		for _, backend := range f.on() {
 			r, err := play(ctx, &o, f, backend)
 			if ctx.Err() != nil {
@@ -69,6 +70,6 @@ func run(ctx context.Context) error {
 			}
 		}
 	}
-	fmt.Printf("\n%s", notes)
+	fmt.Printf("\n%s", notes.String())
 	return errors.Join(errs...)
 }

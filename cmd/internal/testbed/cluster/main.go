@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +60,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage:\n" + usage)
+		return errors.New("usage:\n" + strings.TrimSpace(usage))
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -115,7 +116,7 @@ func run(ctx context.Context, args []string) error {
 	case args[0] == "exec" && len(rest) > 2 && rest[1] == "--":
 		return become(c.In(ctx, rest[0], rest[2:]...))
 	}
-	return errors.New("usage:\n" + usage)
+	return errors.New("usage:\n" + strings.TrimSpace(usage))
 }
 
 // up writes the images, and starts a cluster with a proxy and DNS, or leaves nothing.

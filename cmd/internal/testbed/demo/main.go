@@ -137,7 +137,7 @@ type route struct {
 }
 
 // The Service's addresses of both families.
-var clusterIPs = [2]string{"172.30.0.10", "fd00:172:30::10"} //nolint:gochecknoglobals // a constant
+var clusterIPs = [2]string{"172.30.0.10", "fd00:172:30::10"}
 
 func routes() []route {
 	const node, source, port, nodePort = "the node", "the source", 80, 30080

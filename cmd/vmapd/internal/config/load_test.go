@@ -124,8 +124,10 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(wantClient, c.Client()); diff != "" {
 		t.Errorf("client, -want +got:\n%s", diff)
 	}
-	wantConntrack := nodesetup.Conntrack{MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour,
-		TCPCloseWaitTimeout: time.Hour}
+	wantConntrack := nodesetup.Conntrack{
+		MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour,
+		TCPCloseWaitTimeout: time.Hour,
+	}
 	if diff := cmp.Diff(wantConntrack, c.Conntrack); diff != "" {
 		t.Errorf("conntrack, -want +got:\n%s", diff)
 	}
@@ -261,10 +263,14 @@ func TestWhatIsWrittenLoadsAgain(t *testing.T) {
 		in   files
 		args []string
 	}{
-		{"flags", files{}, []string{"--cluster-cidr=10.0.0.0/8", "--iptables-sync-period=5s", "-v3",
-			"--hostname-override=n"}},
-		{"iptables by a flag", files{}, []string{"--proxy-mode=iptables", "--iptables-min-sync-period=3s",
-			"--masquerade-all"}},
+		{"flags", files{}, []string{
+			"--cluster-cidr=10.0.0.0/8", "--iptables-sync-period=5s", "-v3",
+			"--hostname-override=n",
+		}},
+		{"iptables by a flag", files{}, []string{
+			"--proxy-mode=iptables", "--iptables-min-sync-period=3s",
+			"--masquerade-all",
+		}},
 		{"no mode", files{proxy: "iptables: {syncPeriod: 7s, minSyncPeriod: 2s, masqueradeAll: true}\n"}, nil},
 		{"iptables", files{proxy: "mode: iptables\n"}, nil},
 		{"iptables, but for the backend", files{proxy: "mode: iptables\n", own: "backend: nftables\n"}, nil},
@@ -321,8 +327,10 @@ WARN proxy.yaml: featureGates=New=true: no effect: vmapd's behaviour does not de
 	if diff := cmp.Diff(want, notes(c)); diff != "" {
 		t.Errorf("notes, -want +got:\n%s", diff)
 	}
-	for gates, want := range map[string]bool{"WatchList=true": false, "WatchList=false": true,
-		"WatchListClient=false": true} {
+	for gates, want := range map[string]bool{
+		"WatchList=true": false, "WatchList=false": true,
+		"WatchListClient=false": true,
+	} {
 		if got := (files{}).mustLoad(t, "--feature-gates="+gates).PlainLists(); got != want {
 			t.Errorf("%s: plain lists %v, want %v", gates, got, want)
 		}

@@ -199,8 +199,10 @@ func TestManyEndpointsAreCounted(t *testing.T) {
 		slice = slice.Ready(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}).String())
 	}
 	got := text(t, Explain(input("172.30.0.41:80", web(slice))))
-	for _, want := range []string{"100 of 100 endpoints used:", "10.0.1.9:8080", "and 90 more",
-		"=> forwarded to one of 100 endpoints\n"} {
+	for _, want := range []string{
+		"100 of 100 endpoints used:", "10.0.1.9:8080", "and 90 more",
+		"=> forwarded to one of 100 endpoints\n",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in:\n%s", want, got)
 		}
@@ -213,8 +215,10 @@ func TestManyEndpointsAreCounted(t *testing.T) {
 // A lookup table leaves nothing to chance, so its choice has a name.
 func TestTheEndpointOfALookupTableIsNamed(t *testing.T) {
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3", "10.0.0.4", "10.0.0.5")
-	for algorithm, named := range map[string]bool{"random": false, "maglev": true,
-		"maglev-port": false} { // the client's port is not known
+	for algorithm, named := range map[string]bool{
+		"random": false, "maglev": true,
+		"maglev-port": false,
+	} { // the client's port is not known
 		objects := web(slice)
 		objects.Services[0].Annotations = map[string]string{model.AnnotationAlgorithm: algorithm}
 		in := input("172.30.0.41:80", objects)

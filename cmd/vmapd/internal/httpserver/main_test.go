@@ -58,8 +58,6 @@ type running struct {
 	cancel    func()
 }
 
-func (r *running) address() string { return (<-r.listening).Addr().String() }
-
 // start runs a server, and ends it with the test.
 func start(t *testing.T, o Options) *running {
 	t.Helper()

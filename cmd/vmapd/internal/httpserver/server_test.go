@@ -132,5 +132,4 @@ func TestHardFail(t *testing.T) {
 	if err := <-told; !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("Failed was told: %v", err)
 	}
-
 }

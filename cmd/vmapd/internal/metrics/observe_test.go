@@ -60,8 +60,10 @@ func TestOneFamilyFails(t *testing.T) {
 		"vmapd_sync_failures_total": {`{ip_family="IPv4"} 1`, `{ip_family="IPv6"} 0`},
 		"kubeproxy_sync_proxy_rules_nftables_sync_failures_total": {`{ip_family="IPv4"} 1`, `{ip_family="IPv6"} 0`},
 		"kubeproxy_sync_proxy_rules_last_timestamp_seconds":       {`{ip_family="IPv6"} 1.772366460003e+09`},
-		"kubeproxy_sync_proxy_rules_duration_seconds": {`{ip_family="IPv4"} 1 0.003`,
-			`{ip_family="IPv6"} 1 0.003`},
+		"kubeproxy_sync_proxy_rules_duration_seconds": {
+			`{ip_family="IPv4"} 1 0.003`,
+			`{ip_family="IPv6"} 1 0.003`,
+		},
 	})
 }
 

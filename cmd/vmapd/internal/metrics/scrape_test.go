@@ -119,8 +119,10 @@ func TestSLIs(t *testing.T) {
 		t.Errorf("want %s, got\n%s", want, got)
 	}
 	got = strings.Join(series(families["kubernetes_healthchecks_total"]), "\n")
-	for _, want := range []string{`{name="sync",status="success",type="livez"} `,
-		`{name="sync",status="error",type="livez"} `} {
+	for _, want := range []string{
+		`{name="sync",status="success",type="livez"} `,
+		`{name="sync",status="error",type="livez"} `,
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %s, got\n%s", want, got)
 		}
@@ -130,8 +132,10 @@ func TestSLIs(t *testing.T) {
 func TestBuildInfo(t *testing.T) {
 	for _, tt := range []struct{ name, version, want string }{
 		{"a release", "v0.4.1", "v1.37.2+vmapd.0.4.1"},
-		{"between releases", "v0.4.2-0.20260301110000-91e622112345+dirty",
-			"v1.37.2+vmapd.0.4.2-0.20260301110000-91e622112345.dirty"},
+		{
+			"between releases", "v0.4.2-0.20260301110000-91e622112345+dirty",
+			"v1.37.2+vmapd.0.4.2-0.20260301110000-91e622112345.dirty",
+		},
 		{"built without git", "(devel)", "v1.37.2+vmapd.unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -60,47 +60,77 @@ func TestPlan(t *testing.T) {
 		facts Facts
 		want  map[string]string // file to value
 	}{
-		{"kube-proxy's defaults on a small node: the minimum", defaults, fresh(2),
-			and(map[string]string{fileMax: maxByDefault})},
+		{
+			"kube-proxy's defaults on a small node: the minimum", defaults, fresh(2),
+			and(map[string]string{fileMax: maxByDefault}),
+		},
 		{"one CPU more", defaults, fresh(5), and(map[string]string{fileMax: "163840"})},
-		{"a large node: the hash table grows", defaults, fresh(16), and(map[string]string{fileMax: "524288",
-			fileHashSize: "131072"})},
-		{"a node with very many CPUs: a million at most", defaults, fresh(256), and(map[string]string{fileMax: "1048576",
-			fileHashSize: "262144"})},
-		{"a minimum above a million is what the operator gets", onlyMax(32768, 2000000), fresh(256),
-			map[string]string{fileMax: "2000000", fileHashSize: "500000"}},
+		{"a large node: the hash table grows", defaults, fresh(16), and(map[string]string{
+			fileMax:      "524288",
+			fileHashSize: "131072",
+		})},
+		{"a node with very many CPUs: a million at most", defaults, fresh(256), and(map[string]string{
+			fileMax:      "1048576",
+			fileHashSize: "262144",
+		})},
+		{
+			"a minimum above a million is what the operator gets", onlyMax(32768, 2000000), fresh(256),
+			map[string]string{fileMax: "2000000", fileHashSize: "500000"},
+		},
 		{"the hash table is exactly a quarter", defaults, fresh(8), and(map[string]string{fileMax: "262144"})},
-		{"the hash table is one short of a quarter", defaults, fresh(8).with(fileBuckets, "65535"),
-			and(map[string]string{fileMax: "262144", fileHashSize: "65536"})},
-		{"the hash table never shrinks", defaults, fresh(2).with(fileBuckets, "1048576"),
-			and(map[string]string{fileMax: maxByDefault})},
+		{
+			"the hash table is one short of a quarter", defaults, fresh(8).with(fileBuckets, "65535"),
+			and(map[string]string{fileMax: "262144", fileHashSize: "65536"}),
+		},
+		{
+			"the hash table never shrinks", defaults, fresh(2).with(fileBuckets, "1048576"),
+			and(map[string]string{fileMax: maxByDefault}),
+		},
 		{"nor does the limit", defaults, fresh(2).with(fileMax, "1000000"), timeouts},
-		{"a limit that is lower by one", defaults, fresh(2).with(fileMax, "131071"),
-			and(map[string]string{fileMax: maxByDefault})},
+		{
+			"a limit that is lower by one", defaults, fresh(2).with(fileMax, "131071"),
+			and(map[string]string{fileMax: maxByDefault}),
+		},
 		{"no limit is higher than any", defaults, fresh(2).with(fileMax, "0"), timeouts},
-		{"a higher limit, with a small hash table", defaults, fresh(2).with(fileMax, "1000000").with(fileBuckets, "512"),
-			and(map[string]string{fileHashSize: "32768"})},
+		{
+			"a higher limit, with a small hash table", defaults, fresh(2).with(fileMax, "1000000").with(fileBuckets, "512"),
+			and(map[string]string{fileHashSize: "32768"}),
+		},
 		{"all is right already", defaults, fresh(2).with(fileMax, maxByDefault).with(fileTCPEstablishedTimeout,
 			"86400").with(fileTCPCloseWaitTimeout, "3600"), nil},
-		{"the hash size can't be read", onlyMax(32768, 0), fresh(2).without(fileBuckets),
-			map[string]string{fileHashSize: "16384"}},
-		{"the hash size can be read in the other file alone", onlyMax(32768, 0),
-			fresh(2).without(fileBuckets).with(fileHashSize, "65536"), nil},
+		{
+			"the hash size can't be read", onlyMax(32768, 0), fresh(2).without(fileBuckets),
+			map[string]string{fileHashSize: "16384"},
+		},
+		{
+			"the hash size can be read in the other file alone", onlyMax(32768, 0),
+			fresh(2).without(fileBuckets).with(fileHashSize, "65536"), nil,
+		},
 		{"the limit can't be read", onlyMax(32768, 0), fresh(2).without(fileMax), map[string]string{fileMax: "65536"}},
 		{"none per core: the limit is left alone, whatever the minimum", onlyMax(0, 131072), fresh(2), nil},
 		{"a negative minimum", onlyMax(32768, -5), fresh(3), map[string]string{fileMax: "98304"}},
-		{"more than the kernel can count", onlyMax(math.MaxInt32, math.MaxInt32), fresh(64),
-			map[string]string{fileMax: "2147483647", fileHashSize: "536870911"}},
+		{
+			"more than the kernel can count", onlyMax(math.MaxInt32, math.MaxInt32), fresh(64),
+			map[string]string{fileMax: "2147483647", fileHashSize: "536870911"},
+		},
 		{
 			"every other setting",
 			Conntrack{TCPBeLiberal: true, UDPTimeout: 10 * time.Second, UDPStreamTimeout: time.Minute},
 			fresh(2),
 			map[string]string{fileTCPBeLiberal: "1", fileUDPTimeout: "10", fileUDPStreamTimeout: "60"},
 		},
-		{"a timeout of seconds and a bit", Conntrack{UDPTimeout: 1999 * time.Millisecond}, fresh(2),
-			map[string]string{fileUDPTimeout: "1"}},
-		{"a timeout of less than a second", Conntrack{UDPTimeout: time.Millisecond}, fresh(2),
-			map[string]string{fileUDPTimeout: "1"}},
+		{
+			"a timeout of seconds and a bit",
+			Conntrack{UDPTimeout: 1999 * time.Millisecond},
+			fresh(2),
+			map[string]string{fileUDPTimeout: "1"},
+		},
+		{
+			"a timeout of less than a second",
+			Conntrack{UDPTimeout: time.Millisecond},
+			fresh(2),
+			map[string]string{fileUDPTimeout: "1"},
+		},
 		{"a negative timeout", Conntrack{UDPTimeout: -time.Second, TCPCloseWaitTimeout: -1}, fresh(2), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -51,8 +51,10 @@ func TestFindChoosesTheNode(t *testing.T) {
 		"of nobody":               {from: "pod/web-9", want: "find the node of pod/web-9: not found"},
 	} {
 		var refs []names.Ref
-		for text, parse := range map[string]func(string) (names.Ref, error){test.from: names.ParseSource,
-			test.to: names.ParseDestination} {
+		for text, parse := range map[string]func(string) (names.Ref, error){
+			test.from: names.ParseSource,
+			test.to:   names.ParseDestination,
+		} {
 			if text == "" {
 				continue
 			}
@@ -81,7 +83,8 @@ func TestFindChoosesTheNode(t *testing.T) {
 // Each Node has its place, those that fail first, and one without a pod is not left out.
 func TestAllNodesAreAsked(t *testing.T) {
 	p := Plugin{Namespace: "kube-system", Selector: "k8s-app=vmapd", Kubectl: func(ctx context.Context,
-		args ...string) ([]byte, error) {
+		args ...string,
+	) ([]byte, error) {
 		switch line := strings.Join(args, " "); {
 		case strings.HasPrefix(line, "get nodes"):
 			return []byte("a b c e"), nil

@@ -39,8 +39,10 @@ func TestWrap(t *testing.T) {
 func TestLinesHaveFailuresFirstAndATotal(t *testing.T) {
 	lines := []Line{
 		{OK, "version", "v1", ""},
-		{Warn, "clock", "the clock is 3 s behind that of the API server, which is more than one second",
-			"run a time service"},
+		{
+			Warn, "clock", "the clock is 3 s behind that of the API server, which is more than one second",
+			"run a time service",
+		},
 		{Fail, "rounds", "the last sync failed", "see the log"},
 		{OK, "kernel", "Linux 6.18", ""},
 	}

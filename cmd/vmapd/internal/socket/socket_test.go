@@ -164,10 +164,12 @@ func TestPlacesWhereNoSocketIsMade(t *testing.T) {
 			return os.WriteFile(path,
 				[]byte("kept"), 0o600)
 		}},
-		{"others may write to the folder", dir + "/open/vmapd.sock", "it is writable by other users",
+		{
+			"others may write to the folder", dir + "/open/vmapd.sock", "it is writable by other users",
 			func(path string) error {
 				return errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.Chmod(filepath.Dir(path), 0o777|os.ModeSticky))
-			}},
+			},
+		},
 		{"the folder is a file", dir + "/file/vmapd.sock", "not a directory", func(string) error { return nil }},
 		{"the path is too long", dir + "/" + strings.Repeat("a", 100), "invalid argument", func(string) error { return nil }},
 	} {

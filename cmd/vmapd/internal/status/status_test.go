@@ -224,8 +224,10 @@ func TestOneService(t *testing.T) {
 		}
 	}
 	at := func(pod, addr, node string, more func(*discoveryv1.Endpoint)) discoveryv1.Endpoint {
-		e := discoveryv1.Endpoint{Addresses: []string{addr}, NodeName: &node,
-			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}
+		e := discoveryv1.Endpoint{
+			Addresses: []string{addr}, NodeName: &node,
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod},
+		}
 		more(&e)
 		return e
 	}
@@ -235,8 +237,10 @@ func TestOneService(t *testing.T) {
 			return nil
 		}
 		at := netip.MustParseAddrPort
-		return []model.Candidate{{Addr: at("10.0.0.2:8080")}, {Addr: at("10.0.0.7:8080")}, {Addr: at("10.0.0.8:8080"),
-			Conditions: model.Terminating}, {Addr: at("10.0.0.9:8080"), Conditions: model.Ready}}
+		return []model.Candidate{{Addr: at("10.0.0.2:8080")}, {Addr: at("10.0.0.7:8080")}, {
+			Addr:       at("10.0.0.8:8080"),
+			Conditions: model.Terminating,
+		}, {Addr: at("10.0.0.9:8080"), Conditions: model.Ready}}
 	}
 	places := []names.SliceObject{
 		names.NewSlice(&discoveryv1.EndpointSlice{
@@ -342,8 +346,10 @@ func TestFlowsAreCountedByEndpoint(t *testing.T) {
 func TestOverview(t *testing.T) {
 	w := newWorld(web(), webSlice(), modeltest.NewService("ns1/bad").On("nonsense").TCP("", 80))
 	w.Done(reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(9), Took: 12300 * time.Microsecond})
-	w.Done(reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(90), Err: errors.New("the kernel says no"),
-		Failed: [2]bool{false, true}})
+	w.Done(reconcile.Round{
+		Snapshot: w.Snapshot(), Started: modeltest.Moment(90), Err: errors.New("the kernel says no"),
+		Failed: [2]bool{false, true},
+	})
 	o := status.Overview{
 		Version: "v1", Started: modeltest.Moment(0), Node: "node-1", Backend: "nftables", Why: "the kernel has all " +
 			"required features",

@@ -32,23 +32,33 @@ func addPods(s *apitest.Server) {
 	s.Set(pod("web-1", "10.0.0.2", app))
 	s.Set(pod("client", "10.0.0.9", nil))
 	for name, service := range map[string]corev1.ServiceSpec{
-		"web": {ClusterIP: "172.30.0.41", Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80,
-			TargetPort: intstr.FromInt32(9999)}}},
-		"empty": {ClusterIP: "172.30.0.43", Selector: map[string]string{"app": "wbe"},
-			Ports: []corev1.ServicePort{{Port: 80}}},
+		"web": {ClusterIP: "172.30.0.41", Selector: app, Ports: []corev1.ServicePort{{
+			Name: "http", Port: 80,
+			TargetPort: intstr.FromInt32(9999),
+		}}},
+		"empty": {
+			ClusterIP: "172.30.0.43", Selector: map[string]string{"app": "wbe"},
+			Ports: []corev1.ServicePort{{Port: 80}},
+		},
 	} {
 		service.ClusterIPs = []string{service.ClusterIP}
 		s.Set(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: name}, Spec: service})
 	}
 	s.Set(&discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: "web-1",
-			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns1", Name: "web-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(9999)),
-			Protocol: new(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{{
+			Name: new("http"), Port: new(int32(9999)),
+			Protocol: new(corev1.ProtocolTCP),
+		}},
 		Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod",
-				Name: "web-1"}},
+			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1"), TargetRef: &corev1.ObjectReference{
+				Kind: "Pod",
+				Name: "web-1",
+			}},
 		},
 	})
 }

@@ -41,11 +41,15 @@ func newCluster(t *testing.T) *apitest.Server {
 		s.Set(service)
 	}
 	s.Set(&discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: "web-1",
-			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns1", Name: "web-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)),
-			Protocol: new(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{{
+			Name: new("http"), Port: new(int32(8080)),
+			Protocol: new(corev1.ProtocolTCP),
+		}},
 		Endpoints: []discoveryv1.Endpoint{
 			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1")},
 			{Addresses: []string{"10.0.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},

@@ -108,8 +108,10 @@ func TestErrorsOfTheStart(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	text := runVmapd(t, "version")
-	for _, want := range []string{"vmapd     ", "commit    ", "date      ", "Go        " + runtime.Version() + "\n",
-		"platform  " + runtime.GOOS + "/" + runtime.GOARCH + "\n"} {
+	for _, want := range []string{
+		"vmapd     ", "commit    ", "date      ", "Go        " + runtime.Version() + "\n",
+		"platform  " + runtime.GOOS + "/" + runtime.GOARCH + "\n",
+	} {
 		if text.code != 0 || !strings.Contains(text.stdout, want) {
 			t.Errorf("vmapd version: exit code %d; want %q, got:\n%s", text.code, want, text.stdout)
 		}

@@ -226,8 +226,10 @@ func (o hostileTools) service() *hostileService {
 	}
 	h := &hostileService{hostileTools: o, service: &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "hostile", CreationTimestamp: metav1.Unix(2e9, 0)},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "172.30.9.9",
-			ClusterIPs: []string{"172.30.9.9"}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "172.30.9.9",
+			ClusterIPs: []string{"172.30.9.9"},
+		},
 	}}
 	spec := &h.service.Spec
 	for i := range o.addresses {
@@ -250,8 +252,10 @@ func (o hostileTools) service() *hostileService {
 	for i := range o.ports {
 		name := fmt.Sprintf("p%d", i)
 		spec.Ports = append(spec.Ports, corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: int32(i + 1)})
-		ports = append(ports, discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP),
-			Port: new(int32(i + 1))})
+		ports = append(ports, discoveryv1.EndpointPort{
+			Name: &name, Protocol: new(corev1.ProtocolTCP),
+			Port: new(int32(i + 1)),
+		})
 	}
 	perSlice := cmp.Or(o.perSlice, 1_000) // the API's maximum
 	for first := 0; first < o.endpoints; first += perSlice {

@@ -26,8 +26,10 @@ func TestFilesOfAnotherNode(t *testing.T) {
 	if err := os.Symlink(program, vmapd); err != nil {
 		t.Fatal(err)
 	}
-	files := []string{"--from", vmapdtest.Demo(t), "--backend=userspace", "--metrics-port=0", "--healthz-port=0",
-		"--socket="}
+	files := []string{
+		"--from", vmapdtest.Demo(t), "--backend=userspace", "--metrics-port=0", "--healthz-port=0",
+		"--socket=",
+	}
 	lines := func(name string, own bool) (found []string) {
 		t.Helper()
 		args := append(files, "--hostname-override", name)
@@ -55,8 +57,11 @@ func TestFilesOfAnotherNode(t *testing.T) {
 		name string
 		own  bool
 		want []string
-	}{{lab.NodeName, false, nil}, {lab.NodeName, true, []string{machine}}, {"other", false, []string{node}}, {"other",
-		true, []string{machine, node}}} {
+	}{{lab.NodeName, false, nil}, {lab.NodeName, true, []string{machine}}, {"other", false, []string{node}}, {
+		"other",
+		true,
+		[]string{machine, node},
+	}} {
 		got := lines(tt.name, tt.own)
 		if len(got) != min(1, len(tt.want)) {
 			t.Errorf("%+v: %d lines: %q", tt, len(got), got)

@@ -36,8 +36,10 @@ func TestThePortsNameNoService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := labtest.New(t)
-			args := []string{"--backend=nftables", "--from", dir, "--hostname-override", lab.NodeName, "--socket=",
-				"--profiling"}
+			args := []string{
+				"--backend=nftables", "--from", dir, "--hostname-override", lab.NodeName, "--socket=",
+				"--profiling",
+			}
 			if counters {
 				args = append(args, "--service-counters")
 			}

@@ -104,7 +104,8 @@ func (f fast) tracks(t *testing.T, to netip.AddrPort) (packets int) {
 // longConnection asks many questions on one connection, and returns how many packets of it met the
 // other table's chain, and how many it had.
 func (f fast) longConnection(t *testing.T, from *lab.Namespace, network string, to netip.AddrPort,
-	questions int) (met, all int) {
+	questions int,
+) (met, all int) {
 	t.Helper()
 	before := f.met(t)
 	c, err := from.Dial(t.Context(), network, to)
@@ -128,8 +129,10 @@ func TestFastPathCarriesLongConnections(t *testing.T) {
 		8080).Local(f.Pods()[0].IP4.String()),
 		modeltest.NewSlice("ns1/web-6", "web").IPv6().TCP("http", 8080).UDP("dns", 8080).Local(f.Pods()[0].IP6.String()))
 	f.has(t, lab.UplinkName)
-	froms := map[string]*lab.Namespace{"client": f.Client, "the pod itself": f.Pods()[0].Namespace,
-		"another pod": f.Pods()[1].Namespace}
+	froms := map[string]*lab.Namespace{
+		"client": f.Client, "the pod itself": f.Pods()[0].Namespace,
+		"another pod": f.Pods()[1].Namespace,
+	}
 	for name, from := range froms {
 		for _, network := range []string{"tcp", "udp"} {
 			for _, to := range []string{"172.30.0.41:80", "[fd00:172:30::29]:80"} {

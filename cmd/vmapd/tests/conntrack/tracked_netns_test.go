@@ -46,7 +46,8 @@ type tracked struct {
 
 // newTracked builds a world. With ports, its pods answer there; without, they only listen.
 func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend, pods int,
-	ports ...uint16) *tracked {
+	ports ...uint16,
+) *tracked {
 	t.Helper()
 	w := labtest.With(t, lab.Config{Pods: pods, Ports: ports})
 	tr := &tracked{World: w, sinks: map[string]*sink{}, streams: map[string]*stream{}}
@@ -62,7 +63,8 @@ func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Ba
 // start programs the node, and cleans up its flows, until the test ends or stop is called. The
 // objects are none at first.
 func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend,
-	objects ...modeltest.Object) (stop func()) {
+	objects ...modeltest.Object,
+) (stop func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	backend := open(t, tr.Node)

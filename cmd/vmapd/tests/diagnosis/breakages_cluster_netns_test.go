@@ -168,8 +168,10 @@ func processBreakages() []breakage {
 				p.StartReady(t, "--socket", "", "--healthz-bind-address", "", "--metrics-bind-address", "")
 				p.startUp(t)
 			},
-			want: "owned by another process", more: []string{"fail sync IPv4: the last sync failed",
-				"-> end the other vmapd on this node"},
+			want: "owned by another process", more: []string{
+				"fail sync IPv4: the last sync failed",
+				"-> end the other vmapd on this node",
+			},
 		},
 		{
 			name: "a daemon that hangs", command: doctor, exit: 3,
@@ -220,8 +222,10 @@ func processBreakages() []breakage {
 		{
 			name: "bad configuration", exit: 3, notUp: true, command: []string{"doctor", "--config", "testdata/bad-config.yaml"},
 			prepare: func(t *testing.T, p *patient) { mustNotStart(t, p, "--config", "testdata/bad-config.yaml") },
-			want:    "fail configuration the daemon would not start with this configuration: ", more: []string{"clusterCIDR",
-				"fail daemon no daemon answers"},
+			want:    "fail configuration the daemon would not start with this configuration: ", more: []string{
+				"clusterCIDR",
+				"fail daemon no daemon answers",
+			},
 		},
 		{
 			name: "flushed table", command: doctor,
@@ -241,8 +245,10 @@ func processBreakages() []breakage {
 		{
 			name: "read-only /proc/sys", command: doctor,
 			prepare: func(t *testing.T, p *patient) {
-				p.through = []string{"unshare", "--mount", "sh", "-ec",
-					`mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, "sh"}
+				p.through = []string{
+					"unshare", "--mount", "sh", "-ec",
+					`mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, "sh",
+				}
 				p.daemon = vmapdtest.Launch(t, p.Node, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig",
 					p.Kubeconfig(), "--hostname-override", lab.NodeName,
 					"--socket", p.socket, "--conntrack-max-per-core=0", "--conntrack-udp-timeout", "41s")...)
@@ -273,8 +279,10 @@ func processBreakages() []breakage {
 			name: "no IPVS", command: []string{"doctor", "--backend=ipvs"}, exit: 3, notUp: true,
 			prepare: func(_ *testing.T, p *patient) { p.through = withoutPrograms() },
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, vmapdtest.WebVIP) },
-			want:    "fail kernel", more: []string{"programs that the backend ipvs runs are not installed: iptables",
-				"or use --backend=auto"},
+			want:    "fail kernel", more: []string{
+				"programs that the backend ipvs runs are not installed: iptables",
+				"or use --backend=auto",
+			},
 		},
 	}
 }

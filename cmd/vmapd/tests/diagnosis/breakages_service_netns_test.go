@@ -44,14 +44,18 @@ func breakService(name string) func(*testing.T, *patient) {
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeClusterIP, ClusterIP: brokenIP, ClusterIPs: []string{brokenIP},
 				Selector: map[string]string{"app": name},
-				Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80,
-					TargetPort: intstr.FromInt32(8080)}},
+				Ports: []corev1.ServicePort{{
+					Name: "http", Protocol: corev1.ProtocolTCP, Port: 80,
+					TargetPort: intstr.FromInt32(8080),
+				}},
 			},
 		}
 		slice := vmapdtest.WebSlice(2)
 		slice.Name, slice.Labels = name+"-1", map[string]string{discoveryv1.LabelServiceName: name}
-		slice.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP),
-			Port: new(int32(8080))}}
+		slice.Ports = []discoveryv1.EndpointPort{{
+			Name: new("http"), Protocol: new(corev1.ProtocolTCP),
+			Port: new(int32(8080)),
+		}}
 		serviceBreakages[name](s, slice)
 		p.API.Set(s)
 		p.API.Set(slice)

@@ -185,8 +185,11 @@ func (p *patient) wantNoContrary(t *testing.T, b breakage) {
 		fine = "ok " + check + " "
 	}
 	named := b.command[0] == "doctor" || strings.Contains(b.want, "which is not vmapd's")
-	for _, command := range [][]string{{"doctor"}, {"explain", "--from", lab.ClientIP4, vmapdtest.WebVIP.String()},
-		{"trace", "--from", "node", "--wait", "300ms", vmapdtest.WebVIP.String()}} {
+	for _, command := range [][]string{
+		{"doctor"},
+		{"explain", "--from", lab.ClientIP4, vmapdtest.WebVIP.String()},
+		{"trace", "--from", "node", "--wait", "300ms", vmapdtest.WebVIP.String()},
+	} {
 		output, _ := p.vmapd(t, command...)
 		for _, contrary := range []string{"none is in the way", "can be reached", "works", fine} {
 			if strings.Contains(output, contrary) && (contrary != fine || named) {

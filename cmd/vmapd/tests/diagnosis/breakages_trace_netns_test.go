@@ -13,8 +13,10 @@ import (
 // looks where it is. The client connects while the command waits.
 func traceBreakages() []breakage {
 	traces := func(to netip.AddrPort) []string {
-		return []string{"trace", "--from", lab.ClientIP4, "--wait", "500ms", "--timeout", "10s", "--expect", "forwarded",
-			to.String()}
+		return []string{
+			"trace", "--from", lab.ClientIP4, "--wait", "500ms", "--timeout", "10s", "--expect", "forwarded",
+			to.String(),
+		}
 	}
 	command, toNodePort := traces(vmapdtest.WebVIP), traces(vmapdtest.WebNodePort)
 	connects, connectsToNodePort := connectsTo(vmapdtest.WebVIP), connectsTo(vmapdtest.WebNodePort)

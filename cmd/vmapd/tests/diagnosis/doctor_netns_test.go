@@ -113,12 +113,18 @@ func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
 		backend, name, want string
 		change              []string
 	}{
-		{"iptables", "a jump", "a jump is missing or in another place: ", []string{"iptables", "-t", "nat", "-I",
-			"PREROUTING", "-j", "ACCEPT"}},
-		{"ipvs", "a real server", "ipvsadm -a -t 172.30.0.10:80 -r 10.0.0.2:8080", []string{"ipvsadm", "-d", "-t",
-			"172.30.0.10:80", "-r", "10.0.0.2:8080"}},
-		{"ipvs", "rules", "iptables-restore --noflush", []string{"iptables", "-t", "nat", "-I", "POSTROUTING", "-j",
-			"ACCEPT"}},
+		{"iptables", "a jump", "a jump is missing or in another place: ", []string{
+			"iptables", "-t", "nat", "-I",
+			"PREROUTING", "-j", "ACCEPT",
+		}},
+		{"ipvs", "a real server", "ipvsadm -a -t 172.30.0.10:80 -r 10.0.0.2:8080", []string{
+			"ipvsadm", "-d", "-t",
+			"172.30.0.10:80", "-r", "10.0.0.2:8080",
+		}},
+		{"ipvs", "rules", "iptables-restore --noflush", []string{
+			"iptables", "-t", "nat", "-I", "POSTROUTING", "-j",
+			"ACCEPT",
+		}},
 	} {
 		t.Run(tt.backend+"/"+tt.name, func(t *testing.T) {
 			if tt.backend == "ipvs" {

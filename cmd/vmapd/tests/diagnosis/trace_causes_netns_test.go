@@ -24,13 +24,17 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 	}{
 		{
 			"ip_forward off", "tcp", web4, sysctl(forward, "0"),
-			[]string{"=> dropped, because the kernel does not route it to 10.0.0.",
-				": this node does not forward packets (the sysctl net.ipv4.conf.eth0.forwarding is 0).\n"},
+			[]string{
+				"=> dropped, because the kernel does not route it to 10.0.0.",
+				": this node does not forward packets (the sysctl net.ipv4.conf.eth0.forwarding is 0).\n",
+			},
 		},
 		{
 			"IPv6 forwarding off", "tcp", web6, sysctl(forward6, "0"),
-			[]string{"=> dropped, because the kernel does not route it to fd00:10::",
-				": this node does not forward packets (the sysctl net.ipv6.conf.all.forwarding is 0).\n"},
+			[]string{
+				"=> dropped, because the kernel does not route it to fd00:10::",
+				": this node does not forward packets (the sysctl net.ipv6.conf.all.forwarding is 0).\n",
+			},
 		},
 		{
 			"a route that prohibits", "tcp", closed4, func(t *testing.T, w *lab.World) {

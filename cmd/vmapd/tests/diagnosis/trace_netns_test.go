@@ -106,8 +106,10 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"\nconnection tracking: ", ", answered\n",
 			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
 		}},
-		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:",
-			"\nconnection tracking: answered\n", "=> forwarded to 10.0.0.", ", which answered.\n"}},
+		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{
+			"The source is 192.168.0.2:",
+			"\nconnection tracking: answered\n", "=> forwarded to 10.0.0.", ", which answered.\n",
+		}},
 		{"nothing listens over UDP", "udp", "172.30.0.30:80", "", []string{
 			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing " +
 				"listens on that port there.\n",
@@ -117,14 +119,22 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 				"vmapd's.\n", agrees,
 			"This is what vmapd expects: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
 		}},
-		{"no such port", "tcp", "172.30.0.10:81", "",
-			[]string{"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n",
-				"vmapd expects: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees}},
-		{"no Service", "udp", "172.30.0.99:80", "",
+		{
+			"no such port", "tcp", "172.30.0.10:81", "",
+			[]string{
+				"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n",
+				"vmapd expects: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees,
+			},
+		},
+		{
+			"no Service", "udp", "172.30.0.99:80", "",
 			[]string{"=> dropped by table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type " +
-				"!= local drop), which is vmapd's.\n", agrees}},
-		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped by table ip vmapd, ",
-			"vmapd expects: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees}},
+				"!= local drop), which is vmapd's.\n", agrees},
+		},
+		{"a source range", "tcp", "192.168.98.20:80", "", []string{
+			"=> dropped by table ip vmapd, ",
+			"vmapd expects: dropped: 203.0.113.9 is not in loadBalancerSourceRanges ", agrees,
+		}},
 		{
 			"somebody else's rule", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain forward { type filter hook forward priority 0; ip saddr 10.0.0.0/8 accept; tcp dport " +
@@ -136,9 +146,11 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"somebody else's rule before us", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain early { type filter hook prerouting priority -300; iifname \"eth0\" jump more; }; " +
 				"chain more { meta l4proto tcp reject with tcp reset; }; }",
-			[]string{"   table inet theirs, chain early, rule 1 (iifname \"eth0\" jump more)\n",
+			[]string{
+				"   table inet theirs, chain early, rule 1 (iifname \"eth0\" jump more)\n",
 				"=> rejected by table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not " +
-					"vmapd's.\n"},
+					"vmapd's.\n",
+			},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -176,10 +188,14 @@ func TestTraceConnects(t *testing.T) {
 			"172.30.0.60:80/udp", trace.Forwarded, trace.NoAnswer, "forwarded=10.0.0.3",
 			"expected the endpoint 10.0.0.3, got: forwarded to 10.0.0.2:7",
 		},
-		{"127.0.0.1:4", trace.Delivered, trace.Reset, "not-a-service",
-			"expected not a Service, got: delivered to 127.0.0.1:4"},
-		{"192.168.0.2:4", trace.Delivered, trace.Reset, "not-a-service",
-			"expected not a Service, got: delivered to 192.168.0.2:4"},
+		{
+			"127.0.0.1:4", trace.Delivered, trace.Reset, "not-a-service",
+			"expected not a Service, got: delivered to 127.0.0.1:4",
+		},
+		{
+			"192.168.0.2:4", trace.Delivered, trace.Reset, "not-a-service",
+			"expected not a Service, got: delivered to 192.168.0.2:4",
+		},
 	} {
 		args := []string{"--from", "node", "--wait", "300ms", "-o", "json", "--expect", tt.expect, tt.dest}
 		p := startTrace(t, w.Node, append(known, args...)...)

@@ -124,8 +124,10 @@ func TestNeighboursDoNotMeddle(t *testing.T) {
 		}
 	})
 	t.Logf("%v", total)
-	expected := []string{"forwarded", "forwarded, came back", "taken by the host port",
-		"forwarded, may stay at its destination"}
+	expected := []string{
+		"forwarded", "forwarded, came back", "taken by the host port",
+		"forwarded, may stay at its destination",
+	}
 	if *backends == "" {
 		expected = append(expected, "chosen by a lookup table")
 	}

@@ -50,7 +50,8 @@ func dnatPrograms() []dnat {
 	}
 	for _, variant := range []string{"legacy", "nft"} {
 		list = append(list, dnat{"iptables-" + variant, iptablesDNAT, func(t *testing.T, node *lab.Namespace,
-			rules [2]string) {
+			rules [2]string,
+		) {
 			t.Helper()
 			for i, program := range []string{"iptables-", "ip6tables-"} {
 				vmapdtest.Feed(t, node, "*nat\n:OTHER - [0:0]\n-A PREROUTING -j OTHER\n-A OUTPUT -j OTHER\n"+rules[i]+"COMMIT\n",
@@ -114,7 +115,8 @@ type leaveOut func(t *testing.T, by openPlane, program dnat) bool
 
 // eachOrder runs a test with each backend and each program, in both orders.
 func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPlane, program dnat, first bool),
-	leftOut ...leaveOut) {
+	leftOut ...leaveOut,
+) {
 	t.Helper()
 	nettest.Need(t)
 	seen := map[string]bool{}
@@ -143,7 +145,8 @@ func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPla
 
 // newNeighbour applies objects beside a program that translates destinations to the last of three pods.
 func newNeighbour(t *testing.T, by openPlane, program dnat, first bool, dests dnatPorts,
-	objects ...modeltest.Object) *neighbour {
+	objects ...modeltest.Object,
+) *neighbour {
 	t.Helper()
 	w := labtest.With(t, lab.Config{Pods: 3, Ports: []uint16{8080}})
 	vmapdtest.WithoutICMPLimits(t, w.Node)

@@ -40,7 +40,8 @@ func loadWithFastPath(t *testing.T, snapshot *model.Snapshot, node *lab.Namespac
 
 // askAgain asks several questions on one connection, whose answers must be the same.
 func askAgain(ctx context.Context, from *lab.Namespace, source netip.Addr, network string, to netip.AddrPort,
-	questions int) ask {
+	questions int,
+) ask {
 	c, err := from.DialFrom(ctx, netip.AddrPortFrom(source, 0), network, to)
 	if err != nil {
 		return ask{err: err}

@@ -30,8 +30,10 @@ import (
 
 // confined is the container of the DaemonSet.
 func confined(root string) vmapdtest.Container {
-	return vmapdtest.Container{Root: root, Env: []string{"NODE_NAME=" + lab.NodeName, "PATH=/usr/sbin"},
-		Command: []string{vmapdtest.ProgramPath}}
+	return vmapdtest.Container{
+		Root: root, Env: []string{"NODE_NAME=" + lab.NodeName, "PATH=/usr/sbin"},
+		Command: []string{vmapdtest.ProgramPath},
+	}
 }
 
 // image returns a folder with what the image has, which is the program, a name for it, and this machine's programs of
@@ -40,8 +42,10 @@ func image(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	program := filepath.Join(root, vmapdtest.ProgramPath)
-	for _, dir := range []string{"proc", "sys", "dev", "var/lib/vmapd", credentialsPath,
-		filepath.Dir(vmapdtest.ProgramPath), filepath.Dir(socket.DefaultPath)} {
+	for _, dir := range []string{
+		"proc", "sys", "dev", "var/lib/vmapd", credentialsPath,
+		filepath.Dir(vmapdtest.ProgramPath), filepath.Dir(socket.DefaultPath),
+	} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -211,8 +215,10 @@ func checkConfined(t *testing.T, pid int) {
 	t.Helper()
 	status := testaid.Read(t, fmt.Sprintf("/proc/%d/status", pid))
 	only := fmt.Sprintf("%016x", 1<<unix.CAP_NET_ADMIN|1<<unix.CAP_NET_RAW)
-	for _, want := range []string{"CapPrm:\t" + only, "CapEff:\t" + only, "CapBnd:\t" + only,
-		"CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
+	for _, want := range []string{
+		"CapPrm:\t" + only, "CapEff:\t" + only, "CapBnd:\t" + only,
+		"CapAmb:\t0000000000000000", "NoNewPrivs:\t1",
+	} {
 		if !strings.Contains(status, want+"\n") {
 			t.Errorf("not %q:\n%s", want, status)
 		}

@@ -32,8 +32,10 @@ func TestManifestsFitTogether(t *testing.T) {
 	objects := vmapdtest.ReadDeployed(t, "vmapd.yaml")
 	ds := vmapdtest.Object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd")
 	binding := vmapdtest.Object[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding vmapd")
-	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: ds.Spec.Template.Spec.ServiceAccountName,
-		Namespace: ds.Namespace}}
+	want := []rbacv1.Subject{{
+		Kind: "ServiceAccount", Name: ds.Spec.Template.Spec.ServiceAccountName,
+		Namespace: ds.Namespace,
+	}}
 	if diff := cmp.Diff(want, binding.Subjects); diff != "" {
 		t.Errorf("subjects of the binding (-want +got):\n%s", diff)
 	}
@@ -66,8 +68,10 @@ func TestManifestsFitTogether(t *testing.T) {
 		clean := vmapdtest.ReadDeployed(t, "cleanup.yaml")
 		ds := vmapdtest.Object[appsv1.DaemonSet](t, clean, "DaemonSet vmapd-cleanup")
 		checkPods(t, ds)
-		for name, c := range map[string]corev1.Container{"cleanup": ds.Spec.Template.Spec.InitContainers[0],
-			"wait": ds.Spec.Template.Spec.Containers[0]} {
+		for name, c := range map[string]corev1.Container{
+			"cleanup": ds.Spec.Template.Spec.InitContainers[0],
+			"wait":    ds.Spec.Template.Spec.Containers[0],
+		} {
 			// The image has no program but vmapd.
 			command, rest, err := cli.Command().Find(c.Args)
 			if err == nil {

@@ -67,8 +67,10 @@ func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
 		warning               string // the event at the Node, if there is one
 	}{
 		{"kubeadm-1.37", "nftables", "127.0.0.1:10249", ""},
-		{"kubeadm-1.31-iptables-dual-stack", "iptables", "[::1]:10249",
-			`"iptables" is honoured, although the nftables backend is faster`},
+		{
+			"kubeadm-1.31-iptables-dual-stack", "iptables", "[::1]:10249",
+			`"iptables" is honoured, although the nftables backend is faster`,
+		},
 		{"kubeadm-1.33-nftables", "nftables", "127.0.0.1:10249", ""},
 	} {
 		t.Run(test.config, func(t *testing.T) {
@@ -83,8 +85,10 @@ func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
 				http.StatusOK); got.Body != test.mode {
 				t.Errorf("/proxyMode: %q, want %q", got.Body, test.mode)
 			}
-			for _, to := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80", "192.168.99.10:80", "192.168.98.10:80",
-				lab.NodeIP4 + ":30080"} {
+			for _, to := range []string{
+				"172.30.0.10:80", "[fd00:172:30::10]:80", "192.168.99.10:80", "192.168.98.10:80",
+				lab.NodeIP4 + ":30080",
+			} {
 				c.Ask(t, netip.MustParseAddrPort(to))
 			}
 			e := c.WantEvent(t, "Starting", "Node", lab.NodeName, test.mode)

@@ -19,8 +19,10 @@ import (
 func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
 	t.Parallel()
 	c := vmapdtest.NewCluster(t)
-	for _, args := range []string{"create KUBE-CLUSTER-IP hash:ip,port", "create KUBE-LOOP-BACK hash:ip,port,ip",
-		"create OTHERS list:set", "add OTHERS KUBE-CLUSTER-IP", "create KUBE-SRC-2FAIIK2E4RIPMTGF hash:ip"} {
+	for _, args := range []string{
+		"create KUBE-CLUSTER-IP hash:ip,port", "create KUBE-LOOP-BACK hash:ip,port,ip",
+		"create OTHERS list:set", "add OTHERS KUBE-CLUSTER-IP", "create KUBE-SRC-2FAIIK2E4RIPMTGF hash:ip",
+	} {
 		vmapdtest.Feed(t, c.Node, "", "ipset", strings.Fields(args)...)
 	}
 	// A set that only a rule of kube-proxy's uses can be destroyed soon after that one.
@@ -52,8 +54,10 @@ func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
 	if err := clean.Cmd.Wait(); !errors.As(err, &failed) || failed.ExitCode() != 1 {
 		t.Errorf("cleanup: %v", err)
 	}
-	for _, want := range []string{"destroy KUBE-CLUSTER-IP",
-		"still there: of kube-proxy: 1 × ipset; remove them on the node"} {
+	for _, want := range []string{
+		"destroy KUBE-CLUSTER-IP",
+		"still there: of kube-proxy: 1 × ipset; remove them on the node",
+	} {
 		if !strings.Contains(clean.Log.String(), want) {
 			t.Errorf("cleanup does not say %q:\n%s", want, clean.Log)
 		}

@@ -27,8 +27,10 @@ func strays(t *testing.T, p *vmapdtest.Plane, pod *lab.Pod, from, client netip.A
 			i)})
 	}
 	// To a port of nobody's, by the same way: when it is there, all others are, too.
-	all = append(all, segment{from: netip.AddrPortFrom(from.Addr(), 7), to: netip.AddrPortFrom(client.Addr(), 7),
-		flags: 2, payload: end})
+	all = append(all, segment{
+		from: netip.AddrPortFrom(from.Addr(), 7), to: netip.AddrPortFrom(client.Addr(), 7),
+		flags: 2, payload: end,
+	})
 	for _, s := range all {
 		if _, err := raw.Write(s.marshal()); err != nil {
 			t.Fatal(err)
