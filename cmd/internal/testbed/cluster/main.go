@@ -42,8 +42,7 @@ containernetworking-plugins. PROXY is vmapd or kube-proxy, also with :nftables o
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-	// The cluster outlives this program: its processes must not inherit files of the caller, such as
-	// a lock.
+	// The cluster outlives this program: its processes must not inherit the caller's files, such as a lock.
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
 		err = run(ctx, os.Args[1:])
