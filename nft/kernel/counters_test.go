@@ -50,12 +50,12 @@ func TestWithoutCountersInSetsAllElseIsProgrammed(t *testing.T) {
 func TestConnectionsAreReadWhileServicesChange(t *testing.T) {
 	made, loaded := newNetNS(t), newNetNS(t)
 	builder := exampleBuilder()
-	const services = 2000
-	modeltest.Feed(builder, modeltest.Cluster(services, 2))
 	apply(t, openCounting(t, made), builder.Snapshot())
 	got := withoutOwner(made.nft(t, "", "list", "ruleset"))
 	loaded.nft(t, strings.ReplaceAll(got, "tcp . 30080 counter packets 0", "tcp . 30080 counter packets 7"), "-f", "-")
 	b := openAs(t, Options{NetNS: loaded.fd(), Unowned: true, Counters: true})
+	const services = 2000
+	modeltest.Feed(builder, modeltest.Cluster(services, 2))
 	apply(t, b, builder.Snapshot())
 	web := modeltest.PortName("default/web", "http", model.TCP)
 	const first = 7
