@@ -54,9 +54,9 @@ func TestNodeChangesInPlace(t *testing.T) {
 			return ""
 		})
 	}
-	for ranges, isClient := range map[string]bool{lab.OutsideRange4: true, lab.PodRange4: false} {
+	for _, ranges := range []string{lab.OutsideRange4, lab.PodRange4} {
 		change(func() { n.Spec.PodCIDRs = []string{ranges} })
-		source("podCIDRs are "+ranges, isClient)
+		source("podCIDRs are "+ranges, ranges == lab.OutsideRange4)
 	}
 	only := func(when, pod string) {
 		t.Helper()
