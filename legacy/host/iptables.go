@@ -137,8 +137,8 @@ func (b *IPTables) optionsOf(f *ruleFamily) iptables.Options {
 	return o
 }
 
-// write runs iptables-restore with a text, unless it is empty. A failure counts, as one that was to write only changes
-// or another.
+// write runs iptables-restore with a text, unless it is empty. The statistics distinguish failures of texts that have
+// changes alone (partial) from those of whole ones.
 func (b *IPTables) write(ctx context.Context, f *ruleFamily, text string, partial bool) error {
 	if text == "" {
 		return nil

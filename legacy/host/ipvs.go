@@ -88,7 +88,8 @@ func (b *IPVS) open() (err error) {
 	if b.servers, err = openServers(); err != nil {
 		return err
 	}
-	// It comes last: for a backend in place of this one, the device would show that all virtual servers are ours.
+	// The device comes last. Where it exists and no IPVS backend runs, the removal of leftovers takes all virtual servers
+	// for ours: a start that fails must not leave it.
 	if _, err := device.Create(ipvs.Device); err != nil {
 		return &UnsupportedError{"dummy devices in the kernel (module dummy)", err}
 	}

@@ -15,7 +15,7 @@ type family struct {
 	applied *model.FamilySnapshot            // in the dataplane; nil: none yet
 	owners  map[model.VIP]*model.ServicePort // of applied, by their frontends
 	// asks select flows that may be stale, of UDP, and of TCP and SCTP if the service port has a grace: to a frontend, or
-	// from an endpoint that left. They have until when the flows may stay.
+	// from an endpoint that left. The values are the times until which the flows may stay.
 	asks       map[Filter]time.Time
 	hosts      []netip.Addr // with node ports, now or since the whole table was listed
 	listed     time.Time    // when the whole table was; zero: it must be
