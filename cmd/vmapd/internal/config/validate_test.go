@@ -40,6 +40,7 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"exclude CIDRs", "mode: ipvs\nipvs: {excludeCIDRs: [10.0.0.0/8, ten]}\n", `ipvs.excludeCIDRs[1]: Invalid value: "ten": not a CIDR`},
 		{"TCP timeout", "mode: ipvs\nipvs: {tcpTimeout: -1s}\n", `ipvs.tcpTimeout: Invalid value: "-1s": less than 0`},
 		{"UDP timeout", "mode: ipvs\nipvs: {udpTimeout: 1500ms}\n", `ipvs.udpTimeout: Invalid value: "1.5s": not a number of whole seconds`},
+		{"FIN timeout", "mode: ipvs\nipvs: {tcpFinTimeout: 1500ms}\n", `ipvs.tcpFinTimeout: Invalid value: "1.5s": not a number of whole seconds`},
 		{"ipvs, which nobody chose", "mode: iptables\nipvs: {scheduler: best, excludeCIDRs: [ten], tcpTimeout: -1s, syncPeriod: -1s}\n", ``},
 
 		{"conntrack per core", "conntrack: {maxPerCore: -1}\n", `conntrack.maxPerCore: Invalid value: -1: not between 0 and 2147483647`},

@@ -17,30 +17,40 @@ import (
 
 // A finding is an event once it has lasted, again after a while, and its end is a line of the log.
 func TestAFindingThatLastsIsAnEvent(t *testing.T) {
-	log := &testlog.Log{}
-	d := &Daemon{Options: Options{Log: slog.New(slog.NewTextHandler(log, nil))}, events: events.New(events.Options{Log: slog.New(slog.DiscardHandler)})}
-	n := &noticed{check: "other-proxies", level: report.Fail}
-	bad := []report.Line{{Name: "other-proxies", Level: report.Fail, Text: "it is back"}}
-	now := time.Now()
-	look := func(after time.Duration, lines []report.Line, message string, want int) {
-		t.Helper()
-		now = now.Add(after)
-		d.noticeOne(n, lines, now)
-		if got := strings.Count(log.String(), message); got != want {
-			t.Errorf("%d lines %q, want %d:\n%s", got, message, want, log)
+	reasons := map[string]string{
+		"other-proxies": "OtherProxy", "conntrack": "ConntrackTableNearlyFull", "node": "NodeNotFound",
+	}
+	less := map[report.Level]report.Level{report.Fail: report.Warn, report.Warn: report.OK}
+	for _, n := range noticedChecks() {
+		check := n.check
+		log := &testlog.Log{}
+		written := slog.New(slog.NewTextHandler(log, nil))
+		d := &Daemon{Options: Options{Log: written}, events: events.New(events.Options{Log: written})}
+		bad := []report.Line{{Name: check, Level: n.level, Text: "it is back"}}
+		now := time.Now()
+		look := func(after time.Duration, lines []report.Line, message string, want int) {
+			t.Helper()
+			now = now.Add(after)
+			d.noticeOne(n, lines, now)
+			if got := strings.Count(log.String(), message); got != want {
+				t.Errorf("%s: %d lines %q, want %d:\n%s", check, got, message, want, log)
+			}
+		}
+		const found, ended = "doctor has a finding", "has ended"
+		look(0, bad, found, 0)
+		look(lasting-1, bad, found, 0)
+		look(1, nil, ended, 0)
+		look(1, []report.Line{{Name: check, Level: less[n.level]}}, found, 0)
+		look(lasting, bad, found, 0)
+		look(lasting, bad, found, 1)
+		look(repeatEvent-1, bad, found, 1)
+		look(1, bad, found, 2)
+		look(1, nil, ended, 1)
+		look(1, nil, ended, 1)
+		if n.reason != reasons[check] {
+			t.Errorf("%s: the event has the reason %s, want %s", check, n.reason, reasons[check])
 		}
 	}
-	const found, ended = "doctor has a finding", "has ended"
-	look(0, bad, found, 0)
-	look(lasting-1, bad, found, 0)
-	look(1, nil, ended, 0)
-	look(1, []report.Line{{Name: "other-proxies", Level: report.Warn}}, found, 0)
-	look(lasting, bad, found, 0)
-	look(lasting, bad, found, 1)
-	look(repeatEvent-1, bad, found, 1)
-	look(1, bad, found, 2)
-	look(1, nil, ended, 1)
-	look(1, nil, ended, 1)
 }
 
 // An error about a program that is not there names what has it; other errors do not.

@@ -142,13 +142,18 @@ const (
 	repeatEvent = 30 * time.Minute
 )
 
-// notice examines the node, but not all rules, until ctx ends, and reports findings that last.
-func (d *Daemon) notice(ctx context.Context) {
-	checks := []*noticed{
+// noticedChecks are the checks with findings that are events.
+func noticedChecks() []*noticed {
+	return []*noticed{
 		{check: "other-proxies", reason: events.ReasonOtherProxy, level: report.Fail},
 		{check: "conntrack", reason: events.ReasonConntrackNearlyFull, level: report.Warn},
 		{check: "node", reason: events.ReasonNoNode, level: report.Fail},
 	}
+}
+
+// notice examines the node, but not all rules, until ctx ends, and reports findings that last.
+func (d *Daemon) notice(ctx context.Context) {
+	checks := noticedChecks()
 	for {
 		select {
 		case <-ctx.Done():

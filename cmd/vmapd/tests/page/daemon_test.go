@@ -89,7 +89,7 @@ func startDaemon(t *testing.T, manifests string) *daemon {
 // startPage starts the command that serves the page, and returns the address that it prints.
 func startPage(t *testing.T, program, socket string) string {
 	t.Helper()
-	ui := exec.CommandContext(t.Context(), program, "ui", "--socket", socket)
+	ui := exec.CommandContext(t.Context(), program, "ui", "--socket", socket, "--port", "0")
 	stdout, err := ui.StdoutPipe()
 	if err == nil {
 		err = ui.Start()

@@ -29,7 +29,7 @@ func retriedServices() map[string]retried {
 	all := map[string]retried{}
 	for i, s := range []modeltest.Service{
 		modeltest.NewService("default/plain").TCP("", 80),
-		modeltest.NewService("default/annotated").TCP("", 80).Annotated(model.AnnotationConnectionRetry, "false"),
+		modeltest.NewService("default/annotated").TCP("", 80).Annotated("vmapd.io/connection-retry", "false"),
 		modeltest.NewService("default/sticky").TCP("", 80).Sticky(10_800),
 		modeltest.NewService("default/dns").UDP("", 53),
 		modeltest.NewService("default/udp").UDP("", 80),
