@@ -119,12 +119,7 @@ func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPla
 ) {
 	t.Helper()
 	nettest.Need(t)
-	seen := map[string]bool{}
 	for _, by := range planes {
-		if seen[by.name] {
-			continue
-		}
-		seen[by.name] = true
 		for _, program := range programs {
 			if slices.ContainsFunc(leftOut, func(is leaveOut) bool { return is(t, by, program) }) {
 				continue

@@ -23,7 +23,8 @@ type flow struct {
 	protocol  model.Protocol
 	want      string // reject, drop, elsewhere, or empty
 	endpoints []flowEndpoint
-	tries     string // sticky, same, or empty
+	tries     string         // sticky, same, or empty
+	decided   model.Decision // with nftables
 }
 
 type flowEndpoint struct {

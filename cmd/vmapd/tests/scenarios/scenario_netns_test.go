@@ -93,9 +93,12 @@ func TestScenariosForReal(t *testing.T) {
 					w.questions = manyQuestions
 				}
 				for i, f := range flows {
-					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil &&
-						d.Port.Algorithm == model.Maglev {
+					d := model.Decide(snapshot, f.connection(w.nodeAddrs))
+					if p.noHash && d.Port != nil && d.Port.Algorithm == model.Maglev {
 						flows[i].tries = ""
+					}
+					if !p.noHash && p.name != vmapdtest.ByIPVS {
+						flows[i].decided = d
 					}
 					if p.name == vmapdtest.ByIPVS && f.tries == same {
 						flows[i].tries = sticky // frontends are independent: see docs/internals.md
@@ -317,6 +320,9 @@ func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 		if a.answer.Source.Addr() != source {
 			t.Errorf("try %d: %s saw the source %v, want %v", try, name, a.answer.Source.Addr(), source)
 		}
+		if chosen := f.chosen(a.answer); chosen.IsValid() && name != serverName(w.at(chosen.Addr()), chosen) {
+			t.Errorf("try %d: %s answered %v, but the lookup table has %v", try, name, a.answer.Source, chosen)
+		}
 		answered = append(answered, name)
 		missing = slices.DeleteFunc(missing, func(m string) bool { return m == name })
 	}
@@ -324,6 +330,17 @@ func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 		t.Error(err)
 	}
 	return answered[0]
+}
+
+// chosen returns who must have answered, if a lookup table says so. The endpoint sees the client's port only if nothing
+// masquerades.
+func (f flow) chosen(a lab.Answer) netip.AddrPort {
+	d := f.decided
+	if a.Source.Addr() == d.Source && len(d.Targets) > 0 && !d.Targets[0].SNAT.Masquerade() {
+		d.SourcePort = a.Source.Port()
+	}
+	t, _ := d.Chosen()
+	return t.Addr
 }
 
 // checkTries checks the endpoints that one client got, in their order.
