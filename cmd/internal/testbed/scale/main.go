@@ -21,12 +21,13 @@ func main() {
 
 // options are the values of the command line.
 type options struct {
-	shapes    []shape
-	vmapd     string // path
-	churn     time.Duration
-	probes    int
-	kubeProxy string // path; empty: vmapd is measured
-	results   string // path; empty: none
+	shapes     []shape
+	vmapd      string // path
+	churn      time.Duration
+	probes     int
+	kubeProxy  string        // path; empty: vmapd is measured
+	results    string        // path; empty: none
+	throughput time.Duration // of one measurement; 0: starts and changes are measured
 }
 
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
@@ -40,6 +41,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.IntVar(&o.probes, "probes", 500, "changes of one endpoint that are timed, alone and among others")
 	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy: measure its start in place of vmapd")
 	flags.StringVar(&o.results, "results", "", "`path` of a file that gets a line of JSON for each cluster")
+	flags.DurationVar(&o.throughput, "throughput", 0, "measure for so long each, in whole seconds, what a client of one "+
+		"pod gets, also through kube-proxy if there is one; no clusters")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -60,6 +63,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
 	if err != nil {
 		return err
+	}
+	if o.throughput > 0 {
+		return throughput(ctx, o, stdout)
 	}
 	var all []record
 	var wrong error
