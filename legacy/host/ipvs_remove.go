@@ -29,38 +29,34 @@ var kubeProxySets = []string{
 }
 
 // object is a device or an ipset that is no running backend's, if it exists.
-type object struct {
-	Leftover
-	name string
-}
+type object struct{ owner, kind, name string }
 
 // objects returns the devices, and then the ipsets, of which rules may still use one that has a device's addresses.
 func (l *Leftovers) objects() (list []object) {
 	const longest = 31 // characters of the name of a set
-	add := func(owner, kind, name string) { list = append(list, object{Leftover{owner, kind}, name}) }
-	add(OwnerKubeProxy, KindDevice, KubeProxyDevice)
 	if !l.RunsIPVS {
-		add(OwnerVmapd, KindDevice, ipvs.Device)
+		list = append(list, object{OwnerVmapd, KindDevice, ipvs.Device})
 	}
+	list = append(list, object{OwnerKubeProxy, KindDevice, KubeProxyDevice})
 	if !hasIPSet() {
 		return list
 	}
 	for _, name := range kubeProxySets {
 		six := "KUBE-6-" + name
-		add(OwnerKubeProxy, KindSet, "KUBE-"+name)
-		add(OwnerKubeProxy, KindSet, six[:min(len(six), longest)])
+		list = append(list, object{OwnerKubeProxy, KindSet, "KUBE-" + name},
+			object{OwnerKubeProxy, KindSet, six[:min(len(six), longest)]})
 	}
 	for _, name := range ipvs.SetNames {
 		if !l.RunsIPVS {
-			add(OwnerVmapd, KindSet, name.In(model.IPv4))
-			add(OwnerVmapd, KindSet, name.In(model.IPv6))
+			list = append(list, object{OwnerVmapd, KindSet, name.In(model.IPv4)},
+				object{OwnerVmapd, KindSet, name.In(model.IPv6)})
 		}
 	}
 	return list
 }
 
 func (o object) exists() (bool, error) {
-	if o.Kind == KindDevice {
+	if o.kind == KindDevice {
 		link, err := device.Find(o.name)
 		return link != nil, err
 	}
@@ -72,7 +68,7 @@ func (o object) exists() (bool, error) {
 }
 
 func (o object) remove() error {
-	if o.Kind == KindDevice {
+	if o.kind == KindDevice {
 		return device.Remove(o.name)
 	}
 	if err := destroySet(o.name); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -88,43 +84,33 @@ func hasIPSet() bool {
 	return err == nil || !errors.Is(err, fs.ErrNotExist) || none != nil
 }
 
-// findIPVS counts devices and ipsets. A device shows that its owner has virtual servers.
-func (l *Leftovers) findIPVS(found map[Leftover]int) error {
+// findIPVS finds devices and ipsets. A device shows that its owner has virtual servers. They are removed with the last
+// device: addresses are deleted before servers, as without a server, the node itself would answer; and all are
+// kube-proxy's if its device stays: it deletes the ones that it does not want. A running IPVS backend takes them over.
+func (l *Leftovers) findIPVS() (found []Leftover, err error) {
+	last := -1
 	for _, o := range l.objects() {
 		switch there, err := o.exists(); {
 		case err != nil:
-			return fmt.Errorf("look for %s %s: %w", o.Kind, o.name, err)
+			return found, fmt.Errorf("look for %s %s: %w", o.kind, o.name, err)
+		case there && o.kind == KindDevice:
+			last = len(found)
+			fallthrough
 		case there:
-			found[o.Leftover]++
+			found = append(found, Leftover{o.owner, o.kind, 1, o.remove})
 		}
 	}
-	return nil
-}
-
-// removeIPVS removes devices, ipsets and, if one of the devices exists, virtual servers. These are all kube-proxy's if
-// its device stays: it deletes the ones that it does not want. A running IPVS backend takes them over.
-func (l *Leftovers) removeIPVS() error {
-	kubeProxys, err := device.Find(KubeProxyDevice)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	hasServers := false
-	for _, kind := range [...]string{KindDevice, KindSet} {
-		for _, o := range l.objects() {
-			if o.Kind != kind || o.Owner == OwnerKubeProxy && l.KeepKubeProxy {
-				continue
+	if last >= 0 && !l.RunsIPVS {
+		remove := found[last].Remove
+		found[last].Remove = func() error {
+			err := remove()
+			if findIPVS() != nil { // the kernel has no IPVS
+				return err
 			}
-			there, err := o.exists()
-			hasServers = hasServers || there && kind == KindDevice
-			errs = append(errs, err, o.remove())
-		}
-		// Addresses are deleted before servers: without a server, the node itself would answer.
-		if kind == KindDevice && hasServers && !l.RunsIPVS && (!l.KeepKubeProxy || kubeProxys == nil) && findIPVS() == nil {
-			errs = append(errs, removeServers(l.Options.Foreign))
+			return errors.Join(err, removeServers(l.Options.Foreign))
 		}
 	}
-	return errors.Join(errs...)
+	return found, nil
 }
 
 // destroySet destroys a set. The kernel ends a rule of nftables some time after its removal, and

@@ -13,8 +13,12 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Leftover is a kind of objects on the node, and who made them.
-type Leftover struct{ Owner, Kind string }
+// Leftover is a number of objects of a kind on the node, and who made them.
+type Leftover struct {
+	Owner, Kind string
+	Number      int
+	Remove      func() error // removes these, with the rules that lead to chains
+}
 
 // Owners of leftovers.
 const (
@@ -40,16 +44,14 @@ type NFT interface {
 	Remove(f model.Family, theirs func(chain string) bool) error
 }
 
-// Leftovers finds and removes what other backends and kube-proxy have on this node.
+// Leftovers finds what other backends and kube-proxy have on this node.
 type Leftovers struct {
 	NFT NFT
 	// Rules is the iptables backend that runs, or nil.
 	Rules *IPTables
 	// RunsIPVS is whether the IPVS backend runs. Then all of its objects and all virtual servers are its own.
 	RunsIPVS bool
-	// KeepKubeProxy: kube-proxy's objects stay.
-	KeepKubeProxy bool
-	Options       ipvs.Options
+	Options  ipvs.Options
 }
 
 // variants of iptables.
@@ -90,52 +92,53 @@ func (l *Leftovers) ownerOf(f model.Family, variant, chain string) string {
 	return ""
 }
 
-// removes reports whether a chain is to be removed.
-func (l *Leftovers) removes(f model.Family, variant, chain string) bool {
-	owner := l.ownerOf(f, variant, chain)
-	return owner == OwnerVmapd || owner == OwnerKubeProxy && !l.KeepKubeProxy
-}
-
 // uses reports whether the backend's rules are in the tables of a variant.
 func (b *IPTables) uses(f model.Family, variant string) bool {
 	in := func(r *ruleFamily) bool { return r.family == f && r.variant() == variant }
 	return b != nil && slices.ContainsFunc(b.families, in)
 }
 
-// Find counts objects by kind and owner; those that are not there are left out. The error says what could not be
-// examined.
-func (l *Leftovers) Find() (map[Leftover]int, error) {
-	found := map[Leftover]int{}
+// Find finds objects by kind and owner, in the order of their removal: chains first, because rules use ipsets. The
+// error says what could not be examined.
+func (l *Leftovers) Find() (found []Leftover, err error) {
 	var errs []error
-	count := func(f model.Family, variant, kind string, chains []string, err error) {
-		for owner, n := range l.byOwner(f, variant, chains) {
-			found[Leftover{owner, kind}] += n
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%v chains of iptables-%s: %w", f, variant, err))
-		}
-	}
 	for _, f := range model.Families {
 		chains, err := l.NFT.Chains(f)
-		count(f, variantNFT, KindNFTChain, chains, err)
+		errs = append(errs, ofVariant(f, variantNFT, err))
+		found = append(found, l.inChains(f, variantNFT, chains, l.NFT.Remove)...)
 		_, saved, err := l.legacy(f)
-		count(f, variantLegacy, KindLegacyChain, saved.All(), err)
+		errs = append(errs, ofVariant(f, variantLegacy, err))
+		found = append(found, l.inChains(f, variantLegacy, saved.All(), l.removeLegacy)...)
 	}
-	return found, errors.Join(append(errs, l.findIPVS(found))...)
+	ofIPVS, err := l.findIPVS()
+	return append(found, ofIPVS...), errors.Join(append(errs, err)...)
 }
 
-// byOwner counts those chains that the running backend does not use.
-func (l *Leftovers) byOwner(f model.Family, variant string, chains []string) map[string]int {
-	count := map[string]int{}
-	for _, chain := range chains {
-		if owner := l.ownerOf(f, variant, chain); owner != "" {
-			count[owner]++
+func ofVariant(f model.Family, variant string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%v chains of iptables-%s: %w", f, variant, err)
+	}
+	return err
+}
+
+// inChains returns those chains that the running backend does not use, by owner.
+func (l *Leftovers) inChains(
+	f model.Family, variant string, chains []string, remove func(model.Family, func(chain string) bool) error,
+) (found []Leftover) {
+	for _, owner := range []string{OwnerKubeProxy, OwnerVmapd} {
+		theirs := func(chain string) bool { return l.ownerOf(f, variant, chain) == owner }
+		n := 0
+		for _, chain := range chains {
+			if theirs(chain) {
+				n++
+			}
+		}
+		if n > 0 && (owner == OwnerVmapd || slices.ContainsFunc(chains, isSure)) {
+			do := func() error { return ofVariant(f, variant, remove(f, theirs)) }
+			found = append(found, Leftover{owner, "iptables-" + variant + " chain", n, do})
 		}
 	}
-	if !slices.ContainsFunc(chains, isSure) {
-		delete(count, OwnerKubeProxy)
-	}
-	return count
+	return found
 }
 
 // isSure reports whether a chain is kube-proxy's, and can't be kubelet's.
@@ -184,27 +187,13 @@ func (l *Leftovers) legacy(f model.Family) (*programs, *iptables.Saved, error) {
 	return p, saved, nil
 }
 
-// Remove removes what Find finds: chains first, because rules use ipsets. After an error, it continues with the rest.
-func (l *Leftovers) Remove() error {
-	var errs []error
-	for _, f := range model.Families {
-		if err := l.NFT.Remove(f, func(chain string) bool { return l.removes(f, variantNFT, chain) }); err != nil {
-			errs = append(errs, fmt.Errorf("%v chains of iptables-%s: %w", f, variantNFT, err))
-		}
-		if err := l.removeLegacy(f); err != nil {
-			errs = append(errs, fmt.Errorf("%v chains of iptables-%s: %w", f, variantLegacy, err))
-		}
-	}
-	return errors.Join(append(errs, l.removeIPVS())...)
-}
-
 // removeLegacy removes chains of iptables-legacy, and the rules that lead there: of each table all or, after an error,
 // none.
-func (l *Leftovers) removeLegacy(f model.Family) (err error) {
+func (l *Leftovers) removeLegacy(f model.Family, theirs func(chain string) bool) (err error) {
 	const tries = 3 // other programs may change the tables meanwhile
 	for range tries {
 		p, saved, failed := l.legacy(f)
-		remove := saved.RemoveText(func(chain string) bool { return l.removes(f, variantLegacy, chain) })
+		remove := saved.RemoveText(theirs)
 		if failed != nil || remove == "" {
 			return failed
 		}

@@ -9,6 +9,15 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
+// numbers returns the numbers of objects by owner.
+func numbers(found []Leftover) map[string]int {
+	n := map[string]int{}
+	for _, l := range found {
+		n[l.Owner] += l.Number
+	}
+	return n
+}
+
 func TestWhoseAChainIs(t *testing.T) {
 	kubelets := []string{"KUBE-FIREWALL", "KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-MARK-DROP", "KUBE-MARK-MASQ", "KUBE-POSTROUTING"}
 	legacy := &IPTables{families: []*ruleFamily{{programs: &programs{family: model.IPv4, version: "iptables v1.8.9 (legacy)"}}}}
@@ -26,8 +35,7 @@ func TestWhoseAChainIs(t *testing.T) {
 		"with the same rules":       {finder: Leftovers{Rules: legacy}, chains: []string{ours, ipvs}, want: map[string]int{OwnerVmapd: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := test.finder.byOwner(model.IPv4, variantLegacy, test.chains)
-			want := test.want
+			got, want := numbers(test.finder.inChains(model.IPv4, variantLegacy, test.chains, nil)), test.want
 			if want == nil {
 				want = map[string]int{}
 			}
@@ -36,7 +44,7 @@ func TestWhoseAChainIs(t *testing.T) {
 			}
 		})
 	}
-	if got := (&Leftovers{Rules: legacy}).byOwner(model.IPv4, variantNFT, []string{ours}); got[OwnerVmapd] != 1 {
+	if got := numbers((&Leftovers{Rules: legacy}).inChains(model.IPv4, variantNFT, []string{ours}, nil)); got[OwnerVmapd] != 1 {
 		t.Errorf("of the other variant: %v", got)
 	}
 }

@@ -121,7 +121,7 @@ func (d *Daemon) newSweeper() *leftovers.Sweeper {
 	look.RunsNFT, look.RunsIPVS, look.RunsUserspace = p.nft != nil, p.ipvs != nil, p.userspace != nil
 	look.Rules = p.iptables
 	return &leftovers.Sweeper{
-		Find: look.All, Remove: look.Remove, Log: d.Log,
+		Find: look.All, Log: d.Log,
 		Event: func(text string) { d.events.Node(events.Warning, events.ReasonLeftovers, text) },
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -15,11 +14,13 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/nft/others"
 )
 
@@ -32,12 +33,10 @@ const (
 	kindOurDevice = "device of userspace"
 )
 
-var owners = []string{host.OwnerKubeProxy, host.OwnerVmapd}
+// Found are the objects that other backends or kube-proxy have on the node.
+type Found []host.Leftover
 
-// Found is a number of objects of each kind that other backends or kube-proxy have on the node.
-type Found map[host.Leftover]int
-
-// Finder finds and removes leftovers. It is for one goroutine.
+// Finder finds leftovers. It is for one goroutine.
 type Finder struct {
 	host.Leftovers
 	// RunsNFT and RunsUserspace: the objects of this backend are no leftovers.
@@ -49,47 +48,58 @@ func NewFinder(o ipvs.Options) *Finder {
 	return &Finder{Leftovers: host.Leftovers{NFT: others.IPTables{}, Options: o}}
 }
 
-// All looks for all leftovers. The error says what could not be examined.
-func (d *Finder) All() (Found, error) {
-	counts, err := d.Find()
-	errs := []error{err}
+// All looks for all leftovers, in the order of their removal. The error says what could not be examined.
+func (d *Finder) All() (found Found, err error) {
+	var errs []error
 	for _, f := range model.Families {
 		names, err := others.TableNames(f)
 		errs = append(errs, err)
 		for _, name := range names {
+			remove := func() error { return kernel.RemoveTables(name) }
 			switch {
 			case name == KubeProxyTable:
-				counts[host.Leftover{Owner: host.OwnerKubeProxy, Kind: kindTable}]++
+				found = append(found, host.Leftover{Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1, Remove: remove})
 			case name == nft.TableName && !d.RunsNFT:
-				counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindTable}]++
+				found = append(found, host.Leftover{Owner: host.OwnerVmapd, Kind: kindTable, Number: 1, Remove: remove})
 			}
 		}
 	}
-	if !d.RunsUserspace {
-		if _, err := net.InterfaceByName(userspace.DeviceName); err == nil {
-			counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindOurDevice}] = 1
-		}
+	more, err := d.Find()
+	found = append(found, more...)
+	if _, none := net.InterfaceByName(userspace.DeviceName); none == nil && !d.RunsUserspace {
+		remove := func() error { return device.Remove(userspace.DeviceName) }
+		found = append(found, host.Leftover{Owner: host.OwnerVmapd, Kind: kindOurDevice, Number: 1, Remove: remove})
 	}
-	return counts, errors.Join(errs...)
+	return found, errors.Join(append(errs, err)...)
 }
 
 // Of returns what one owner has.
 func (f Found) Of(owner string) Found {
-	theirs := maps.Clone(f)
-	maps.DeleteFunc(theirs, func(l host.Leftover, n int) bool { return l.Owner != owner || n == 0 })
-	return theirs
+	return slices.DeleteFunc(slices.Clone(f), func(l host.Leftover) bool { return l.Owner != owner })
+}
+
+// Remove removes the objects. After an error, it continues with the rest.
+func (f Found) Remove() error {
+	var errs []error
+	for _, l := range f {
+		errs = append(errs, l.Remove())
+	}
+	return errors.Join(errs...)
 }
 
 // String is like "of kube-proxy: 1 × IPVS device, 57 × iptables-nft chain".
 func (f Found) String() string {
 	var all []string
-	for _, owner := range owners {
-		var parts []string
-		for l, n := range f.Of(owner) {
-			parts = append(parts, fmt.Sprintf("%d × %s", n, l.Kind))
+	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
+		counts := map[string]int{}
+		for _, l := range f.Of(owner) {
+			counts[l.Kind] += l.Number
 		}
-		slices.Sort(parts)
-		if len(parts) > 0 {
+		var parts []string
+		for kind, n := range counts {
+			parts = append(parts, fmt.Sprintf("%d × %s", n, kind))
+		}
+		if slices.Sort(parts); len(parts) > 0 {
 			all = append(all, fmt.Sprintf("of %s: %s", owner, strings.Join(parts, ", ")))
 		}
 	}

@@ -7,12 +7,9 @@ import (
 	"slices"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
-	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
-	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/nft/others"
 )
@@ -21,63 +18,37 @@ import (
 const Remedy = "remove them on the node (nft, iptables-nft, iptables-legacy, ipset, ipvsadm), or restart it; " +
 	"until then, Services that no longer exist may still answer"
 
-// Remove removes everything that any proxy left. After an error, it continues with the rest,
-// unless it lacks the permission for all of it.
-func Remove(o ipvs.Options) error { return cleanUp(NewFinder(o)) }
+// Remove removes everything that any proxy left.
+func Remove(o ipvs.Options) error {
+	return cleanUp(NewFinder(o), func(f Found) Found { return f })
+}
 
 // RemoveOwn is Remove for everything that vmapd left, once kube-proxy serves. A node without
 // anything of vmapd's needs no kube-proxy.
 func RemoveOwn(o ipvs.Options) error {
-	d := NewFinder(o)
-	d.KeepKubeProxy = true
-	if d.stillThere() == nil {
+	d, own := NewFinder(o), func(f Found) Found { return f.Of(host.OwnerVmapd) }
+	if left, err := d.All(); err == nil && len(own(left)) == 0 {
 		return nil
 	}
 	if err := d.kubeProxyServes(); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	return cleanUp(d)
+	return cleanUp(d, own)
 }
 
-func cleanUp(d *Finder) error {
-	err := d.Remove()
-	switch {
-	case errors.Is(err, kernel.ErrNotPermitted):
-		return fmt.Errorf("clean up: %w", err)
-	case errors.Is(err, kernel.ErrOwned):
+// cleanUp removes a part of what there is, and returns an error if something of it is left.
+func cleanUp(d *Finder, part func(Found) Found) error {
+	found, err := d.All()
+	if errors.Is(err, kernel.ErrNotPermitted) {
+		return fmt.Errorf("clean up: %w", kernel.ErrNotPermitted)
+	}
+	if err = part(found).Remove(); errors.Is(err, kernel.ErrOwned) {
 		err = fmt.Errorf("%w (stop the daemon first)", err)
 	}
 	_, traces := others.RemoveStaleTraces()
-	return errors.Join(err, traces, d.stillThere())
-}
-
-// Remove removes what the finder finds.
-func (d *Finder) Remove() error {
-	var tables []string
-	if !d.KeepKubeProxy {
-		tables = append(tables, KubeProxyTable)
-	}
-	if !d.RunsNFT {
-		tables = append(tables, nft.TableName)
-	}
-	err := kernel.RemoveTables(tables...)
-	if errors.Is(err, kernel.ErrNotPermitted) {
-		return err
-	}
-	if err = errors.Join(err, d.Leftovers.Remove()); !d.RunsUserspace {
-		err = errors.Join(err, device.Remove(userspace.DeviceName))
-	}
-	return err
-}
-
-// stillThere returns an error if something is left of that which should have gone.
-func (d *Finder) stillThere() error {
-	left, err := d.All()
-	if d.KeepKubeProxy {
-		left = left.Of(host.OwnerVmapd)
-	}
-	if text := left.String(); text != "" {
-		err = errors.Join(err, fmt.Errorf("still there: %s; %s", text, Remedy))
+	left, unknown := d.All()
+	if err = errors.Join(err, traces, unknown); len(part(left)) > 0 {
+		err = errors.Join(err, fmt.Errorf("still there: %v; %s", part(left), Remedy))
 	}
 	return err
 }

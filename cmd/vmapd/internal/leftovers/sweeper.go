@@ -20,10 +20,9 @@ const LookInterval = 10 * time.Second
 // Sweeper removes what other backends and kube-proxy left on the node, until nothing is left. What comes back after
 // that stays: two proxies must not delete each other's rules for ever. It is a [reconcile.Observer].
 type Sweeper struct {
-	Find   func() (Found, error)
-	Remove func() error
-	Log    *slog.Logger
-	Event  func(text string)
+	Find  func() (Found, error)
+	Log   *slog.Logger
+	Event func(text string)
 
 	begun, clean atomic.Bool // a removal has begun, one has left nothing
 	mu           sync.Mutex  // held while somebody looks or removes
@@ -39,7 +38,7 @@ func (s *Sweeper) Left() (found Found, cameBack bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, err = s.Find()
-	return found, s.clean.Load() && found.String() != "", err
+	return found, s.clean.Load() && len(found) > 0, err
 }
 
 // Done implements [reconcile.Observer]. The first round that programs the node removes leftovers: not before, so that
@@ -73,13 +72,13 @@ func (s *Sweeper) sweep() {
 	}
 	s.begun.Store(true)
 	before, err := s.Find()
-	if err != nil || before.String() != "" {
-		err = s.Remove()
+	if err != nil || len(before) > 0 {
+		err = before.Remove()
 		left, unknown := s.Find()
-		if err = cmp.Or(err, unknown); left.String() != "" {
+		if err = cmp.Or(err, unknown); len(left) > 0 {
 			err = errors.Join(err, fmt.Errorf("still there: %v", left))
-		} else if text := before.String(); text != "" {
-			s.Log.Info("removed the rules of another backend or proxy", slog.String("removed", text))
+		} else if len(before) > 0 {
+			s.Log.Info("removed the rules of another backend or proxy", slog.String("removed", before.String()))
 		}
 	}
 	s.clean.Store(err == nil)

@@ -26,24 +26,21 @@ type proxied struct {
 	events   []string
 }
 
-var chain = host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}
-
 func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	p := &proxied{}
 	p.Sweeper = &Sweeper{
-		Remove: func() error {
-			p.removals++
-			if p.stuck == nil {
-				p.chains = 0
-			}
-			return p.stuck
-		},
 		Find: func() (Found, error) {
-			if p.unknown != nil {
+			if p.unknown != nil || p.chains == 0 {
 				return nil, p.unknown
 			}
-			return Found{chain: p.chains}, nil
+			return Found{{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain, Number: p.chains, Remove: func() error {
+				p.removals++
+				if p.stuck == nil {
+					p.chains = 0
+				}
+				return p.stuck
+			}}}, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Event: func(text string) { p.events = append(p.events, text) },
 	}
@@ -109,7 +106,7 @@ func TestLeftoversThatStay(t *testing.T) {
 		if p.removals < 10 || len(p.events) != 1 || !strings.Contains(p.events[0], "7 × iptables-nft chain") || !strings.Contains(p.events[0], Remedy) {
 			t.Errorf("%d removals, events %q", p.removals, p.events)
 		}
-		if found, back, _ := p.Left(); found[chain] != 7 || back {
+		if found, back, _ := p.Left(); numberOf(found, host.KindNFTChain) != 7 || back {
 			t.Errorf("found %v, came back: %v", found, back)
 		}
 		p.stuck = nil
@@ -146,10 +143,10 @@ func TestLeftoversThatAreUnknown(t *testing.T) {
 }
 
 func TestTextOfLeftovers(t *testing.T) {
-	of := func(owner, kind string) host.Leftover { return host.Leftover{Owner: owner, Kind: kind} }
 	got := Found{
-		of(host.OwnerKubeProxy, kindTable): 2, of(host.OwnerVmapd, kindTable): 1, of(host.OwnerVmapd, host.KindLegacyChain): 3,
-		of(host.OwnerKubeProxy, host.KindDevice): 1, of(host.OwnerKubeProxy, host.KindNFTChain): 0,
+		{Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1}, {Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1},
+		{Owner: host.OwnerVmapd, Kind: kindTable, Number: 1}, {Owner: host.OwnerVmapd, Kind: host.KindLegacyChain, Number: 3},
+		{Owner: host.OwnerKubeProxy, Kind: host.KindDevice, Number: 1},
 	}
 	const text = "of kube-proxy: 1 × IPVS device, 2 × nftables table; of vmapd: 1 × nftables table, 3 × iptables-legacy chain"
 	if diff := cmp.Diff(text, got.String()); diff != "" {
