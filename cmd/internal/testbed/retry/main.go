@@ -1,7 +1,15 @@
+// Command retry has an endpoint of a Service fall silent, and shows how long new connections to that Service wait: with
+// connection retry, without it, and with kube-proxy.
+//
+//	make -C cmd/internal/testbed retry RUNS='session affinity' KUBE=DIR
+//
+// Each run has a new world in network namespaces ([lab]): an API server, a node with the proxy, and pods, of which the
+// first drops all packets. Clients with many addresses are a pod, the node itself, and machines outside, which connect
+// by node port and by the load balancer's address, over IPv4 and IPv6. Each of these opens 200 connections a second for
+// 20 s, and waits for each one 10 s. The table has how long it took until a connection was open and answered.
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,45 +33,28 @@ const (
 const (
 	withRetry    = "vmapd"
 	withoutRetry = "vmapd without retry"
-	kubeNFTables = "kube-proxy nftables"
-	kubeIPTables = "kube-proxy iptables"
+	kubeProxy    = "kube-proxy"
 )
 
 // run is one world.
 type run struct {
 	proxy, kind string
 	endpoints   int
-	fault       fault
 }
 
-func (r *run) String() string {
-	return fmt.Sprintf("%s | %s | %d | %s", r.proxy, r.kind, r.endpoints, r.fault.name)
-}
-
-// faulty is how many endpoints are at fault.
-func (r *run) faulty() int { return cmp.Or(r.fault.pods, r.endpoints) }
+func (r *run) String() string { return fmt.Sprintf("%s | %s | %d", r.proxy, r.kind, r.endpoints) }
 
 // plan are all runs.
 func plan() (all []*run) {
-	add := func(kind string, f fault, endpoints []int, proxies ...string) {
-		for _, n := range endpoints {
-			for _, proxy := range proxies {
-				all = append(all, &run{proxy: proxy, kind: kind, endpoints: n, fault: f})
+	for _, kind := range []string{plain, affinity, maglev, local} {
+		for _, n := range []int{2, 3, 10} {
+			for _, proxy := range []string{withRetry, withoutRetry, kubeProxy} {
+				if kind != maglev || proxy != kubeProxy {
+					all = append(all, &run{proxy, kind, n})
+				}
 			}
 		}
 	}
-	few, some, many := []int{3}, []int{2, 3}, []int{2, 3, 10}
-	add(plain, silent(), many, withRetry, withoutRetry, kubeNFTables, kubeIPTables)
-	add(affinity, silent(), many, withRetry, withoutRetry, kubeNFTables, kubeIPTables)
-	add(maglev, silent(), many, withRetry, withoutRetry)
-	add(local, silent(), many, withRetry, withoutRetry, kubeNFTables)
-	add(dns, silent(), some, withRetry, withoutRetry, kubeNFTables)
-	for _, f := range []fault{refuses(), lossy()} {
-		add(plain, f, few, withRetry, withoutRetry)
-		add(affinity, f, few, withRetry, withoutRetry)
-	}
-	add(plain, nodeDies(), []int{4}, withRetry, withoutRetry, kubeNFTables)
-	add(affinity, nodeDies(), []int{4}, withRetry, withoutRetry, kubeNFTables)
 	return all
 }
 
@@ -71,7 +62,7 @@ func main() { lab.Main("retry", play) }
 
 func play(ctx context.Context) error {
 	only := regexp.MustCompile("")
-	kubeProxy := flag.String("kube-proxy", "", "`path` of a kube-proxy: run it beside vmapd")
+	program := flag.String("kube-proxy", "", "`path` of a kube-proxy: run it beside vmapd, in mode nftables")
 	flag.Func("only", "a regular expression of runs, as the table's first columns show them", func(s string) (err error) {
 		only, err = regexp.Compile(s)
 		return err
@@ -79,16 +70,15 @@ func play(ctx context.Context) error {
 	flag.Parse()
 	fmt.Printf("%s; each client opens %d connections a second for %v, and waits %v.\n\n",
 		bench.Machine(), rate, lasts, within)
-	fmt.Println("| proxy | kind | endpoints | fault | client | connections | failed " +
-		"| below 0.5 s | 1 s | 2 s | 3 s | 4 to 7 s | later | longest |")
-	fmt.Println("|---|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+	fmt.Println("| proxy | kind | endpoints | client | connections | failed " +
+		"| below 0.5 s | 1 s | 2 s | 3 s | 4 to 7 s | later |")
+	fmt.Println("|---|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|")
 	var errs []error
 	for _, r := range plan() {
-		byVmapd := r.proxy == withRetry || r.proxy == withoutRetry
-		if !only.MatchString(r.String()) || *kubeProxy == "" && !byVmapd {
+		if !only.MatchString(r.String()) || *program == "" && r.proxy == kubeProxy {
 			continue
 		}
-		if err := r.play(ctx, *kubeProxy); err != nil {
+		if err := r.play(ctx, *program); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", r, err))
 		}
 		if ctx.Err() != nil {
@@ -108,15 +98,38 @@ func (r *run) play(ctx context.Context, kubeProxy string) (err error) {
 	if err := w.settle(ctx); err != nil {
 		return fmt.Errorf("%w; %s", err, w.Log())
 	}
-	if err := w.begin(ctx); err != nil {
+	if err := w.silence(ctx); err != nil {
 		return err
 	}
-	w.load(ctx)
-	sum := tally{failed: map[lab.Failure]int{}}
-	for _, c := range w.clients {
-		fmt.Printf("| %s | %s | %s |\n", r, c.name, &c.tally)
-		sum.add(&c.tally)
+	var sum counts
+	for i, report := range w.load(ctx) {
+		n := count(&report)
+		fmt.Printf("| %s | %s |%s\n", r, w.clients[i].name, n)
+		for column := range sum {
+			sum[column] += n[column]
+		}
 	}
-	fmt.Printf("| %s | **all** | %s |\n", r, &sum)
+	fmt.Printf("| %s | **all** |%s\n", r, sum)
 	return nil
+}
+
+// counts are columns: connections, failed, and how many waited less than half a second, one, two, three, four to seven
+// seconds, and longer.
+type counts [8]int
+
+func count(r *lab.Report) counts {
+	n := counts{r.Sent, r.Lost(), r.Sent - r.Lost()}
+	for i, seconds := range []float64{0.5, 1.5, 2.5, 3.5, 7.5} {
+		slower := r.Slower(time.Duration(seconds * float64(time.Second)))
+		n[2+i] -= slower
+		n[3+i] = slower
+	}
+	return n
+}
+
+func (n counts) String() (columns string) {
+	for _, c := range n {
+		columns += fmt.Sprintf(" %d |", c)
+	}
+	return columns
 }

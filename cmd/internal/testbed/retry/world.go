@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,13 +22,28 @@ const (
 	affinity = "session affinity"
 	maglev   = "Maglev"
 	local    = "externalTrafficPolicy Local"
-	dns      = "DNS"
 )
 
 const (
+	port     = 80
 	podPort  = 8080
 	nodePort = 30080
 )
+
+// client is a machine with many addresses that connects to one address of the Service.
+type client struct {
+	name    string
+	from    *lab.Namespace
+	sources []netip.Addr
+	to      netip.AddrPort
+	next    atomic.Int64
+}
+
+// ask makes one connection, from the client's addresses in turn.
+func (c *client) ask(ctx context.Context) (lab.Answer, error) {
+	source := c.sources[int(c.next.Add(1))%len(c.sources)]
+	return c.from.AskFrom(ctx, source, "tcp", c.to)
+}
 
 // world has the Service web, with the first pods as endpoints. One more pod is a client. With the policy Local, another
 // one is an endpoint on another Node.
@@ -54,7 +70,7 @@ func newWorld(ctx context.Context, kubeProxy string, r *run) (w *world, err erro
 }
 
 // build makes clients and objects, and starts the proxy.
-func (w *world) build(ctx context.Context, kubeProxy string) error {
+func (w *world) build(ctx context.Context, path string) error {
 	if err := w.addClients(); err != nil {
 		return err
 	}
@@ -63,10 +79,8 @@ func (w *world) build(ctx context.Context, kubeProxy string) error {
 	switch w.r.proxy {
 	case withoutRetry:
 		args = append(args, "--connection-retry=false")
-	case kubeNFTables:
-		program, args = kubeProxy, []string{"--proxy-mode", "nftables"}
-	case kubeIPTables:
-		program, args = kubeProxy, []string{"--proxy-mode", "iptables"}
+	case kubeProxy:
+		program, args = path, []string{"--proxy-mode", "nftables"}
 	}
 	return w.Start(ctx, program, append(args, w.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)...)...)
 }
@@ -90,8 +104,8 @@ func (w *world) addClients() error {
 		first, to [2]string // the first of its addresses, and the Service's, by family
 		port      uint16
 	}{
-		{"pod", pod.Namespace, addToPod, [2]string{"10.200.0.1", "fd00:10::c:1"}, clusterIPs(), w.port()},
-		{"node", w.Node, addToNode, [2]string{"192.168.0.10", "fd00:192:168::a:1"}, clusterIPs(), w.port()},
+		{"pod", pod.Namespace, addToPod, [2]string{"10.200.0.1", "fd00:10::c:1"}, clusterIPs(), port},
+		{"node", w.Node, addToNode, [2]string{"192.168.0.10", "fd00:192:168::a:1"}, clusterIPs(), port},
 		{
 			outside + "node port", w.Client, w.AddClientAddr,
 			[2]string{"203.0.113.20", "2001:db8:203::a:1"},
@@ -100,15 +114,14 @@ func (w *world) addClients() error {
 		{
 			outside + "load balancer", w.Client, w.AddClientAddr,
 			[2]string{"203.0.113.130", "2001:db8:203::b:1"},
-			loadBalancers(), w.port(),
+			loadBalancers(), port,
 		},
 	} {
 		if w.r.kind == local && place.from != w.Client {
 			continue // the policy is for connections from outside
 		}
 		for f, family := range families() {
-			c := &client{name: place.name + ", " + family, from: place.from, dns: w.r.kind == dns}
-			c.tally.failed = map[lab.Failure]int{}
+			c := &client{name: place.name + ", " + family, from: place.from}
 			c.to = netip.AddrPortFrom(netip.MustParseAddr(place.to[f]), place.port)
 			a := netip.MustParseAddr(place.first[f])
 			for range addresses {
@@ -124,23 +137,11 @@ func (w *world) addClients() error {
 	return nil
 }
 
-// port is that of the Service.
-func (w *world) port() uint16 {
-	if w.r.kind == dns {
-		return 53
-	}
-	return 80
-}
-
 // setObjects writes the Node, the Service and its EndpointSlices to the API server.
 func (w *world) setObjects() {
 	w.API.Set(bench.LabNode())
-	protocol := corev1.ProtocolTCP
-	if w.r.kind == dns {
-		protocol = corev1.ProtocolUDP
-	}
 	ips := clusterIPs()
-	s := bench.Service("web", int32(w.port()), podPort, []corev1.Protocol{protocol},
+	s := bench.Service("web", port, podPort, []corev1.Protocol{corev1.ProtocolTCP},
 		netip.MustParseAddr(ips[0]), netip.MustParseAddr(ips[1]))
 	s.Spec.Type, s.Spec.Ports[0].NodePort, s.Annotations = corev1.ServiceTypeLoadBalancer, nodePort, map[string]string{}
 	for _, ip := range loadBalancers() {
@@ -179,7 +180,7 @@ func (w *world) settle(ctx context.Context) error {
 	for _, c := range w.clients {
 		for {
 			asking, done := context.WithTimeout(ctx, time.Second)
-			_, _, err := c.ask(asking, c.sources[0])
+			_, err := c.ask(asking)
 			done()
 			if err == nil {
 				break
@@ -192,15 +193,29 @@ func (w *world) settle(ctx context.Context) error {
 	return nil
 }
 
+// silence has the first endpoint drop all packets.
+func (w *world) silence(ctx context.Context) error {
+	const rules = `table inet fault {
+	chain in { type filter hook prerouting priority -400; policy drop; }
+	chain out { type filter hook output priority -400; policy drop; }
+}`
+	if out, err := w.pod(0).Command(ctx, "nft", rules).CombinedOutput(); err != nil {
+		return fmt.Errorf("nft %s: %w\n%s", rules, err, out)
+	}
+	return nil
+}
+
 // load has all clients connect.
-func (w *world) load(ctx context.Context) {
-	loading, cancel := context.WithTimeout(ctx, lasts)
+func (w *world) load(ctx context.Context) []lab.Report {
+	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
+	reports := make([]lab.Report, len(w.clients))
 	var wait sync.WaitGroup
-	for _, c := range w.clients {
-		wait.Go(func() { c.load(loading) })
+	for i, c := range w.clients {
+		wait.Go(func() { reports[i] = lab.Load{Rate: rate, Timeout: within, Ask: c.ask}.Run(ctx) })
 	}
 	wait.Wait()
+	return reports
 }
 
 // pod is one of the endpoints, from 0 on.
