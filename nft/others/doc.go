@@ -1,10 +1,10 @@
-// Package others is about what other programs have in nftables: it lists tables and base chains, reads rules as text,
-// and traces packets through them. What a rule does with a packet, the kernel alone decides: nothing here follows one.
+// Package others is about what other programs have in nftables: it lists tables, base chains and rules, and traces
+// packets through them. What a rule does with a packet, the kernel alone decides: nothing here follows one.
 //
 //	TableNames ─────> names of tables
 //	IPTables ───────> chains in the tables of iptables-nft, and their removal
 //	StartTrace(Filter) ──> table vmapd-trace-N ── meta nftrace set 1 ──> NFT_MSG_TRACE ──> Read: Events
-//	ReadRuleset ────> base chains; rules as text ("tcp dport 80 drop"), by the handles in Events
+//	ReadRuleset ────> base chains; rules by the handles in Events, with the text of "nft list chain"
 //	Untraceable: reasons why a packet ends where no rule matches
 //
 // A trace. Its table has, at prerouting and output, a rule before all others that marks first packets, one for answers

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -111,18 +110,16 @@ func (r *reader) unhook(t Place, theirs func(chain string) bool) error {
 	conn, table := &nftables.Conn{}, t.handle()
 	flushed, changed := map[string]bool{}, false
 	for _, rule := range rules {
-		c := &nftables.Chain{Table: table, Name: rule.chain}
+		in := rule.Place.Chain
+		c := &nftables.Chain{Table: table, Name: in}
 		switch {
-		case theirs(rule.chain) && flushed[rule.chain]:
+		case theirs(in) && flushed[in]:
 			continue
-		case theirs(rule.chain):
-			flushed[rule.chain] = true
+		case theirs(in):
+			flushed[in] = true
 			conn.FlushChain(c)
-		case slices.ContainsFunc(rule.exprs, func(e any) bool {
-			v, ok := e.(*expr.Verdict)
-			return ok && v.Chain != "" && theirs(v.Chain)
-		}):
-			if err := conn.DelRule(&nftables.Rule{Table: table, Chain: c, Handle: rule.handle}); err != nil {
+		case rule.target != "" && theirs(rule.target):
+			if err := conn.DelRule(&nftables.Rule{Table: table, Chain: c, Handle: rule.Handle}); err != nil {
 				return err
 			}
 		default:

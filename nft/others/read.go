@@ -3,13 +3,7 @@ package others
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
-	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -17,8 +11,7 @@ import (
 )
 
 // reader lists the objects of all programs. The lists of google/nftables are not for these: a rule that it can't decode
-// makes it panic (see comment, and nfnl.Unmarshal), or return none of the chain's rules, and it leaves out expressions
-// that it does not know.
+// makes it panic, or return none of the chain's rules, and it leaves out expressions that it does not know.
 type reader struct{ *netlink.Conn }
 
 // openReader returns nil without nf_tables.
@@ -45,7 +38,7 @@ func list[T any](r *reader, kind uint16, of Place, decode func(family byte, attr
 		},
 		Data: []byte{familyNumber(of.Family), unix.NFNETLINK_V0, 0, 0},
 	}
-	const table, chainOrSet = unix.NFTA_RULE_TABLE, unix.NFTA_RULE_CHAIN // the same numbers with sets and elements
+	const table, chainOrSet = unix.NFTA_RULE_TABLE, unix.NFTA_RULE_CHAIN // the same numbers with elements
 	attrs := netlink.NewAttributeEncoder()
 	for kind, name := range map[uint16]string{table: of.Table, chainOrSet: of.Chain} {
 		if name != "" {
@@ -127,89 +120,4 @@ func decodeChain(family byte, b []byte) chain {
 	policy := nfnl.First(b, unix.NFTA_CHAIN_POLICY)
 	c.drops = policy != nil && nfnl.Uint32(policy) == drop
 	return c
-}
-
-// rule is one of anybody's.
-type rule struct {
-	chain   string
-	handle  uint64
-	comment string
-	exprs   []any // of package expr, or unread
-}
-
-func decodeRule(family byte, b []byte) rule {
-	r := rule{
-		chain: text(b, unix.NFTA_RULE_CHAIN), handle: nfnl.Uint64(nfnl.First(b, unix.NFTA_RULE_HANDLE)),
-		comment: comment(nfnl.First(b, unix.NFTA_RULE_USERDATA)),
-	}
-	exprs := nfnl.First(b, unix.NFTA_RULE_EXPRESSIONS)
-	for e := range nfnl.Attributes(exprs, unix.NFTA_LIST_ELEM) {
-		r.exprs = append(r.exprs, unmarshal(family, text(e, unix.NFTA_EXPR_NAME), nfnl.First(e, unix.NFTA_EXPR_DATA)))
-	}
-	if !nfnl.IsWhole(b) || !nfnl.IsWhole(exprs) {
-		r.exprs = append(r.exprs, unread("rest"))
-	}
-	return r
-}
-
-// comment returns the comment in a rule's user data, as nft and iptables-nft write it. Other programs write what they
-// like: that is returned as text, or in hexadecimal.
-func comment(data []byte) string {
-	value, isData := nfnl.Userdata(data, byte(userdata.TypeComment))
-	if isData {
-		return string(nfnl.Text(value))
-	}
-	plain := string(nfnl.Text(data))
-	if utf8.ValidString(plain) && !strings.ContainsFunc(plain, func(c rune) bool { return !strconv.IsPrint(c) }) {
-		return plain
-	}
-	return hexadecimal(data)
-}
-
-// unread is the name of an expression that can't be decoded.
-type unread string
-
-// unmarshal decodes an expression.
-func unmarshal(family byte, name string, data []byte) any {
-	e := nfnl.NewExpr(name)
-	if e == nil {
-		return unread(name)
-	}
-	if err := nfnl.Unmarshal(family, data, e); err != nil && name != "match" && name != "target" {
-		return unread(name) // what an extension of iptables does is in its name, too
-	}
-	if i, ok := e.(*expr.Immediate); ok && i.Register == unix.NFT_REG_VERDICT {
-		verdict := nfnl.First(nfnl.First(data, unix.NFTA_IMMEDIATE_DATA), unix.NFTA_DATA_VERDICT)
-		v := &expr.Verdict{Kind: expr.VerdictKind(int32(nfnl.Uint32(nfnl.First(verdict, unix.NFTA_VERDICT_CODE))))}
-		v.Chain = text(verdict, unix.NFTA_VERDICT_CHAIN)
-		if nfnl.First(verdict, unix.NFTA_VERDICT_CODE) == nil {
-			return unread(name)
-		}
-		return v
-	}
-	return e
-}
-
-// set says what a set is for.
-type set struct {
-	name            string
-	interval, isMap bool
-}
-
-func decodeSet(_ byte, b []byte) set {
-	flags := nfnl.Uint32(nfnl.First(b, unix.NFTA_SET_FLAGS))
-	return set{text(b, unix.NFTA_SET_NAME), flags&unix.NFT_SET_INTERVAL != 0, flags&unix.NFT_SET_MAP != 0}
-}
-
-// decodeKeys returns the keys of some elements of a set.
-func decodeKeys(_ byte, b []byte) (keys [][]byte) {
-	for e := range nfnl.Elements(b) {
-		keys = append(keys, nfnl.Value(e, unix.NFTA_SET_ELEM_KEY))
-	}
-	return keys
-}
-
-func (r *reader) keys(t Place, set string) ([][]byte, error) {
-	parts, err := list(r, unix.NFT_MSG_GETSETELEM, Place{t.Family, t.Table, set}, decodeKeys)
-	return slices.Concat(parts...), err
 }

@@ -1,13 +1,14 @@
 package others
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/google/nftables/expr"
 	"github.com/google/nftables/xt"
 	"golang.org/x/sys/unix"
 
@@ -20,18 +21,18 @@ type Line struct {
 	Place    Place
 	Handle   uint64
 	Position int    // in its chain, from 1 on
-	Text     string // as nft writes it, as far as its expressions are known
-	Comment  string
-	Decides  bool // its last expression is a verdict, which Text has
-	Drops    bool // it drops the packet, or may: its verdict is that of a map
-	Rejects  bool // it answers with an error
-	DNAT     bool // it replaces the destination
-	Marks    bool // it sets the packet's mark, or the connection's
-	Untracks bool // it keeps the packet from connection tracking
+	Text     string // see Ruleset.Text; "": nobody has asked for it
+	Decides  bool   // its last expression is a verdict
+	Drops    bool   // it drops the packet, or may: its verdict is that of a map
+	Rejects  bool   // it answers with an error
+	DNAT     bool   // it replaces the destination
+	Marks    bool   // it sets the packet's mark, or the connection's
+	Untracks bool   // it keeps the packet from connection tracking
 	// To is the address to which it translates the destination; invalid: there is none, or several.
 	To netip.Addr
 
-	target string // the chain to which it leads
+	target  string // the chain to which it leads
+	comment string // of iptables-nft, which nft does not list
 }
 
 // Base is a chain that the kernel calls.
@@ -46,6 +47,7 @@ type Base struct {
 type Ruleset struct {
 	reader *reader
 	lines  map[Place]map[uint64]Line
+	texts  map[Place]map[uint64]string // as nft lists them
 	Bases  []Base
 }
 
@@ -56,7 +58,7 @@ func ReadRuleset() (*Ruleset, error) {
 	if reader == nil {
 		return &Ruleset{}, err
 	}
-	r := &Ruleset{reader: reader, lines: map[Place]map[uint64]Line{}}
+	r := &Ruleset{reader: reader, lines: map[Place]map[uint64]Line{}, texts: map[Place]map[uint64]string{}}
 	if _, err = reader.tables(); err == nil {
 		err = r.readBases()
 	}
@@ -139,81 +141,86 @@ func (r *Ruleset) read(p Place) (lines map[uint64]Line, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the rules of chain %s of table %s %s: %w", p.Chain, p.Family, p.Table, err)
 	}
-	for i, rule := range rules {
-		l := rule.line(func(set string) [][]byte { return r.elements(p, set) })
-		l.Place, l.Position = p, i+1
-		lines[rule.handle] = l
+	for i, l := range rules {
+		l.Position = i + 1
+		lines[l.Handle] = l
 	}
 	return lines, nil
 }
 
-// line returns the rule for people. elements returns the elements of an anonymous set.
-func (r rule) line(elements func(set string) [][]byte) Line {
-	l := Line{Handle: r.handle, Comment: r.comment, Text: ruleText(r.exprs, elements)}
+func decodeRule(family byte, b []byte) Line {
+	l := Line{
+		Place:  Place{familyName(family), text(b, unix.NFTA_RULE_TABLE), text(b, unix.NFTA_RULE_CHAIN)},
+		Handle: nfnl.Uint64(nfnl.First(b, unix.NFTA_RULE_HANDLE)),
+	}
 	constants := map[uint32][]byte{}
-	for _, e := range r.exprs {
-		l.note(e, constants)
+	for e := range nfnl.Attributes(nfnl.First(b, unix.NFTA_RULE_EXPRESSIONS), unix.NFTA_LIST_ELEM) {
+		l.note(text(e, unix.NFTA_EXPR_NAME), nfnl.First(e, unix.NFTA_EXPR_DATA), constants)
 	}
 	l.To = l.To.Unmap()
 	return l
 }
 
 // note notes what an expression does to a packet. constants are those that expressions before it have loaded.
-func (l *Line) note(e any, constants map[uint32][]byte) {
-	switch e := e.(type) {
-	case *expr.Immediate:
-		constants[e.Register] = e.Data
-	case unread:
-		l.Drops = l.Drops || e == "immediate" // a verdict, perhaps
-	case *expr.Verdict:
-		l.Decides, l.Drops = true, e.Kind == expr.VerdictDrop
-		l.target = e.Chain
-	case *expr.Lookup:
-		l.Drops = l.Drops || e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT
-	case *expr.Reject:
+func (l *Line) note(name string, data []byte, constants map[uint32][]byte) {
+	has := func(attr uint16) bool { return nfnl.First(data, attr) != nil }
+	number := func(attr uint16) uint32 { return nfnl.Uint32(nfnl.First(data, attr)) }
+	switch name {
+	case "immediate":
+		value := nfnl.First(data, unix.NFTA_IMMEDIATE_DATA)
+		constants[number(unix.NFTA_IMMEDIATE_DREG)] = nfnl.First(value, unix.NFTA_DATA_VALUE)
+		if verdict := nfnl.First(value, unix.NFTA_DATA_VERDICT); verdict != nil {
+			l.Decides, l.Drops = true, Code(int32(nfnl.Uint32(nfnl.First(verdict, unix.NFTA_VERDICT_CODE)))) == Drop
+			l.target = text(verdict, unix.NFTA_VERDICT_CHAIN)
+		}
+	case "lookup":
+		l.Drops = l.Drops || has(unix.NFTA_LOOKUP_DREG) && number(unix.NFTA_LOOKUP_DREG) == unix.NFT_REG_VERDICT
+	case "reject":
 		l.Rejects = true
-	case *expr.Redir:
+	case "redir":
 		l.DNAT = true
-	case *expr.NAT:
-		if e.Type == expr.NATTypeDestNAT {
+	case "nat":
+		if number(unix.NFTA_NAT_TYPE) == unix.NFT_NAT_DNAT {
 			l.DNAT = true
-			l.To, _ = netip.AddrFromSlice(constants[e.RegAddrMin])
+			l.To, _ = netip.AddrFromSlice(constants[number(unix.NFTA_NAT_REG_ADDR_MIN)])
 		}
-	case *expr.Notrack:
+	case "notrack":
 		l.Untracks = true
-	case *expr.Meta:
-		l.Marks = l.Marks || e.SourceRegister && e.Key == expr.MetaKeyMARK
-	case *expr.Ct:
-		l.Marks = l.Marks || e.SourceRegister && e.Key == expr.CtKeyMARK
-	case *expr.Match:
-		if c, ok := e.Info.(*xt.Comment); ok {
-			l.Comment = string(*c)
+	case "meta":
+		l.Marks = l.Marks || has(unix.NFTA_META_SREG) && number(unix.NFTA_META_KEY) == unix.NFT_META_MARK
+	case "ct":
+		l.Marks = l.Marks || has(unix.NFTA_CT_SREG) && number(unix.NFTA_CT_KEY) == unix.NFT_CT_MARK
+	case "match":
+		if text(data, unix.NFTA_MATCH_NAME) == "comment" {
+			comment, _, _ := bytes.Cut(nfnl.First(data, unix.NFTA_MATCH_INFO), []byte{0})
+			l.comment = string(comment)
 		}
-	case *expr.Target: // of iptables-nft
-		switch e.Name {
-		case "REJECT":
-			l.Rejects = true
-		case "DNAT", "REDIRECT":
-			l.DNAT = true
-		case "MARK", "CONNMARK":
-			l.Marks = true
-		}
-		if to, ok := e.Info.(*xt.NatRange2); ok && e.Name == "DNAT" {
-			l.To, _ = netip.AddrFromSlice(to.MinIP)
-		}
-		l.Untracks = l.Untracks || untracks(e)
+	case "target":
+		l.noteTarget(text(data, unix.NFTA_TARGET_NAME), number(unix.NFTA_TARGET_REV), nfnl.First(data, unix.NFTA_TARGET_INFO))
 	}
 }
 
-// elements returns the keys of an anonymous set.
-func (r *Ruleset) elements(t Place, name string) [][]byte {
-	sets, err := list(r.reader, unix.NFT_MSG_GETSET, Place{Family: t.Family, Table: t.Table}, decodeSet)
-	i := slices.IndexFunc(sets, func(s set) bool { return s.name == name })
-	if err != nil || i < 0 || sets[i].interval || sets[i].isMap {
-		return nil
+// noteTarget notes what a target of iptables-nft does to a packet.
+func (l *Line) noteTarget(name string, revision uint32, info []byte) {
+	const toRange, notrack = 2, 1 << 0 // the revision with NatRange2; XT_CT_NOTRACK in struct xt_ct_target_info
+	switch name {
+	case "REJECT":
+		l.Rejects = true
+	case "DNAT", "REDIRECT":
+		l.DNAT = true
+		if name == "DNAT" && revision == toRange {
+			to, _ := xt.Unmarshal(name, xt.TableFamily(familyNumber(l.Place.Family)), revision, info)
+			if to, ok := to.(*xt.NatRange2); ok {
+				l.To, _ = netip.AddrFromSlice(to.MinIP)
+			}
+		}
+	case "MARK", "CONNMARK":
+		l.Marks = true
+	case "NOTRACK":
+		l.Untracks = true
+	case "CT":
+		l.Untracks = len(info) >= 2 && binary.NativeEndian.Uint16(info)&notrack != 0
 	}
-	keys, _ := r.reader.keys(t, name)
-	return keys
 }
 
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/nftables"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // Filter selects the connection that is traced: the first one that matches.
@@ -128,8 +130,11 @@ func RemoveStaleTraces() (removed []string, err error) {
 			if !t.IsOurs() || t.owned {
 				continue
 			}
-			left, err := r.keys(t.Place, destinationSet)
-			if err != nil || len(left) > 0 {
+			at := Place{t.Family, t.Table, destinationSet}
+			left, err := list(r, unix.NFT_MSG_GETSETELEM, at, func(_ byte, b []byte) bool {
+				return nfnl.First(nfnl.First(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM) != nil
+			})
+			if err != nil || slices.Contains(left, true) {
 				continue // it works, or has just gone
 			}
 			conn := &nftables.Conn{}

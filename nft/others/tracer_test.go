@@ -26,72 +26,6 @@ func load(t testing.TB, text string) {
 	}
 }
 
-func TestRulesOfOthersAreTexts(t *testing.T) {
-	nettest.Enter(t)
-	rules := []string{
-		"tcp dport 80 accept",
-		"tcp dport { 80, 443 } drop",
-		"ip saddr 10.0.0.0/8 drop",
-		"ip saddr 10.1.2.0/23 drop",
-		"ip daddr != 192.168.0.2 return",
-		"ip6 saddr fd00:10::/64 accept",
-		"ct state invalid drop",
-		"ct state established,related accept",
-		"ct status & confirmed == 0 accept",
-		"ct status assured accept",
-		"iifname \"eth*\" oifname \"cni0\" accept",
-		"meta mark 0x4000 accept",
-		"meta mark & 0x4000 == 0x4000 accept",
-		"udp sport 53 udp dport >= 1024 jump other",
-		"ip saddr . tcp dport @pairs drop",
-		"limit rate 5/second accept",
-		"limit rate over 5/second drop",
-		"meta l4proto tcp reject with tcp reset",
-		"reject",
-		"ct original ip daddr 172.30.0.1 drop",
-		"numgen inc mod 2 1 accept",
-		"numgen random mod 10 7 accept",
-		"meta mark set 0x80",
-		"meta mark set meta mark | 0x80",
-		"meta mark set meta mark & 0xff",
-		"meta mark set (meta mark & 0xff) ^ 0x1",
-		"meta mark set ct mark & 0xf0",
-		"ct mark set meta mark",
-		"notrack",
-	}
-	load(t, "table inet theirs { set pairs { type ipv4_addr . inet_service; }\nchain other { }\nchain forward { type filter hook forward priority 7; policy drop; "+
-		strings.Join(rules, "; ")+"; ip protocol icmp drop comment \"no ping\"; }\n}\n")
-	r, err := ReadRuleset()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	at := Place{"inet", "theirs", "forward"}
-	if want := []Base{{Place: at, Hook: Forward, Priority: 7, Drops: true}}; !cmp.Equal(want, r.Bases) {
-		t.Errorf("base chains (-want +got):\n%s", cmp.Diff(want, r.Bases))
-	}
-	r.Line(at, 0) // reads all
-	got := make([]string, len(rules))
-	for _, l := range r.lines[at] {
-		if l.Position <= len(rules) {
-			got[l.Position-1] = l.Text
-		} else if l.Comment != "no ping" || l.Text != "ip protocol icmp drop" {
-			t.Errorf("the last rule is %q, with comment %q", l.Text, l.Comment)
-		}
-	}
-	rules[14] = "meta l4proto tcp " + rules[14] // a part of "tcp dport", which is not first
-	if diff := cmp.Diff(rules, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	for i, rejects := range map[int]bool{2: false, 17: true, 18: true} {
-		for _, l := range r.lines[at] {
-			if l.Position == i+1 && l.Rejects != rejects {
-				t.Errorf("rule %q rejects: %v, want %v", l.Text, l.Rejects, rejects)
-			}
-		}
-	}
-}
-
 // Rules that set a mark or keep a packet from being tracked are known as such, also those of iptables-nft.
 func TestRulesThatMark(t *testing.T) {
 	nettest.Enter(t)
@@ -114,17 +48,15 @@ func TestRulesThatMark(t *testing.T) {
 	for _, at := range []Place{{"ip", "raw", "PREROUTING"}, {"ip", "mangle", "PREROUTING"}, {"inet", "theirs", "early"}} {
 		r.Line(at, 0) // reads all
 		for _, l := range slices.SortedFunc(maps.Values(r.lines[at]), func(a, b Line) int { return a.Position - b.Position }) {
-			got = append(got, fmt.Sprintf("%s untracks=%v marks=%v", l.Text, l.Untracks, l.Marks))
+			got = append(got, fmt.Sprintf("%s %d untracks=%v marks=%v", at.Table, l.Position, l.Untracks, l.Marks))
 		}
 	}
 	want := []string{
-		`xt target "CT" --notrack untracks=true marks=false`, `xt target "CT" --notrack untracks=true marks=false`,
-		`xt target "CT" untracks=false marks=false`,
-		`xt target "MARK" --set-xmark 0x80/0xff untracks=false marks=true`, `xt target "CONNMARK" --set-xmark 0x80/0xff untracks=false marks=true`,
-		`xt target "CONNMARK" --save-mark untracks=false marks=true`, `xt target "CONNMARK" --restore-mark untracks=false marks=true`,
-		`xt target "LOG" untracks=false marks=false`,
-		`notrack untracks=true marks=false`, `meta mark set 0x1 untracks=false marks=true`, `ct mark set 0x1 untracks=false marks=true`,
-		` untracks=false marks=false`, `meta nftrace set 0x01 untracks=false marks=false`,
+		"raw 1 untracks=true marks=false", "raw 2 untracks=true marks=false", "raw 3 untracks=false marks=false",
+		"mangle 1 untracks=false marks=true", "mangle 2 untracks=false marks=true", "mangle 3 untracks=false marks=true",
+		"mangle 4 untracks=false marks=true", "mangle 5 untracks=false marks=false",
+		"theirs 1 untracks=true marks=false", "theirs 2 untracks=false marks=true", "theirs 3 untracks=false marks=true",
+		"theirs 4 untracks=false marks=false", "theirs 5 untracks=false marks=false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -4,10 +4,8 @@ package nfnl
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"iter"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,19 +58,6 @@ func IsWhole(b []byte) bool {
 		b = b[min(len(b), aligned(length)):]
 	}
 	return len(b) == 0
-}
-
-// Unmarshal decodes an expression of a rule. It recovers from faults of google/nftables, which should return an error
-// for attributes of another length than it expects, as netlink.AttributeDecoder does: the attributes of Verdict are
-// sliced [4:8] and [12:], Log and Connlimit read two or four bytes, and Log cuts the last byte of an empty prefix. Each
-// of them panics.
-func Unmarshal(family byte, data []byte, into expr.Any) (err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("unknown attributes: %v", fault)
-		}
-	}()
-	return expr.Unmarshal(family, data, into)
 }
 
 // CutMessage returns the first message, with its header, and the bytes behind it.
@@ -132,36 +117,4 @@ func Userdata(b []byte, kind byte) (value []byte, isData bool) {
 // for a family.
 func IsMissing(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
-}
-
-// NewExpr returns an empty expression of the kind that has a name in the kernel; nil: it is none that is read here.
-func NewExpr(name string) expr.Any {
-	return map[string]expr.Any{
-		"bitwise":      &expr.Bitwise{},
-		"byteorder":    &expr.Byteorder{},
-		"cmp":          &expr.Cmp{},
-		"counter":      &expr.Counter{},
-		"ct":           &expr.Ct{},
-		"dynset":       &expr.Dynset{},
-		"fib":          &expr.Fib{},
-		"flow_offload": &expr.FlowOffload{},
-		"hash":         &expr.Hash{},
-		"immediate":    &expr.Immediate{},
-		"limit":        &expr.Limit{},
-		"log":          &expr.Log{},
-		"lookup":       &expr.Lookup{},
-		"masq":         &expr.Masq{},
-		"match":        &expr.Match{},
-		"meta":         &expr.Meta{},
-		"nat":          &expr.NAT{},
-		"notrack":      &expr.Notrack{},
-		"numgen":       &expr.Numgen{},
-		"objref":       &expr.Objref{},
-		"payload":      &expr.Payload{},
-		"queue":        &expr.Queue{},
-		"range":        &expr.Range{},
-		"redir":        &expr.Redir{},
-		"reject":       &expr.Reject{},
-		"target":       &expr.Target{},
-	}[name]
 }

@@ -45,7 +45,7 @@ endpoint refuses is rejected, too; one of TCP is dropped if no answer arrives.`
 type tracing struct {
 	connection
 	trace.Watch
-	all, each bool
+	each bool
 }
 
 func newTraceCommand() *cobra.Command {
@@ -64,7 +64,7 @@ func newTraceCommand() *cobra.Command {
 	x.addFlags(f)
 	f.Lookup("from").Usage += `; "any" waits for any client (default: node)`
 	f.DurationVar(&x.Timeout, "timeout", 30*time.Second, "time to wait for a connection")
-	f.BoolVarP(&x.all, "verbose", "v", false, "show all rules of vmapd's that match, too")
+	f.BoolVarP(&x.All, "verbose", "v", false, "show all rules of vmapd's that match, too")
 	f.BoolVar(&x.each, "each", false, "connect until each endpoint of the Service was chosen, and name the faulty ones")
 	f.DurationVar(&x.Wait, "wait", 3*time.Second, "time to wait for an answer after a packet was forwarded")
 	return c
@@ -129,6 +129,7 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	x.All = x.All || x.output == report.JSON || x.output == report.YAML // which fold nothing
 	x.Expect = func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation {
 		return x.expected(ctx, client, in, dest, stderr)
 	}
@@ -261,7 +262,7 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 		}
 	}
 	return report.Print(stdout, x.output, out, func(t *report.Text) {
-		s.Write(t, x.all)
+		s.Write(t, x.All)
 		if len(out.Doctor) > 0 {
 			t.Say("")
 			t.Say("vmapd doctor on this node:")

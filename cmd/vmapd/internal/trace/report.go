@@ -25,6 +25,7 @@ type Input struct {
 	Neighbour     string               // why the next hop cannot be reached, if it is known to be so
 	Bridge        string               // why the answer does not pass netfilter, on the bridge of both ends
 	Suspects      []string             // what may drop packets, or keep them from being tracked, without a trace
+	NoText        string               // why nft does not list rules; "": it does, or was not asked
 	Namespace     string               // of the network, in which vmapd connected
 	OnlySmall     string               // what says that full packets do not pass, after the handshake; "": they do
 	Dialed        string               // how the connection ended that vmapd made itself; "": it made none
@@ -190,6 +191,9 @@ func (s *Story) addHints(in *Input) {
 			"iptables-legacy, IPVS or an eBPF program did it.")
 	}
 	s.Hints = append(s.Hints, in.Suspects...)
+	if in.NoText != "" {
+		s.hint("Some rules are named by their handles, because nft does not list them: %s.", in.NoText)
+	}
 	if silent && in.MayMiss {
 		s.hint("Rules before connection tracking may keep the answer from being tracked. " +
 			"Such an answer to a replaced source is not visible.")

@@ -233,10 +233,13 @@ type path struct {
 	// rule and no policy was seen to do so.
 	ended, dnat, untracks *others.Line
 
-	line  func(others.Place, uint64) others.Line // nil: rules are not known
-	names map[uint32]string                      // of interfaces
-	ours  bool                                   // the base chain is one of a tracer
+	line  func(others.Event) others.Line // nil: rules are not known
+	names map[uint32]string              // of interfaces
+	ours  bool                           // the base chain is one of a tracer
 }
+
+// endOf are the verdicts that end a packet's path.
+var endOf = map[others.Code]Verdict{others.Drop: Dropped, others.Queue: Taken, others.Stolen: Taken}
 
 const loopback = 1 // the index of lo in every network namespace
 
@@ -245,8 +248,8 @@ func (p *path) complete() bool {
 	return p.verdict != "" && p.verdict != Lost && !(p.verdict == Forwarded && p.outIndex == loopback)
 }
 
-// follow follows the events of one packet. line returns a rule, and names are those of interfaces.
-func follow(events []others.Event, line func(others.Place, uint64) others.Line, names map[uint32]string) path {
+// follow follows the events of one packet. line returns the rule of an event, and names are those of interfaces.
+func follow(events []others.Event, line func(others.Event) others.Line, names map[uint32]string) path {
 	p := path{line: line, names: names}
 	for _, e := range events {
 		if p.mark = e.Mark; e.Packet != nil {
@@ -297,7 +300,7 @@ func (p *path) step(e others.Event, h *Hook) {
 	}
 	l := others.Line{Place: e.Place, Handle: e.Rule}
 	if !isPolicy && p.line != nil {
-		l = p.line(e.Place, e.Rule)
+		l = p.line(e)
 	}
 	if l.DNAT {
 		p.dnat = &l
@@ -305,7 +308,7 @@ func (p *path) step(e others.Event, h *Hook) {
 	if l.Untracks && !p.untracked {
 		p.untracks = &l
 	}
-	end := map[others.Code]Verdict{others.Drop: Dropped, others.Queue: Taken, others.Stolen: Taken}[e.Code]
+	end := endOf[e.Code]
 	if end == Dropped && l.Rejects {
 		end = Rejected
 	}
@@ -316,7 +319,7 @@ func (p *path) step(e others.Event, h *Hook) {
 	changes := (l.Marks || l.Untracks) && !isOurs
 	h.notable = h.notable || changes || p.verdict != ""
 	if isPolicy && end == Dropped || !isPolicy && (verdict != "" || changes) {
-		if verdict != "" && !l.Decides {
+		if verdict != "" && !(l.Decides && strings.Contains(l.Text, verdict)) {
 			text += " => " + verdict
 		}
 		h.line(mark{own: isOurs && end == "", ends: end != ""}, "%s", text)
@@ -379,12 +382,9 @@ func ruleText(l others.Line) string {
 	case l.Position == 0: // it is not there any more
 		return fmt.Sprintf("%v, by the rule with handle %d", l.Place, l.Handle)
 	}
-	text := l.Text
-	if l.Comment != "" {
-		text = strings.TrimSpace(fmt.Sprintf("%s comment %q", text, l.Comment))
+	text := fmt.Sprintf("%v, rule %d", l.Place, l.Position)
+	if l.Text != "" {
+		text += " (" + l.Text + ")"
 	}
-	if text != "" {
-		text = " (" + text + ")"
-	}
-	return fmt.Sprintf("%v, rule %d%s", l.Place, l.Position, text)
+	return text
 }

@@ -108,20 +108,21 @@ func answerOf(flags uint8) *recorder {
 // interfaces are the names of interfaces.
 var interfaces = map[uint32]string{2: "eth0", 3: "veth2"}
 
-// line returns a rule.
-func line(at others.Place, handle uint64) others.Line {
+// line returns the rule of an event.
+func line(e others.Event) others.Line {
 	for _, l := range []others.Line{
 		{Place: place("vmapd", "services"), Handle: 5, Position: 5, Text: "ip daddr vmap @service-ips"},
 		{Place: place("vmapd", "services"), Handle: 4, Position: 1, Text: "ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop"},
 		{Place: place("vmapd", "endpoints-1-to-1"), Handle: 6, Position: 1, Text: "dnat to numgen map @endpoints", DNAT: true},
 		{Place: place("vmapd", "reject-chain"), Handle: 7, Position: 1, Text: "meta l4proto tcp reject with tcp reset", Rejects: true},
-		{Place: place("filter", "FORWARD"), Handle: 3, Position: 2, Text: "tcp dport 8080 drop", Comment: "no \x1b[31mweb"},
+		{Place: place("filter", "FORWARD"), Handle: 3, Position: 2, Decides: true, Text: "tcp dport 8080 drop comment \"no \x1b[31mweb\""},
+		{Place: place("filter", "FORWARD"), Handle: 4, Position: 3, Decides: true, Text: "handle 4"},
 	} {
-		if l.Place == at && l.Handle == handle {
+		if l.Place == e.Place && l.Handle == e.Rule {
 			return l
 		}
 	}
-	return others.Line{Place: at, Handle: handle}
+	return others.Line{Place: e.Place, Handle: e.Rule}
 }
 
 func input(first, answer *recorder) Input {
@@ -192,7 +193,7 @@ func TestStories(t *testing.T) {
 				tt.change(&in)
 			}
 			s := NewStory(in)
-			if s.Verdict != tt.verdict || s.Conclusion != tt.want {
+			if s.Verdict != tt.verdict || model.OneLine(s.Conclusion) != tt.want {
 				t.Errorf("want %s: %s\n got %s: %s", tt.verdict, tt.want, s.Verdict, s.Conclusion)
 			}
 			if s.Source != client || s.Destination != vip {
@@ -237,6 +238,22 @@ to   172.30.0.10:80/tcp
 `
 	if out := text(t, s); out != want {
 		t.Errorf("want:\n%s\ngot:\n%s", want, out)
+	}
+}
+
+// Where nft lists no rules, they have their handles, with the verdicts of the trace. A note says why.
+func TestRulesWithoutTexts(t *testing.T) {
+	in := input(toForward().pass("forward-begin").rule(place("filter", "FORWARD"), 4, others.Drop, ""), nil)
+	in.NoText = `exec: "nft": executable file not found in $PATH`
+	out := text(t, NewStory(in))
+	for _, want := range []string{
+		"=> dropped by table ip filter, chain FORWARD, rule 3 (handle 4), which is not\n   vmapd's.\n",
+		"   table ip filter, chain FORWARD, rule 3 (handle 4) => drop\n",
+		"note: Some rules are named by their handles, because nft does not list them:\n  exec: \"nft\": executable file not found in $PATH.\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("want %q in\n%s", want, out)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type Watch struct {
 	Wait    time.Duration // for an answer
 	// Connect makes the connection, if it is not one of SCTP, and if the client's network namespace is visible.
 	Connect bool
+	All     bool // rules of vmapd's that decide nothing have a text, too
 	// Expect returns vmapd's decision about a connection that came in by an interface, or by none; nil: not known.
 	Expect func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation
 	// Waits is called before the wait for somebody else's connection.
@@ -139,7 +140,18 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 		return in, err
 	}
 	defer rules.Close()
-	in.First, in.Answer = follow(c.First, rules.Line, t.names), follow(c.Answer, rules.Line, t.names)
+	line := func(e others.Event) others.Line {
+		l := rules.Line(e.Place, e.Rule)
+		decides := !e.Place.IsVmapds() || endOf[e.Code] != ""
+		if (decides || t.All) && (verdictText(e) != "" || l.Marks || l.Untracks) {
+			var err error
+			if l.Text, err = rules.Text(ctx, l); err != nil {
+				in.NoText = err.Error()
+			}
+		}
+		return l
+	}
+	in.First, in.Answer = follow(c.First, line, t.names), follow(c.Answer, line, t.names)
 	for _, events := range c.Earlier {
 		if p := follow(events, nil, nil); p.verdict.arrived() {
 			in.Silent = append(in.Silent, p.last.Dest)

@@ -46,8 +46,8 @@ func traceBreakages() []breakage {
 			symptom: nodePortSilence,
 			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; tcp dport 30000-32767 " +
 				"drop;\n}\n}"),
-			want: "=> dropped by table inet guard, chain early, rule 1 (tcp dport >= 30000 tcp dport <= 32767 drop), which " +
-				"is not vmapd's.",
+			want: "=> dropped by table inet guard, chain early, rule 1 (tcp dport 30000-32767 drop), which is not " +
+				"vmapd's.",
 		},
 		{
 			name: "node-port firewall with exceptions", command: toNodePort, exit: 2, meanwhile: connectsToNodePort,

@@ -115,14 +115,14 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 				"listens on that port there.\n",
 		}},
 		{"no endpoint", "tcp", "172.30.0.11:80", "", []string{
-			"=> rejected by table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is " +
-				"vmapd's.\n", agrees,
+			"=> rejected by table ip vmapd, chain reject-chain, rule 1 (", "reject with tcp reset), which is vmapd's.\n",
+			agrees,
 			"This is what vmapd expects: rejected: Service default/empty, its unnamed port, has no endpoint that can answer ",
 		}},
 		{
 			"no such port", "tcp", "172.30.0.10:81", "",
 			[]string{
-				"chain prerouting-rest, rule 1 (ct status & confirmed == 0 jump cluster-ips-check)\n",
+				"chain prerouting-rest, rule 1 (ct status ", " jump cluster-ips-check)\n",
 				"vmapd expects: rejected: 172.30.0.10 is a cluster IP, and its Service has no port 81/tcp ", agrees,
 			},
 		},
@@ -139,7 +139,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"somebody else's rule", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain forward { type filter hook forward priority 0; ip saddr 10.0.0.0/8 accept; tcp dport " +
 				"{ 8080, 9090 } counter drop comment \"no web\"; }; }",
-			[]string{"=> dropped by table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no " +
+			[]string{"=> dropped by table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } counter drop comment \"no " +
 				"web\"), which is not vmapd's.\n", "nft -a list chain inet theirs forward.\n", differs},
 		},
 		{
