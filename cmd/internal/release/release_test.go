@@ -177,6 +177,7 @@ func TestTheImageOfThisReleaseRuns(t *testing.T) {
 		{0, []string{"/usr/sbin/ip6tables-restore", "--version"}, "v"},
 		{0, []string{"/usr/sbin/iptables-legacy-save", "--version"}, "legacy"},
 		{0, []string{"/usr/sbin/ipset", "--version"}, "v"},
+		{0, []string{"/usr/sbin/nft", "--version"}, "nftables v"},
 		{0, []string{"/usr/sbin/modprobe", "--version"}, "kmod"},
 	} {
 		p := exec.CommandContext(t.Context(), c.args[0], c.args[1:]...)

@@ -46,7 +46,7 @@ finish() {
 }
 
 vmapd() {
-	begin dash iptables ipset kmod busybox-static
+	begin dash iptables ipset kmod nftables busybox-static
 	put "$3" usr/local/bin/vmapd
 	ln -s vmapd "$root/usr/local/bin/kube-proxy"
 	finish "$1" /usr/local/bin/vmapd '' "$2"
