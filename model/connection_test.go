@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // Decisions about random clusters must be consistent. Random connections must meet every
@@ -37,10 +38,10 @@ func TestDecisionsAboutRandomConnections(t *testing.T) {
 	// The forwarder on loopback is for tests of its own.
 	all := slices.Sorted(maps.Values(reasons))
 	all = slices.DeleteFunc(all, func(s string) bool { return s == reasons[model.LoopbackForwarder] })
-	equal(t, "reasons", all, slices.Sorted(maps.Keys(why)))
+	testaid.Equal(t, "reasons", all, slices.Sorted(maps.Keys(why)))
 	all = slices.Sorted(maps.Values(snatReasons))
 	all = slices.DeleteFunc(all, func(s string) bool { return s == snatReasons[model.ByForwarder] })
-	equal(t, "reasons for source NAT", all, slices.Sorted(maps.Keys(snat)))
+	testaid.Equal(t, "reasons for source NAT", all, slices.Sorted(maps.Keys(snat)))
 	for name, n := range why {
 		if n < 20 {
 			t.Errorf("only %d of %v connections: %s", n, why, name)
@@ -52,27 +53,27 @@ func TestDecisionsAboutRandomConnections(t *testing.T) {
 func checkDecision(t *testing.T, s *model.Snapshot, d model.Decision) {
 	t.Helper()
 	fs := s.Family(model.FamilyOf(d.Dest.Addr()))
-	equal(t, "is there a frontend exactly with a service port?", d.Port != nil, d.Frontend != nil)
-	equal(t, "are there targets exactly if it is forwarded?", d.Verdict == model.Forwarded, len(d.Targets) > 0)
-	equal(t, "is the client, who comes in by an interface, not on the node?", d.Node, d.Interface == "")
+	testaid.Equal(t, "is there a frontend exactly with a service port?", d.Port != nil, d.Frontend != nil)
+	testaid.Equal(t, "are there targets exactly if it is forwarded?", d.Verdict == model.Forwarded, len(d.Targets) > 0)
+	testaid.Equal(t, "is the client, who comes in by an interface, not on the node?", d.Node, d.Interface == "")
 	if d.Frontend != nil && d.Frontend.Kind == model.NodePort {
-		equal(t, "is the destination one of the node's?", true, slices.Contains(fs.NodePortAddrs, d.Dest.Addr()))
+		testaid.Equal(t, "is the destination one of the node's?", true, slices.Contains(fs.NodePortAddrs, d.Dest.Addr()))
 	}
 	if d.Verdict != model.Forwarded {
 		return
 	}
-	equal(t, "targets", slices.Collect(d.Port.In(d.TrafficPolicy)), endpoints(d.Targets), compareEndpoints)
-	equal(t, "is the list in use?", true, d.Frontend.Uses(d.TrafficPolicy))
+	testaid.Equal(t, "targets", slices.Collect(d.Port.In(d.TrafficPolicy)), endpoints(d.Targets), compareEndpoints)
+	testaid.Equal(t, "is the list in use?", true, d.Frontend.Uses(d.TrafficPolicy))
 	// Only clients on the node or in its pods get more endpoints than the policy selects.
 	if d.Frontend.TrafficPolicy == model.Local && d.TrafficPolicy == model.Cluster {
-		equal(t, "is the client inside?", true, d.Node || d.FromPod)
+		testaid.Equal(t, "is the client inside?", true, d.Node || d.FromPod)
 	}
 	for _, target := range d.Targets {
 		if d.Frontend.SourceNAT == model.MasqueradeAlways && !target.SNAT.Masquerade() {
-			equal(t, fmt.Sprintf("is %v on the node?", target), true, slices.Contains(fs.NodeAddrs, target.Addr.Addr()) && !d.Node)
+			testaid.Equal(t, fmt.Sprintf("is %v on the node?", target), true, slices.Contains(fs.NodeAddrs, target.Addr.Addr()) && !d.Node)
 		}
 		if target.Hairpin && target.Addr.Addr() == d.Source && target.Addr != d.Dest && !slices.Contains(fs.NodeAddrs, d.Source) {
-			equal(t, "hairpin", model.Hairpin, target.SNAT)
+			testaid.Equal(t, "hairpin", model.Hairpin, target.SNAT)
 		}
 	}
 }

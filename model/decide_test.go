@@ -5,6 +5,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestDecideLoopback(t *testing.T) {
@@ -48,7 +49,7 @@ func TestDecideLoopback(t *testing.T) {
 		{"if it is only for the other family", onlyIPv4, tcp("::1", "[::1]:30001"), "not ours, no Service"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			equal(t, "outcome", tt.want, outcome(modeltest.Snapshot(tt.config, services...), tt.c))
+			testaid.Equal(t, "outcome", tt.want, outcome(modeltest.Snapshot(tt.config, services...), tt.c))
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // A tenant writes addresses into spec.externalIPs that the API server has not given to any
@@ -42,7 +43,7 @@ func TestAClusterIPGoesBeforeOlderExternalIPs(t *testing.T) {
 		check(t, b, 20)
 		// Not even unallocated ones are served.
 		port := pointers(b.Snapshot())[model.IPv4][modeltest.PortName("ns1/evil", "", model.TCP)]
-		equal(t, "number of the attacker's frontends", 1, len(port.Frontends))
+		testaid.Equal(t, "number of the attacker's frontends", 1, len(port.Frontends))
 	})
 }
 
@@ -108,7 +109,7 @@ func TestExternalAddressesThatAreRefused(t *testing.T) {
 			for _, fe := range pointers(b.Snapshot())[model.IPv4][modeltest.PortName("ns1/web", "http", model.TCP)].Frontends {
 				got = append(got, fe.VIP.Addr.String())
 			}
-			equal(t, "served", tt.want, got)
+			testaid.Equal(t, "served", tt.want, got)
 			checkProblems(t, b.Snapshot(), tt.problems...)
 		})
 	}

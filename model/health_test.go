@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func lb(name string, healthCheckNodePort int32) modeltest.Service {
@@ -85,7 +86,7 @@ func TestHealthChecksCountLocalReadyEndpoints(t *testing.T) {
 				h := c.New
 				got = append(got, fmt.Sprintf("%v %d %v", h.Service, h.Port, h.Families))
 			}
-			equal(t, "health checks", tt.want, got)
+			testaid.Equal(t, "health checks", tt.want, got)
 		})
 	}
 }
@@ -109,17 +110,17 @@ func TestHealthCheckChanges(t *testing.T) {
 		slices.Sort(got)
 		return got
 	}
-	equal(t, "at first", []string{"ns1/other 30101 [{true 0} {false 0}]", "ns1/web 30100 [{true 1} {true 0}]"}, changes())
+	testaid.Equal(t, "at first", []string{"ns1/other 30101 [{true 0} {false 0}]", "ns1/web 30100 [{true 1} {true 0}]"}, changes())
 	local.Endpoint("10.0.0.9").Set(b)
-	equal(t, "with an endpoint elsewhere", nil, changes())
+	testaid.Equal(t, "with an endpoint elsewhere", nil, changes())
 	local.Local("10.0.0.3").Set(b)
-	equal(t, "with one more here", []string{"ns1/web 30100 [{true 2} {true 0}]"}, changes())
+	testaid.Equal(t, "with one more here", []string{"ns1/web 30100 [{true 2} {true 0}]"}, changes())
 	lb("ns1/web", 30100).Policies("Cluster", "Cluster").Set(b)
-	equal(t, "with policy Cluster", []string{"none"}, changes())
+	testaid.Equal(t, "with policy Cluster", []string{"none"}, changes())
 	b.DeleteService(modeltest.Name("ns1/other"))
-	equal(t, "after the other Service", []string{"none"}, changes())
+	testaid.Equal(t, "after the other Service", []string{"none"}, changes())
 	b.DeleteService(modeltest.Name("ns1/web"))
-	equal(t, "after both", nil, changes())
+	testaid.Equal(t, "after both", nil, changes())
 }
 
 func TestNodeEligibility(t *testing.T) {
@@ -142,7 +143,7 @@ func TestNodeEligibility(t *testing.T) {
 		{"no longer tainted", objects{tainted, modeltest.OurNode()}, model.NodeState{Known: true, Eligible: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			equal(t, "node", tt.want, modeltest.Snapshot(modeltest.Config(), tt.objects...).Node())
+			testaid.Equal(t, "node", tt.want, modeltest.Snapshot(modeltest.Config(), tt.objects...).Node())
 		})
 	}
 	b := modeltest.Builder(modeltest.Config(), tainted)
@@ -171,7 +172,7 @@ func TestNoLocalEndpointsAreCounted(t *testing.T) {
 	check := func(internal, external int) {
 		t.Helper()
 		i, e := b.Snapshot().Family(model.IPv4).NoLocalEndpoints()
-		equal(t, "internal, external", [2]int{internal, external}, [2]int{i, e})
+		testaid.Equal(t, "internal, external", [2]int{internal, external}, [2]int{i, e})
 	}
 	check(2, 2)
 	remote("b").Local("10.0.0.2").Set(b)
@@ -218,7 +219,7 @@ func TestConnectionsThatGoOn(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s: %v %v %v", sp.Name.Port, after, ok, sp.Draining))
 			}
 			slices.Sort(got)
-			equal(t, "service ports", tt.want, got)
+			testaid.Equal(t, "service ports", tt.want, got)
 			checkProblems(t, s, tt.problems...)
 		})
 	}
@@ -232,9 +233,9 @@ func TestThePrimaryAddressCanBeConfigured(t *testing.T) {
 		s := modeltest.Builder(config, modeltest.OurNode()).Snapshot()
 		return sorted(slices.Concat(s.Family(model.IPv4).NodePortAddrs, s.Family(model.IPv6).NodePortAddrs))
 	}
-	equal(t, "node ports answer on", []string{"192.168.0.77", modeltest.NodeIP6}, where())
+	testaid.Equal(t, "node ports answer on", []string{"192.168.0.77", modeltest.NodeIP6}, where())
 	config.PrimaryAddress = netip.MustParseAddr("fd00::77")
-	equal(t, "with another address, node ports answer on", []string{modeltest.NodeIP4, "fd00::77"}, where())
+	testaid.Equal(t, "with another address, node ports answer on", []string{modeltest.NodeIP4, "fd00::77"}, where())
 }
 
 // An API server gives each number to one Service. Where a number has been given twice, the load balancer

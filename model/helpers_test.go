@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/persist"
 )
 
@@ -19,13 +20,6 @@ import (
 // 192.168.98.0/24, ExternalIPs 192.168.99.0/24, outside 203.0.113.0/24, and IPv6 twins.
 
 type objects = []modeltest.Object
-
-func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, options...); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 // compareAddrs compares addresses by ==.
 var compareAddrs = []cmp.Option{
@@ -39,7 +33,7 @@ var compareEndpoints = cmp.Comparer(func(a, b model.Endpoint) bool { return a ==
 func checkPorts(t *testing.T, s *model.Snapshot, want ...string) {
 	t.Helper()
 	got := append(modeltest.PortTexts(s.Family(model.IPv4)), modeltest.PortTexts(s.Family(model.IPv6))...)
-	equal(t, "service ports", append([]string{}, want...), append([]string{}, got...))
+	testaid.Equal(t, "service ports", append([]string{}, want...), append([]string{}, got...))
 }
 
 func checkProblems(t *testing.T, s *model.Snapshot, want ...string) {
@@ -48,7 +42,7 @@ func checkProblems(t *testing.T, s *model.Snapshot, want ...string) {
 	for _, p := range s.Problems() {
 		got = append(got, p.Error())
 	}
-	equal(t, "problems", append([]string{}, want...), got)
+	testaid.Equal(t, "problems", append([]string{}, want...), got)
 }
 
 // addrs collects addresses as sorted text.

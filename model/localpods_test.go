@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestNamesOfInterfacesAreChecked(t *testing.T) {
@@ -71,7 +72,7 @@ func TestPodCIDRsOfTheNode(t *testing.T) {
 	} {
 		step.change()
 		s := b.Snapshot()
-		equal(t, step.name, step.want, s.Family(model.IPv4).Pods.CIDRs, compareAddrs...)
+		testaid.Equal(t, step.name, step.want, s.Family(model.IPv4).Pods.CIDRs, compareAddrs...)
 		checkProblems(t, s, step.problems...)
 		if pointers(s)[model.IPv4][sp.Name] != sp {
 			t.Errorf("%s: a service port was made anew, which does not depend on it", step.name)

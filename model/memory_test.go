@@ -108,30 +108,3 @@ func TestNothingStaysBehind(t *testing.T) {
 		})
 	}
 }
-
-// A Service may have thousands of slices with hundreds of ports, mostly the same.
-func TestSlicesShareTheirPorts(t *testing.T) {
-	b := NewBuilder(Config{})
-	set := func(name string, numbers ...int32) []slicePort {
-		in := EndpointSlice{
-			NamespacedName: NamespacedName{"ns1", name}, Labels: map[string]string{LabelServiceName: "s"}, AddressType: "IPv4",
-		}
-		for i, n := range numbers {
-			in.Ports = append(in.Ports, SlicePort{Name: new(fmt.Sprintf("p%d", i)), Port: new(n)})
-		}
-		b.SetEndpointSlice(in)
-		return b.slices[in.NamespacedName].ports
-	}
-	first := set("b", 80, 81)
-	for name, want := range map[string]bool{"a": true, "c": true} {
-		if got := &set(name, 80, 81)[0] == &first[0]; got != want {
-			t.Errorf("slice %s shares its ports: want %v, got %v", name, want, got)
-		}
-	}
-	if &set("d", 80, 82)[0] == &first[0] {
-		t.Error("slice d has the ports of others, want its own")
-	}
-	if again := set("b", 82, 81); again[0].port != 82 || first[0].port != 80 {
-		t.Error("a change of a slice changes the ports of others")
-	}
-}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // A Node object that is deleted, or that registers again without all of its fields, changes
@@ -91,14 +92,14 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 		},
 	} {
 		step.change()
-		equal(t, step.name, step.want, got())
+		testaid.Equal(t, step.name, step.want, got())
 		checkProblems(t, b.Snapshot(), step.problems...)
 	}
 
 	t.Run("a process that starts now knows only the interfaces", func(t *testing.T) {
 		b := modeltest.Builder(config, node("3"))
 		b.SetHostAddresses([]netip.Addr{netip.MustParseAddr("10.7.0.1"), netip.MustParseAddr("192.168.0.2")})
-		equal(t, "node port addresses", []string{"10.7.0.1"}, sorted(b.Snapshot().Family(model.IPv4).NodePortAddrs))
-		equal(t, "node", eligible, b.Snapshot().Node())
+		testaid.Equal(t, "node port addresses", []string{"10.7.0.1"}, sorted(b.Snapshot().Family(model.IPv4).NodePortAddrs))
+		testaid.Equal(t, "node", eligible, b.Snapshot().Node())
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestDuplicateEndpoints(t *testing.T) {
@@ -19,10 +20,10 @@ func TestDuplicateEndpoints(t *testing.T) {
 	})
 	t.Run("removing the local copy keeps the endpoint, as a remote one", func(t *testing.T) {
 		b := modeltest.Builder(modeltest.Config(), web(), one, two)
-		equal(t, "hairpins", []string{"10.0.0.2", "10.0.0.4"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
+		testaid.Equal(t, "hairpins", []string{"10.0.0.2", "10.0.0.4"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
 		two.Delete(b)
 		checkPorts(t, b.Snapshot(), onlyOne)
-		equal(t, "hairpins", []string{}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
+		testaid.Equal(t, "hairpins", []string{}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
 	})
 	t.Run("copies that terminate do not apply beside one that does not", func(t *testing.T) {
 		const without = "ns1/web:http/tcp [172.30.0.41:80 reject]"
@@ -36,7 +37,7 @@ func TestDuplicateEndpoints(t *testing.T) {
 				Endpoint("10.0.0.2", here, old).Endpoint("10.0.0.2", here, starting))
 			checkPorts(t, s, without)
 			for sp := range s.Family(model.IPv4).ServicePorts() {
-				equal(t, "draining", 0, len(sp.Draining))
+				testaid.Equal(t, "draining", 0, len(sp.Draining))
 			}
 		}
 	})
@@ -47,11 +48,11 @@ func TestDuplicateEndpoints(t *testing.T) {
 	t.Run("an endpoint without a node may connect to itself from here", func(t *testing.T) {
 		nowhere := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Endpoint("10.0.0.2").Endpoint("10.0.0.3")
 		b := modeltest.Builder(modeltest.Config(), web(), nowhere)
-		equal(t, "hairpins", []string{"10.0.0.2", "10.0.0.3"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
+		testaid.Equal(t, "hairpins", []string{"10.0.0.2", "10.0.0.3"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
 		modeltest.NewSlice("ns1/web-2", "web").TCP("http", 8080).Ready("10.0.0.3").Set(b)
-		equal(t, "hairpins", []string{"10.0.0.2"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
+		testaid.Equal(t, "hairpins", []string{"10.0.0.2"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
 		one.Set(b)
-		equal(t, "hairpins", []string{}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
+		testaid.Equal(t, "hairpins", []string{}, addrs(b.Snapshot().Family(model.IPv4).Hairpins))
 		checkPorts(t, b.Snapshot(), onlyOne)
 	})
 }

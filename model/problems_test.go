@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // A fault affects at most its object, here the Service or slice: the Service beside it is
@@ -120,7 +121,7 @@ func TestBadSlices(t *testing.T) {
 	t.Run("a bad endpoint leaves the good ones beside it", func(t *testing.T) {
 		s := modeltest.Snapshot(modeltest.Config(), web(), good.Ready("nowhere", "10.0.0.2", "", "10.0.0.3"))
 		checkPorts(t, s, webLine)
-		equal(t, "number of problems", 2, len(s.Problems()))
+		testaid.Equal(t, "number of problems", 2, len(s.Problems()))
 	})
 
 	t.Run("a problem stays one line whatever the name", func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestBadSlices(t *testing.T) {
 func TestBadNodes(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.NewNode("node-1", "nowhere", "127.0.0.1", "192.168.0.2"))
 	got := b.Snapshot().Family(model.IPv4).NodePortAddrs
-	equal(t, "number of node port addresses", 1, len(got))
+	testaid.Equal(t, "number of node port addresses", 1, len(got))
 	checkProblems(t, b.Snapshot(),
 		`Node node-1: status.addresses[0].address: "nowhere" is not an IP address`,
 		`Node node-1: status.addresses[1].address: "127.0.0.1" is a loopback address`)

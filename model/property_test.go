@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/persist"
 )
 
@@ -27,7 +28,7 @@ func TestOrderAndHistoryDoNotMatter(t *testing.T) {
 				r.Steps(b, 1+r.IntN(5))
 				want := model.NewBuilder(config)
 				r.Rebuild(want)
-				equal(t, fmt.Sprintf("round %d: after all changes, against the same objects from nothing", round),
+				testaid.Equal(t, fmt.Sprintf("round %d: after all changes, against the same objects from nothing", round),
 					modeltest.Text(want.Snapshot()), modeltest.Text(b.Snapshot()))
 				if t.Failed() {
 					return
@@ -85,14 +86,14 @@ func checkChanges(t *testing.T, old, now *model.Snapshot) {
 			}
 			gotPorts[sp.Name] = fmt.Sprintf("%p to %p", c.Old, c.New)
 		}
-		equal(t, "changed service ports", wantPorts, gotPorts)
-		equal(t, "number of service ports", len(nowPorts), b.NumServicePorts())
+		testaid.Equal(t, "changed service ports", wantPorts, gotPorts)
+		testaid.Equal(t, "number of service ports", len(nowPorts), b.NumServicePorts())
 
-		equal(t, "changed cluster IPs",
+		testaid.Equal(t, "changed cluster IPs",
 			difference(addrs(a.ClusterIPs), addrs(b.ClusterIPs)), changes(b.ClusterIPs.Changes(model.AddrKeys, a.ClusterIPs)))
-		equal(t, "changed hairpins",
+		testaid.Equal(t, "changed hairpins",
 			difference(addrs(a.Hairpins), addrs(b.Hairpins)), changes(b.Hairpins.Changes(model.AddrKeys, a.Hairpins)))
-		equal(t, "changed endpoints",
+		testaid.Equal(t, "changed endpoints",
 			difference(addrs(a.ServiceEndpoints), addrs(b.ServiceEndpoints)), changes(b.ServiceEndpoints.Changes(model.VIPKeys, a.ServiceEndpoints)))
 	}
 }

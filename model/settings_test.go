@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestNodePortAddresses(t *testing.T) {
@@ -47,19 +48,8 @@ func TestNodePortAddresses(t *testing.T) {
 					got = append(got, a.String())
 				}
 			}
-			equal(t, "addresses", tt.want, got)
+			testaid.Equal(t, "addresses", tt.want, got)
 		})
-	}
-}
-
-// A program listens on loopback, since the kernel does not forward from there.
-func TestNodePortsOnLocalhost(t *testing.T) {
-	s := modeltest.Snapshot(model.Config{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Localhost: [2]bool{model.IPv4: true}},
-	}, modeltest.OurNode())
-	for _, f := range model.Families {
-		equal(t, f.String(), f == model.IPv4, s.Family(f).Localhost)
-		equal(t, "addresses", 0, len(s.Family(f).NodePortAddrs))
 	}
 }
 
@@ -75,7 +65,7 @@ func TestServiceCIDRs(t *testing.T) {
 			for _, p := range b.Snapshot().Family(model.Families[f]).ServiceCIDRs {
 				got = append(got, p.String())
 			}
-			equal(t, model.Families[f].String()+" ServiceCIDRs", want, got)
+			testaid.Equal(t, model.Families[f].String()+" ServiceCIDRs", want, got)
 		}
 	}
 	// Sorted, host bits cleared, and none inside another: an interval set takes no

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // pointers returns the service ports of both families by their text.
@@ -71,8 +72,8 @@ func TestWhatDoesNotChangeIsShared(t *testing.T) {
 					}
 				}
 			}
-			equal(t, "service ports with another pointer", want, got)
-			equal(t, "the snapshot before, afterwards", text, modeltest.Text(before))
+			testaid.Equal(t, "service ports with another pointer", want, got)
+			testaid.Equal(t, "the snapshot before, afterwards", text, modeltest.Text(before))
 		})
 	}
 
@@ -110,7 +111,7 @@ func TestWhatDoesNotChangeIsShared(t *testing.T) {
 		host[0] = netip.MustParseAddr("192.168.0.3")
 		modeltest.NewService("ns9/x").On("172.30.0.98").TCP("", 1).Set(b)
 		later := b.Snapshot()
-		equal(t, "snapshot", text, modeltest.Text(s))
+		testaid.Equal(t, "snapshot", text, modeltest.Text(s))
 		checkPorts(t, later,
 			"ns1/web:http/tcp [172.30.0.41:80 forward, 192.168.99.11:80 forward masquerade] 10.0.0.2:8080, 10.0.0.3:8080",
 			"ns9/x/tcp [172.30.0.98:1 reject]")

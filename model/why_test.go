@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 var (
@@ -124,8 +125,8 @@ func TestSelectionSaysWhyNot(t *testing.T) {
 				s.Set(b)
 			}
 			got := b.Selection(modeltest.PortName("ns1/web", "http", model.TCP), model.IPv4)
-			equal(t, "selection", append([]string{}, tt.want...), selectionTexts(got))
-			equal(t, "hints", tt.hints, got.Hints)
+			testaid.Equal(t, "selection", append([]string{}, tt.want...), selectionTexts(got))
+			testaid.Equal(t, "hints", tt.hints, got.Hints)
 		})
 	}
 }
@@ -161,7 +162,7 @@ func TestSelectionAgreesWithTheSnapshot(t *testing.T) {
 						included++
 						got = append(got, c.Addr.String())
 					}
-					equal(t, fmt.Sprintf("seed %d: %v, %v list", seed, sp.Name, l), want, got)
+					testaid.Equal(t, fmt.Sprintf("seed %d: %v, %v list", seed, sp.Name, l), want, got)
 				}
 			}
 		}
@@ -180,7 +181,7 @@ func TestSelectionIsOfNow(t *testing.T) {
 	b.Snapshot()
 	node.Zone = "zone-b"
 	node.Set(b)
-	equal(t, "selection", []string{
+	testaid.Equal(t, "selection", []string{
 		"10.0.0.2:8080 in web-1: cluster: hints other zones, local: not local",
 		"10.0.0.3:8080 in web-1: cluster: not excluded, local: not local",
 	}, selectionTexts(b.Selection(modeltest.PortName("ns1/web", "http", model.TCP), model.IPv4)))
@@ -205,7 +206,7 @@ func TestClaimants(t *testing.T) {
 			for _, n := range b.Claimants(fe.VIP) {
 				got = append(got, n.String())
 			}
-			equal(t, fe.VIP.String(), want, got)
+			testaid.Equal(t, fe.VIP.String(), want, got)
 		}
 	}
 	if got := b.Claimants(model.VIP{Addr: netip.IPv4Unspecified(), Protocol: model.UDP, Port: 30080}); got != nil {

@@ -124,30 +124,3 @@ func TestAChangeOfOneEndpointWritesItsList(t *testing.T) {
 		})
 	}
 }
-
-// oneEndpoint returns a function that replaces an endpoint, compiles, and finds the difference.
-func oneEndpoint(t testing.TB, services int) func() {
-	t.Helper()
-	b := cluster(services, 10)
-	have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
-	name := modeltest.ClusterService(7).NamespacedName
-	i := 0
-	return func() {
-		i++
-		modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
-			Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i%2).String()).Set(b)
-		want := iptables.Compile(have, b.Snapshot().Family(model.IPv4), iptables.Options{})
-		if iptables.Diff(have, want).Empty() {
-			t.Fatal("nothing changed")
-		}
-		have = want
-	}
-}
-
-func TestAChangeDoesNotCostMoreWithMoreServices(t *testing.T) {
-	few := testing.AllocsPerRun(10, oneEndpoint(t, 100))
-	many := testing.AllocsPerRun(10, oneEndpoint(t, 2000))
-	if many > 2*few {
-		t.Errorf("a change allocates %v times with 100 Services, and %v times with 2,000", few, many)
-	}
-}

@@ -3,8 +3,6 @@ package iptables_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
@@ -14,13 +12,6 @@ import (
 // The address plan of these tests is modeltest's: pods 10.0.0.0/8, ClusterIPs
 // 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2), load-balancer addresses
 // 192.168.98.0/24, ExternalIPs 192.168.99.0/24, outside 203.0.113.0/24, and IPv6 twins.
-
-func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, options...); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 var configs = modeltest.Configs
 

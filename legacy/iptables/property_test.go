@@ -9,6 +9,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // history compiles a ruleset after each of several random changes, and applies the batches one
@@ -28,10 +29,10 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, o iptables.
 				tables[f], rules[f] = load(t, want[f]), map[string]int{}
 			}
 			fresh := iptables.Compile(nil, b.Snapshot().Family(f), o)
-			equal(t, "the text of a ruleset that was compiled from nothing", fresh.String(), want[f].String())
+			testaid.Equal(t, "the text of a ruleset that was compiled from nothing", fresh.String(), want[f].String())
 			batch := iptables.Diff(have[f], want[f])
 			checkApplied(t, tables[f], batch, want[f])
-			equal(t, "a batch from a ruleset to itself", iptables.Size{}, iptables.Diff(want[f], want[f]).Size())
+			testaid.Equal(t, "a batch from a ruleset to itself", iptables.Size{}, iptables.Diff(want[f], want[f]).Size())
 			checkRules(t, rules[f], batch, want[f])
 			if step%8 == 0 {
 				checkRestart(t, tables[f], want[f])
@@ -55,7 +56,7 @@ func checkRules(t *testing.T, sums map[string]int, b *iptables.Batch, want *ipta
 	for table, r := range iptables.Diff(nil, want).Rules() {
 		all[table] = r.Written
 	}
-	equal(t, "rules, as batches tell of them", all, sums)
+	testaid.Equal(t, "rules, as batches tell of them", all, sums)
 }
 
 // checkApplied applies a batch and compares the tables with what they should be.
@@ -64,7 +65,7 @@ func checkApplied(t *testing.T, tables *iptsim.Tables, b *iptables.Batch, want *
 	if err := tables.Restore(b.Text()); err != nil {
 		t.Fatalf("the batch: %v\n%s", err, b.Text())
 	}
-	equal(t, "the tables after the batch", load(t, want).Save(), tables.Save())
+	testaid.Equal(t, "the tables after the batch", load(t, want).Save(), tables.Save())
 	if b.Empty() != (b.Text() == "") {
 		t.Errorf("a batch is empty: %v; its text is %q", b.Empty(), b.Text())
 	}
@@ -86,13 +87,13 @@ func checkRestart(t *testing.T, tables *iptsim.Tables, want *iptables.Ruleset) {
 	if err := withOther.Restore("*nat\n:OTHER - [0:0]\n-A OTHER -j ACCEPT\nCOMMIT\n"); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "the tables after a restart", withOther.Save(), stale.Save())
+	testaid.Equal(t, "the tables after a restart", withOther.Save(), stale.Save())
 
 	bare := load(t, want)
 	if err := bare.Restore(saved(t, bare).RemoveText(iptables.IsOurs)); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "what is left after removal", iptsim.NewTables(want.Family).Save(), bare.Save())
+	testaid.Equal(t, "what is left after removal", iptsim.NewTables(want.Family).Save(), bare.Save())
 }
 
 // saved returns the listing of iptables-save.

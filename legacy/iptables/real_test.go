@@ -12,6 +12,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
@@ -132,12 +133,12 @@ func TestTheProgramsListWhatWasWritten(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, saved)
 			}
-			equal(t, "what "+p.String()+"-save lists", listed(text), listed(saved))
+			testaid.Equal(t, "what "+p.String()+"-save lists", listed(text), listed(saved))
 			again, err := inNamespace(p.String()+"-restore; "+p.String()+"-save", saved)
 			if err != nil {
 				t.Fatalf("loading it again: %v: %s", err, again)
 			}
-			equal(t, "what is listed after loading that", listed(saved), listed(again))
+			testaid.Equal(t, "what is listed after loading that", listed(saved), listed(again))
 		}
 	})
 }

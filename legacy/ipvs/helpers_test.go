@@ -17,13 +17,6 @@ import (
 // 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2), load-balancer addresses
 // 192.168.98.0/24, ExternalIPs 192.168.99.0/24, outside 203.0.113.0/24, and IPv6 twins.
 
-func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, options...); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 var configs = modeltest.Configs
 
 type states [len(model.Families)]*ipvs.State

@@ -9,6 +9,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestSetNamesFit(t *testing.T) {
@@ -52,7 +53,7 @@ func TestSchedulersAndPersistence(t *testing.T) {
 					got = append(got, strings.Join(words, " "))
 				}
 			}
-			equal(t, "virtual servers", tt.want, got)
+			testaid.Equal(t, "virtual servers", tt.want, got)
 		})
 	}
 }
@@ -69,9 +70,9 @@ func TestSysctls(t *testing.T) {
 		return strings.Join(list, " ")
 	}
 	common := "vs.conntrack=1 vs.conn_reuse_mode=0 vs.expire_nodest_conn=1 vs.expire_quiescent_template=1"
-	equal(t, "IPv4", common+" ip_forward=1", names(ipvs.Options{}, model.IPv4))
-	equal(t, "strict ARP", common+" ip_forward=1 conf.all.arp_ignore=1 conf.all.arp_announce=2", names(ipvs.Options{StrictARP: true}, model.IPv4))
-	equal(t, "IPv6", common, names(ipvs.Options{StrictARP: true}, model.IPv6))
+	testaid.Equal(t, "IPv4", common+" ip_forward=1", names(ipvs.Options{}, model.IPv4))
+	testaid.Equal(t, "strict ARP", common+" ip_forward=1 conf.all.arp_ignore=1 conf.all.arp_announce=2", names(ipvs.Options{StrictARP: true}, model.IPv4))
+	testaid.Equal(t, "IPv6", common, names(ipvs.Options{StrictARP: true}, model.IPv6))
 }
 
 // A timeout that is not configured is the kernel's, whatever that is.
@@ -82,6 +83,6 @@ func TestTimeouts(t *testing.T) {
 	for tcp, want := range map[time.Duration]string{60 * second: "", 900 * second: "ipvsadm --set 60 0 0\n"} {
 		c := state.Content()
 		c.Timeouts = ipvs.Timeouts{TCP: tcp, TCPFin: 120 * second, UDP: 300 * second}
-		equal(t, "operations", want, ipvssim.Text(ipvs.DiffContent(c, state)))
+		testaid.Equal(t, "operations", want, ipvssim.Text(ipvs.DiffContent(c, state)))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 const servers = `IP Virtual Server version 1.2.1 (size=4096)
@@ -42,7 +43,7 @@ func TestServersAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, f.String(), want, got, compareContents...)
+		testaid.Equal(t, f.String(), want, got, compareContents...)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // step is a transition of a random cluster, of one family.
@@ -45,8 +46,8 @@ func checkPlan(t *testing.T, s step) {
 	content := s.before.Content()
 	plan := ipvs.Diff(s.before, s.after)
 	apply(t, content, plan)
-	equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
-	equal(t, "operations from a state to itself", 0, len(ipvs.Diff(s.after, s.after)))
+	testaid.Equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
+	testaid.Equal(t, "operations from a state to itself", 0, len(ipvs.Diff(s.after, s.after)))
 	if t.Failed() {
 		t.Logf("plan:\n%s", ipvssim.Text(plan))
 	}
@@ -54,7 +55,7 @@ func checkPlan(t *testing.T, s step) {
 	// A restart: another process reads the content, and changes nothing.
 	read := s.after.Content()
 	again := ipvs.Compile(nil, family, s.after.Options)
-	equal(t, "content that was compiled from nothing", again.Content(), read, compareContents...)
+	testaid.Equal(t, "content that was compiled from nothing", again.Content(), read, compareContents...)
 	if plan := ipvs.DiffContent(read, again); len(plan) > 0 {
 		t.Errorf("a restart writes:\n%s", ipvssim.Text(plan))
 	}
@@ -62,13 +63,13 @@ func checkPlan(t *testing.T, s step) {
 	// A restart with changes: from the content before to the desired one.
 	read = s.before.Content()
 	apply(t, read, ipvs.DiffContent(read, again))
-	equal(t, "content after a restart", settled(s.after.Content()), settled(read), compareContents...)
+	testaid.Equal(t, "content after a restart", settled(s.after.Content()), settled(read), compareContents...)
 
 	// After an error half-way, DiffContent finds the rest of the work.
 	read = s.before.Content()
 	apply(t, read, plan[:len(plan)/2])
 	apply(t, read, ipvs.DiffContent(read, s.after))
-	equal(t, "content after half a plan and another", settled(s.after.Content()), settled(read), compareContents...)
+	testaid.Equal(t, "content after half a plan and another", settled(s.after.Content()), settled(read), compareContents...)
 }
 
 func TestDiffTurnsOneStateIntoTheNext(t *testing.T) {
@@ -94,21 +95,21 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 	gone := netip.MustParseAddrPort("10.0.0.3:8080")
 
 	plan := ipvs.Diff(both, one)
-	equal(t, "plan when one leaves", "ipvsadm -e -t 172.30.0.41:80 -r 10.0.0.3:8080 -m -w 0, and when idle -d\n"+
+	testaid.Equal(t, "plan when one leaves", "ipvsadm -e -t 172.30.0.41:80 -r 10.0.0.3:8080 -m -w 0, and when idle -d\n"+
 		"ipvsadm -d -u 172.30.0.41:53 -r 10.0.0.3:5353\n", ipvssim.Text(plan))
 	content := both.Content()
 	apply(t, content, plan)
-	equal(t, "weight of what drains", 0, content.Servers[web].Real[gone])
+	testaid.Equal(t, "weight of what drains", 0, content.Servers[web].Real[gone])
 
 	plan = ipvs.Diff(one, both)
-	equal(t, "plan when it comes back", "ipvsadm -a -t 172.30.0.41:80 -r 10.0.0.3:8080 -m -w 1\n"+
+	testaid.Equal(t, "plan when it comes back", "ipvsadm -a -t 172.30.0.41:80 -r 10.0.0.3:8080 -m -w 1\n"+
 		"ipvsadm -a -u 172.30.0.41:53 -r 10.0.0.3:5353 -m -w 1\n", ipvssim.Text(plan))
 	apply(t, content, plan)
-	equal(t, "weight of what is back", 1, content.Servers[web].Real[gone])
+	testaid.Equal(t, "weight of what is back", 1, content.Servers[web].Real[gone])
 
 	// Another process finds it draining, and leaves it so.
 	apply(t, content, ipvs.Diff(both, one))
-	equal(t, "plan of another process", "",
+	testaid.Equal(t, "plan of another process", "",
 		ipvssim.Text(ipvs.DiffContent(content, ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{}))))
 
 	// The scheduler dh would refuse all clients of a real server that drains.
@@ -142,5 +143,5 @@ func TestAStartLeavesWhatIsForeign(t *testing.T) {
 			t.Errorf("%v is gone, which was somebody else's", k)
 		}
 	}
-	equal(t, "servers left", len(theirs), len(content.Servers))
+	testaid.Equal(t, "servers left", len(theirs), len(content.Servers))
 }

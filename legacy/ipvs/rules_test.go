@@ -9,6 +9,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // loaded returns tables that have taken the texts one after the other.
@@ -42,10 +43,10 @@ func someRules() *ipvs.Rules {
 func TestJumpsAreWrittenOnce(t *testing.T) {
 	c := someRules()
 	all := loaded(t, c.String()).Save()
-	equal(t, "jumps in all of the text", len(ipvs.Jumps()), strings.Count(c.String(), "\n-I "))
-	equal(t, "jumps when none is missing", 0, strings.Count(c.Over(listed(t, all)), "\n-I "))
+	testaid.Equal(t, "jumps in all of the text", len(ipvs.Jumps()), strings.Count(c.String(), "\n-I "))
+	testaid.Equal(t, "jumps when none is missing", 0, strings.Count(c.Over(listed(t, all)), "\n-I "))
 	one := strings.Replace(all, "-A INPUT ! -i lo -m conntrack --ctstate NEW -j VMAPD-IPVS-SERVICES\n", "", 1)
-	equal(t, "jumps when one is missing", 1, strings.Count(c.Over(listed(t, one)), "\n-I "))
+	testaid.Equal(t, "jumps when one is missing", 1, strings.Count(c.Over(listed(t, one)), "\n-I "))
 }
 
 // A listing of the rules themselves needs no repair, and any other one is repaired.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -37,7 +38,7 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 	s := b.Snapshot().Family(model.IPv4)
 	now := compile.Options{}.Compile(have, s)
 	want := []string{"10.0.0.3 . 8053", "10.0.0.3 . 8080"}
-	equal(t, "watched", want, added(batch.Diff(have, now), now))
-	equal(t, "watched by another process", want, added(batch.DiffTable(tableOf(t, have), now), now))
-	equal(t, "watched when it comes", []string(nil), added(batch.Diff(now, have), have))
+	testaid.Equal(t, "watched", want, added(batch.Diff(have, now), now))
+	testaid.Equal(t, "watched by another process", want, added(batch.DiffTable(tableOf(t, have), now), now))
+	testaid.Equal(t, "watched when it comes", []string(nil), added(batch.Diff(now, have), have))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -73,10 +74,10 @@ func TestAChangeOfOneEndpointIsAHandfulOfOperations(t *testing.T) {
 			bigSlice(tt.after...).Set(b)
 			want := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 			changes := batch.Diff(have, want)
-			equal(t, "chains set", tt.wantChains, len(changes.SetChains))
-			equal(t, "elements added", tt.wantAdd, len(flat(changes.Add)))
-			equal(t, "elements deleted", tt.del, len(flat(changes.Delete)))
-			equal(t, "operations", tt.wantChains+tt.wantAdd+tt.del, changes.Len())
+			testaid.Equal(t, "chains set", tt.wantChains, len(changes.SetChains))
+			testaid.Equal(t, "elements added", tt.wantAdd, len(flat(changes.Add)))
+			testaid.Equal(t, "elements deleted", tt.del, len(flat(changes.Delete)))
+			testaid.Equal(t, "operations", tt.wantChains+tt.wantAdd+tt.del, changes.Len())
 			checkApplied(t, have, changes, want)
 			if t.Failed() && changes.Len() < 50 {
 				t.Logf("batch:\n%s", changes)
@@ -100,9 +101,9 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 	}
 	adopted := compile.Options{}.Adopt(tableOf(t, second), nil, b.Snapshot().Family(model.IPv4))
 	changes := batch.DiffTable(tableOf(t, second), adopted)
-	equal(t, "chains deleted", []string{"endpoints-5-to-8", "nodeport-endpoints-5-to-8"}, changes.DeleteChains)
-	equal(t, "operations but for those", 0, changes.Len()-len(changes.DeleteChains))
-	equal(t, "elements", elementsOf(t, second), elementsOf(t, adopted))
+	testaid.Equal(t, "chains deleted", []string{"endpoints-5-to-8", "nodeport-endpoints-5-to-8"}, changes.DeleteChains)
+	testaid.Equal(t, "operations but for those", 0, changes.Len()-len(changes.DeleteChains))
+	testaid.Equal(t, "elements", elementsOf(t, second), elementsOf(t, adopted))
 
 	t.Run("frontends of one port that differ in their order are brought in line", func(t *testing.T) {
 		table := tableOf(t, second)
@@ -119,8 +120,8 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 		table.Elements = changed.pack(t)
 		adopted := compile.Options{}.Adopt(table, nil, b.Snapshot().Family(model.IPv4))
 		changes := batch.DiffTable(table, adopted)
-		equal(t, "elements deleted and added", []int{2, 2}, []int{len(flat(changes.Delete)), len(flat(changes.Add))})
-		equal(t, "elements", elementsOf(t, adopted), changed.apply(t, changes))
+		testaid.Equal(t, "elements deleted and added", []int{2, 2}, []int{len(flat(changes.Delete)), len(flat(changes.Add))})
+		testaid.Equal(t, "elements", elementsOf(t, adopted), changed.apply(t, changes))
 	})
 }
 
@@ -155,9 +156,9 @@ func TestDiffTableReplacesAnotherLayout(t *testing.T) {
 			table := tableOf(t, want)
 			tt.change(table)
 			changes := batch.DiffTable(table, want)
-			equal(t, "begins anew", []bool{tt.anew, tt.anew}, []bool{changes.DeleteTable, changes.CreateTable})
-			equal(t, "sets deleted", tt.sets, changes.DeleteSets)
-			equal(t, "sets added", tt.add, len(changes.AddSets))
+			testaid.Equal(t, "begins anew", []bool{tt.anew, tt.anew}, []bool{changes.DeleteTable, changes.CreateTable})
+			testaid.Equal(t, "sets deleted", tt.sets, changes.DeleteSets)
+			testaid.Equal(t, "sets added", tt.add, len(changes.AddSets))
 		})
 	}
 
@@ -167,7 +168,7 @@ func TestDiffTableReplacesAnotherLayout(t *testing.T) {
 		i := slices.IndexFunc(table.Chains, func(c nft.Chain) bool { return c.Name == "services" })
 		table.Chains[i].Rules = append(slices.Clip(table.Chains[i].Rules), nft.Rule{nft.ReadRule{}})
 		changes := batch.DiffTable(table, want)
-		equal(t, "operations", 1, changes.Len())
+		testaid.Equal(t, "operations", 1, changes.Len())
 		checkChains(t, table.Chains, changes, want)
 	})
 
@@ -182,15 +183,15 @@ func TestDiffTableReplacesAnotherLayout(t *testing.T) {
 			table.Chains = slices.Clone(table.Chains)
 			change(&table.Chains[slices.IndexFunc(table.Chains, func(c nft.Chain) bool { return c.Name == "output" })])
 			changes := batch.DiffTable(table, want)
-			equal(t, "chains made anew", []string{"output"}, changes.RemakeBase)
-			equal(t, "operations", 1, changes.Len())
+			testaid.Equal(t, "chains made anew", []string{"output"}, changes.RemakeBase)
+			testaid.Equal(t, "operations", 1, changes.Len())
 		})
 	}
 
 	t.Run("a dormant table is woken", func(t *testing.T) {
 		table := tableOf(t, want)
 		table.Dormant = true
-		equal(t, "the batch", "add table ip vmapd { comment \"Kubernetes Services, by vmapd\"; }\n", batch.DiffTable(table, want).String())
+		testaid.Equal(t, "the batch", "add table ip vmapd { comment \"Kubernetes Services, by vmapd\"; }\n", batch.DiffTable(table, want).String())
 	})
 }
 

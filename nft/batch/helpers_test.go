@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -19,13 +20,6 @@ import (
 // The address plan of these tests is modeltest's: pods 10.0.0.0/8, ClusterIPs
 // 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2), load-balancer addresses
 // 192.168.98.0/24, ExternalIPs 192.168.99.0/24, outside 203.0.113.0/24, and IPv6 twins.
-
-func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, options...); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 var configs = modeltest.Configs
 
@@ -148,7 +142,7 @@ func checkSets(t *testing.T, have []nft.Set, b *batch.Batch, want *compile.Rules
 	for _, s := range want.AllSets() {
 		wanted[s.Name] = s
 	}
-	equal(t, "sets after the batch", wanted, got)
+	testaid.Equal(t, "sets after the batch", wanted, got)
 }
 
 func checkFlowtables(t *testing.T, have *compile.Ruleset, b *batch.Batch, want *compile.Ruleset) {
@@ -157,7 +151,7 @@ func checkFlowtables(t *testing.T, have *compile.Ruleset, b *batch.Batch, want *
 	for _, name := range b.DeleteFlowtables {
 		got = slices.DeleteFunc(got, func(f nft.Flowtable) bool { return f.Name == name })
 	}
-	equal(t, "flowtables after the batch", fmt.Sprint(want.Options.Flowtables()), fmt.Sprint(got))
+	testaid.Equal(t, "flowtables after the batch", fmt.Sprint(want.Options.Flowtables()), fmt.Sprint(got))
 }
 
 func checkChains(t *testing.T, have []nft.Chain, b *batch.Batch, want *compile.Ruleset) {
@@ -182,7 +176,7 @@ func checkChains(t *testing.T, have []nft.Chain, b *batch.Batch, want *compile.R
 	for _, c := range want.AllChains() {
 		wanted[c.Name] = chainText(want.Family, c)
 	}
-	equal(t, "chains after the batch", wanted, got)
+	testaid.Equal(t, "chains after the batch", wanted, got)
 }
 
 func chainText(f model.Family, c nft.Chain) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -56,7 +57,7 @@ func checkStep(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsho
 			}
 		}
 	}
-	equal(t, "operations from a ruleset to itself", 0, batch.Diff(want, want).Len())
+	testaid.Equal(t, "operations from a ruleset to itself", 0, batch.Diff(want, want).Len())
 	if _, err := nftsim.New(want.Table()); err != nil {
 		t.Errorf("the ruleset is not sound: %v", err)
 	}
@@ -66,7 +67,7 @@ func checkStep(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsho
 // checkTable checks what a restart finds: the table of have, with what want says then.
 func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapshot) {
 	t.Helper()
-	equal(t, "operations from a table to the ruleset it was made of", 0, batch.DiffTable(tableOf(t, want), want).Len())
+	testaid.Equal(t, "operations from a table to the ruleset it was made of", 0, batch.DiffTable(tableOf(t, want), want).Len())
 
 	// Another process knows nothing of history: it adopts the slots that it finds.
 	again := want.Options.Adopt(tableOf(t, want), nil, s)
@@ -87,7 +88,7 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 	}
 	again = other.Adopt(tableOf(t, have), nil, s)
 	changes = batch.DiffTable(tableOf(t, have), again)
-	equal(t, "the table is deleted for other options", false, changes.DeleteTable)
+	testaid.Equal(t, "the table is deleted for other options", false, changes.DeleteTable)
 	checkApplied(t, have, changes, again)
 
 	// From nothing.
@@ -97,7 +98,7 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 			changes.CreateTable, changes.DeleteTable, len(changes.Delete), len(changes.AddSets))
 	}
 	got := elements{}.apply(t, changes)
-	equal(t, "elements from nothing", elementsOf(t, want), got)
+	testaid.Equal(t, "elements from nothing", elementsOf(t, want), got)
 	checkChains(t, nil, changes, want)
 }
 

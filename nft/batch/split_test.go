@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -229,9 +230,9 @@ func whatComesFirst(t *testing.T, pieces []*batch.Batch) {
 	if !slices.ContainsFunc(pieces[0].SetChains, func(c nft.Chain) bool { return c.Hook == nft.Prerouting }) {
 		t.Error("the base chains do not come first")
 	}
-	equal(t, "the first frontends", urgent, slices.Sorted(slices.Values(names[:len(urgent)])))
-	equal(t, "number of the others", 3, len(names)-len(urgent))
-	equal(t, "ranges of addresses that are dropped, and node ports", [2]int{1, 1}, [2]int{cidrs, nodePorts})
+	testaid.Equal(t, "the first frontends", urgent, slices.Sorted(slices.Values(names[:len(urgent)])))
+	testaid.Equal(t, "number of the others", 3, len(names)-len(urgent))
+	testaid.Equal(t, "ranges of addresses that are dropped, and node ports", [2]int{1, 1}, [2]int{cidrs, nodePorts})
 }
 
 // No piece is large, and there are not too many of them: from nothing, and from a table of which most is missing, as one

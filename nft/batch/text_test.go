@@ -66,9 +66,9 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 			after := compile.Options{}.Compile(before, now.Family(f))
 			want := strings.Split(load(t, after.Table().String()), "\n")
 			fromNothing := batch.DiffTable(nil, after)
-			equal(t, "listing after the difference to nothing", sorted(want), sorted(strings.Split(load(t, fromNothing.String()), "\n")))
+			testaid.Equal(t, "listing after the difference to nothing", sorted(want), sorted(strings.Split(load(t, fromNothing.String()), "\n")))
 			got := strings.Split(load(t, before.Table().String(), batch.Diff(before, after).String()), "\n")
-			equal(t, "listing after the difference", sorted(want), sorted(got))
+			testaid.Equal(t, "listing after the difference", sorted(want), sorted(got))
 		})
 	}
 
@@ -77,7 +77,7 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 		table := &nft.Table{Family: model.IPv4, Sets: []nft.Set{{Name: nft.ClusterIPs, Key: []nft.Type{nft.Proto}}}}
 		want := sorted(strings.Split(load(t, r.Table().String()), "\n"))
 		got := load(t, "table ip vmapd { set cluster-ips { type inet_proto; }; }\n", batch.DiffTable(table, r).String())
-		equal(t, "listing", want, sorted(strings.Split(got, "\n")))
+		testaid.Equal(t, "listing", want, sorted(strings.Split(got, "\n")))
 	})
 }
 

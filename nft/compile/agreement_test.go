@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/nftsim"
@@ -89,7 +90,7 @@ func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters b
 		of := nft.FrontendsOf(d.Frontend.Kind)
 		want = []string{of.Counters + " " + d.Port.Name.String()}
 	}
-	equal(t, fmt.Sprintf("who counts %+v: %v for reason %d", d.Connection, d.Verdict, d.Why), want, got.Counted)
+	testaid.Equal(t, fmt.Sprintf("who counts %+v: %v for reason %d", d.Connection, d.Verdict, d.Why), want, got.Counted)
 	if t.Failed() {
 		t.FailNow()
 	}

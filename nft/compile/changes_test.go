@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
 )
@@ -59,8 +60,8 @@ func TestChanges(t *testing.T) {
 				})
 			}
 			slices.Sort(added)
-			equal(t, "purged", tt.purged, purged)
-			equal(t, "added", tt.added, added)
+			testaid.Equal(t, "purged", tt.purged, purged)
+			testaid.Equal(t, "added", tt.added, added)
 		})
 	}
 }
@@ -81,16 +82,16 @@ func TestChainsOfEstablishedPacketsGo(t *testing.T) {
 	}
 	plain := modeltest.NewService("ns1/plain").On("172.30.0.41").TCP("http", 80)
 	sticky := modeltest.NewService("ns1/sticky").On("172.30.0.42").TCP("http", 80).Sticky(60)
-	equal(t, "with no Service", nil, hooks())
+	testaid.Equal(t, "with no Service", nil, hooks())
 	plain.Set(b)
-	equal(t, "with a plain Service", []string{"forward"}, hooks())
+	testaid.Equal(t, "with a plain Service", []string{"forward"}, hooks())
 	sticky.Set(b)
 	all := []string{"answer-input", "answer-postrouting", "forward", "remember-output", "remember-prerouting"}
-	equal(t, "with a sticky one", all, hooks())
+	testaid.Equal(t, "with a sticky one", all, hooks())
 	sticky.Delete(b)
-	equal(t, "without it", []string{"forward"}, hooks())
+	testaid.Equal(t, "without it", []string{"forward"}, hooks())
 	plain.Delete(b)
-	equal(t, "without a Service", nil, hooks())
+	testaid.Equal(t, "without a Service", nil, hooks())
 }
 
 // A packet to an endpoint that is gone deletes its client and is dropped, unless the service port has the endpoint: it
@@ -104,7 +105,7 @@ func TestTheRuleThatForgetsAClient(t *testing.T) {
 			continue
 		}
 		last := chain.Rules[len(chain.Rules)-1].Text(model.IPv4)
-		equal(t, "the rule", "meta l4proto tcp ip daddr . th dport @gone-endpoints "+
+		testaid.Equal(t, "the rule", "meta l4proto tcp ip daddr . th dport @gone-endpoints "+
 			"ip daddr . th dport != @own-endpoints-ns1/web/tcp/http ip daddr . th dport != @local-own-endpoints-ns1/web/tcp/http "+
 			"delete @affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } "+
 			"delete @local-affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } drop", last)

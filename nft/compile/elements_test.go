@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
@@ -77,7 +78,7 @@ func TestElements(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
-			equal(t, "elements", slices.Sorted(slices.Values(tt.want)), got)
+			testaid.Equal(t, "elements", slices.Sorted(slices.Values(tt.want)), got)
 		})
 	}
 }

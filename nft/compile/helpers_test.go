@@ -6,20 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // The address plan of these tests is modeltest's.
-
-func equal[T any](t *testing.T, what string, want, got T) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 // elementsOf are the elements of a ruleset, by set and key.
 func elementsOf(r *compile.Ruleset) map[string]map[string]nft.Element {

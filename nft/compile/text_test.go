@@ -64,19 +64,19 @@ func TestRanges(t *testing.T) {
 				if next := last.Next(); next.IsValid() {
 					end = string(nft.AppendAddr(nil, next))
 				}
-				equal(t, "first key behind the range", end, e.End)
+				testaid.Equal(t, "first key behind the range", end, e.End)
 			}
 			for unit := range (compile.Options{}).Compile(nil, s).Units() {
 				unit.Elements(add)
 			}
-			equal(t, "elements", []string{tt.want}, got)
+			testaid.Equal(t, "elements", []string{tt.want}, got)
 		})
 	}
 
 	t.Run("what is no prefix is written as a range", func(t *testing.T) {
 		key := func(s string) string { return string(nft.AppendAddr(nil, netip.MustParseAddr(s))) }
-		equal(t, "between", "172.30.0.1-172.30.0.5",
+		testaid.Equal(t, "between", "172.30.0.1-172.30.0.5",
 			text(model.IPv4, nft.ServiceCIDRs, nft.Element{Key: key("172.30.0.1"), End: key("172.30.0.6")}))
-		equal(t, "to the end", "172.30.0.1-255.255.255.255", text(model.IPv4, nft.ServiceCIDRs, nft.Element{Key: key("172.30.0.1")}))
+		testaid.Equal(t, "to the end", "172.30.0.1-255.255.255.255", text(model.IPv4, nft.ServiceCIDRs, nft.Element{Key: key("172.30.0.1")}))
 	})
 }

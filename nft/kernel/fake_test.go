@@ -126,36 +126,6 @@ func TestATableIsClaimed(t *testing.T) {
 	}
 }
 
-// A failure in any piece of a large batch: the rest comes with the next Apply.
-func TestAFailureBetweenPieces(t *testing.T) {
-	builder := exampleBuilder()
-	modeltest.Feed(builder, modeltest.Cluster(100, 2*pieceSize/100))
-	s := builder.Snapshot()
-	k, total := &nftfake.Kernel{}, 0
-	b := openFake(t, k)
-	k.Fail(func(r nftfake.Request) nftfake.Fault { total = r.N; return nftfake.NoFault })
-	apply(t, b, s)
-	writes := b.Stats(model.IPv4).Operations
-	const least = 5 // the table, and pieces behind it
-	if total < least {
-		t.Fatalf("%d messages, want several", total)
-	}
-	for n := 1; n <= total; n += 1 + total/12 {
-		for _, fault := range []nftfake.Fault{nftfake.Busy, nftfake.NoBuffers} {
-			k := &nftfake.Kernel{}
-			b := openFake(t, k)
-			k.FailAt(n, fault)
-			_ = b.Apply(t.Context(), s)
-			k.Fail(nil)
-			apply(t, b, s)
-			mustMatchIn(t, fakeDialer(k), s)
-			if got := b.Stats(model.IPv4).Operations; got > 2*writes {
-				t.Errorf("%v at message %d: %d operations, want hardly more than %d", fault, n, got, writes)
-			}
-		}
-	}
-}
-
 // refuseElements makes a kernel refuse elements that contain one of some values.
 func refuseElements(k *nftfake.Kernel, values ...[]byte) {
 	k.Fail(func(r nftfake.Request) nftfake.Fault {

@@ -20,6 +20,14 @@ import (
 // Update is the flag to rewrite texts that are expected.
 var Update = flag.Bool("update", false, "rewrite expected texts in testdata") //nolint:gochecknoglobals // a flag
 
+// Equal compares two values.
+func Equal[T any](t testing.TB, what string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
 // Golden compares a text with that of a file or, with -update, writes it there.
 func Golden(t testing.TB, path, got string) {
 	t.Helper()

@@ -14,7 +14,6 @@ var (
 	seedFlag   = flag.Uint64("seed", 1, "the first life's seed")
 	stepsFlag  = flag.Int("steps", 2000, "of all lives together")
 	lifeFlag   = flag.Int("life", 250, "steps of one life")
-	traceFlag  = flag.Bool("trace", false, "print what happens")
 	shrinkFlag = flag.Bool("shrink", true, "look for a short life that fails, too")
 )
 
@@ -79,13 +78,4 @@ func firstDifference(a, b string) string {
 		}
 	}
 	return "one goes on"
-}
-
-// The trace of one life, to look at.
-func TestTrace(t *testing.T) {
-	if *traceFlag {
-		var trace bytes.Buffer
-		play(t, NewLife(*seedFlag, *lifeFlag), &trace)
-		t.Log(trace.String())
-	}
 }

@@ -6,12 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // The situations that users ask about are in testdata/script/explain-*.txtar, with all of
@@ -19,13 +18,6 @@ import (
 //
 // Addresses: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2),
 // outside 203.0.113.0/24.
-
-func equal(t *testing.T, what string, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 func text(t *testing.T, e Explanation) string {
 	t.Helper()
@@ -146,7 +138,7 @@ func check(t *testing.T, e Explanation, d model.Decision) {
 	for _, u := range e.Used {
 		got = append(got, fmt.Sprintf("%s %v", u.Address, u.Masquerade))
 	}
-	equal(t, d.Dest.String(), want, got)
+	testaid.Equal(t, d.Dest.String(), want, got)
 	if len(e.Steps) == 0 || e.Conclusion == "" {
 		t.Errorf("%v: nothing is said", d.Dest)
 	}
@@ -163,7 +155,7 @@ func TestAServiceThatIsServedAndDeleted(t *testing.T) {
 	served := in.Snapshot
 	in = input("172.30.0.41:80", new(names.Directory))
 	in.Snapshot = served
-	equal(t, "conclusion", "forwarded to 10.0.0.2:8080", Explain(in).Conclusion)
+	testaid.Equal(t, "conclusion", "forwarded to 10.0.0.2:8080", Explain(in).Conclusion)
 }
 
 // An older pod, whose object is still there, had the address of a new one: what is said is of the new one.
@@ -371,7 +363,7 @@ func TestAddressesWithLeadingZeros(t *testing.T) {
 	if a, err := in.nodeAddress(); a != netip.MustParseAddr(modeltest.NodeIP4) {
 		t.Errorf("the node's address: %v, %v", a, err)
 	}
-	equal(t, "endpoint's node", modeltest.NodeName, Explain(in).Used[0].Node)
+	testaid.Equal(t, "endpoint's node", modeltest.NodeName, Explain(in).Used[0].Node)
 	if q := (names.Query{To: names.Ref{Addr: in.Dest.Addr()}}); !q.Concerns(&objects.Services[0]) {
 		t.Error("the Service does not have its cluster IP")
 	}

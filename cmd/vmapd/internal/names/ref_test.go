@@ -3,17 +3,10 @@ package names
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 const wantEither = wantDest + "; got "
-
-func equal(t *testing.T, what string, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 // describe returns all parts of a reference.
 func describe(r Ref) string {
@@ -65,7 +58,7 @@ func TestParseDestination(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		equal(t, tt.text, tt.want, got)
+		testaid.Equal(t, tt.text, tt.want, got)
 	}
 }
 
@@ -89,6 +82,6 @@ func TestParseSource(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		equal(t, tt.text, tt.want, got)
+		testaid.Equal(t, tt.text, tt.want, got)
 	}
 }

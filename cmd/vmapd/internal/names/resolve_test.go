@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // Addresses: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16, nodes 192.168.0.0/24, load-balancer
@@ -127,7 +128,7 @@ func TestResolve(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			equal(t, tt.from+" to "+tt.to, tt.want, got)
+			testaid.Equal(t, tt.from+" to "+tt.to, tt.want, got)
 		})
 	}
 }
