@@ -1,36 +1,36 @@
 // Package ui has the page of "vmapd ui": what the daemon has programmed, for a browser.
 //
-//	browser ── GET /SECRET/        ── page.html, of this package
+//	browser ── GET /SECRET/        ── the folder page, in this program
 //	        └─ GET /SECRET/api/…   ── JSON: the daemon's answer at its socket
 //
 // It is served on loopback, where every user of the machine may connect: so its path has a random word, which
 // only the terminal has. A page of another site does not know it either.
 //
-// The page is one file with its style and its script in it. Its Content-Security-Policy allows these two by
-// their hashes and requests to the same origin, and nothing else. Texts of objects are never markup: the
-// script makes nodes of text alone.
+// Its Content-Security-Policy allows the style, the script and requests of the same origin, and nothing else. Texts of
+// objects are never markup: the script makes nodes of text alone.
 package ui
 
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	_ "embed"
-	"encoding/base64"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 )
 
-//go:embed page.html
-var text string
+//go:embed page
+var files embed.FS
+
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // headerTimeout ends connections that ask for nothing. A daemon on a busy node has answerTime: the page says meanwhile
 // how old it is.
@@ -57,12 +57,8 @@ func Serve(ctx context.Context, stdout io.Writer, daemon socket.Client, port uin
 func Handler(secret string, daemon socket.Client) http.Handler {
 	daemon.Deadline = answerTime
 	mux := http.NewServeMux()
-	policy := Policy(text)
-	mux.HandleFunc("GET /"+secret+"/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", policy)
-		_, _ = w.Write([]byte(text)) // an error means that the client left
-	})
+	page, _ := fs.Sub(files, "page") // a valid name
+	mux.Handle("GET /"+secret+"/", http.StripPrefix("/"+secret, http.FileServerFS(page)))
 	for _, name := range []string{"status", "services", "service"} {
 		mux.HandleFunc("GET /"+secret+"/api/"+name, func(w http.ResponseWriter, r *http.Request) {
 			answer(w, r, daemon, "/v1/"+name)
@@ -71,7 +67,7 @@ func Handler(secret string, daemon socket.Client) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
-			"Cross-Origin-Resource-Policy": "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin", "Content-Security-Policy": policy,
 		} {
 			w.Header().Set(name, value)
 		}
@@ -93,18 +89,4 @@ func answer(w http.ResponseWriter, r *http.Request, daemon socket.Client, path s
 		value, _ = json.Marshal(map[string]string{"error": err.Error()}) // a text has JSON
 	}
 	_, _ = w.Write(value) // an error means that the client left
-}
-
-// Policy returns the Content-Security-Policy of a page with one style and one script.
-func Policy(text string) string {
-	return fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; connect-src 'self'; img-src data:; "+
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hashOf(text, "style"), hashOf(text, "script"))
-}
-
-// hashOf returns the hash of the content of an element.
-func hashOf(text, element string) string {
-	_, content, _ := strings.Cut(text, "<"+element+">")
-	content, _, _ = strings.Cut(content, "</"+element+">")
-	sum := sha256.Sum256([]byte(content))
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
