@@ -148,7 +148,7 @@ func (x *connection) explanation(
 	if err != nil {
 		return e, err
 	}
-	if q.Default, err = config.OnlyNode(d.Nodes); err != nil && q.NodeName == "" {
+	if q.Default, err = config.OnlyNode(q.NodeName, d.Nodes); err != nil {
 		return e, err
 	}
 	in, err := explain.NewInput(d, traffic, q)

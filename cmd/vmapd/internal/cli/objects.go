@@ -17,6 +17,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube/client"
+	"github.com/vmapd/vmapd/sync/manifest"
 )
 
 // NodeFlags are the flags of commands that show what the daemon on a node does: its configuration files, and objects in
@@ -52,18 +53,33 @@ func (n *NodeFlags) connect() (*client.Client, error) {
 	return c, nil
 }
 
+// load reads manifests, and prints what it can't read. They are complete if that is nothing.
+func (n *NodeFlags) load(stderr io.Writer) (o *manifest.Objects, complete bool, err error) {
+	o, errs, err := manifest.Load(n.Paths)
+	if err != nil {
+		return nil, false, err
+	}
+	if text := o.Unread(); text != "" { // a kind of ours may be misspelt
+		report.Complain(stderr, "warning: "+text)
+	}
+	for _, e := range errs {
+		report.Complain(stderr, e.Error())
+	}
+	if complete = len(errs) == 0; !complete && o.Len() == 0 {
+		err = exitError(1)
+	}
+	return o, complete, err
+}
+
 // read reads the objects that a query is about, or all. If some could not be read, it prints them: they are not
 // complete.
 func (n *NodeFlags) read(
 	ctx context.Context, q *names.Query, stderr io.Writer,
 ) (d *names.Directory, complete bool, err error) {
 	if n.kubeconfig == "" {
-		o, complete, err := objects.Load(n.Paths, stderr)
+		o, complete, err := n.load(stderr)
 		if err != nil {
 			return nil, false, err
-		}
-		if !complete && o.Len() == 0 {
-			return nil, false, exitError(1)
 		}
 		return objects.Of(o), complete, nil
 	}

@@ -121,11 +121,9 @@ func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight
 	if in.Objects, complete, err = p.read(ctx, nil, stderr); err != nil {
 		return in, false, err
 	}
-	in.Config.NodeName = strings.ToLower(cmp.Or(p.NodeName, in.Config.NodeName))
-	if in.Config.NodeName == "" {
-		if in.Config.NodeName, err = config.OnlyNode(in.Objects.Nodes); err != nil {
-			return in, false, err
-		}
+	given := strings.ToLower(cmp.Or(p.NodeName, in.Config.NodeName))
+	if in.Config.NodeName, err = config.OnlyNode(given, in.Objects.Nodes); err != nil {
+		return in, false, err
 	}
 	if _, err = in.Objects.Node(in.Config.NodeName); err != nil {
 		err = fmt.Errorf("--node-name: %w", err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -66,17 +65,12 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	read, complete, err := objects.Load(r.Paths, stderr)
+	read, complete, err := r.load(stderr)
 	if err != nil {
 		return err
 	}
-	if !complete && read.Len() == 0 {
-		return exitError(1)
-	}
 	d := names.Directory{Nodes: manifest.Of[model.Node](read)}
-	if traffic.NodeName == "" {
-		traffic.NodeName, err = config.OnlyNode(d.Nodes)
-	}
+	traffic.NodeName, err = config.OnlyNode(traffic.NodeName, d.Nodes)
 	if err = cmp.Or(err, d.CheckNode(traffic.NodeName)); err != nil {
 		return err
 	}

@@ -209,10 +209,13 @@ func HostNodeName() (string, error) {
 	return strings.ToLower(strings.TrimSpace(name)), nil
 }
 
-// OnlyNode returns the name of the Node if there is exactly one, and else the host's name.
-func OnlyNode(nodes []model.Node) (string, error) {
-	if len(nodes) == 1 {
+// OnlyNode returns a name that is given or, with "", that of the Node if there is exactly one, and else the host's.
+func OnlyNode(given string, nodes []model.Node) (string, error) {
+	if given == "" && len(nodes) == 1 {
 		return nodes[0].Name, nil
 	}
-	return HostNodeName()
+	if given == "" {
+		return HostNodeName()
+	}
+	return given, nil
 }

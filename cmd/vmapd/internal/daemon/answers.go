@@ -44,7 +44,7 @@ func (d *Daemon) routes() map[string]socket.Route {
 
 // doctor answers /v1/doctor: with "all", all differences of the kernel's rules are in the report.
 func (d *Daemon) doctor(_ context.Context, query url.Values) (any, error) {
-	r := d.report(0)
+	r := d.examine(true)
 	if !query.Has("all") {
 		r.Differences = nil
 	}
@@ -52,7 +52,7 @@ func (d *Daemon) doctor(_ context.Context, query url.Values) (any, error) {
 }
 
 func (d *Daemon) overview(context.Context, url.Values) (any, error) {
-	lines := d.report(readEvery).Lines
+	lines := d.report().Lines
 	o := status.Overview{
 		Version: buildinfo.Current().Version, Started: d.Started.UTC().Truncate(time.Second), Now: time.Now().UTC(),
 		Node: d.nodeName, Backend: d.dataplane.name, With: d.dataplane.with, Why: d.dataplane.why,

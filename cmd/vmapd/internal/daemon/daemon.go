@@ -180,8 +180,12 @@ func (d *Daemon) observe() {
 	p := d.dataplane
 	localhost := p.userspace // it serves loopback, too
 	if localhost == nil {
+		// It follows failed rounds, too: its listeners need no rules, so a family that can't be programmed is no reason
+		// to send clients to removed endpoints or to refuse those of a new Service.
 		localhost = userspace.New(userspace.Options{Loopback: true, Log: d.Log, Failed: d.listenerFailed})
-		d.observers = append(d.observers, loopback{localhost})
+		d.observers = append(d.observers, observer(func(r reconcile.Round) {
+			_ = localhost.Apply(context.Background(), r.Snapshot) // an error is about addresses, and it sets none
+		}))
 	}
 	d.metrics = d.newMetrics(localhost)
 	d.tracker = d.newTracker()
@@ -213,14 +217,11 @@ func (d *Daemon) observe() {
 	}
 }
 
-// loopback lets a forwarder follow the rounds, also the failed ones: its listeners need no rules, so a family that
-// can't be programmed is no reason to send clients to removed endpoints or to refuse those of a new Service.
-type loopback struct{ *userspace.Forwarder }
+// observer follows the rounds.
+type observer func(reconcile.Round)
 
 // Done implements [reconcile.Observer].
-func (l loopback) Done(r reconcile.Round) {
-	_ = l.Apply(context.Background(), r.Snapshot) // an error is about addresses, and it sets none
-}
+func (o observer) Done(r reconcile.Round) { o(r) }
 
 // openPorts makes the two HTTP ports, on which nothing listens yet.
 func (d *Daemon) openPorts() {

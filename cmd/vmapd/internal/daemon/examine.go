@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -22,13 +21,9 @@ import (
 	"github.com/vmapd/vmapd/nft/batch"
 )
 
-// readEvery is the least time between two examinations, unless somebody asks for one. Readings of all rules, for which
-// the kernel's table is compared, and other programs' chains are listed, are farther apart where they take long:
-// readingShare times as long.
-const readEvery, readingShare = 10 * time.Second, 50
-
-// never is the age of rules that need not be read.
-const never = time.Duration(math.MaxInt64)
+// examineEvery is the time between two examinations. Readings of all rules, for which the kernel's table is compared,
+// and other programs' chains are listed, are farther apart where they take long: readingShare times as long.
+const examineEvery, readingShare = 10 * time.Second, 50
 
 // reading is what takes long to read.
 type reading struct {
@@ -38,37 +33,30 @@ type reading struct {
 	took  time.Duration
 }
 
-// report returns the only report on this node: the last one or, if that is older than an age, another one. Who asks
-// during an examination gets the last report, and waits only for the first one.
-func (d *Daemon) report(age time.Duration) doctor.Report {
-	if !d.examining.TryLock() {
-		if last := d.examined.Load(); last != nil {
-			return *last
-		}
-		d.examining.Lock()
-	}
-	defer d.examining.Unlock()
-	if last := d.examined.Load(); last != nil && time.Since(last.At) < age {
+// report returns the last report on this node, and makes the first one.
+func (d *Daemon) report() doctor.Report {
+	if last := d.examined.Load(); last != nil {
 		return *last
 	}
-	now := d.examine(age)
-	d.examined.Store(&now)
-	return now
+	return d.examine(false)
 }
 
-// examine examines the node. It reads other programs' rules and settings: a panic about these must not end
-// the daemon, and is a finding.
-func (d *Daemon) examine(age time.Duration) (report doctor.Report) {
+// examine examines the node, and keeps the report; with all, it reads all rules again. It reads other programs' rules
+// and settings: a panic about these must not end the daemon, and is a finding.
+func (d *Daemon) examine(all bool) (report doctor.Report) {
+	d.examining.Lock()
+	defer d.examining.Unlock()
 	defer func() {
 		if reason := recover(); reason != nil {
 			d.Log.Error("doctor panicked",
 				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
 			report = doctor.Failed(time.Now(), d.nodeName, reason)
 		}
+		d.examined.Store(&report)
 	}()
 	facts := d.facts()
 	facts.Examine()
-	if r := &d.read; age == 0 || time.Since(r.began) > max(age, readingShare*r.took) {
+	if r := &d.read; all || time.Since(r.began) > max(examineEvery, readingShare*r.took) {
 		r.began = time.Now()
 		r.table, r.rules = d.table(), doctor.ReadRules()
 		r.took = time.Since(r.began)

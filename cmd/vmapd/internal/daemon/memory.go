@@ -40,24 +40,20 @@ func forTheHeap(limit uint64) uint64 {
 // hardly save time, and the process would keep it.
 const startGCPercent = 40
 
-// startThrift is an observer that returns the memory that only the start needed.
-type startThrift func()
-
-// newStartThrift returns nil if the environment sets GOGC or GOMEMLIMIT.
-func newStartThrift() startThrift {
+// newStartThrift returns an observer that returns the memory that only the start needed. It is nil if the environment
+// sets GOGC or GOMEMLIMIT.
+func newStartThrift() observer {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
 	before := debug.SetGCPercent(startGCPercent)
-	return sync.OnceFunc(func() {
+	end := sync.OnceFunc(func() {
 		debug.SetGCPercent(before)
 		go debug.FreeOSMemory() // takes a while, and nothing depends on it
 	})
-}
-
-// Done implements reconcile.Observer.
-func (end startThrift) Done(r reconcile.Round) {
-	if model.IsProgrammed(r.Err) {
-		end()
+	return func(r reconcile.Round) {
+		if model.IsProgrammed(r.Err) {
+			end()
+		}
 	}
 }

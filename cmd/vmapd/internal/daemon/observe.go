@@ -30,7 +30,7 @@ func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
 		Backend: config.Backend(p.name), Reason: p.why, Started: d.Started,
 		Legacy: p.stats, Pending: d.state.Pending, Queued: d.state.Queued, Localhost: localhost.Stats,
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
-		Findings:       func() map[metrics.Finding]int { return findings(d.report(readEvery).Lines) },
+		Findings:       func() map[metrics.Finding]int { return findings(d.report().Lines) },
 	}
 	if p.nft != nil {
 		o.NFT = p.nft.Stats
@@ -73,7 +73,7 @@ func (d *Daemon) newTracker() *health.Tracker {
 	o := health.Options{
 		SyncPeriod: d.Config.SyncPeriod, Queued: d.state.Queued, Count: d.metrics.HTTP, Eligibility: d.reportEligibility,
 		Findings: func() (names []string) {
-			for _, l := range report.Bad(d.report(readEvery).Lines) {
+			for _, l := range report.Bad(d.report().Lines) {
 				names = append(names, fmt.Sprintf("%s %s", l.Level, l.Name))
 			}
 			return names
@@ -151,18 +151,16 @@ func noticedChecks() []*noticed {
 	}
 }
 
-// notice examines the node, but not all rules, until ctx ends, and reports findings that last.
+// notice examines the node until ctx ends, and reports findings that last.
 func (d *Daemon) notice(ctx context.Context) {
 	checks := noticedChecks()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(readEvery):
+		case <-time.After(examineEvery):
 		}
-		d.examining.Lock()
-		lines := d.examine(never).Lines
-		d.examining.Unlock()
+		lines := d.examine(false).Lines
 		if d.tracker.Status().NoNode == "" { // other findings about the Node have no event, or another one
 			lines = slices.DeleteFunc(lines, func(l report.Line) bool { return l.Name == "node" })
 		}

@@ -95,12 +95,11 @@ func (m *Metrics) registerNode() {
 			})
 	}
 	atScrape(all, gauge, "vmapd_doctor_findings", "Lines of vmapd doctor with the level warn or fail, by check. "+
-		"The node is examined at scrapes, at most every ten seconds.",
-		[]string{"check", "level"}, func(emit emitter) {
-			for f, n := range o.Findings() {
-				emit(float64(n), f.Check, f.Level)
-			}
-		})
+		"The node is examined every ten seconds.", []string{"check", "level"}, func(emit emitter) {
+		for f, n := range o.Findings() {
+			emit(float64(n), f.Check, f.Level)
+		}
+	})
 	for i, metric := range []struct{ name, help string }{
 		{"vmapd_conntrack_entries", "Entries of the connection tracking table."},
 		{"vmapd_conntrack_limit", "Maximum number of entries of the connection tracking table."},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,27 +16,11 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
-
-// Load reads files and folders, and prints what it can't read. It is complete if that is nothing.
-func Load(paths []string, stderr io.Writer) (o *manifest.Objects, complete bool, err error) {
-	o, errs, err := manifest.Load(paths)
-	if err != nil {
-		return nil, false, err
-	}
-	if text := o.Unread(); text != "" { // a kind of ours may be misspelt
-		report.Complain(stderr, "warning: "+text)
-	}
-	for _, e := range errs {
-		report.Complain(stderr, e.Error())
-	}
-	return o, len(errs) == 0, nil
-}
 
 // Of returns the objects of files.
 func Of(o *manifest.Objects) *names.Directory {

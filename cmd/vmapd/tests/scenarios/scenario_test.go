@@ -176,10 +176,8 @@ func (s *scenario) load(t *testing.T) *loaded {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if traffic.NodeName == "" {
-			if traffic.NodeName, err = config.OnlyNode(manifest.Of[model.Node](objects)); err != nil {
-				t.Fatal(err)
-			}
+		if traffic.NodeName, err = config.OnlyNode(traffic.NodeName, manifest.Of[model.Node](objects)); err != nil {
+			t.Fatal(err)
 		}
 		b := model.NewBuilder(traffic)
 		objects.ApplyTo(b)
