@@ -1,10 +1,8 @@
 package model_test
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
@@ -72,28 +70,4 @@ func TestTheOldestClaimantWins(t *testing.T) {
 		checkPorts(t, s, "ns1/a/tcp [172.30.0.41:80 reject]", "ns1/b/tcp [172.30.0.42:80 reject, :30001 reject masquerade]")
 		checkProblems(t, s, `Service ns1/a: node port 30001/tcp of port "" belongs to Service ns1/b, which is older`)
 	})
-}
-
-func TestAnUnownedFrontendIsInNobodysList(t *testing.T) {
-	r := modeltest.NewRandom(modeltest.Seed(11))
-	b := model.NewBuilder(modeltest.Config())
-	for range 300 {
-		r.Steps(b, 3)
-		for _, f := range model.Families {
-			owner := map[model.VIP]model.ServicePortName{}
-			for sp := range b.Snapshot().Family(f).ServicePorts() {
-				kinds := []model.FrontendKind{}
-				for _, fe := range sp.Frontends {
-					if o, ok := owner[fe.VIP]; ok {
-						t.Fatalf("%v belongs to %v and to %v", fe.VIP, o, sp.Name)
-					}
-					owner[fe.VIP] = sp.Name
-					kinds = append(kinds, fe.Kind)
-				}
-				if !slices.IsSorted(kinds) {
-					t.Fatalf("frontends of %v are not in the order of their kinds: %v", sp.Name, kinds)
-				}
-			}
-		}
-	}
 }

@@ -12,17 +12,6 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
-func TestSetNamesFit(t *testing.T) {
-	const longest = 31 // IPSET_MAXNAMELEN with its final zero
-	for _, f := range model.Families {
-		for _, name := range ipvs.SetNames {
-			if n := name.In(f); len(n) > longest {
-				t.Errorf("%s has %d characters", n, len(n))
-			}
-		}
-	}
-}
-
 // Virtual servers have the schedulers and the persistence of their Services.
 func TestSchedulersAndPersistence(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80)

@@ -7,64 +7,30 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
-	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
-// newCluster is an API server with one Node, and two Services of which another proxy
-// serves one.
-func newCluster(t *testing.T) *apitest.Server {
+// newCluster is an API server with the objects of some files.
+func newCluster(t *testing.T, files ...string) *apitest.Server {
 	t.Helper()
 	s, err := apitest.NewServer(apitest.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	for name, ip := range map[string]string{"web": "172.30.0.41", "mesh": "172.30.0.42"} {
-		service := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: name},
-			Spec: corev1.ServiceSpec{
-				ClusterIP: ip, ClusterIPs: []string{ip},
-				Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}},
-			},
+	for _, file := range files {
+		for _, o := range vmapdtest.Decode(t, file) {
+			s.Set(o)
 		}
-		if name == "mesh" {
-			service.Labels = map[string]string{model.LabelServiceProxyName: "mesh"}
-		}
-		s.Set(service)
 	}
-	s.Set(&discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns1", Name: "web-1",
-			Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
-		},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports: []discoveryv1.EndpointPort{{
-			Name: new("http"), Port: new(int32(8080)),
-			Protocol: new(corev1.ProtocolTCP),
-		}},
-		Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1")},
-			{Addresses: []string{"10.0.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},
-		},
-	})
-	s.Set(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.0.2"}}},
-	})
-	s.Set(&networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},
-		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"172.30.0.0/16"}},
-	})
 	return s
 }
+
+// Two Services, of which another proxy serves one; with pods, one Service more.
+const cluster, pods = "testdata/cluster.yaml", "testdata/pods.yaml"
 
 const liveAnswer = `from 192.168.0.2 (a process of this node)
 to   172.30.0.41:80/tcp
@@ -154,10 +120,11 @@ func TestExplainLive(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newCluster(t)
+			files := []string{cluster}
 			if tt.pods {
-				addPods(s)
+				files = append(files, pods)
 			}
+			s := newCluster(t, files...)
 			if tt.refused != "" {
 				s.Fault(tt.refused, tt.status)
 			}
@@ -191,7 +158,7 @@ func kubeconfigOf(t *testing.T, s *apitest.Server) string {
 // The kubeconfig of the command line counts, with and without a configuration file, and nothing
 // says otherwise.
 func TestExplainLiveWithConfigAndKubeconfig(t *testing.T) {
-	s := newCluster(t)
+	s := newCluster(t, cluster)
 	kubeconfig := kubeconfigOf(t, s)
 	conf := filepath.Join(t.TempDir(), "config.conf")
 	text := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
