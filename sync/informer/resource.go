@@ -15,7 +15,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/client"
-	"github.com/vmapd/vmapd/sync/kube/slim"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -39,8 +38,8 @@ type resource struct {
 
 // resources returns the kinds that the proxy of one node reads.
 func resources(c *client.Client, node string) []*resource {
-	services := newResource(c.SlimServices(),
-		func(b *model.Builder, s *slim.Service) { b.SetService(s.Model) }, (*model.Builder).DeleteService)
+	services := newResource(c.Services(),
+		func(b *model.Builder, s *corev1.Service) { b.SetService(kube.Service(s)) }, (*model.Builder).DeleteService)
 	services.labels = "!" + model.LabelServiceProxyName
 	// In some clusters most Services are headless.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
@@ -49,7 +48,8 @@ func resources(c *client.Client, node string) []*resource {
 	services.counts = reconcile.Change{Services: 1}
 
 	slices := newResource(c.SlimEndpointSlices(),
-		func(b *model.Builder, s *slim.EndpointSlice) { b.SetEndpointSlice(s.Model) }, (*model.Builder).DeleteEndpointSlice)
+		func(b *model.Builder, s *discoveryv1.EndpointSlice) { b.SetEndpointSlice(kube.EndpointSlice(s)) },
+		(*model.Builder).DeleteEndpointSlice)
 	slices.labels = "!" + model.LabelHeadless
 	slices.group = discoveryv1.GroupName
 	slices.unseen = "connections still go to the endpoints that were known last"

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/kube/slim"
+	"github.com/vmapd/vmapd/sync/kube"
 )
 
 // A follower is the store of its reflector: it keeps names and versions, and writes the content into the state.
@@ -76,11 +76,9 @@ func (f *follower) Replace(list []any, _ string) error {
 func (f *follower) put(o any) model.NamespacedName {
 	m := o.(metav1.Object)
 	name, change := nameOf(m), f.counts
-	slice, isSlice := o.(*slim.EndpointSlice)
-	if isSlice {
-		defer slice.Release()
-		change.Trigger = slice.Trigger
-		if slice.Model.AddressType == string(discoveryv1.AddressTypeIPv6) {
+	if slice, ok := o.(*discoveryv1.EndpointSlice); ok {
+		change.Trigger = kube.Triggered(slice)
+		if slice.AddressType == discoveryv1.AddressTypeIPv6 {
 			change.Family = model.IPv6
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube/client"
-	"github.com/vmapd/vmapd/sync/kube/slim"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -28,13 +27,13 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 	list := func(objects ...*corev1.Service) error {
 		var all []any
 		for _, o := range objects {
-			all = append(all, slim.From(o))
+			all = append(all, o)
 		}
 		return f.Replace(all, "")
 	}
 	streamed := func(objects ...*corev1.Service) (names []any) {
 		for _, o := range objects {
-			name, err := f.Transformer()(slim.From(o))
+			name, err := f.Transformer()(o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,14 +52,14 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 		{"half a streamed list", func() error { streamed(a); return nil }, 1, []string{lineA}},
 		{"a streamed list", func() error { return f.Replace(streamed(a, b), "") }, 1, []string{lineA, lineB}},
 		{"the same list", func() error { return list(a, b) }, 0, []string{lineA, lineB}},
-		{"an event that repeats", func() error { return f.Update(slim.From(a)) }, 0, []string{lineA, lineB}},
-		{"another version", func() error { return f.Update(slim.From(versioned("a", "172.30.0.3", "4"))) }, 1, []string{"ns1/a:http at 172.30.0.3:80/tcp:", lineB}},
+		{"an event that repeats", func() error { return f.Update(a) }, 0, []string{lineA, lineB}},
+		{"another version", func() error { return f.Update(versioned("a", "172.30.0.3", "4")) }, 1, []string{"ns1/a:http at 172.30.0.3:80/tcp:", lineB}},
 		{"half a list of less", func() error { streamed(b); return nil }, 0, []string{"ns1/a:http at 172.30.0.3:80/tcp:", lineB}},
 		{"a list that lacks one", func() error { return list(a) }, 2, []string{lineA}},
-		{"deletion", func() error { return f.Delete(slim.From(a)) }, 1, nil},
-		{"deletion of what is unknown", func() error { return f.Delete(slim.From(a)) }, 0, nil},
-		{"what was deleted comes back", func() error { return f.Add(slim.From(a)) }, 1, []string{lineA}},
-		{"no version", func() error { return f.Update(slim.From(versioned("a", "172.30.0.1", ""))) }, 1, []string{lineA}},
+		{"deletion", func() error { return f.Delete(a) }, 1, nil},
+		{"deletion of what is unknown", func() error { return f.Delete(a) }, 0, nil},
+		{"what was deleted comes back", func() error { return f.Add(a) }, 1, []string{lineA}},
+		{"no version", func() error { return f.Update(versioned("a", "172.30.0.1", "")) }, 1, []string{lineA}},
 		{"nothing is left", func() error { return f.Replace(nil, "") }, 1, nil},
 	} {
 		before, _ := state.Pending()

@@ -27,7 +27,7 @@ import (
 type Client struct {
 	core, discovery, networking, events rest.Interface
 
-	slimCore, slimDiscovery rest.Interface // they read Services and EndpointSlices as package slim does
+	slim rest.Interface // it reads EndpointSlices as package slim does
 
 	options   runtime.ParameterCodec
 	conf      *rest.Config
@@ -71,12 +71,11 @@ func (c *Client) Apart() (*Client, error) {
 		by    runtime.NegotiatedSerializer
 		to    *rest.Interface
 	}{
-		{corev1.SchemeGroupVersion, whole, &out.core},
+		{corev1.SchemeGroupVersion, slim.New(whole), &out.core},
 		{discoveryv1.SchemeGroupVersion, whole, &out.discovery},
 		{networkingv1.SchemeGroupVersion, whole, &out.networking},
 		{eventsv1.SchemeGroupVersion, whole, &out.events},
-		{corev1.SchemeGroupVersion, slim.New(whole), &out.slimCore},
-		{discoveryv1.SchemeGroupVersion, slim.New(whole), &out.slimDiscovery},
+		{discoveryv1.SchemeGroupVersion, slim.New(whole), &out.slim},
 	} {
 		conf.GroupVersion, conf.NegotiatedSerializer = &of.group, of.by
 		conf.APIPath = "/apis"

@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-
-	"github.com/vmapd/vmapd/sync/kube/slim"
 )
 
 // Resource is a kind of objects; L is the type of a list of them.
@@ -36,7 +34,7 @@ func (r Resource[L]) In(namespace string) Resource[L] {
 	return r
 }
 
-// Services of all namespaces.
+// Services of all namespaces, without managed fields.
 func (c *Client) Services() Resource[*corev1.ServiceList] {
 	return resource[*corev1.ServiceList](c, c.core, "services")
 }
@@ -46,14 +44,9 @@ func (c *Client) EndpointSlices() Resource[*discoveryv1.EndpointSliceList] {
 	return resource[*discoveryv1.EndpointSliceList](c, c.discovery, "endpointslices")
 }
 
-// SlimServices are the Services of all namespaces, without the parts that no proxy reads.
-func (c *Client) SlimServices() Resource[*slim.ServiceList] {
-	return resource[*slim.ServiceList](c, c.slimCore, "services")
-}
-
 // SlimEndpointSlices are the EndpointSlices of all namespaces, without the parts that no proxy reads.
-func (c *Client) SlimEndpointSlices() Resource[*slim.EndpointSliceList] {
-	return resource[*slim.EndpointSliceList](c, c.slimDiscovery, "endpointslices")
+func (c *Client) SlimEndpointSlices() Resource[*discoveryv1.EndpointSliceList] {
+	return resource[*discoveryv1.EndpointSliceList](c, c.slim, "endpointslices")
 }
 
 // Nodes of the cluster.

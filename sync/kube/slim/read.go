@@ -1,167 +1,157 @@
 package slim
 
 import (
-	"time"
+	"bytes"
+	"errors"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/kube"
 )
 
-// The numbers of fields are those in the generated.proto of k8s.io/api and k8s.io/apimachinery.
+// The first bytes of an object in protobuf (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
+var magic = []byte("k8s\x00")
 
-// readSlice reads an EndpointSlice.
-func (s *source) readSlice() *EndpointSlice {
-	out := newSlice()
-	for m := s.open(); s.next(&m); {
-		switch m.field {
+var errOther = errors.New("not of our kinds")
+
+// read reads an object or a list of our kinds, in an apimachinery runtime.Unknown. The numbers of fields, here and
+// below, are those in the generated.proto of k8s.io/api and k8s.io/apimachinery.
+func read(data []byte) (runtime.Object, schema.GroupVersionKind, error) {
+	envelope, _ := bytes.CutPrefix(data, magic)
+	var kind runtime.TypeMeta
+	var content []byte
+	err := walk(envelope, func(field protowire.Number, value []byte) error {
+		switch field {
+		case 1:
+			return kind.Unmarshal(value)
+		case 2:
+			content = value
+		}
+		return nil
+	})
+	k := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	if err != nil || len(envelope) == len(data) {
+		return nil, k, errors.Join(err, errOther)
+	}
+	switch k {
+	case corev1.SchemeGroupVersion.WithKind("Service"):
+		out := new(corev1.Service)
+		return out, k, readService(content, out)
+	case corev1.SchemeGroupVersion.WithKind("ServiceList"):
+		out := new(corev1.ServiceList)
+		out.Items, err = readList(content, &out.ListMeta, readService)
+		return out, k, err
+	case discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):
+		out := new(discoveryv1.EndpointSlice)
+		return out, k, readSlice(content, out)
+	case discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"):
+		out := new(discoveryv1.EndpointSliceList)
+		out.Items, err = readList(content, &out.ListMeta, readSlice)
+		return out, k, err
+	}
+	return nil, k, errOther
+}
+
+func readList[T any](data []byte, meta *metav1.ListMeta, item func([]byte, *T) error) ([]T, error) {
+	items := make([]T, 0, count(data, 2))
+	return items, walk(data, func(field protowire.Number, value []byte) error {
+		switch field {
+		case 1:
+			return meta.Unmarshal(value)
+		case 2:
+			items = items[:len(items)+1]
+			return item(value, &items[len(items)-1])
+		}
+		return nil
+	})
+}
+
+func readService(data []byte, out *corev1.Service) error {
+	err := out.Unmarshal(data)
+	out.ManagedFields = nil // a plain list has all Services at the same time
+	return err
+}
+
+func readSlice(data []byte, out *discoveryv1.EndpointSlice) error {
+	out.Endpoints = make([]discoveryv1.Endpoint, 0, count(data, 2))
+	return walk(data, func(field protowire.Number, value []byte) error {
+		switch field {
 		case 1: // metadata
-			s.sliceMeta(out)
+			return readMeta(value, &out.ObjectMeta)
 		case 2: // endpoints
-			s.endpoint(out)
+			out.Endpoints = append(out.Endpoints, discoveryv1.Endpoint{})
+			return readEndpoint(value, &out.Endpoints[len(out.Endpoints)-1])
 		case 3: // ports
-			s.port(out)
+			out.Ports = append(out.Ports, discoveryv1.EndpointPort{})
+			return out.Ports[len(out.Ports)-1].Unmarshal(value)
 		case 4: // addressType
-			out.Model.AddressType = s.text()
+			out.AddressType = discoveryv1.AddressType(value)
 		}
-	}
-	out.Model.NamespacedName = model.NamespacedName{Namespace: out.namespace, Name: out.name}
-	return out
+		return nil
+	})
 }
 
-func (s *source) sliceMeta(out *EndpointSlice) {
-	for m := s.open(); s.next(&m); {
-		switch m.field {
+func readMeta(data []byte, out *metav1.ObjectMeta) error {
+	return walk(data, func(field protowire.Number, value []byte) error {
+		switch field {
 		case 1:
-			out.name = s.text()
+			out.Name = string(value)
 		case 3:
-			out.namespace = s.text()
+			out.Namespace = string(value)
 		case 6:
-			out.version = s.text()
+			out.ResourceVersion = string(value)
 		case 11: // labels
-			switch key, value := s.pair(); key {
-			case model.LabelServiceName, model.LabelHeadless:
-				out.Model.Labels[key] = string(value)
-			}
+			return readEntry(value, &out.Labels, model.LabelServiceName, model.LabelHeadless)
 		case 12: // annotations
-			switch key, value := s.pair(); key {
-			case corev1.EndpointsLastChangeTriggerTime:
-				out.Trigger, _ = time.Parse(time.RFC3339Nano, string(value)) // zero after an error
-			case metav1.InitialEventsAnnotationKey:
-				out.endsList = string(value) == "true"
-			}
+			// The latter is in the bookmark after the last of the initial events.
+			return readEntry(value, &out.Annotations,
+				corev1.EndpointsLastChangeTriggerTime, metav1.InitialEventsAnnotationKey)
 		}
-	}
+		return nil
+	})
 }
 
-func (s *source) endpoint(out *EndpointSlice) {
-	var e model.SliceEndpoint
-	first := len(out.addresses)
-	for m := s.open(); s.next(&m); {
-		switch m.field {
+// readEntry reads an entry of a map, if it has one of two keys.
+func readEntry(data []byte, to *map[string]string, one, other string) error {
+	var key, text []byte
+	err := walk(data, func(field protowire.Number, value []byte) error {
+		switch field {
+		case 1:
+			key = value
+		case 2:
+			text = value
+		}
+		return nil
+	})
+	if string(key) == one || string(key) == other {
+		if *to == nil {
+			*to = map[string]string{}
+		}
+		(*to)[string(key)] = string(text)
+	}
+	return err
+}
+
+func readEndpoint(data []byte, out *discoveryv1.Endpoint) error {
+	return walk(data, func(field protowire.Number, value []byte) error {
+		switch field {
 		case 1: // addresses
-			out.addresses = append(out.addresses, s.text())
+			out.Addresses = append(out.Addresses, string(value))
 		case 2: // conditions
-			s.conditions(&e)
+			return out.Conditions.Unmarshal(value)
 		case 6: // nodeName
-			e.NodeName = s.text()
+			out.NodeName = new(string(value))
 		case 8: // hints
-			s.hints(&e)
+			if out.Hints == nil {
+				out.Hints = new(discoveryv1.EndpointHints)
+			}
+			return out.Hints.Unmarshal(value)
 		}
-	}
-	if n := len(out.addresses); n > first {
-		e.Addresses = out.addresses[first:n:n]
-	}
-	out.Model.Endpoints = append(out.Model.Endpoints, e)
-}
-
-func (s *source) conditions(e *model.SliceEndpoint) {
-	for m := s.open(); s.next(&m); {
-		switch m.field {
-		case 1:
-			e.Ready = s.boolean()
-		case 2:
-			e.Serving = s.boolean()
-		case 3:
-			e.Terminating = s.boolean()
-		}
-	}
-}
-
-func (s *source) hints(e *model.SliceEndpoint) {
-	for m := s.open(); s.next(&m); {
-		switch m.field {
-		case 1: // forZones
-			e.HintZones = append(e.HintZones, s.hinted())
-		case 2: // forNodes
-			e.HintNodes = append(e.HintNodes, s.hinted())
-		}
-	}
-}
-
-func (s *source) hinted() (name string) {
-	for m := s.open(); s.next(&m); {
-		if m.field == 1 {
-			name = s.text()
-		}
-	}
-	return name
-}
-
-func (s *source) port(out *EndpointSlice) {
-	var p model.SlicePort
-	for m := s.open(); s.next(&m); {
-		switch m.field {
-		case 1:
-			p.Name = new(s.text())
-		case 2:
-			p.Protocol = new(s.text())
-		case 3:
-			p.Port = new(int32(s.integer())) //nolint:gosec // as generated code does
-		}
-	}
-	out.Model.Ports = append(out.Model.Ports, p)
-}
-
-// readService reads a Service by the generated function.
-func (s *source) readService() *Service {
-	in := new(corev1.Service)
-	s.into(in)
-	return From(in).(*Service)
-}
-
-// From converts an object that the standard decoder has read. It returns other objects unchanged.
-func From(o runtime.Object) runtime.Object {
-	switch o := o.(type) {
-	case *corev1.Service:
-		return &Service{Meta: metaOf(&o.ObjectMeta), Model: kube.Service(o)}
-	case *discoveryv1.EndpointSlice:
-		return &EndpointSlice{
-			Meta: metaOf(&o.ObjectMeta), Model: kube.EndpointSlice(o), Trigger: kube.Triggered(o),
-		}
-	case *corev1.ServiceList:
-		out := &ServiceList{ListMeta: o.ListMeta}
-		for i := range o.Items {
-			out.Items = append(out.Items, From(&o.Items[i]).(*Service))
-		}
-		return out
-	case *discoveryv1.EndpointSliceList:
-		out := &EndpointSliceList{ListMeta: o.ListMeta}
-		for i := range o.Items {
-			out.Items = append(out.Items, From(&o.Items[i]).(*EndpointSlice))
-		}
-		return out
-	}
-	return o
-}
-
-func metaOf(m *metav1.ObjectMeta) Meta {
-	return Meta{
-		Object: nothing, namespace: m.Namespace, name: m.Name, version: m.ResourceVersion,
-		endsList: m.Annotations[metav1.InitialEventsAnnotationKey] == "true",
-	}
+		return nil
+	})
 }

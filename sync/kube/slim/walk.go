@@ -1,0 +1,36 @@
+package slim
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// walk calls do with the fields of a message that are strings, bytes or messages, and skips others.
+func walk(message []byte, do func(field protowire.Number, value []byte) error) error {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		message = message[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
+			return protowire.ParseError(n)
+		}
+		if kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message)
+			if err := do(field, value); err != nil {
+				return err
+			}
+		}
+		message = message[n:]
+	}
+	return nil
+}
+
+// count returns how often a message has a field.
+func count(message []byte, wanted protowire.Number) (n int) {
+	_ = walk(message, func(field protowire.Number, _ []byte) error {
+		if field == wanted {
+			n++
+		}
+		return nil
+	})
+	return n
+}
