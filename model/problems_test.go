@@ -141,20 +141,3 @@ func TestBadNodes(t *testing.T) {
 	checkProblems(t, b.Snapshot(),
 		"Node node-1: metadata.name: no Node has it any more: the last known addresses, pod ranges and zone stay in use")
 }
-
-func TestProblemsOfASnapshotAreShared(t *testing.T) {
-	b := modeltest.Builder(modeltest.Config(), web().TCP("q", 0))
-	before := b.Snapshot()
-	webSlice().Set(b)
-	after := b.Snapshot()
-	if !after.SameProblems(before) {
-		t.Error("nothing changed about the problems, but SameProblems does not say so")
-	}
-	web().TCP("q", 0).TCP("r", 0).Set(b)
-	if b.Snapshot().SameProblems(after) {
-		t.Error("there is a problem more, but SameProblems does not say so")
-	}
-	if p := after.Problems(); len(p) != 1 || !strings.HasPrefix(p[0].Error(), "Service ns1/web: ") {
-		t.Errorf("an old snapshot's problems changed: %v", p)
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/nftables"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -73,39 +72,5 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(lab.NodeIP4, 32002, http.StatusOK, 3)
-	p.MustStay(t)
-}
-
-// Another process owns the table of one family. Load balancers of the other one are answered.
-func TestHealthChecksOfAFamilyWhileTheOtherHasAnotherOwner(t *testing.T) {
-	t.Parallel()
-	c := vmapdtest.NewCluster(t)
-	const owned = 2 // NFT_TABLE_F_OWNER of linux/netfilter/nf_tables.h
-	var owner *nftables.Conn
-	if err := c.Node.Do(func() (err error) {
-		if owner, err = nftables.New(nftables.AsLasting()); err != nil {
-			return err
-		}
-		owner.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv6, Name: "vmapd", Flags: owned})
-		return owner.Flush()
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = owner.CloseLasting() })
-	web := c.Service(t, "web")
-	web.Spec.Type, web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = "LoadBalancer", "Local", 32000
-	c.API.Set(web)
-	c.API.Set(vmapdtest.WebSlice(2, 3))
-	p := c.Start(t, "--kubeconfig", c.Kubeconfig(), "--hostname-override", lab.NodeName)
-	vmapdtest.Eventually(t, func() string {
-		got := vmapdtest.Get(c.Client, "http://"+lab.NodeIP4+":32000/")
-		if got.Status != http.StatusOK || got.Header.Get("X-Load-Balancing-Endpoint-Weight") != "2" {
-			return fmt.Sprintf("over IPv4: %v %v, want 200 with 2 endpoints", got, got.Header)
-		}
-		return ""
-	})
-	if got := vmapdtest.Get(c.Client, "http://["+lab.NodeIP6+"]:32000/"); got.Err == nil {
-		t.Errorf("over IPv6, where nothing is programmed: %v", got)
-	}
 	p.MustStay(t)
 }

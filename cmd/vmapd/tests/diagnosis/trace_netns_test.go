@@ -142,16 +142,6 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			[]string{"=> dropped by table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } counter drop comment \"no " +
 				"web\"), which is not vmapd's.\n", "nft -a list chain inet theirs forward.\n", differs},
 		},
-		{
-			"somebody else's rule before us", "tcp", "172.30.0.10:80",
-			"table inet theirs { chain early { type filter hook prerouting priority -300; iifname \"eth0\" jump more; }; " +
-				"chain more { meta l4proto tcp reject with tcp reset; }; }",
-			[]string{
-				"   table inet theirs, chain early, rule 1 (iifname \"eth0\" jump more)\n",
-				"=> rejected by table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not " +
-					"vmapd's.\n",
-			},
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.rules != "" {
