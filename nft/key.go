@@ -85,7 +85,7 @@ func decodeAddr(raw string) netip.Addr {
 
 func decodePort(raw string) uint16 { return uint16(raw[0])<<8 | uint16(raw[1]) }
 
-func decodeSlot(raw string) uint32 { return binary.NativeEndian.Uint32([]byte(raw)) }
+func decodeSlot(raw string) uint32 { return binary.NativeEndian.Uint32([]byte(raw[:RegisterSize])) }
 
 // Text returns an element as nft writes it.
 func (s Set) Text(f model.Family, e Element) string {

@@ -28,7 +28,7 @@ var (
 	cidrs            = Set{Key: []Type{Addr}, Interval: true}
 	sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
 	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
-	endpoints        = Set{Key: []Type{Addr, Service}, Gone: GoneEndpoints}
+	endpoints        = Set{Key: []Type{Slot, Slot, Addr, Service}, Gone: GoneEndpoints}
 	tried            = Set{Key: []Type{Addr, Service, Addr, Service}, Dynamic: true, Timeout: TriedFor}
 	gone             = Set{Key: []Type{Addr, Service}, Dynamic: true, Timeout: goneFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}
@@ -51,6 +51,7 @@ var (
 // from 0. A lookup updates the counter of an element since Linux 5.7 (nft_lookup_eval).
 var layout = []layoutSet{
 	{affinityOf[model.Cluster], clients, true, ""},
+	{AffinityEndpoints, endpoints, false, "of Services with session affinity; the numbers stand for a map affinity-..."},
 	{AffinityIPs, vipVerdicts, false, "with session affinity"},
 	{AffinityNodePorts, nodePortVerdicts, false, "with session affinity"},
 	{ClusterIPs, addrs, false, "refuse connections to ports that no Service has"},
@@ -62,13 +63,11 @@ var layout = []layoutSet{
 	{Hairpin, addrPairs, false, "endpoints on this node that connect to themselves"},
 	{affinityOf[model.Local], clients, true, ""},
 	{LocalEndpoints, vipSlots, false, "endpoints on this node: slots 0 to n-1 of each service address"},
-	{ownEndpointsOf[model.Local], endpoints, true, ""},
 	{NodePortCounters, nodePortCounters, false, "new connections to node ports"},
 	{NodePortEndpoints, nodePortSlots, false, "endpoints: slots 0 to N-1 of each node port"},
 	{NodePortIPs, addrs, false, "addresses of node ports"},
 	{NodePortLocalEndpoints, nodePortSlots, false, "endpoints on this node: slots 0 to n-1 of each node port"},
 	{NodePortSourceNAT, nodePortVerdicts, false, "node ports with masquerade"},
-	{ownEndpointsOf[model.Cluster], endpoints, true, ""},
 	{RememberIPs, vipVerdicts, false, "remember the endpoint of each client"},
 	{RememberNodePorts, nodePortVerdicts, false, "remember the endpoint of each client"},
 	{ServiceCIDRs, cidrs, false, "drop connections to addresses that no Service has"},

@@ -48,7 +48,7 @@ func (s Set) typeText(f model.Family) string {
 		names[Addr] = "ipv6_addr"
 	}
 	word, dataPort := "type ", "inet_service"
-	if s.hasSlots() {
+	if slices.Contains(s.Key, Slot) {
 		names = map[Type]string{
 			Addr: FamilyWord(f) + " daddr", Proto: "meta l4proto", Service: "th dport", Slot: "numgen random mod 1",
 		}
@@ -152,7 +152,13 @@ func (t *Table) Write(w io.Writer) error {
 
 // CompareKeys orders keys as a person would: slot 10 after slot 9, though slots are in the host's byte order.
 func (s Set) CompareKeys(a, b string) int {
-	if !s.hasSlots() {
+	for len(s.Key) > 0 && s.Key[0] == Slot {
+		if c := cmp.Compare(decodeSlot(a), decodeSlot(b)); c != 0 {
+			return c
+		}
+		s.Key, a, b = s.Key[1:], a[RegisterSize:], b[RegisterSize:]
+	}
+	if !s.HasSlots() {
 		return strings.Compare(a, b)
 	}
 	n := len(a) - RegisterSize

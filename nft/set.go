@@ -1,6 +1,8 @@
 package nft
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"net/netip"
 	"strings"
 	"time"
@@ -34,6 +36,7 @@ const (
 	AffinityNodePorts      = "affinity-nodeports"
 	RememberIPs            = "remember-ips"
 	RememberNodePorts      = "remember-nodeports"
+	AffinityEndpoints      = "affinity-endpoints"
 	GoneEndpoints          = "gone-endpoints"
 	ServiceEndpoints       = "service-endpoints"
 
@@ -61,12 +64,12 @@ type Set struct {
 	Dynamic  bool          // elements time out; packets may add some
 	Timeout  time.Duration // of elements that have none of their own
 	Counter  bool          // each element counts the packets that are looked up
-	Gone     string        // the set that gets the keys that are deleted; "": none
+	Gone     string        // the set that gets the ends of keys that are deleted; "": none
 	Comment  string
 }
 
-// hasSlots reports whether keys end with a slot.
-func (s Set) hasSlots() bool { return len(s.Key) > 0 && s.Key[len(s.Key)-1] == Slot }
+// HasSlots reports whether keys end with a slot.
+func (s Set) HasSlots() bool { return len(s.Key) > 0 && s.Key[len(s.Key)-1] == Slot }
 
 // Type is the type of one component of a set's key or data.
 type Type uint8
@@ -76,7 +79,7 @@ const (
 	Addr    Type = iota // ipv4_addr or ipv6_addr
 	Proto               // inet_proto
 	Service             // inet_service
-	Slot                // an integer chosen by numgen
+	Slot                // an integer: chosen by numgen, or a number
 )
 
 // Chain is a chain and its rules.
@@ -127,13 +130,10 @@ type Element struct {
 	Comment string
 }
 
-// Service ports with session affinity have sets of their own: which endpoint each client has, and the endpoints that
-// one may have, for both lists of endpoints. No name of a namespace makes a name look like one of another kind, because
-// none of these words begins with another one.
-var (
-	affinityOf     = [...]string{model.Cluster: "affinity-", model.Local: "local-affinity-"}
-	ownEndpointsOf = [...]string{model.Cluster: "own-endpoints-", model.Local: "local-own-endpoints-"}
-)
+// Service ports with session affinity have maps of their own: which endpoint each client has, for both lists of
+// endpoints. No name of a namespace makes a name look like one of another kind, because none of these words begins with
+// another one.
+var affinityOf = [...]string{model.Cluster: "affinity-", model.Local: "local-affinity-"}
 
 // goneFor is how long no client is sent to an endpoint that was taken away: as long as the longest timeout
 // that the API server admits (sessionAffinityConfig.clientIP.timeoutSeconds).
@@ -145,9 +145,23 @@ func AffinityMap(port model.ServicePortName, list model.TrafficPolicy) string {
 	return affinityOf[list] + OwnName(port)
 }
 
-// OwnEndpoints is the name of the set that has the endpoints that a client in such a map may have.
-func OwnEndpoints(port model.ServicePortName, list model.TrafficPolicy) string {
-	return ownEndpointsOf[list] + OwnName(port)
+// affinityNumbers are the two numbers in AffinityEndpoints that stand for such a map: a hash of its name, for which
+// nobody can find another name.
+func affinityNumbers(port model.ServicePortName, list model.TrafficPolicy) (a, b uint32) {
+	h := sha256.Sum256([]byte(AffinityMap(port, list)))
+	return binary.BigEndian.Uint32(h[:]), binary.BigEndian.Uint32(h[4:])
+}
+
+// AffinityEndpoint is the key in AffinityEndpoints of an endpoint that a client in such a map may have: data there.
+func AffinityEndpoint(port model.ServicePortName, list model.TrafficPolicy, data string) string {
+	a, b := affinityNumbers(port, list)
+	return string(append(AppendSlot(AppendSlot(nil, a), b), data...))
+}
+
+// AffinityKey is the key by which a packet is looked up there, behind DNAT.
+func AffinityKey(port model.ServicePortName, list model.TrafficPolicy) Key {
+	a, b := affinityNumbers(port, list)
+	return Key{{Field: Constant, Value: a}, {Field: Constant, Value: b}, {Field: DestAddr}, {Field: DestPort}}
 }
 
 // Leads reports whether elements of a set send packets somewhere, or refuse them: they are written behind what they

@@ -27,12 +27,15 @@ const (
 	RandomSlot // numgen random mod N
 	HashSlot   // jhash ip saddr mod N
 	FlowSlot   // jhash ip saddr . th sport mod N
+
+	Constant // numgen random mod 1 offset N, which is N: nft has no other form for a number in a key
 )
 
 // Expr is one component of a key.
 type Expr struct {
 	Field Field
 	Mod   uint32 // choices only: slots 0 to Mod-1
+	Value uint32 // of a Constant
 }
 
 // Hashed returns the fields that a choice hashes, if it does. The seed is [model.HashSeed].
@@ -51,7 +54,7 @@ func (e Expr) Hashed() Key {
 var fieldTexts = [...]string{
 	SourceAddr: "IP saddr", DestAddr: "IP daddr", Protocol: "meta l4proto", DestPort: "th dport",
 	OrigDestAddr: "ct original IP daddr", OrigDestPort: "ct original proto-dst", SourcePort: "th sport",
-	RandomSlot: "numgen random", HashSlot: "jhash", FlowSlot: "jhash",
+	RandomSlot: "numgen random", HashSlot: "jhash", FlowSlot: "jhash", Constant: "numgen random mod 1 offset",
 }
 
 func (e Expr) text(f model.Family) string {
@@ -59,10 +62,14 @@ func (e Expr) text(f model.Family) string {
 	if hashed := e.Hashed(); hashed != nil {
 		return fmt.Sprintf("%s %s mod %d seed %#x", text, hashed.text(f), e.Mod, model.HashSeed)
 	}
-	if e.Field == RandomSlot {
+	switch e.Field {
+	case RandomSlot:
 		return fmt.Sprintf("%s mod %d", text, e.Mod)
+	case Constant:
+		return fmt.Sprintf("%s %d", text, e.Value)
+	default:
+		return text
 	}
-	return text
 }
 
 // FamilyWord is the name of a family of tables.

@@ -22,10 +22,10 @@ func ExampleDiff() {
 	want := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 	fmt.Print(batch.Diff(have, want))
 	// Output:
+	// delete element ip vmapd affinity-endpoints { 1701734803 . 3322671087 . 10.0.0.3 . 8080 comment "ns1/web:http" }
 	// delete element ip vmapd endpoints { 172.30.0.41 . tcp . 80 . 1 : 10.0.0.3 . 8080 }
-	// delete element ip vmapd own-endpoints-ns1/web/tcp/http { 10.0.0.3 . 8080 }
+	// add element ip vmapd affinity-endpoints { 1701734803 . 3322671087 . 10.0.0.5 . 8080 comment "ns1/web:http" }
 	// add element ip vmapd endpoints { 172.30.0.41 . tcp . 80 . 1 : 10.0.0.5 . 8080 }
 	// add element ip vmapd gone-endpoints { 10.0.0.3 . 8080 }
-	// add element ip vmapd own-endpoints-ns1/web/tcp/http { 10.0.0.5 . 8080 }
 	// # purge map ip vmapd affinity-ns1/web/tcp/http
 }

@@ -319,9 +319,12 @@ func (w *writer) done() *Batch {
 	for set, list := range w.del {
 		to := nft.DeclarationOf(set).Gone
 		for _, e := range list {
-			if to != "" && !gone[e.Key] {
-				gone[e.Key] = true
-				w.add.add(to, nft.Element{Key: e.Key})
+			if to == "" {
+				break
+			}
+			if key := e.Key[len(e.Key)-nft.Width(w.Family, nft.DeclarationOf(to).Key):]; !gone[key] {
+				gone[key] = true
+				w.add.add(to, nft.Element{Key: key})
 			}
 		}
 	}

@@ -11,20 +11,22 @@ import (
 // Session affinity needs objects of the service port's own:
 //
 //	map   affinity-NAME        client : endpoint, each for some time
-//	set   own-endpoints-NAME   the endpoints that a client may have in there
 //	chain affinity-NAME        a client that is in there gets its endpoint again
 //	chain remember-NAME        a client's endpoint is put in there, if it is one of these
 //
 // These are for the Cluster endpoints. A Service with a Local traffic policy also has them for its Local endpoints,
 // called local-…; an endpoint in both lists is stored in both maps. Another program may have sent the packet to its
-// destination, or the rules of a moment ago: the set says whether that is an endpoint.
+// destination, or the rules of a moment ago: the set affinity-endpoints of all Services says whether that is an
+// endpoint, by two numbers that stand for the map. The kernel walks all sets of a table for each set that it finds by
+// its name, so a set for each service port would make a start four times as long.
 //
 // A client may come back before its deletion from the map, see Purge. A set of all Services has the endpoints that were
 // taken from one of them: a packet that was sent to one of those deletes its client, and is dropped. When the client
 // sends it again, it gets another endpoint.
 //
-// Only these sets depend on the endpoints, so that a changed endpoint and a new connection cost the same with affinity
-// as without. NAME is namespace/service/protocol/port; none of the words before it begins with another one.
+// Only the elements of these two sets depend on the endpoints, so that a changed endpoint and a new connection cost the
+// same with affinity as without. NAME is namespace/service/protocol/port; none of the words before it begins with
+// another one.
 const (
 	externalAffinity = "external-affinity-"
 	rememberOwn      = "remember-"
@@ -61,7 +63,7 @@ func isExternalLocal(fe model.Frontend) bool {
 	return fe.Kind != model.ClusterIP && fe.TrafficPolicy == model.Local
 }
 
-// sets returns its sets and maps.
+// sets returns its maps.
 func (a *affinity) sets() []nft.Set {
 	if a == nil {
 		return nil
@@ -69,9 +71,7 @@ func (a *affinity) sets() []nft.Set {
 	var list []nft.Set
 	for _, l := range model.TrafficPolicies {
 		if a.has[l] {
-			for _, name := range [...]string{nft.AffinityMap(a.sp.Name, l), nft.OwnEndpoints(a.sp.Name, l)} {
-				list = append(list, nft.DeclarationOf(name))
-			}
+			list = append(list, nft.DeclarationOf(nft.AffinityMap(a.sp.Name, l)))
 		}
 	}
 	return list
@@ -98,7 +98,7 @@ func (o Options) affinityChains(a *affinity, s *model.Settings) []nft.Chain {
 			Rules:   o.comesBack(a.sp, clients),
 			Comment: "a client of " + port + " comes back",
 		})
-		own := inSet(endpointKey, nft.OwnEndpoints(a.sp.Name, l))
+		own := inSet(nft.AffinityKey(a.sp.Name, l), nft.AffinityEndpoints)
 		remember.Rules = append(remember.Rules, nft.Rule{proto, own, nft.Remember{Map: clients, Timeout: a.sp.Affinity}})
 		own.Not = true
 		gone, forget = append(gone, own), append(forget, nft.Forget{Map: clients})
@@ -144,9 +144,9 @@ func (a *affinity) elements(add AddFunc) {
 		if !a.has[l] {
 			continue
 		}
-		own := nft.OwnEndpoints(a.sp.Name, l)
 		for e := range a.sp.In(l) {
-			add(own, nft.Element{Key: endpointData(e)})
+			key := nft.AffinityEndpoint(a.sp.Name, l, endpointData(e))
+			add(nft.AffinityEndpoints, nft.Element{Key: key, Comment: elementComment(a.sp.Name)})
 		}
 	}
 }

@@ -106,7 +106,8 @@ func TestTheRuleThatForgetsAClient(t *testing.T) {
 		}
 		last := chain.Rules[len(chain.Rules)-1].Text(model.IPv4)
 		testaid.Equal(t, "the rule", "meta l4proto tcp ip daddr . th dport @gone-endpoints "+
-			"ip daddr . th dport != @own-endpoints-ns1/web/tcp/http ip daddr . th dport != @local-own-endpoints-ns1/web/tcp/http "+
+			"numgen random mod 1 offset 1701734803 . numgen random mod 1 offset 3322671087 . ip daddr . th dport != @affinity-endpoints "+
+			"numgen random mod 1 offset 561058914 . numgen random mod 1 offset 1220847375 . ip daddr . th dport != @affinity-endpoints "+
 			"delete @affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } "+
 			"delete @local-affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } drop", last)
 		return

@@ -58,7 +58,7 @@ func TestElements(t *testing.T) {
 			toClusterIP, slot0, slot1,
 			"affinity-ips 172.30.0.41 . tcp . 80 : jump affinity-ns1/web/tcp/http",
 			"remember-ips 172.30.0.41 . tcp . 80 : goto remember-ns1/web/tcp/http",
-			"own-endpoints-ns1/web/tcp/http 10.0.0.2 . 8080", "own-endpoints-ns1/web/tcp/http 10.0.0.3 . 8080",
+			"affinity-endpoints 1701734803 . 3322671087 . 10.0.0.2 . 8080", "affinity-endpoints 1701734803 . 3322671087 . 10.0.0.3 . 8080",
 		}},
 		{"the node's own address, which has node ports", web.External(modeltest.NodeIP4), one, []string{
 			toClusterIP, slot0, "remember-ips 192.168.0.2 . tcp . 80 : return",

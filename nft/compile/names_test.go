@@ -60,7 +60,7 @@ func FuzzNames(f *testing.F) {
 // set's name: the set both-x/… of a Service in x was once that of a Service in both-x.
 func TestNoNamespaceMixesUpSetsOfAffinity(t *testing.T) {
 	objects := []modeltest.Object{modeltest.OurNode()}
-	for i, ns := range []string{"x", "own-endpoints-x", "local-x", "affinity-x", "local-own-endpoints-x", "endpoints-x", "local-affinity-x", "remember-x"} {
+	for i, ns := range []string{"x", "local-x", "affinity-x", "endpoints-x", "local-affinity-x", "remember-x"} {
 		name := ns + "/web"
 		objects = append(
 			objects,

@@ -235,6 +235,8 @@ func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 		return &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg, Direction: ctOriginal}, narrow
 	case nft.SourcePort:
 		return &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2, DestRegister: reg}, narrow
+	case nft.Constant:
+		return &expr.Numgen{Register: reg, Modulus: 1, Type: unix.NFT_NG_RANDOM, Offset: e.Value}, narrow
 	case nft.RandomSlot, nft.HashSlot, nft.FlowSlot:
 	}
 	return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_RANDOM}, narrow

@@ -239,6 +239,8 @@ func setUserdata(f model.Family, s nft.Set) []byte {
 	}
 	if slices.Contains(s.Key, nft.Slot) {
 		b = userdata.Append(b, setKeyTypeofUD, typeof(f, s.Key, protoTH))
+	}
+	if s.HasSlots() {
 		b = userdata.Append(b, setDataTypeofUD, typeof(f, s.Data, protoTCP))
 	}
 	if s.Comment != "" {

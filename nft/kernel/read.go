@@ -72,7 +72,7 @@ func (c *conn) readSets(t *nft.Table) error {
 	for _, inSlots := range [...]bool{false, true} {
 		for _, s := range t.Sets {
 			count := counts[s.Name]
-			if s.Dynamic || slices.Contains(s.Key, nft.Slot) != inSlots {
+			if s.Dynamic || s.HasSlots() != inSlots {
 				continue
 			}
 			if count > manyElements && inSlots && c.askSlots(t, s, count) {

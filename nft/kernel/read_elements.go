@@ -85,7 +85,7 @@ type elementReader struct {
 // newElementReader returns one that collects a set's elements anew.
 func newElementReader(t *nft.Table, s nft.Set) *elementReader {
 	t.Elements[s.Name] = nft.Elements{}
-	if delete(t.Slots, s.Name); slices.Contains(s.Key, nft.Slot) {
+	if delete(t.Slots, s.Name); s.HasSlots() {
 		t.Slots[s.Name] = nft.NewSlots(t.Family, s)
 	}
 	return &elementReader{set: s, into: t}

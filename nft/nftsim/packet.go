@@ -61,6 +61,8 @@ func (s *state) expr(b []byte, e nft.Expr) ([]byte, error) {
 		return nft.AppendPort(b, s.orig.Port()), nil
 	case nft.SourcePort:
 		return nft.AppendPort(b, cmp.Or(s.SourcePort, modeltest.ClientPort)), nil
+	case nft.Constant:
+		return nft.AppendSlot(b, e.Value), nil
 	case nft.RandomSlot, nft.HashSlot, nft.FlowSlot:
 	}
 	return nil, fmt.Errorf("unknown field %d", e.Field)

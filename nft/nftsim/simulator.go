@@ -238,6 +238,8 @@ func (s *Simulator) checkKey(key nft.Key, name string) (*set, error) {
 			types[i] = nft.Proto
 		case nft.DestPort, nft.OrigDestPort, nft.SourcePort:
 			types[i] = nft.Service
+		case nft.Constant:
+			types[i] = nft.Slot
 		case nft.RandomSlot, nft.HashSlot, nft.FlowSlot:
 			types[i] = nft.Slot
 			if e.Mod == 0 {

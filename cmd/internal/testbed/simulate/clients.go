@@ -46,9 +46,9 @@ func (w *world) noteStale() {
 func (w *world) noteStaleOf(f model.Family, name model.ServicePortName, now map[client]stale) {
 	for _, l := range model.TrafficPolicies {
 		set := nft.AffinityMap(name, l)
-		endpoints := w.kernel.Elements(protocolOf[f], nft.TableName, nft.OwnEndpoints(name, l))
+		endpoints := w.kernel.Elements(protocolOf[f], nft.TableName, nft.AffinityEndpoints)
 		for key, data := range w.kernel.Elements(protocolOf[f], nft.TableName, set) {
-			if _, has := endpoints[data]; has {
+			if _, has := endpoints[nft.AffinityEndpoint(name, l, data)]; has {
 				continue
 			}
 			c := client{f, set, key, data}

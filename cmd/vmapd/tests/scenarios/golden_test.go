@@ -215,7 +215,7 @@ func addValues(list []*frontend, family model.Family, ops batch.Elements) []*fro
 		key, value, _ := strings.Cut(set.Text(family, op), " : ")
 		key, _, _ = strings.Cut(key, " comment ")
 		slot := ""
-		if slices.Contains(set.Key, nft.Slot) {
+		if set.HasSlots() {
 			last := strings.LastIndex(key, " . ")
 			key, slot = key[:last], key[last+len(" . "):]
 		}
