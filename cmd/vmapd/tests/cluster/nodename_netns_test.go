@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,14 +16,7 @@ import (
 func TestFilesOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	w := labtest.New(t)
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	vmapd := filepath.Join(t.TempDir(), "vmapd")
-	if err := os.Symlink(program, vmapd); err != nil {
-		t.Fatal(err)
-	}
+	vmapd := vmapdtest.Program(t)
 	files := []string{
 		"--from", vmapdtest.Demo(t), "--backend=userspace", "--metrics-port=0", "--healthz-port=0",
 		"--socket=",

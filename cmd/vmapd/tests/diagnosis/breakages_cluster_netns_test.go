@@ -249,7 +249,7 @@ func processBreakages() []breakage {
 					"unshare", "--mount", "sh", "-ec",
 					`mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, "sh",
 				}
-				p.daemon = vmapdtest.Launch(t, p.Node, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig",
+				p.daemon = vmapdtest.Launch(t, p.Node, "unshare", append(slices.Clone(p.through), vmapdtest.Program(t), "--kubeconfig",
 					p.Kubeconfig(), "--hostname-override", lab.NodeName,
 					"--socket", p.socket, "--conntrack-max-per-core=0", "--conntrack-udp-timeout", "41s")...)
 				p.daemon.WaitFor(t, "msg=ready")
@@ -291,7 +291,7 @@ func processBreakages() []breakage {
 func mustNotStart(t *testing.T, p *patient, args ...string) {
 	t.Helper()
 	args = slices.Concat(p.through, []string{
-		p.program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket=",
+		vmapdtest.Program(t), "--kubeconfig", p.Kubeconfig(), "--hostname-override", lab.NodeName, "--socket=",
 		"--conntrack-udp-timeout=41s",
 	}, args)
 	if code := vmapdtest.Launch(t, p.Node, args[0], args...).Exit(t); code != 1 {

@@ -3,7 +3,6 @@ package diagnosis
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -102,7 +101,7 @@ func (p *patient) vmapd(t *testing.T, args ...string) (output string, exit int) 
 // vmapdAlone runs a subcommand on the node that does not ask the daemon.
 func (p *patient) vmapdAlone(t *testing.T, args ...string) (output string, exit int) {
 	t.Helper()
-	args = append(append(slices.Clone(p.through), p.program(t)), args...)
+	args = append(append(slices.Clone(p.through), vmapdtest.Program(t)), args...)
 	cmd := p.Node.Command(context.WithoutCancel(t.Context()), args[0], args[1:]...)
 	out, err := cmd.CombinedOutput()
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -111,20 +110,6 @@ func (p *patient) vmapdAlone(t *testing.T, args ...string) (output string, exit 
 		t.Fatalf("vmapd %s: %v", strings.Join(args, " "), err)
 	}
 	return strings.Join(strings.Fields(string(out)), " "), exit
-}
-
-// program returns a path of this program by which it is vmapd.
-func (p *patient) program(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(filepath.Dir(p.socket), "vmapd")
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, path)
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // run tries a breakage.

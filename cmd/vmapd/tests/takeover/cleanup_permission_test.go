@@ -1,8 +1,6 @@
 package takeover
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,14 +14,7 @@ import (
 // the kernel's refusal for that of a table which another process owns.
 func TestCleanupWithoutPermission(t *testing.T) {
 	nettest.Need(t)
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	vmapd := filepath.Join(t.TempDir(), "vmapd")
-	if err := os.Symlink(program, vmapd); err != nil {
-		t.Fatal(err)
-	}
+	vmapd := vmapdtest.Program(t)
 	ns, err := lab.NewNamespace("node")
 	if err != nil {
 		t.Fatal(err)

@@ -55,6 +55,20 @@ func Folder(t testing.TB) string {
 	return filepath.Join(filepath.Dir(Testdata(t)), "cmd/vmapd")
 }
 
+// Program is a path of this program by which it is vmapd.
+func Program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "vmapd")
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Process is vmapd, running in a namespace.
 type Process struct {
 	Cmd *lab.Cmd
