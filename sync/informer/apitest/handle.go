@@ -149,10 +149,13 @@ func (x *exchange) selects(e *entry) bool {
 func (s *Server) list(x *exchange) {
 	s.mu.Lock()
 	rv := s.rv
-	entries := s.selected(x.selects)
+	if x.query.Get("resourceVersion") != "" {
+		rv = s.cached()
+	}
+	entries := s.selected(rv, x.selects)
 	s.mu.Unlock()
 	if x.from > rv {
-		x.refuse(tooLarge())
+		x.refuse(tooLarge(x.from, rv))
 		return
 	}
 	objects := make([]runtime.Object, 0, len(entries))
@@ -229,10 +232,11 @@ func failure(status int, message string) *apierrors.StatusError {
 	return apierrors.NewGenericServerResponse(status, "", schema.GroupResource{}, "", message, after, false)
 }
 
-// tooLarge refuses a request for a resource version in the future.
-func tooLarge() *apierrors.StatusError {
-	err := apierrors.NewTimeoutError("Too large resource version", 1)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+// tooLarge refuses a request for a resource version in the future, in the words of k8s.io/apiserver's storage.
+func tooLarge(wanted, has uint64) *apierrors.StatusError {
+	const message = "Too large resource version"
+	err := apierrors.NewTimeoutError(fmt.Sprintf("%s: %d, current: %d", message, wanted, has), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: message}}
 	return err
 }
 

@@ -3,6 +3,7 @@ package apitest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -150,15 +151,24 @@ func (s *Server) Expire() {
 func (s *Server) Events() (all []eventsv1.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.selected(func(e *entry) bool { return e.key.resource == events }) {
+	for _, e := range s.selected(s.rv, func(e *entry) bool { return e.key.resource == events }) {
 		all = append(all, *e.object.(*eventsv1.Event).DeepCopy())
 	}
 	return all
 }
 
-// selected returns entries by namespace and name.
-func (s *Server) selected(is func(*entry) bool) (all []*entry) {
-	for _, e := range s.objects {
+// selected returns entries of a version by namespace and name.
+func (s *Server) selected(version uint64, is func(*entry) bool) (all []*entry) {
+	objects := maps.Clone(s.objects)
+	for _, e := range slices.Backward(s.log[len(s.log)-int(s.rv-version):]) { //nolint:gosec // few
+		switch {
+		case e.old != nil:
+			objects[e.old.key] = e.old
+		case e.now != nil:
+			delete(objects, e.now.key)
+		}
+	}
+	for _, e := range objects {
 		if is(e) {
 			all = append(all, e)
 		}

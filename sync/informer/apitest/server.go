@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -46,6 +47,7 @@ type Server struct {
 	away     Outage
 	objects  map[key]*entry
 	rv       uint64
+	cache    uint64  // the version that the watch cache has; 0: the last one
 	log      []event // the last one has the version rv, and each one before it one less
 	changed  chan struct{}
 	faults   map[Resource]Fault
@@ -139,6 +141,22 @@ func (s *Server) Outage(how Outage) error {
 	}
 	return nil
 }
+
+// Lag makes the watch cache lack the last changes, and those to come, as that of a server which a load balancer has in
+// place of a quicker one: the connections to that break. Lists of no certain version come from etcd, which has all. 0:
+// the cache catches up.
+func (s *Server) Lag(changes uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cache = 0; changes > 0 {
+		s.cache = s.rv - changes
+		s.http.CloseClientConnections()
+	}
+	s.wake()
+}
+
+// cached returns the version that the watch cache has.
+func (s *Server) cached() uint64 { return cmp.Or(s.cache, s.rv) }
 
 // Requests returns the requests about one resource so far, in the order of arrival; all of
 // them if r is empty.

@@ -20,11 +20,14 @@ func (s *Server) watch(x *exchange) {
 		return
 	}
 	s.mu.Lock()
-	began, next := s.rv, x.from+1
+	began, next, wanted := s.cached(), x.from+1, x.from
+	if x.query.Get("resourceVersion") == "" {
+		wanted = s.rv // of etcd
+	}
 	expired := !initial && x.from != 0 && x.from < began-uint64(len(s.log))
 	var entries []*entry
 	if initial || x.from == 0 {
-		entries, next = s.selected(x.selects), began+1
+		entries, next = s.selected(began, x.selects), began+1
 	}
 	s.watching[x.Resource]++
 	s.mu.Unlock()
@@ -37,8 +40,8 @@ func (s *Server) watch(x *exchange) {
 	case expired:
 		x.refuse(apierrors.NewResourceExpired("too old resource version"))
 		return
-	case initial && x.from > began:
-		x.refuse(tooLarge())
+	case initial && wanted > began:
+		x.refuse(tooLarge(wanted, began))
 		return
 	}
 
@@ -54,8 +57,8 @@ func (s *Server) watch(x *exchange) {
 		s.mu.Lock()
 		forgotten, changed := s.rv-uint64(len(s.log)), s.changed
 		var events []event
-		if forgotten < next && next <= s.rv {
-			events = s.log[next-forgotten-1:]
+		if forgotten < next && next <= s.cached() {
+			events = s.log[next-forgotten-1 : s.cached()-forgotten]
 		}
 		s.mu.Unlock()
 		if next <= forgotten {
