@@ -44,11 +44,8 @@ func (t *Table) List(ctx context.Context, of model.Family, q Filter, each func(*
 			err = fmt.Errorf("list %v flows: %w", of, err)
 		}
 	}()
-	if err := t.open(); err != nil {
-		return err
-	}
 	m, err := q.listing(of)
-	if err == nil {
+	if err = cmp.Or(err, t.open()); err == nil {
 		_, err = t.dumps.Send(m)
 	}
 	if err != nil {
