@@ -77,6 +77,7 @@ type Daemon struct {
 	examining sync.Mutex            // held during an examination
 	read      reading               // of the last one
 	examined  atomic.Pointer[doctor.Report]
+	asked     atomic.Bool // for a report, since the last examination
 }
 
 // task runs until its context ends, or until it fails.

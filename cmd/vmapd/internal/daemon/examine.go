@@ -21,8 +21,9 @@ import (
 	"github.com/vmapd/vmapd/nft/batch"
 )
 
-// examineEvery is the time between two examinations. Readings of all rules, for which the kernel's table is compared,
-// and other programs' chains are listed, are farther apart where they take long: readingShare times as long.
+// examineEvery is the time between two examinations. All rules, for which the kernel's table is compared, and other
+// programs' chains are listed, are read only if somebody has asked for a report meanwhile, and less often where that
+// takes long: readingShare times as long.
 const examineEvery, readingShare = 10 * time.Second, 50
 
 // reading is what takes long to read.
@@ -35,6 +36,7 @@ type reading struct {
 
 // report returns the last report on this node, and makes the first one.
 func (d *Daemon) report() doctor.Report {
+	d.asked.Store(true)
 	if last := d.examined.Load(); last != nil {
 		return *last
 	}
@@ -56,7 +58,8 @@ func (d *Daemon) examine(all bool) (report doctor.Report) {
 	}()
 	facts := d.facts()
 	facts.Examine()
-	if r := &d.read; all || time.Since(r.began) > max(examineEvery, readingShare*r.took) {
+	asked := d.asked.Swap(false)
+	if r := &d.read; all || asked && time.Since(r.began) > max(examineEvery, readingShare*r.took) {
 		r.began = time.Now()
 		r.table, r.rules = d.table(), doctor.ReadRules()
 		r.took = time.Since(r.began)
