@@ -15,16 +15,18 @@ import (
 )
 
 // parse reads "udp 172.30.0.10:53 from 10.0.0.2:8053": a flow to the first address that the
-// second answers. Without the second, it is not translated. With "unanswered" at the end, no answer came.
+// second answers. Without the second, it is not translated. With "unanswered" at the end, no answer came; with
+// "in a zone", the default zone is not its.
 func parse(t testing.TB, text string) Flow {
 	t.Helper()
+	text, isElsewhere := strings.CutSuffix(text, " in a zone")
 	text, unanswered := strings.CutSuffix(text, " unanswered")
 	fields := strings.Fields(text)
 	protocol, err := model.ParseProtocol(strings.ToUpper(fields[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Flow{Protocol: protocol, Dest: netip.MustParseAddrPort(fields[1]), Answered: !unanswered}
+	f := Flow{Protocol: protocol, Dest: netip.MustParseAddrPort(fields[1]), Answered: !unanswered, Zone: isElsewhere}
 	f.Source = netip.MustParseAddrPort("203.0.113.9:40000")
 	if f.Dest.Addr().Is6() {
 		f.Source = netip.MustParseAddrPort("[2001:db8:203::9]:40000")
@@ -172,4 +174,5 @@ var others = []string{
 	"udp [fd00:192:168::3]:30053",              // another node's
 	"udp 172.30.0.20:53 from 10.0.0.20:8053",   // another Service's
 	"udp [fd00:172:30::20]:53 from [fd00:10::20]:8053",
+	"udp 172.30.0.10:53 from 10.0.0.3:8053 in a zone", // of another program
 }

@@ -6,101 +6,43 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/mdlayher/netlink"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
-
-// judge returns what is stale where a cluster IP's port 53 has one endpoint.
-func judge(vip, endpoint string) func(*Flow) bool {
-	at := model.VIP{Addr: netip.MustParseAddr(vip), Protocol: model.UDP, Port: 53}
-	sp := &model.ServicePort{
-		Name: model.ServicePortName{Protocol: model.UDP}, Frontends: []model.Frontend{{VIP: at}},
-		Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(endpoint)}},
-	}
-	f := &family{applied: nothing, owners: map[model.VIP]*model.ServicePort{at: sp}}
-	return func(flow *Flow) bool { return f.stale(&pass{now: time.Now()}, flow) }
-}
-
-// serving is judge with the endpoint 10.0.0.2:8053, and its IPv6 twin.
-func serving(f model.Family) func(*Flow) bool {
-	if f == model.IPv6 {
-		return judge("fd00:172:30::10", "[fd00:10::2]:8053")
-	}
-	return judge("172.30.0.10", "10.0.0.2:8053")
-}
-
-func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
-	zone := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
-	zone.Zone = true
-	stay := []string{
-		"udp 172.30.0.10:53 from 10.0.0.2:8053",
-		"udp [fd00:172:30::10]:53 from [fd00:10::2]:8053",
-		"udp 172.30.0.11:53 from 10.0.0.3:8053",
-		"udp 172.30.0.10:54 from 10.0.0.3:8053",
-		"udp 192.168.98.10:53",
-		"tcp 172.30.0.10:53 from 10.0.0.3:8053",
-		"sctp 172.30.0.10:53 from 10.0.0.3:8053",
-		"udp [fd00:172:30::11]:53 from [fd00:10::3]:8053",
-		"tcp [fd00:172:30::10]:53 from [fd00:10::3]:8053",
-	}
-	go4 := []string{
-		"udp 172.30.0.10:53 from 10.0.0.3:8053",
-		"udp 172.30.0.10:53 from 10.0.0.2:8054",
-		"udp 172.30.0.10:53",
-	}
-	go6 := []string{
-		"udp [fd00:172:30::10]:53 from [fd00:10::3]:8053",
-		"udp [fd00:172:30::10]:53",
-	}
-	n := newNamespace(t)
-	n.create(t, 1, func(int) Flow { return zone })
-	n.createEach(t, stay, 1)
-	want := n.list(t)
-	stale := slices.Concat(go4, go6)
-	n.createEach(t, stale, 1001)
-	if got := len(n.list(t)); got != len(stay)+len(stale)+1 {
-		t.Fatalf("%d flows, want %d: nothing is tested", got, len(stay)+len(stale)+1)
-	}
-	for f, count := range map[model.Family]int{model.IPv4: len(go4), model.IPv6: len(go6)} {
-		deleted, err := n.open(t).sweep(t.Context(), f, Filter{}, serving(f))
-		if err != nil || deleted != count {
-			t.Errorf("%v: deleted %d flows, %v, want %d", f, deleted, err, count)
-		}
-	}
-	if diff := cmp.Diff(want, n.list(t)); diff != "" {
-		t.Errorf("what is left (-want +got):\n%s", diff)
-	}
-}
 
 // Between the list and the deletion a flow may end, and another of the same sender begin. A flow that the kernel does
 // not let go (one that it has offloaded, say) is an error, but all others are deleted.
 func TestSweepDeletesThisFlowAndNoOther(t *testing.T) {
 	for name, tt := range map[string]struct {
+		flow    string
 		change  func(f *Flow)
 		deleted int
 		fails   bool
 	}{
-		"all":              {func(*Flow) {}, 2, false},
-		"a newer one":      {func(f *Flow) { f.id++ }, 1, false},
-		"a refused one":    {func(f *Flow) { f.reply = nil }, 1, true},
-		"one that is gone": {func(f *Flow) { f.reply = slices.Concat(f.reply); f.reply[len(f.reply)-3]++ }, 1, false},
+		"all":              {datagrams, func(*Flow) {}, 2, false},
+		"all of IPv6":      {"tcp [fd00:172:30::10]:53 from [fd00:10::2]:8053", func(*Flow) {}, 2, false},
+		"a newer one":      {datagrams, func(f *Flow) { f.id++ }, 1, false},
+		"a refused one":    {datagrams, func(f *Flow) { f.reply = nil }, 1, true},
+		"one that is gone": {datagrams, func(f *Flow) { f.reply = slices.Concat(f.reply); f.reply[len(f.reply)-3]++ }, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNamespace(t)
-			n.fill(t, datagrams, 2)
-			changed := false
-			deleted, err := n.open(t).sweep(t.Context(), model.IPv4, Filter{}, func(f *Flow) bool {
+			n.createEach(t, []string{tt.flow, tt.flow}, 1)
+			changed, of, left := false, model.FamilyOf(parse(t, tt.flow).Dest.Addr()), 0
+			deleted, err := n.open(t).sweep(t.Context(), of, Filter{}, func(f *Flow) bool {
 				if !changed {
 					tt.change(f)
 				}
 				changed = true
 				return true
 			})
-			if left := len(n.list(t)); deleted != tt.deleted || left != 2-tt.deleted || (err != nil) != tt.fails {
+			if err := n.open(t).List(t.Context(), of, Filter{}, func(*Flow) { left++ }); err != nil {
+				t.Fatal(err)
+			}
+			if deleted != tt.deleted || left != 2-tt.deleted || (err != nil) != tt.fails {
 				t.Errorf("deleted %d of 2 flows, %d are left, error %v", deleted, left, err)
 			}
 		})
@@ -138,7 +80,7 @@ func TestMemoryDoesNotFollowTheTable(t *testing.T) {
 	}
 }
 
-// The kernel lists what a filter selects, and nothing else.
+// The kernel lists what a filter selects, and nothing else, with all that is known of each flow.
 func TestTheKernelFilters(t *testing.T) {
 	n := newNamespace(t)
 	texts := []string{
@@ -152,6 +94,8 @@ func TestTheKernelFilters(t *testing.T) {
 		"udp [fd00:172:30::10]:53 from [fd00:10::2]:8053",
 		"udp [fd00:172:30::11]:53 from [fd00:10::3]:8053",
 		"udp [fd00:172:30::10]:54 from [fd00:10::3]:8054",
+		"tcp 172.30.0.11:80 unanswered",
+		"tcp 172.30.0.11:80 from 10.0.0.2:8053 in a zone",
 	}
 	const first = 41000
 	n.createEach(t, texts, first)
@@ -160,7 +104,7 @@ func TestTheKernelFilters(t *testing.T) {
 		Filter
 		want []int // of texts
 	}{
-		"all":           {Filter{}, []int{0, 1, 2, 3, 4, 5, 6}},
+		"all":           {Filter{}, []int{0, 1, 2, 3, 4, 5, 6, 10, 11}},
 		"a protocol":    {Filter{Protocol: model.UDP}, []int{0, 1, 2, 3, 4}},
 		"an endpoint":   {Filter{Protocol: model.UDP, Endpoint: at("10.0.0.2:8053")}, []int{0, 3}},
 		"of SCTP":       {Filter{Protocol: model.SCTP, Endpoint: at("10.0.0.2:8053")}, []int{6}},
@@ -177,7 +121,14 @@ func TestTheKernelFilters(t *testing.T) {
 			family = model.IPv6
 		}
 		var got []int
-		if err := n.open(t).List(t.Context(), family, tt.Filter, func(f *Flow) { got = append(got, int(f.Source.Port())-first) }); err != nil {
+		err := n.open(t).List(t.Context(), family, tt.Filter, func(f *Flow) {
+			i := int(f.Source.Port()) - first
+			got = append(got, i)
+			want := parse(t, texts[i])
+			want.Source = f.Source
+			testaid.Equal(t, texts[i], want, *f, sameFlow)
+		})
+		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if slices.Sort(got); !slices.Equal(got, tt.want) {
@@ -191,7 +142,7 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	n := newNamespace(t)
 	k := &Table{NetNS: n.fd()}
 	defer k.close()
-	stale := serving(model.IPv4)
+	stale := func(*Flow) bool { return true }
 	var first *netlink.Conn
 	for range 2 {
 		n.fill(t, datagrams, 100)

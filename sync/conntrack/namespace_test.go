@@ -2,14 +2,11 @@ package conntrack
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/mdlayher/netlink"
-	timo "github.com/ti-mo/conntrack"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -122,35 +119,6 @@ func (n *namespace) create(t testing.TB, count int, flowOf func(i int) Flow) {
 			}
 		}
 	}
-}
-
-// list returns the flows that the kernel tracks, as another program sees them: "udp
-// 203.0.113.9:40000 172.30.0.10:53 10.0.0.2:8053", with the zone where there is one.
-func (n *namespace) list(t testing.TB) []string {
-	t.Helper()
-	c, err := timo.Dial(&netlink.Config{NetNS: n.fd()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close() }()
-	flows, err := c.Dump(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []string
-	for _, f := range flows {
-		from, answers := f.TupleOrig, f.TupleReply
-		text := fmt.Sprintf("%v %v %v %v", model.Protocol(from.Proto.Protocol),
-			netip.AddrPortFrom(from.IP.SourceAddress, from.Proto.SourcePort),
-			netip.AddrPortFrom(from.IP.DestinationAddress, from.Proto.DestinationPort),
-			netip.AddrPortFrom(answers.IP.SourceAddress, answers.Proto.SourcePort))
-		if f.Zone != 0 {
-			text += fmt.Sprintf(" zone %d", f.Zone)
-		}
-		list = append(list, text)
-	}
-	slices.Sort(list)
-	return list
 }
 
 // fill makes so many flows from different ports that are else like one.
