@@ -3,7 +3,6 @@ package health
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -14,10 +13,7 @@ import (
 // server is a listener on loopback that says 204, until the test ends: its address.
 func server(t *testing.T, limits limits) string {
 	t.Helper()
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := take(t, "127.0.0.1:0")
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	t.Cleanup(serve(socket, h, limits, (*http.Server).Serve))
 	return socket.Addr().String()

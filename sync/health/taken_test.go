@@ -25,9 +25,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 		`level=WARN msg="cannot listen on health-check port; retrying" service=ns1/a`,
 		`level=INFO msg="listening on health-check port again" service=ns1/a`,
 	} { // the line may come after the first answer
-		if !w.eventually(want, func() bool { return strings.Count(w.log.String(), want) == 1 }) {
-			t.Errorf("not once in the log: %s\n%s", want, w.log.String())
-		}
+		testaid.WaitUntil(t, "once in the log: "+want, func() bool { return strings.Count(w.log.String(), want) == 1 })
 	}
 }
 

@@ -6,10 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -148,9 +147,7 @@ func TestStatus(t *testing.T) {
 				model.IPv6: {Synced: start.Add(time.Second), Waiting: failed, LastError: "no"},
 			},
 		}
-		if diff := cmp.Diff(want, h.Status()); diff != "" {
-			h.Errorf("(-want +got):\n%s", diff)
-		}
+		testaid.Equal(h, "the status", want, h.Status())
 		// One Service that the kernel refuses takes no node out of the load balancers.
 		refused := reconcile.Round{Snapshot: h.snapshot, Started: time.Now(), Err: errors.New("refused")}
 		refused.Refused[model.IPv6] = map[model.ServicePortName]bool{{}: true}

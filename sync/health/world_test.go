@@ -1,8 +1,10 @@
 package health
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -17,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
@@ -29,8 +29,9 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 10 * time.Second
 
-// The node's addresses in these tests, and the addresses of loopback that they are.
+// The node's addresses in these tests, and the addresses of loopback where they are.
 var onLoopback = map[string]string{
+	"127.0.0.1":       "127.0.0.1",
 	"192.168.0.2":     "127.0.0.2",
 	"192.168.0.3":     "127.0.0.3",
 	"192.168.0.4":     "127.0.0.4",
@@ -84,7 +85,7 @@ func newWorld(t *testing.T, with ...func(*world)) *world {
 	t.Cleanup(func() {
 		w.stop()
 		http.DefaultClient.CloseIdleConnections()
-		w.eventually("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+		testaid.WaitUntil(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return w
 }
@@ -147,38 +148,21 @@ func (w *world) opened() int {
 func (w *world) mustFail(want ...string) {
 	w.Helper()
 	var got []string
-	w.eventually("failures "+strings.Join(want, ", "), func() bool {
+	testaid.WaitUntil(w.T, "failures "+strings.Join(want, ", "), func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		got = append(got, w.failures...)
 		w.failures = nil
 		return len(got) >= len(want)
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		w.Errorf("Failed was told (-want +got):\n%s", diff)
-	}
-}
-
-// eventually waits for something that nothing announces.
-func (w *world) eventually(what string, happened func() bool) bool {
-	w.Helper()
-	for end := time.Now().Add(patience); !happened(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.Errorf("not within %v: %s", patience, what)
-			return false
-		}
-	}
-	return true
+	testaid.Equal(w.T, "failures", want, got)
 }
 
 // mustSay waits until the answer on an address, with the port, is this one: "200", "503",
 // or "refused", followed by the name of the Service.
 func (w *world) mustSay(addr string, port uint16, want string) {
 	w.Helper()
-	var got string
-	if !w.eventually(want, func() bool { got = say(addr, port); return got == want }) {
-		w.Errorf("%s port %d: got %q, want %q", addr, port, got, want)
-	}
+	testaid.WaitUntil(w.T, fmt.Sprintf("%s port %d says %q", addr, port, want), func() bool { return say(addr, port) == want })
 }
 
 func say(addr string, port uint16) string {
@@ -250,13 +234,11 @@ func request(t *testing.T, c net.Conn) string {
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: node\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	answer := make([]byte, 4096)
-	n, err := c.Read(answer)
+	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, _, _ := strings.Cut(string(answer[:n]), "\r\n")
-	return line
+	return strings.TrimSpace(line)
 }
 
 // take listens on a port as another program would.
