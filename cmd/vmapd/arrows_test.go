@@ -29,6 +29,7 @@ var nftArrows = map[string]string{
 	"nft/batch":         "nft nft/compile",
 	"nft/kernel":        "nft nft/compile nft/batch nft/others nft/internal/nfnl",
 	"nft/others":        "nft nft/internal/nfnl",
+	"nft/tracer":        "nft/others nft/internal/nfnl",
 	"nft/internal/nfnl": "",
 	"nft/nftsim":        "nft",
 	"nft/nftfake":       "",

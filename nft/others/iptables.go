@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -35,7 +36,7 @@ func (IPTables) Chains(f model.Family) (names []string, err error) {
 // HasRules reports whether a chain of a family has a rule.
 func (IPTables) HasRules(f model.Family, table, chain string) (has bool, err error) {
 	err = withReader(func(r *reader) error {
-		rules, err := list(r, unix.NFT_MSG_GETRULE, Place{nameOf(f), table, chain}, decodeRule)
+		rules, err := list(r, unix.NFT_MSG_GETRULE, Place{nft.FamilyWord(f), table, chain}, decodeRule)
 		has = len(rules) > 0
 		return err
 	})
@@ -55,7 +56,7 @@ func (IPTables) Remove(f model.Family, theirs func(chain string) bool) error {
 		for _, table := range iptablesTables {
 			there := func(c chain) bool { return c.Table == table && theirs(c.Chain) }
 			if slices.ContainsFunc(chains, there) {
-				errs = append(errs, r.removeFrom(Place{Family: nameOf(f), Table: table}, theirs))
+				errs = append(errs, r.removeFrom(Place{Family: nft.FamilyWord(f), Table: table}, theirs))
 			}
 		}
 		return errors.Join(errs...)
@@ -72,7 +73,7 @@ func withReader(use func(*reader) error) error {
 }
 
 func (r *reader) iptablesChains(f model.Family) ([]chain, error) {
-	chains, err := list(r, unix.NFT_MSG_GETCHAIN, Place{Family: nameOf(f)}, decodeChain)
+	chains, err := list(r, unix.NFT_MSG_GETCHAIN, Place{Family: nft.FamilyWord(f)}, decodeChain)
 	switch {
 	case nfnl.IsMissing(err):
 		return nil, nil
@@ -107,7 +108,7 @@ func (r *reader) unhook(t Place, theirs func(chain string) bool) error {
 	if err != nil {
 		return fmt.Errorf("list rules: %w", err)
 	}
-	conn, table := &nftables.Conn{}, t.handle()
+	conn, table := &nftables.Conn{}, t.Library()
 	flushed, changed := map[string]bool{}, false
 	for _, rule := range rules {
 		in := rule.Place.Chain
@@ -139,7 +140,7 @@ func (r *reader) deleteChains(t Place, theirs func(chain string) bool) error {
 	if err != nil {
 		return fmt.Errorf("list chains: %w", err)
 	}
-	conn, table := &nftables.Conn{}, t.handle()
+	conn, table := &nftables.Conn{}, t.Library()
 	var used []string
 	for _, c := range chains {
 		switch {
@@ -156,9 +157,7 @@ func (r *reader) deleteChains(t Place, theirs func(chain string) bool) error {
 	return fmt.Errorf("a map of another program leads to chain %s", strings.Join(used, ", "))
 }
 
-func (p Place) handle() *nftables.Table {
+// Library returns the table as google/nftables names it.
+func (p Place) Library() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamily(familyNumber(p.Family)), Name: p.Table}
 }
-
-// nameOf returns the family of tables for an IP family.
-func nameOf(f model.Family) string { return familyName(byte(fieldsOf(f).table)) }

@@ -73,20 +73,20 @@ func list[T any](r *reader, kind uint16, of Place, decode func(family byte, attr
 
 func text(b []byte, kind uint16) string { return string(nfnl.Text(nfnl.First(b, kind))) }
 
-// table is one of anybody's.
-type table struct {
+// Table is one of anybody's. The name of its chain is empty.
+type Table struct {
 	Place
-	owned bool // it ends with the process that made it
+	Owned bool // it belongs to a process that runs
 }
 
-func decodeTable(family byte, b []byte) table {
+func decodeTable(family byte, b []byte) Table {
 	const ownedFlag = 2 // NFT_TABLE_F_OWNER
 	name, flags := text(b, unix.NFTA_TABLE_NAME), nfnl.Uint32(nfnl.First(b, unix.NFTA_TABLE_FLAGS))
-	return table{Place{Family: familyName(family), Table: name}, flags&ownedFlag != 0}
+	return Table{Place{Family: FamilyName(family), Table: name}, flags&ownedFlag != 0}
 }
 
 // tables lists all tables; without nf_tables, none.
-func (r *reader) tables() (all []table, err error) {
+func (r *reader) tables() (all []Table, err error) {
 	all, err = list(r, unix.NFT_MSG_GETTABLE, Place{}, decodeTable)
 	switch {
 	case nfnl.IsMissing(err):
@@ -109,14 +109,15 @@ type chain struct {
 	uses     uint32 // its rules, and the rules and elements that lead to it
 }
 
+const drop = 0 // NF_DROP
+
 func decodeChain(family byte, b []byte) chain {
-	c := chain{Place: Place{familyName(family), text(b, unix.NFTA_CHAIN_TABLE), text(b, unix.NFTA_CHAIN_NAME)}}
+	c := chain{Place: Place{FamilyName(family), text(b, unix.NFTA_CHAIN_TABLE), text(b, unix.NFTA_CHAIN_NAME)}}
 	hook := nfnl.First(b, unix.NFTA_CHAIN_HOOK)
 	c.base = hook != nil
 	c.hook = nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM))
 	c.priority = int32(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_PRIORITY)))
 	c.uses = nfnl.Uint32(nfnl.First(b, unix.NFTA_CHAIN_USE))
-	const drop = 0 // NF_DROP
 	policy := nfnl.First(b, unix.NFTA_CHAIN_POLICY)
 	c.drops = policy != nil && nfnl.Uint32(policy) == drop
 	return c

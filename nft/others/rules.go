@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -75,12 +76,12 @@ func (r *Ruleset) readBases() error {
 		return fmt.Errorf("list chains: %w", err)
 	}
 	for _, c := range chains {
-		if !c.base || c.IsOurs() || c.Family == "netdev" || c.Family == "arp" {
+		if !c.base || c.IsTracers() || c.Family == "netdev" || c.Family == "arp" {
 			continue
 		}
-		for _, h := range hooks {
-			if uint32(h.number) == c.hook {
-				r.Bases = append(r.Bases, Base{Place: c.Place, Hook: h.hook, Priority: c.priority, Drops: c.drops})
+		for _, h := range Hooks {
+			if uint32(h.Number) == c.hook {
+				r.Bases = append(r.Bases, Base{Place: c.Place, Hook: h.Hook, Priority: c.priority, Drops: c.drops})
 			}
 		}
 	}
@@ -150,7 +151,7 @@ func (r *Ruleset) read(p Place) (lines map[uint64]Line, err error) {
 
 func decodeRule(family byte, b []byte) Line {
 	l := Line{
-		Place:  Place{familyName(family), text(b, unix.NFTA_RULE_TABLE), text(b, unix.NFTA_RULE_CHAIN)},
+		Place:  Place{FamilyName(family), text(b, unix.NFTA_RULE_TABLE), text(b, unix.NFTA_RULE_CHAIN)},
 		Handle: nfnl.Uint64(nfnl.First(b, unix.NFTA_RULE_HANDLE)),
 	}
 	constants := map[uint32][]byte{}
@@ -170,7 +171,7 @@ func (l *Line) note(name string, data []byte, constants map[uint32][]byte) {
 		value := nfnl.First(data, unix.NFTA_IMMEDIATE_DATA)
 		constants[number(unix.NFTA_IMMEDIATE_DREG)] = nfnl.First(value, unix.NFTA_DATA_VALUE)
 		if verdict := nfnl.First(value, unix.NFTA_DATA_VERDICT); verdict != nil {
-			l.Decides, l.Drops = true, Code(int32(nfnl.Uint32(nfnl.First(verdict, unix.NFTA_VERDICT_CODE)))) == Drop
+			l.Decides, l.Drops = true, nfnl.Uint32(nfnl.First(verdict, unix.NFTA_VERDICT_CODE)) == drop
 			l.target = text(verdict, unix.NFTA_VERDICT_CHAIN)
 		}
 	case "lookup":
@@ -223,28 +224,42 @@ func (l *Line) noteTarget(name string, revision uint32, info []byte) {
 	}
 }
 
-// TableNames returns the names of all tables of a family. Without nf_tables there are none.
-func TableNames(f model.Family) (names []string, err error) {
+// Tables returns all tables. Without nf_tables there are none.
+func Tables() (all []Table, err error) {
 	err = withReader(func(r *reader) error {
-		tables, err := r.tables()
-		for _, t := range tables {
-			if t.Family == nameOf(f) {
-				names = append(names, t.Table)
-			}
-		}
+		all, err = r.tables()
 		return err
 	})
+	return all, err
+}
+
+// HasElements reports whether a set of the table has elements.
+func (t Table) HasElements(set string) (has bool, err error) {
+	err = withReader(func(r *reader) error {
+		messages, err := list(r, unix.NFT_MSG_GETSETELEM, Place{t.Family, t.Table, set}, func(_ byte, b []byte) bool {
+			return nfnl.First(nfnl.First(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM) != nil
+		})
+		has = slices.Contains(messages, true)
+		return err
+	})
+	return has, err
+}
+
+// TableNames returns the names of all tables of a family.
+func TableNames(f model.Family) (names []string, err error) {
+	tables, err := Tables()
+	for _, t := range tables {
+		if t.Family == nft.FamilyWord(f) {
+			names = append(names, t.Table)
+		}
+	}
 	return names, err
 }
 
 // Owned reports whether a table of a name belongs to a process that runs.
-func Owned(name string) (owned bool, err error) {
-	err = withReader(func(r *reader) error {
-		tables, err := r.tables()
-		owned = slices.ContainsFunc(tables, func(t table) bool { return t.Table == name && t.owned })
-		return err
-	})
-	return owned, err
+func Owned(name string) (bool, error) {
+	tables, err := Tables()
+	return slices.ContainsFunc(tables, func(t Table) bool { return t.Table == name && t.Owned }), err
 }
 
 // FiltersEarly reports whether a chain of somebody's is before connection tracking, and so may drop packets of a
@@ -252,7 +267,7 @@ func Owned(name string) (owned bool, err error) {
 func (r *Ruleset) FiltersEarly(f model.Family) bool {
 	foreign := map[model.Family]string{model.IPv4: "ip6", model.IPv6: "ip"}[f]
 	return slices.ContainsFunc(r.Bases, func(b Base) bool {
-		isFirst := (b.Hook == Prerouting || b.Hook == Output) && b.Priority <= atConntrack
+		isFirst := (b.Hook == Prerouting || b.Hook == Output) && b.Priority <= AtConntrack
 		return isFirst && b.Place.Family != foreign && b.Place.Family != "bridge"
 	})
 }

@@ -2,6 +2,8 @@ package others
 
 import (
 	"fmt"
+	"maps"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,15 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/nettest"
 )
+
+func load(t testing.TB, text string) {
+	t.Helper()
+	c := exec.Command("nft", "-f", "-")
+	c.Stdin = strings.NewReader(text)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v\n%s", err, out)
+	}
+}
 
 func TestTableNames(t *testing.T) {
 	nettest.Enter(t)
@@ -115,14 +126,39 @@ func TestUserDataOfOthers(t *testing.T) {
 	}
 }
 
-// A set and an element with user data.
-func TestElementsOfOthers(t *testing.T) {
+// Rules that set a mark or keep a packet from being tracked are known as such, also those of iptables-nft.
+func TestRulesThatMark(t *testing.T) {
 	nettest.Enter(t)
-	load(t, `table ip vmapd-trace-9 {
-	set destinations { type ipv4_addr; comment "of somebody"; elements = { 10.0.0.1 comment "of another" }; }
-}
-`)
-	if removed, err := RemoveStaleTraces(); err != nil || len(removed) > 0 {
-		t.Errorf("removed %v, %v", removed, err)
+	for _, args := range []string{
+		"-t raw -A PREROUTING -j NOTRACK", "-t raw -A PREROUTING -j CT --notrack", "-t raw -A PREROUTING -j CT --zone 1",
+		"-t mangle -A PREROUTING -j MARK --set-xmark 0x80/0xff", "-t mangle -A PREROUTING -j CONNMARK --set-xmark 0x80/0xff",
+		"-t mangle -A PREROUTING -j CONNMARK --save-mark", "-t mangle -A PREROUTING -j CONNMARK --restore-mark", "-t mangle -A PREROUTING -j LOG",
+	} {
+		if out, err := exec.Command("iptables-nft", strings.Fields(args)...).CombinedOutput(); err != nil {
+			nettest.Missing(t, "iptables-nft ", args, ": ", string(out))
+		}
+	}
+	load(t, "table inet theirs { chain early { type filter hook prerouting priority raw; notrack; meta mark set 1; ct mark set 1; counter; meta nftrace set 1;\n}\n}\n")
+	r, err := ReadRuleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var got []string
+	for _, at := range []Place{{"ip", "raw", "PREROUTING"}, {"ip", "mangle", "PREROUTING"}, {"inet", "theirs", "early"}} {
+		r.Line(at, 0) // reads all
+		for _, l := range slices.SortedFunc(maps.Values(r.lines[at]), func(a, b Line) int { return a.Position - b.Position }) {
+			got = append(got, fmt.Sprintf("%s %d untracks=%v marks=%v", at.Table, l.Position, l.Untracks, l.Marks))
+		}
+	}
+	want := []string{
+		"raw 1 untracks=true marks=false", "raw 2 untracks=true marks=false", "raw 3 untracks=false marks=false",
+		"mangle 1 untracks=false marks=true", "mangle 2 untracks=false marks=true", "mangle 3 untracks=false marks=true",
+		"mangle 4 untracks=false marks=true", "mangle 5 untracks=false marks=false",
+		"theirs 1 untracks=true marks=false", "theirs 2 untracks=false marks=true", "theirs 3 untracks=false marks=true",
+		"theirs 4 untracks=false marks=false", "theirs 5 untracks=false marks=false",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

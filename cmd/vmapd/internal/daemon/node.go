@@ -13,7 +13,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/nft/tracer"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -46,7 +46,7 @@ func (d *Daemon) setUpNode() {
 		d.events.Node(events.Warning, events.ReasonConntrackFailed, err.Error())
 	}
 	nodesetup.OOM(o, int(*d.Config.KubeProxy.OOMScoreAdj))
-	removed, err := others.RemoveStaleTraces()
+	removed, err := tracer.RemoveStale()
 	if err != nil {
 		d.Log.Warn("rules of a trace that was killed may still be there", slog.Any("err", err))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/nft/tracer"
 )
 
 // Remedy is what an administrator can do where a removal fails.
@@ -45,7 +46,7 @@ func cleanUp(d *Finder, part func(Found) Found) error {
 	if err = part(found).Remove(); errors.Is(err, kernel.ErrOwned) {
 		err = fmt.Errorf("%w (stop the daemon first)", err)
 	}
-	_, traces := others.RemoveStaleTraces()
+	_, traces := tracer.RemoveStale()
 	left, unknown := d.All()
 	if err = errors.Join(err, traces, unknown); len(part(left)) > 0 {
 		err = errors.Join(err, fmt.Errorf("still there: %v; %s", part(left), Remedy))

@@ -12,6 +12,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/nft/tracer"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
@@ -146,16 +147,16 @@ func (in *Input) answer() Answer {
 	case first.IsICMP():
 		a.Kind, a.Error = Unreachable, icmpError(first)
 	case first.Protocol != model.TCP:
-	case first.Flags&others.FlagRST != 0:
+	case first.Flags&tracer.FlagRST != 0:
 		a.Kind = Reset
-	case first.Flags&(others.FlagSYN|others.FlagACK) == others.FlagSYN|others.FlagACK:
+	case first.Flags&(tracer.FlagSYN|tracer.FlagACK) == tracer.FlagSYN|tracer.FlagACK:
 		a.Kind = Accepted
 	}
 	return a
 }
 
 // icmpError names an error: RFC 792 and RFC 4443.
-func icmpError(p others.Packet) string {
+func icmpError(p tracer.Packet) string {
 	const prohibited = "administratively prohibited"
 	type kind struct {
 		is6        bool

@@ -16,12 +16,12 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/nft/tracer"
 )
 
 // noRoute asks the kernel for the route of a packet that arrives by an interface, or by none, and returns the reason if
 // there is none, or "".
-func noRoute(p others.Packet, mark uint32, in string) string {
+func noRoute(p tracer.Packet, mark uint32, in string) string {
 	from, to := p.Source.Addr(), p.Dest.Addr()
 	o := &netlink.RouteGetOptions{Iif: in, SrcAddr: from.AsSlice(), Mark: mark}
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), o)
@@ -57,7 +57,7 @@ func noRoute(p others.Packet, mark uint32, in string) string {
 }
 
 // ruledBy names the rule of ip-rule(8) that sends a packet away or, with its rule, the route that does; "": none does.
-func ruledBy(p others.Packet, mark uint32, in string) string {
+func ruledBy(p tracer.Packet, mark uint32, in string) string {
 	family := netlink.FAMILY_V4
 	if p.Dest.Addr().Is6() {
 		family = netlink.FAMILY_V6
@@ -101,7 +101,7 @@ var actions = map[int]string{
 	unix.RTN_BLACKHOLE: "a blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibited",
 }
 
-func ruleMatches(r netlink.Rule, p others.Packet, mark uint32, in string) bool {
+func ruleMatches(r netlink.Rule, p tracer.Packet, mark uint32, in string) bool {
 	mask := uint32(math.MaxUint32)
 	if r.Mask != nil {
 		mask = *r.Mask

@@ -8,6 +8,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/nft/tracer"
 )
 
 // Verdict is the end of a packet's path.
@@ -221,7 +222,7 @@ func (h *Hook) line(m mark, format string, args ...any) {
 
 // path is a packet's path through the kernel.
 type path struct {
-	first, last others.Packet // as it came, and as it was seen last
+	first, last tracer.Packet // as it came, and as it was seen last
 	hooks       []Hook
 	verdict     Verdict
 	mark        uint32
@@ -233,13 +234,13 @@ type path struct {
 	// rule and no policy was seen to do so.
 	ended, dnat, untracks *others.Line
 
-	line  func(others.Event) others.Line // nil: rules are not known
+	line  func(tracer.Event) others.Line // nil: rules are not known
 	names map[uint32]string              // of interfaces
 	ours  bool                           // the base chain is one of a tracer
 }
 
 // endOf are the verdicts that end a packet's path.
-var endOf = map[others.Code]Verdict{others.Drop: Dropped, others.Queue: Taken, others.Stolen: Taken}
+var endOf = map[tracer.Code]Verdict{tracer.Drop: Dropped, tracer.Queue: Taken, tracer.Stolen: Taken}
 
 const loopback = 1 // the index of lo in every network namespace
 
@@ -249,7 +250,7 @@ func (p *path) complete() bool {
 }
 
 // follow follows the events of one packet. line returns the rule of an event, and names are those of interfaces.
-func follow(events []others.Event, line func(others.Event) others.Line, names map[uint32]string) path {
+func follow(events []tracer.Event, line func(tracer.Event) others.Line, names map[uint32]string) path {
 	p := path{line: line, names: names}
 	for _, e := range events {
 		if p.mark = e.Mark; e.Packet != nil {
@@ -264,9 +265,9 @@ func follow(events []others.Event, line func(others.Event) others.Line, names ma
 }
 
 // enter begins a base chain, which shows the packet as it is now. At each hook, the first one is a tracer's.
-func (p *path) enter(e others.Event) {
-	p.ours, p.outIndex = e.Place.IsOurs(), e.Out
-	if hook, _ := e.Place.Stage(); p.ours && (len(p.hooks) == 0 || p.hooks[len(p.hooks)-1].Name != hook) {
+func (p *path) enter(e tracer.Event) {
+	p.ours, p.outIndex = e.Place.IsTracers(), e.Out
+	if hook, _ := e.Stage(); p.ours && (len(p.hooks) == 0 || p.hooks[len(p.hooks)-1].Name != hook) {
 		p.hooks = append(p.hooks, Hook{Name: hook})
 	}
 	if len(p.hooks) == 0 {
@@ -274,7 +275,7 @@ func (p *path) enter(e others.Event) {
 	}
 	h := &p.hooks[len(p.hooks)-1]
 	h.In, h.Out = p.names[e.In], p.names[e.Out]
-	if p.first == (others.Packet{}) {
+	if p.first == (tracer.Packet{}) {
 		p.first, p.last = *e.Packet, *e.Packet
 	}
 	if to := e.Packet.Dest; to != p.last.Dest {
@@ -287,11 +288,11 @@ func (p *path) enter(e others.Event) {
 }
 
 // step notes what a rule or a policy does to the packet, and the verdict that ends its path.
-func (p *path) step(e others.Event, h *Hook) {
-	isPolicy := e.Kind == others.Policy
+func (p *path) step(e tracer.Event, h *Hook) {
+	isPolicy := e.Kind == tracer.Policy
 	if p.ours {
 		p.untracked, p.known = p.untracked || e.Untracked(), p.known || e.Known()
-		_, last := e.Place.Stage()
+		_, last := e.Stage()
 		h.ended = h.ended || last && isPolicy
 		return
 	}
@@ -363,10 +364,10 @@ func (p *path) noRoute() string {
 }
 
 // verdictText is the verdict of a rule that matched; "": the next rule.
-func verdictText(e others.Event) string {
-	name, ok := map[others.Code]string{
-		others.Drop: "drop", others.Accept: "accept", others.Stolen: "stolen", others.Queue: "queue",
-		others.Continue: "", others.Break: "", others.Returned: "return", others.Jump: "jump", others.Goto: "goto",
+func verdictText(e tracer.Event) string {
+	name, ok := map[tracer.Code]string{
+		tracer.Drop: "drop", tracer.Accept: "accept", tracer.Stolen: "stolen", tracer.Queue: "queue",
+		tracer.Continue: "", tracer.Break: "", tracer.Returned: "return", tracer.Jump: "jump", tracer.Goto: "goto",
 	}[e.Code]
 	if !ok {
 		name = fmt.Sprintf("verdict %d", e.Code)

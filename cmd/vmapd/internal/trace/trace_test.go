@@ -12,6 +12,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/nft/tracer"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
@@ -28,47 +29,47 @@ const table = "vmapd-trace-1"
 // recorder makes events as the kernel sends them for one packet.
 type recorder struct {
 	id     uint32
-	packet others.Packet
+	packet tracer.Packet
 	in     uint32
 	out    uint32
-	events []others.Event
+	events []tracer.Event
 }
 
 // record begins the way of a packet at a hook, where the rule of a chain of ours marks it.
-func record(id uint32, chain string, p others.Packet) *recorder {
+func record(id uint32, chain string, p tracer.Packet) *recorder {
 	r := &recorder{id: id, packet: p, in: 2}
 	at := others.Place{Family: "ip", Table: table, Chain: chain}
-	r.rule(at, 1, others.Continue, "")
+	r.rule(at, 1, tracer.Continue, "")
 	return r.end(at)
 }
 
-func (r *recorder) add(e others.Event) *recorder {
+func (r *recorder) add(e tracer.Event) *recorder {
 	e.ID = r.id
 	r.events = append(r.events, e)
 	return r
 }
 
 // rule matches. The first message of a base chain has the packet.
-func (r *recorder) rule(at others.Place, handle uint64, c others.Code, target string) *recorder {
+func (r *recorder) rule(at others.Place, handle uint64, c tracer.Code, target string) *recorder {
 	p := r.packet
-	return r.add(others.Event{Kind: others.Rule, Place: at, Rule: handle, Code: c, Target: target, Packet: &p, In: r.in, Out: r.out})
+	return r.add(tracer.Event{Kind: tracer.Rule, Place: at, Rule: handle, Code: c, Target: target, Packet: &p, In: r.in, Out: r.out})
 }
 
 // more matches in a chain to which the base chain led.
-func (r *recorder) more(at others.Place, handle uint64, c others.Code, target string) *recorder {
-	return r.add(others.Event{Kind: others.Rule, Place: at, Rule: handle, Code: c, Target: target})
+func (r *recorder) more(at others.Place, handle uint64, c tracer.Code, target string) *recorder {
+	return r.add(tracer.Event{Kind: tracer.Rule, Place: at, Rule: handle, Code: c, Target: target})
 }
 
 // end ends a base chain as its policy says.
 func (r *recorder) end(at others.Place) *recorder {
-	return r.add(others.Event{Kind: others.Policy, Place: at, Code: others.Accept})
+	return r.add(tracer.Event{Kind: tracer.Policy, Place: at, Code: tracer.Accept})
 }
 
 // pass passes chains of ours.
 func (r *recorder) pass(chains ...string) *recorder {
 	for _, c := range chains {
 		p, at := r.packet, others.Place{Family: "ip", Table: table, Chain: c}
-		r.add(others.Event{Kind: others.Rule, Place: at, Code: others.Continue, Packet: &p, In: r.in, Out: r.out}).end(at)
+		r.add(tracer.Event{Kind: tracer.Rule, Place: at, Code: tracer.Continue, Packet: &p, In: r.in, Out: r.out}).end(at)
 	}
 	return r
 }
@@ -79,10 +80,10 @@ func place(table, chain string) others.Place {
 
 // forwarded is a packet that vmapd sends to the endpoint, up to the hook forward.
 func toForward() *recorder {
-	r := record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN})
-	r.rule(place("vmapd", "prerouting"), 1, others.Jump, "services")
-	r.more(place("vmapd", "services"), 5, others.Goto, "endpoints-1-to-1")
-	r.more(place("vmapd", "endpoints-1-to-1"), 6, others.Accept, "")
+	r := record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
+	r.rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services")
+	r.more(place("vmapd", "services"), 5, tracer.Goto, "endpoints-1-to-1")
+	r.more(place("vmapd", "endpoints-1-to-1"), 6, tracer.Accept, "")
 	r.packet.Dest = endpoint
 	r.pass("prerouting-end")
 	r.out = 3
@@ -91,13 +92,13 @@ func toForward() *recorder {
 
 func whole() *recorder {
 	r := toForward().pass("forward-begin", "forward-end", "postrouting-begin")
-	r.rule(place("vmapd", "postrouting"), 9, others.Accept, "")
+	r.rule(place("vmapd", "postrouting"), 9, tracer.Accept, "")
 	r.packet.Source = node
 	return r.pass("postrouting-end")
 }
 
 func answerOf(flags uint8) *recorder {
-	r := record(8, "prerouting-answers", others.Packet{Protocol: model.TCP, Source: endpoint, Dest: node, Flags: flags})
+	r := record(8, "prerouting-answers", tracer.Packet{Protocol: model.TCP, Source: endpoint, Dest: node, Flags: flags})
 	r.in = 3
 	r.packet.Dest = client
 	r.pass("prerouting-end")
@@ -109,7 +110,7 @@ func answerOf(flags uint8) *recorder {
 var interfaces = map[uint32]string{2: "eth0", 3: "veth2"}
 
 // line returns the rule of an event.
-func line(e others.Event) others.Line {
+func line(e tracer.Event) others.Line {
 	for _, l := range []others.Line{
 		{Place: place("vmapd", "services"), Handle: 5, Position: 5, Text: "ip daddr vmap @service-ips"},
 		{Place: place("vmapd", "services"), Handle: 4, Position: 1, Text: "ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop"},
@@ -138,7 +139,7 @@ func TestStories(t *testing.T) {
 		return r.pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
 	}
 	forward := place("filter", "FORWARD")
-	unreachable := record(8, "prerouting-answers", others.Packet{Protocol: 1, Source: endpoint, Dest: node, Type: 3, Code: 3})
+	unreachable := record(8, "prerouting-answers", tracer.Packet{Protocol: 1, Source: endpoint, Dest: node, Type: 3, Code: 3})
 	for _, tt := range []struct {
 		name          string
 		first, answer *recorder
@@ -146,29 +147,29 @@ func TestStories(t *testing.T) {
 		verdict       Verdict
 		want          string
 	}{
-		{"accepted", whole(), back(answerOf(others.FlagSYN | others.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which accepted it."},
-		{"reset", whole(), back(answerOf(others.FlagRST | others.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
+		{"accepted", whole(), back(answerOf(tracer.FlagSYN | tracer.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which accepted it."},
+		{"reset", whole(), back(answerOf(tracer.FlagRST | tracer.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
 		{"unreachable", whole(), unreachable.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end"), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2; 10.0.0.3 answered with an ICMP error: port unreachable, so nothing listens on that port there."},
 		{"silent", whole(), nil, nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
 		{"answered, says connection tracking", whole(), nil, func(in *Input) { in.Entry = &conntrack.Flow{Answered: true} }, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
 		{
-			"the answer is dropped", whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, Forwarded,
+			"the answer is dropped", whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, Forwarded,
 			`forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was dropped on the return path, by table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`,
 		},
 		{"delivered", toForward().pass("input-begin", "input-end"), nil, nil, Delivered, "delivered to 10.0.0.3:8080 on this node itself, which did not answer within 3s."},
-		{"dropped by another rule", toForward().pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, nil, Dropped, `dropped by table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
-		{"a rule that has gone", toForward().pass("forward-begin").rule(forward, 99, others.Drop, ""), nil, nil, Dropped, `dropped by table ip filter, chain FORWARD, by the rule with handle 99, which is not vmapd's.`},
+		{"dropped by another rule", toForward().pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, nil, Dropped, `dropped by table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
+		{"a rule that has gone", toForward().pass("forward-begin").rule(forward, 99, tracer.Drop, ""), nil, nil, Dropped, `dropped by table ip filter, chain FORWARD, by the rule with handle 99, which is not vmapd's.`},
 		{
-			"dropped by a policy", toForward().pass("forward-begin").rule(forward, 0, others.Continue, "").add(others.Event{Kind: others.Policy, Place: forward, Code: others.Drop}), nil, nil,
+			"dropped by a policy", toForward().pass("forward-begin").rule(forward, 0, tracer.Continue, "").add(tracer.Event{Kind: tracer.Policy, Place: forward, Code: tracer.Drop}), nil, nil,
 			Dropped, "dropped by table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
 		},
-		{"taken", toForward().pass("forward-begin").rule(forward, 3, others.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
+		{"taken", toForward().pass("forward-begin").rule(forward, 3, tracer.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
 		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel does not route it to 10.0.0.3: no route."},
 		{"lost by routing", toForward(), nil, nil, Lost, "lost after prerouting: no rule of nftables was seen to drop the packet."},
 		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
 			in.Entry = &conntrack.Flow{Answered: true, ReplySource: endpoint}
 		}, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
-		{"answered, although only its beginning was seen", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
+		{"answered, although only its beginning was seen", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
 			in.Entry = &conntrack.Flow{Answered: true, ReplySource: endpoint}
 		}, Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
 		{"lost, with an entry of an older packet", toForward().pass("forward-begin"), nil, func(in *Input) {
@@ -176,14 +177,14 @@ func TestStories(t *testing.T) {
 		}, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{"lost in a hook", toForward().pass("forward-begin"), nil, nil, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{
-			"source range", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
-				rule(place("vmapd", "prerouting"), 1, others.Jump, "services").more(place("vmapd", "services"), 4, others.Drop, ""), nil, nil,
+			"source range", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
+				rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services").more(place("vmapd", "services"), 4, tracer.Drop, ""), nil, nil,
 			Dropped, "dropped by table ip vmapd, chain services, rule 1 (ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop), which is vmapd's.",
 		},
 		{
-			"no endpoint", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
-				rule(place("vmapd", "prerouting"), 1, others.Jump, "services").more(place("vmapd", "services"), 5, others.Goto, "reject-chain").
-				more(place("vmapd", "reject-chain"), 7, others.Drop, ""), nil, nil,
+			"no endpoint", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
+				rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services").more(place("vmapd", "services"), 5, tracer.Goto, "reject-chain").
+				more(place("vmapd", "reject-chain"), 7, tracer.Drop, ""), nil, nil,
 			Rejected, "rejected by table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), which is vmapd's.",
 		},
 	} {
@@ -216,7 +217,7 @@ func text(t *testing.T, s Story) string {
 }
 
 func TestTheText(t *testing.T) {
-	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
+	in := input(whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
 	in.Expected = decision("forwarded", "10.0.0.2:8080", "10.0.0.3:8080")
 	in.Expected.Conclusion = "forwarded to one of two"
 	s := NewStory(in)
@@ -243,7 +244,7 @@ to   172.30.0.10:80/tcp
 
 // Where nft lists no rules, they have their handles, with the verdicts of the trace. A note says why.
 func TestRulesWithoutTexts(t *testing.T) {
-	in := input(toForward().pass("forward-begin").rule(place("filter", "FORWARD"), 4, others.Drop, ""), nil)
+	in := input(toForward().pass("forward-begin").rule(place("filter", "FORWARD"), 4, tracer.Drop, ""), nil)
 	in.NoText = `exec: "nft": executable file not found in $PATH`
 	out := text(t, NewStory(in))
 	for _, want := range []string{
@@ -268,7 +269,7 @@ func decision(verdict report.Outcome, endpoints ...string) *explain.Explanation 
 
 // The verdict does not contradict the end of the connection that vmapd made itself.
 func TestAnAnswerThatTheClientHasNotGot(t *testing.T) {
-	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
+	in := input(whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
 	in.Dialed = "no answer in time"
 	const want = "forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was lost after this node's rules, after it left by eth0."
 	if s := NewStory(in); s.Conclusion != want || s.Outcome() != "dropped" || s.Answered() {
@@ -279,8 +280,8 @@ func TestAnAnswerThatTheClientHasNotGot(t *testing.T) {
 // Only packets that our rules have marked belong to a trace.
 func TestEventsOfOthersAreNotTaken(t *testing.T) {
 	first := whole()
-	answer := record(18, "prerouting-answers", others.Packet{Protocol: model.TCP, Source: endpoint, Dest: node, Flags: others.FlagRST})
-	stranger := record(99, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: node, Dest: client})
+	answer := record(18, "prerouting-answers", tracer.Packet{Protocol: model.TCP, Source: endpoint, Dest: node, Flags: tracer.FlagRST})
+	stranger := record(99, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: node, Dest: client})
 	for i := range stranger.events { // of another tracer
 		stranger.events[i].Place.Table = "vmapd-trace-2"
 	}
@@ -308,10 +309,10 @@ func TestAnswersOfOtherServersAreNotTaken(t *testing.T) {
 	for _, e := range whole().events {
 		c.Add(e)
 	}
-	other := others.Packet{Protocol: model.TCP, Source: node, Dest: client, Flags: others.FlagRST}
+	other := tracer.Packet{Protocol: model.TCP, Source: node, Dest: client, Flags: tracer.FlagRST}
 	ours := other
 	ours.Source = endpoint
-	for id, p := range []others.Packet{other, ours} {
+	for id, p := range []tracer.Packet{other, ours} {
 		for _, e := range record(uint32(20+id), "prerouting-early-answers", p).events {
 			c.Add(e)
 		}
@@ -323,7 +324,7 @@ func TestAnswersOfOtherServersAreNotTaken(t *testing.T) {
 
 // A packet to an address of the node itself leaves by lo, and comes back with another ID.
 func TestLoopbackIsOneWay(t *testing.T) {
-	out := record(7, "output-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN})
+	out := record(7, "output-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
 	out.in, out.out = 0, 1
 	out.pass("output-end", "postrouting-begin", "postrouting-end")
 	in := &recorder{id: 8, packet: out.packet, in: 1}
@@ -359,9 +360,9 @@ func TestOutcomes(t *testing.T) {
 	back := func(flags uint8) *recorder {
 		return answerOf(flags).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
 	}
-	forward, accepts := place("filter", "FORWARD"), uint8(others.FlagSYN|others.FlagACK)
-	direct := record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN})
-	dropped := toForward().pass("forward-begin").rule(forward, 3, others.Drop, "")
+	forward, accepts := place("filter", "FORWARD"), uint8(tracer.FlagSYN|tracer.FlagACK)
+	direct := record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
+	dropped := toForward().pass("forward-begin").rule(forward, 3, tracer.Drop, "")
 	datagram := whole()
 	const expected, elsewhere = "This is what vmapd expects.", "vmapd expected this; the failure is elsewhere."
 	const mismatch = "MISMATCH: vmapd expects: forwarded"
@@ -378,11 +379,11 @@ func TestOutcomes(t *testing.T) {
 		expected      *explain.Explanation // nil: forwarded to the endpoint
 	}{
 		{"accepted", whole(), back(accepts), "forwarded", expected, nil},
-		{"reset", whole(), back(others.FlagRST | others.FlagACK), "rejected", elsewhere, nil},
+		{"reset", whole(), back(tracer.FlagRST | tracer.FlagACK), "rejected", elsewhere, nil},
 		{"silent", whole(), nil, "dropped", elsewhere, nil},
 		{"silent over UDP", datagram, nil, "forwarded", elsewhere, nil},
-		{"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, others.Drop, ""), "dropped", "   -> change that rule", nil},
-		{"vmapd drops the answer", whole(), answerOf(accepts).pass("forward-begin").rule(place("vmapd", "forward"), 3, others.Drop, ""), "dropped", mismatch, nil},
+		{"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), "dropped", "   -> change that rule", nil},
+		{"vmapd drops the answer", whole(), answerOf(accepts).pass("forward-begin").rule(place("vmapd", "forward"), 3, tracer.Drop, ""), "dropped", mismatch, nil},
 		{"dropped", dropped, nil, "dropped", mismatch, nil},
 		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "not a Service", mismatch, nil},
 		{"another endpoint", whole(), back(accepts), "forwarded", mismatch, decision("forwarded", "10.0.0.9:8080")},

@@ -16,12 +16,13 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
+	"github.com/vmapd/vmapd/nft/tracer"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // Watch is a task: to follow a connection.
 type Watch struct {
-	Filter  others.Filter // Lifetime and the port of a connection of its own are set by Run
+	Filter  tracer.Filter // Lifetime and the port of a connection of its own are set by Run
 	Timeout time.Duration // for the first packet
 	Wait    time.Duration // for an answer
 	// Connect makes the connection, if it is not one of SCTP, and if the client's network namespace is visible.
@@ -56,7 +57,7 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 			return s, fmt.Errorf("no packet was sent: %w", err)
 		}
 	}
-	if _, err := others.RemoveStaleTraces(); err != nil {
+	if _, err := tracer.RemoveStale(); err != nil {
 		return s, err
 	}
 	links, err := net.Interfaces()
@@ -67,13 +68,13 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	for _, l := range links {
 		t.names[uint32(l.Index)] = l.Name
 	}
-	tracer, err := others.StartTrace(t.Filter)
+	running, err := tracer.Start(t.Filter)
 	if err != nil {
 		return s, err
 	}
-	defer func() { _ = tracer.Close() }() // at the latest, the kernel removes the table at the end of this process
-	c := &Collector{Table: tracer.Table()}
-	if err := t.watch(ctx, tracer, c); err != nil {
+	defer func() { _ = running.Close() }() // at the latest, the kernel removes the table at the end of this process
+	c := &Collector{Table: running.Table()}
+	if err := t.watch(ctx, running, c); err != nil {
 		return s, err
 	}
 	in, err := t.ask(ctx, c)
@@ -85,7 +86,7 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 }
 
 // watch reads events until those of a connection are complete, or the time is over.
-func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) error {
+func (t *Watch) watch(ctx context.Context, running *tracer.Tracer, c *Collector) error {
 	const pause = 50 * time.Millisecond // events of a packet follow one another without one
 	over, isSeen, done := time.Now().Add(t.Timeout), false, make(chan error, 1)
 	dialing, cancel := context.WithCancel(ctx)
@@ -97,7 +98,7 @@ func (t *Watch) watch(ctx context.Context, tracer *others.Tracer, c *Collector) 
 	}
 	var dialErr error
 	for {
-		events, err := tracer.Read(ctx, time.Now().Add(pause))
+		events, err := running.Read(ctx, time.Now().Add(pause))
 		if err != nil {
 			return err
 		}
@@ -140,7 +141,7 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 		return in, err
 	}
 	defer rules.Close()
-	line := func(e others.Event) others.Line {
+	line := func(e tracer.Event) others.Line {
 		l := rules.Line(e.Place, e.Rule)
 		decides := !e.Place.IsVmapds() || endOf[e.Code] != ""
 		if (decides || t.All) && (verdictText(e) != "" || l.Marks || l.Untracks) {
@@ -201,22 +202,22 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 // takes those that its tracer's rules have begun: other programs may trace other packets at the same time.
 type Collector struct {
 	Table         string // of the tracer
-	First, Answer []others.Event
-	Earlier       [][]others.Event // of first packets that were translated and sent again: First is the last one
+	First, Answer []tracer.Event
+	Earlier       [][]tracer.Event // of first packets that were translated and sent again: First is the last one
 
-	byID map[uint32]*[]others.Event
+	byID map[uint32]*[]tracer.Event
 }
 
 // Add takes the next event.
-func (c *Collector) Add(e others.Event) {
+func (c *Collector) Add(e tracer.Event) {
 	if c.byID == nil {
-		c.byID = map[uint32]*[]others.Event{}
+		c.byID = map[uint32]*[]tracer.Event{}
 	}
 	if e.Place.Table == c.Table && e.Packet != nil {
 		c.begin(e)
 	}
 	list := c.byID[e.ID]
-	for _, l := range [...]*[]others.Event{&c.First, &c.Answer} {
+	for _, l := range [...]*[]tracer.Event{&c.First, &c.Answer} {
 		// A packet that leaves by loopback comes back with another ID.
 		if _, last := ends(*l); list == nil && e.Packet != nil && e.In == loopback && last == *e.Packet {
 			list = l
@@ -229,7 +230,7 @@ func (c *Collector) Add(e others.Event) {
 }
 
 // begin notes a packet that the tracer's rules mark. They mark the first packets of one connection.
-func (c *Collector) begin(e others.Event) {
+func (c *Collector) begin(e tracer.Event) {
 	isFirst, isAnswer := e.Begins()
 	first, last := ends(c.First)
 	p := *e.Packet
@@ -250,12 +251,12 @@ func (c *Collector) begin(e others.Event) {
 }
 
 // ends returns the packet as it was at first and at last.
-func ends(events []others.Event) (first, last others.Packet) {
+func ends(events []tracer.Event) (first, last tracer.Packet) {
 	for _, e := range events {
 		if e.Packet == nil {
 			continue
 		}
-		if first == (others.Packet{}) {
+		if first == (tracer.Packet{}) {
 			first = *e.Packet
 		}
 		last = *e.Packet

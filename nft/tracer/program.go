@@ -1,4 +1,4 @@
-package others
+package tracer
 
 import (
 	"encoding/binary"
@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // fields are the places of addresses in a packet, and the keys of those of its connection.
@@ -68,19 +69,19 @@ func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
 	// The errors of AddSet are those of sets with data and intervals.
 	_ = p.conn.AddSet(dests, []nftables.SetElement{{Key: p.filter.Dest.Addr().AsSlice(), Timeout: p.filter.Lifetime}})
 	clients, answered, early := p.clients("clients"), p.clients("answered"), p.clients("early")
-	for _, h := range hooks {
-		name := string(h.hook)
-		begin := p.base(name+beginSuffix, h.number, math.MinInt32)
-		if h.start {
+	for _, h := range others.Hooks {
+		name := string(h.Hook)
+		begin := p.base(name+beginSuffix, h.Number, math.MinInt32)
+		if h.Start {
 			p.rule(begin, p.first(dests, clients))
-			p.rule(p.base(name+earlyAnswersSuffix, h.number, math.MinInt32), p.earlyAnswer(clients, early))
-			answers := p.base(name+answersSuffix, h.number, afterConntrack)
+			p.rule(p.base(name+earlyAnswersSuffix, h.Number, math.MinInt32), p.earlyAnswer(clients, early))
+			answers := p.base(name+answersSuffix, h.Number, afterConntrack)
 			p.rule(answers, p.redirect())
 			p.rule(answers, p.answer(dests, clients, answered))
-			p.rule(p.base(name+untrackedSuffix, h.number, afterAnswers), state(expr.CtStateBitUNTRACKED))
-			p.rule(p.base(name+knownSuffix, h.number, afterAnswers), p.known(clients))
+			p.rule(p.base(name+untrackedSuffix, h.Number, afterAnswers), state(expr.CtStateBitUNTRACKED))
+			p.rule(p.base(name+knownSuffix, h.Number, afterAnswers), p.known(clients))
 		}
-		p.base(name+endSuffix, h.number, math.MaxInt32)
+		p.base(name+endSuffix, h.Number, math.MaxInt32)
 	}
 	return p.to
 }

@@ -1,4 +1,4 @@
-package others
+package tracer
 
 import (
 	"net"
@@ -23,7 +23,7 @@ func TestOtherPacketsMatchNoRule(t *testing.T) {
 	}
 	defer func() { _ = server.Close() }()
 	start := func(dest netip.AddrPort) *Tracer {
-		tr, err := StartTrace(Filter{Dest: dest, Protocol: model.UDP, Lifetime: time.Hour})
+		tr, err := Start(Filter{Dest: dest, Protocol: model.UDP, Lifetime: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,17 +1,13 @@
-package others
+package tracer
 
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/nettest"
@@ -23,43 +19,6 @@ func load(t testing.TB, text string) {
 	c.Stdin = strings.NewReader(text)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("nft: %v\n%s", err, out)
-	}
-}
-
-// Rules that set a mark or keep a packet from being tracked are known as such, also those of iptables-nft.
-func TestRulesThatMark(t *testing.T) {
-	nettest.Enter(t)
-	for _, args := range []string{
-		"-t raw -A PREROUTING -j NOTRACK", "-t raw -A PREROUTING -j CT --notrack", "-t raw -A PREROUTING -j CT --zone 1",
-		"-t mangle -A PREROUTING -j MARK --set-xmark 0x80/0xff", "-t mangle -A PREROUTING -j CONNMARK --set-xmark 0x80/0xff",
-		"-t mangle -A PREROUTING -j CONNMARK --save-mark", "-t mangle -A PREROUTING -j CONNMARK --restore-mark", "-t mangle -A PREROUTING -j LOG",
-	} {
-		if out, err := exec.Command("iptables-nft", strings.Fields(args)...).CombinedOutput(); err != nil {
-			nettest.Missing(t, "iptables-nft ", args, ": ", string(out))
-		}
-	}
-	load(t, "table inet theirs { chain early { type filter hook prerouting priority raw; notrack; meta mark set 1; ct mark set 1; counter; meta nftrace set 1;\n}\n}\n")
-	r, err := ReadRuleset()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	var got []string
-	for _, at := range []Place{{"ip", "raw", "PREROUTING"}, {"ip", "mangle", "PREROUTING"}, {"inet", "theirs", "early"}} {
-		r.Line(at, 0) // reads all
-		for _, l := range slices.SortedFunc(maps.Values(r.lines[at]), func(a, b Line) int { return a.Position - b.Position }) {
-			got = append(got, fmt.Sprintf("%s %d untracks=%v marks=%v", at.Table, l.Position, l.Untracks, l.Marks))
-		}
-	}
-	want := []string{
-		"raw 1 untracks=true marks=false", "raw 2 untracks=true marks=false", "raw 3 untracks=false marks=false",
-		"mangle 1 untracks=false marks=true", "mangle 2 untracks=false marks=true", "mangle 3 untracks=false marks=true",
-		"mangle 4 untracks=false marks=true", "mangle 5 untracks=false marks=false",
-		"theirs 1 untracks=true marks=false", "theirs 2 untracks=false marks=true", "theirs 3 untracks=false marks=true",
-		"theirs 4 untracks=false marks=false", "theirs 5 untracks=false marks=false",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
@@ -81,7 +40,7 @@ func TestStaleTablesAreRemoved(t *testing.T) {
 	}
 	load(t, "table ip vmapd-tracer { set destinations { type ipv4_addr; }\n}\n")
 	for deadline := time.Now().Add(time.Minute); ; {
-		if _, err := RemoveStaleTraces(); err != nil {
+		if _, err := RemoveStale(); err != nil {
 			t.Fatal(err)
 		}
 		got := tables(t)
@@ -101,7 +60,7 @@ func TestStaleTablesAreRemoved(t *testing.T) {
 func TestATracerRemovesItsTable(t *testing.T) {
 	nettest.Enter(t)
 	for _, dest := range []string{"172.30.0.1:80", "[fd00::1]:80"} {
-		tr, err := StartTrace(Filter{Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP, Lifetime: time.Minute})
+		tr, err := Start(Filter{Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP, Lifetime: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +77,7 @@ func TestATracerRemovesItsTable(t *testing.T) {
 	if got := tables(t); got != "" {
 		t.Errorf("something is left:\n%s", got)
 	}
-	if _, err := RemoveStaleTraces(); err != nil {
+	if _, err := RemoveStale(); err != nil {
 		t.Error(err)
 	}
 }
@@ -135,4 +94,16 @@ func TestDecodeRefusesShortMessages(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 8, 0, 4, 0, 0, 0, 0, 3})
 	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = decode(b) })
+}
+
+// A set and an element with user data.
+func TestElementsOfOthers(t *testing.T) {
+	nettest.Enter(t)
+	load(t, `table ip vmapd-trace-9 {
+	set destinations { type ipv4_addr; comment "of somebody"; elements = { 10.0.0.1 comment "of another" }; }
+}
+`)
+	if removed, err := RemoveStale(); err != nil || len(removed) > 0 {
+		t.Errorf("removed %v, %v", removed, err)
+	}
 }

@@ -1,15 +1,15 @@
-package others
+package tracer
 
 import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // Event is a message of the kernel's about a traced packet: one for each rule that matched, and
@@ -17,7 +17,7 @@ import (
 type Event struct {
 	ID     uint32 // of the packet, the same at all hooks unless the packet passes a device of this node
 	Kind   Kind
-	Place  Place
+	Place  others.Place
 	Rule   uint64 // its handle; 0 with Policy
 	Code   Code
 	Target string // the chain of a Jump or Goto
@@ -75,6 +75,9 @@ const (
 	Returned Code = -5
 )
 
+// genmsg is the size of struct nfgenmsg, which begins with the family.
+const genmsg = 4
+
 var errShort = errors.New("the kernel's message about a traced packet is too short")
 
 // decode reads a message behind its netlink header.
@@ -86,10 +89,13 @@ func decode(b []byte) (Event, error) {
 	number := func(kind uint16) uint32 { return nfnl.Uint32(nfnl.First(attrs, kind)) }
 	e := Event{
 		ID: number(unix.NFTA_TRACE_ID), Kind: Kind(number(unix.NFTA_TRACE_TYPE)),
-		Place: Place{familyName(b[0]), text(attrs, unix.NFTA_TRACE_TABLE), text(attrs, unix.NFTA_TRACE_CHAIN)},
-		Rule:  nfnl.Uint64(nfnl.First(attrs, unix.NFTA_TRACE_RULE_HANDLE)),
-		Code:  Code(int32(number(unix.NFTA_TRACE_POLICY))),
-		In:    number(unix.NFTA_TRACE_IIF), Out: number(unix.NFTA_TRACE_OIF), Mark: number(unix.NFTA_TRACE_MARK),
+		Place: others.Place{
+			Family: others.FamilyName(b[0]), Table: text(attrs, unix.NFTA_TRACE_TABLE),
+			Chain: text(attrs, unix.NFTA_TRACE_CHAIN),
+		},
+		Rule: nfnl.Uint64(nfnl.First(attrs, unix.NFTA_TRACE_RULE_HANDLE)),
+		Code: Code(int32(number(unix.NFTA_TRACE_POLICY))),
+		In:   number(unix.NFTA_TRACE_IIF), Out: number(unix.NFTA_TRACE_OIF), Mark: number(unix.NFTA_TRACE_MARK),
 		Packet: decodePacket(
 			nfnl.First(attrs, unix.NFTA_TRACE_NETWORK_HEADER), nfnl.First(attrs, unix.NFTA_TRACE_TRANSPORT_HEADER),
 		),
@@ -100,6 +106,8 @@ func decode(b []byte) (Event, error) {
 	}
 	return e, nil
 }
+
+func text(b []byte, kind uint16) string { return string(nfnl.Text(nfnl.First(b, kind))) }
 
 // decodePacket reads headers, or returns nil if they are not those of a packet of IPv4 or IPv6.
 func decodePacket(network, transport []byte) *Packet {
@@ -131,19 +139,3 @@ func decodePacket(network, transport []byte) *Packet {
 	p.Source, p.Dest = netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort)
 	return &p
 }
-
-// families are the names of families by their numbers.
-var families = [...]string{
-	unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_INET: "inet", unix.NFPROTO_BRIDGE: "bridge",
-	unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_ARP: "arp",
-}
-
-func familyName(family byte) string {
-	if int(family) < len(families) && families[family] != "" {
-		return families[family]
-	}
-	return "unknown"
-}
-
-// familyNumber returns the number of a family, and that for all families for "".
-func familyNumber(name string) byte { return byte(slices.Index(families[:], name)) }

@@ -1,4 +1,4 @@
-package others
+package tracer
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/google/nftables"
@@ -14,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/internal/nfnl"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // Filter selects the connection that is traced: the first one that matches.
@@ -35,8 +34,8 @@ type Tracer struct {
 // readBuffer has room for the messages about some thousand rules.
 const readBuffer = 4 << 20
 
-// StartTrace begins to trace, in this thread's network namespace.
-func StartTrace(f Filter) (*Tracer, error) {
+// Start begins to trace, in this thread's network namespace.
+func Start(f Filter) (*Tracer, error) {
 	events, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink connection: %w", err)
@@ -62,7 +61,7 @@ func (t *Tracer) program(f Filter) (err error) {
 			return fmt.Errorf("open netlink connection: %w", err)
 		}
 		p := program{conn: t.rules, filter: f, fields: fieldsOf(model.FamilyOf(f.Dest.Addr()))}
-		t.table = p.add(fmt.Sprintf("%s%d", tablePrefix, t.events.PID()), flags)
+		t.table = p.add(fmt.Sprintf("%s%d", others.TracerPrefix, t.events.PID()), flags)
 		if err = t.rules.Flush(); err == nil {
 			return nil
 		}
@@ -121,30 +120,23 @@ func (t *Tracer) Close() error {
 	return errors.Join(err, t.rules.CloseLasting(), t.events.Close())
 }
 
-// RemoveStaleTraces removes tables of tracers that were killed on a kernel that keeps them (before Linux
+// RemoveStale removes tables of tracers that were killed on a kernel that keeps them (before Linux
 // 5.12): those with a destination that has timed out. A tracer that works still has it. It returns their names.
-func RemoveStaleTraces() (removed []string, err error) {
-	err = withReader(func(r *reader) error {
-		tables, err := r.tables()
-		for _, t := range tables {
-			if !t.IsOurs() || t.owned {
-				continue
-			}
-			at := Place{t.Family, t.Table, destinationSet}
-			left, err := list(r, unix.NFT_MSG_GETSETELEM, at, func(_ byte, b []byte) bool {
-				return nfnl.First(nfnl.First(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM) != nil
-			})
-			if err != nil || slices.Contains(left, true) {
-				continue // it works, or has just gone
-			}
-			conn := &nftables.Conn{}
-			conn.DelTable(t.handle())
-			if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-				return fmt.Errorf("remove the table %s of an earlier trace: %w", t.Table, err)
-			}
-			removed = append(removed, t.Table)
+func RemoveStale() (removed []string, err error) {
+	tables, err := others.Tables()
+	for _, t := range tables {
+		if !t.IsTracers() || t.Owned {
+			continue
 		}
-		return err
-	})
+		if works, err := t.HasElements(destinationSet); err != nil || works {
+			continue // it works, or has just gone
+		}
+		conn := &nftables.Conn{}
+		conn.DelTable(t.Library())
+		if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+			return removed, fmt.Errorf("remove the table %s of an earlier trace: %w", t.Table, err)
+		}
+		removed = append(removed, t.Table)
+	}
 	return removed, err
 }
