@@ -13,8 +13,7 @@ import (
 )
 
 // follow starts to follow the files of a command line. It returns what was wrong with them, "" where nothing is any
-// more,
-// and "changed" in the end.
+// more, and "changed" in the end.
 func follow(t *testing.T, args ...string) <-chan string {
 	t.Helper()
 	c, err := config.Load(flags(t, args...))
@@ -50,14 +49,6 @@ func wantSaid(t *testing.T, said <-chan string, want string) {
 	}
 }
 
-func replace(t *testing.T, path, text string) {
-	t.Helper()
-	write(t, path+".new", text)
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestFollowFiles(t *testing.T) {
 	dir := t.TempDir()
 	path, own := filepath.Join(dir, "config.conf"), filepath.Join(dir, "own.yaml")
@@ -67,42 +58,12 @@ func TestFollowFiles(t *testing.T) {
 	said := follow(t, "--config="+path, "--vmapd-config="+own)
 	write(t, path, header+"oomScoreAdj: 5000\n") // in place
 	wantSaid(t, said, path+": oomScoreAdj: ")
-	replace(t, path, one)
+	write(t, path, one)
 	wantSaid(t, said, "")
 	if err := os.Remove(own); err != nil {
 		t.Fatal(err)
 	}
 	wantSaid(t, said, "--vmapd-config: open "+own+": no such file")
-	replace(t, own, ownHeader+"dropInvalid: false\nbackend: nftables\n")
-	wantSaid(t, said, "changed")
-}
-
-// kubelet swaps the link ..data, and removes what it led to.
-func TestFollowAConfigMap(t *testing.T) {
-	dir := t.TempDir()
-	link := func(target, name string) {
-		t.Helper()
-		if err := os.Symlink(target, filepath.Join(dir, name+".new")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, name+".new"), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	version := func(name, node string) {
-		t.Helper()
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(dir, name, "config.conf"), header+"hostnameOverride: "+node+"\n")
-		link(name, "..data")
-	}
-	version("..2026_1", "one")
-	link("..data/config.conf", "config.conf")
-	said := follow(t, "--config="+filepath.Join(dir, "config.conf"))
-	version("..2026_2", "two")
-	if err := os.RemoveAll(filepath.Join(dir, "..2026_1")); err != nil {
-		t.Fatal(err)
-	}
+	write(t, own, ownHeader+"dropInvalid: false\nbackend: nftables\n")
 	wantSaid(t, said, "changed")
 }

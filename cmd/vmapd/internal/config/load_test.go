@@ -3,26 +3,19 @@ package config_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
-	"github.com/vmapd/vmapd/sync/informer"
 )
 
 // flags parses a command line of the daemon.
@@ -89,48 +82,12 @@ func notes(c *config.Config) string {
 
 // A file without anything has kube-proxy's defaults.
 func TestDefaults(t *testing.T) {
+	golden, err := filepath.Abs("testdata/defaults.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := files{proxy: "mode: iptables\n"}.mustLoad(t)
-	seconds := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
-	want := proxyconfig.KubeProxyConfiguration{
-		TypeMeta:           metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"},
-		BindAddress:        "0.0.0.0",
-		HealthzBindAddress: "0.0.0.0:10256",
-		MetricsBindAddress: "127.0.0.1:10249",
-		Mode:               "iptables",
-		OOMScoreAdj:        new(int32(-999)),
-		DetectLocalMode:    "ClusterCIDR",
-		ConfigSyncPeriod:   seconds(15 * 60),
-		IPTables: proxyconfig.KubeProxyIPTablesConfiguration{
-			MasqueradeBit: new(int32(14)), LocalhostNodePorts: new(true), SyncPeriod: seconds(30), MinSyncPeriod: seconds(1),
-		},
-		IPVS:     proxyconfig.KubeProxyIPVSConfiguration{SyncPeriod: seconds(30)},
-		NFTables: proxyconfig.KubeProxyNFTablesConfiguration{MasqueradeBit: new(int32(14)), SyncPeriod: seconds(30)},
-		Conntrack: proxyconfig.KubeProxyConntrackConfiguration{
-			MaxPerCore: new(int32(32768)), Min: new(int32(131072)),
-			TCPEstablishedTimeout: new(seconds(24 * 3600)), TCPCloseWaitTimeout: new(seconds(3600)),
-		},
-	}
-	want.ClientConnection.ContentType = "application/vnd.kubernetes.protobuf"
-	want.ClientConnection.QPS, want.ClientConnection.Burst = 5, 10
-	want.Logging = *logsapi.NewLoggingConfiguration()
-	if diff := cmp.Diff(asText(t, &want), asText(t, c.KubeProxy)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if *c.KubeProxy.OOMScoreAdj != -999 || c.KubeProxy.Logging.Verbosity != 0 || c.KubeProxy.Logging.Format != "text" ||
-		c.KubeProxy.BindAddressHardFail || c.KubeProxy.EnableProfiling {
-		t.Errorf("got %+v", c)
-	}
-	wantClient := informer.Config{ContentType: "application/vnd.kubernetes.protobuf", QPS: 5, Burst: 10}
-	if diff := cmp.Diff(wantClient, c.Client()); diff != "" {
-		t.Errorf("client, -want +got:\n%s", diff)
-	}
-	wantConntrack := nodesetup.Conntrack{
-		MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour,
-		TCPCloseWaitTimeout: time.Hour,
-	}
-	if diff := cmp.Diff(wantConntrack, c.Conntrack); diff != "" {
-		t.Errorf("conntrack, -want +got:\n%s", diff)
-	}
+	testaid.Golden(t, golden, fmt.Sprintf("%sclient %+v\nconntrack %+v\n", asText(t, c.KubeProxy), c.Client(), c.Conntrack))
 }
 
 func asText(t testing.TB, v any) string {
@@ -168,21 +125,10 @@ ipvs: {scheduler: lc, excludeCIDRs: [192.168.9.0/24], udpTimeout: 5s}
 logging: {verbosity: 4, format: json, flushFrequency: 5s}
 featureGates: {WatchList: true}
 `}.mustLoad(t)
-	if diff := cmp.Diff(asText(t, fromFile.KubeProxy), asText(t, fromFlags.KubeProxy)); diff != "" {
-		t.Errorf("-file +flags:\n%s", diff)
-	}
-	if diff := cmp.Diff(fromFile.Model(), fromFlags.Model(), cmpopts.EquateComparable(netip.Addr{},
-		netip.Prefix{})); diff != "" {
-		t.Errorf("model, -file +flags:\n%s", diff)
-	}
-	m := fromFile.Model()
-	if m.NodeName != "node-1" || !m.MasqueradeAll || len(m.LocalPods.ClusterCIDRs) != 2 ||
-		m.PrimaryAddress.String() != "192.168.0.2" {
+	testaid.Equal(t, "file (-) and flags (+)", asText(t, fromFile.KubeProxy), asText(t, fromFlags.KubeProxy))
+	testaid.Equal(t, "in force", inForce(fromFile), inForce(fromFlags))
+	if m := fromFile.Model(); !m.MasqueradeAll || len(m.LocalPods.ClusterCIDRs) != 2 || m.PrimaryAddress.String() != "192.168.0.2" {
 		t.Errorf("model %+v", m)
-	}
-	if fromFile.MetricsBindAddress != "0.0.0.0:10249" || fromFile.KubeProxy.Logging.Format != "json" ||
-		fromFile.KubeProxy.Logging.Verbosity != 4 {
-		t.Errorf("got %+v", fromFile)
 	}
 	if o := fromFlags.IPVS(); o.Scheduler != "lc" || len(o.ExcludeCIDRs) != 1 ||
 		o.Timeouts != (ipvs.Timeouts{UDP: 5 * time.Second}) {
@@ -216,9 +162,7 @@ func TestPrecedence(t *testing.T) {
 		t.Errorf("verbosity %d, format %s", c.KubeProxy.Logging.Verbosity, c.KubeProxy.Logging.Format)
 	}
 	want := logsapi.VModuleConfiguration{{FilePattern: "b", Verbosity: 2}}
-	if diff := cmp.Diff(want, c.KubeProxy.Logging.VModule); diff != "" {
-		t.Errorf("vmodule, -want +got:\n%s", diff)
-	}
+	testaid.Equal(t, "vmodule", want, c.KubeProxy.Logging.VModule)
 	if m.Algorithm != model.MaglevPort || m.DropInvalid || m.ConnectionGrace != time.Minute {
 		t.Errorf("our flags do not go before our file: %+v", m)
 	}
@@ -229,9 +173,7 @@ WARN --metrics-bind-address: ignored because of --config, as by kube-proxy
 WARN --windows-service: ignored because of --config, as by kube-proxy
 INFO --vmodule: ignored: the verbosity is the same in all files
 `
-	if diff := cmp.Diff(wantNotes, notes(c)); diff != "" {
-		t.Errorf("notes, -want +got:\n%s", diff)
-	}
+	testaid.Equal(t, "notes", wantNotes, notes(c))
 	if got := c.FlagValues()["cluster-cidr"]; got != "[172.16.0.0/12]" {
 		t.Errorf("FlagValues has %q", got)
 	}
@@ -247,9 +189,7 @@ func TestWhatIsUnknownIsNamedAndLeftOut(t *testing.T) {
 WARN proxy.yaml: unknown field "conntrack.max": ignored
 WARN proxy.yaml: unknown field "resourceContainer": ignored
 `
-	if diff := cmp.Diff(want, notes(c)); diff != "" {
-		t.Errorf("notes, -want +got:\n%s", diff)
-	}
+	testaid.Equal(t, "notes", want, notes(c))
 	if _, err := (files{own: "backnd: ipvs\nexternalAddresses: {cert: x}\n"}).load(t); err == nil || err.Error() !=
 		`own.yaml: unknown field "backnd"` {
 		t.Errorf("our own file: %v", err)
@@ -294,16 +234,11 @@ func TestWhatIsWrittenLoadsAgain(t *testing.T) {
 			if err := again.WriteFile("again.yaml"); err != nil {
 				t.Fatal(err)
 			}
-			one, two := testaid.Read(t, "written.yaml"), testaid.Read(t, "again.yaml")
-			if diff := cmp.Diff(one, two); diff != "" {
-				t.Errorf("-written +read and written:\n%s", diff)
-			}
+			testaid.Equal(t, "written (-), read and written (+)", testaid.Read(t, "written.yaml"), testaid.Read(t, "again.yaml"))
 			if strings.Contains(notes(again), "unknown field") {
 				t.Errorf("what is written is odd:\n%s", notes(again))
 			}
-			if diff := cmp.Diff(inForce(c), inForce(again)); diff != "" {
-				t.Errorf("-before +after:\n%s", diff)
-			}
+			testaid.Equal(t, "in force", inForce(c), inForce(again))
 		})
 	}
 }
@@ -324,9 +259,7 @@ WARN proxy.yaml: featureGates=ContextualLogging=true: no effect: vmapd's behavio
 WARN proxy.yaml: featureGates=NFTablesNetlink=true: no effect: vmapd's behaviour does not depend on this gate
 WARN proxy.yaml: featureGates=New=true: no effect: vmapd's behaviour does not depend on this gate
 `
-	if diff := cmp.Diff(want, notes(c)); diff != "" {
-		t.Errorf("notes, -want +got:\n%s", diff)
-	}
+	testaid.Equal(t, "notes", want, notes(c))
 	for gates, want := range map[string]bool{
 		"WatchList=true": false, "WatchList=false": true,
 		"WatchListClient=false": true,

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -38,9 +37,7 @@ func TestModes(t *testing.T) {
 		{"localhost refused", "iptables; proxy.yaml: mode=iptables; primary; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [primary, 127.0.0.0/8]\niptables: {localhostNodePorts: false}\n"}, nil},
 		{"localhost with nftables", "nftables; proxy.yaml: mode=nftables; primary localhost4 localhost6; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [primary, localhost]\n"}, nil},
 		{"loopback of IPv6", "nftables; proxy.yaml: mode=nftables; all4 localhost6; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: ['::1/128']\n"}, nil},
-		{"one address of loopback", "nftables; proxy.yaml: mode=nftables; all6 localhost4; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [127.0.0.1/32]\n"}, nil},
 		{"IPv4-mapped loopback", "nftables; proxy.yaml: mode=nftables; all6 localhost4; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: ['::ffff:127.0.0.0/104']\n"}, nil},
-		{"an IPv4-mapped range", "nftables; proxy.yaml: mode=nftables; 10.0.0.0/8 all6; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: ['::ffff:10.0.0.0/104']\n"}, nil},
 		{"mixture", "nftables; proxy.yaml: mode=nftables; all primary 192.168.0.0/24; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [all, 192.168.0.0/24, primary]\n"}, nil},
 
 		{"masquerade, of iptables", "iptables; proxy.yaml: mode=iptables; all localhost4 masquerade; 30s 1s", files{proxy: "mode: iptables\niptables: {masqueradeAll: true}\n"}, nil},
@@ -51,7 +48,6 @@ func TestModes(t *testing.T) {
 		{"masquerade, by flag", "nftables; --proxy-mode=nftables; primary masquerade; 30s 0s", files{}, []string{"--masquerade-all", "--proxy-mode=nftables"}},
 
 		{"periods of iptables", "iptables; proxy.yaml: mode=iptables; all localhost4; 10s 2s", files{proxy: "mode: iptables\niptables: {syncPeriod: 10s, minSyncPeriod: 2s}\nnftables: {syncPeriod: 99s, minSyncPeriod: 9s}\n"}, nil},
-		{"periods as kube-proxy without a mode", "auto; neither backend nor mode is set; primary; 10s 2s", files{proxy: "iptables: {syncPeriod: 10s, minSyncPeriod: 2s}\n"}, nil},
 		{"periods of ipvs", "ipvs; proxy.yaml: mode=ipvs; all; 30s 3s", files{proxy: "mode: ipvs\nipvs: {minSyncPeriod: 3s}\niptables: {minSyncPeriod: 2s}\n"}, nil},
 		{"periods by flag, with nftables", "nftables; --proxy-mode=nftables; primary; 20s 4s", files{}, []string{"--proxy-mode=nftables", "--iptables-sync-period=20s", "--iptables-min-sync-period=4s", "--ipvs-sync-period=1m"}},
 		{"no pause by flag", "iptables; --proxy-mode=iptables; all localhost4; 30s 0s", files{}, []string{"--proxy-mode=iptables", "--iptables-min-sync-period=0"}},
@@ -61,6 +57,11 @@ func TestModes(t *testing.T) {
 			got := fmt.Sprintf("%s; %s; %s; %gs %gs", c.Backend, c.BackendReason, traffic(c.Model()), c.SyncPeriod.Seconds(), c.MinSyncPeriod.Seconds())
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			// Only a mode that somebody wrote down, and that is slower, is worth an event.
+			slower := strings.Contains(c.BackendReason, "mode=iptables") || strings.Contains(c.BackendReason, "mode=ipvs")
+			if strings.Contains(notes(c), "WARN (event)") != slower {
+				t.Errorf("got the notes\n%s", notes(c))
 			}
 		})
 	}
@@ -100,29 +101,6 @@ func TestBudgetsDependOnTheBackend(t *testing.T) {
 	} {
 		if diff := cmp.Diff(tt.want, (files{}).mustLoad(t, tt.args...).Model().Budgets); diff != "" {
 			t.Errorf("%v: -want +got:\n%s", tt.args, diff)
-		}
-	}
-}
-
-// Only a mode that somebody wrote down, and that is slower, is worth an event.
-func TestASlowerModeIsWorthAnEvent(t *testing.T) {
-	for mode, want := range map[string]int{"iptables": 1, "ipvs": 1, "nftables": 0, `""`: 0} {
-		c := files{proxy: "mode: " + mode + "\n"}.mustLoad(t)
-		events := 0
-		for _, n := range c.Notes {
-			if n.Event {
-				events++
-				if !strings.HasPrefix(n.Text, "proxy.yaml: mode: ") || !strings.Contains(n.Text, "--backend=nftables") {
-					t.Errorf("event %q", n.Text)
-				}
-			}
-		}
-		if events != want {
-			t.Errorf("mode %s: %d events, want %d", mode, events, want)
-		}
-		c = files{proxy: "mode: " + mode + "\n"}.mustLoad(t, "--backend=nftables")
-		if strings.Contains(notes(c), "event") || c.Backend != config.NFTables {
-			t.Errorf("mode %s, --backend=nftables: %s\n%s", mode, c.Backend, notes(c))
 		}
 	}
 }

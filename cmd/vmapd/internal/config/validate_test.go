@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // Each rule, with what it says: the file and the field.
@@ -23,8 +23,6 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"bind address", "bindAddress: here\n", `bindAddress: Invalid value: "here": not an IP address`},
 		{"bind address with old zeros", "bindAddress: 192.168.000.002\n", ``},
 		{"healthz without an address", "healthzBindAddress: ':10256'\n", `healthzBindAddress: Invalid value: ":10256": not an IP address with or without a port from 1 to 65535`},
-		{"healthz with a name", "healthzBindAddress: localhost:10256\n", `healthzBindAddress: Invalid value: "localhost:10256": not an IP address with or without a port from 1 to 65535`},
-		{"metrics with a name alone", "metricsBindAddress: localhost\n", `metricsBindAddress: Invalid value: "localhost": not an IP address with or without a port from 1 to 65535`},
 		{"metrics with port 0", "metricsBindAddress: 127.0.0.1:0\n", `metricsBindAddress: Invalid value: "127.0.0.1:0": not an IP address with or without a port from 1 to 65535`},
 		{"metrics with a named port", "metricsBindAddress: 127.0.0.1:http\n", `metricsBindAddress: Invalid value: "127.0.0.1:http": not an IP address with or without a port from 1 to 65535`},
 		{"metrics, IPv6 without brackets", "metricsBindAddress: '::1'\n", ``},
@@ -60,22 +58,16 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"dual stack", "clusterCIDR: 10.0.0.0/8,fd00::/16\n", ``},
 
 		{"node-port address", "nodePortAddresses: [primary, 10.0.0.0/33]\n", `nodePortAddresses[1]: Invalid value: "10.0.0.0/33": neither primary, all, localhost nor a CIDR`},
-		{"node-port word", "nodePortAddresses: [secondary]\n", `nodePortAddresses[0]: Invalid value: "secondary": neither primary, all, localhost nor a CIDR`},
 		{"node-port mixture", "nodePortAddresses: [primary, all, localhost, 10.0.0.0/8, 'fd00::/8']\n", ``},
 
 		{"log format", "logging: {format: xml}\n", `logging.format: Invalid value: "xml": Unsupported log format`},
-		{"verbosity", "logging: {verbosity: 4294967295}\n", `logging.verbosity: Invalid value: 4294967295: Must be <= 2147483647`},
-		{"vmodule", "logging: {vmodule: [{filePattern: 'a=b', verbosity: 1}]}\n", `logging.vmodule[0]: Invalid value: "a=b": File pattern must not contain equal sign or comma`},
 		{"vmodule with JSON", "logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}\n", `logging.vmodule: Forbidden: Only supported for text log format`},
 		{"options of the log, which are ignored", "logging: {format: json, options: {json: {splitStream: true, infoBufferSize: 1Ki}}}\n", ``},
 
 		{"the first of two", "mode: x\noomScoreAdj: 5000\n", `mode: Invalid value: "x": none of ["" "iptables" "ipvs" "nftables"]`},
 		{"wrong type", "iptables: {masqueradeBit: fourteen}\n", `json: cannot unmarshal string into Go struct field KubeProxyIPTablesConfiguration.iptables.masqueradeBit of type int32`},
-		{"a number for a duration", "conntrack: {tcpCloseWaitTimeout: 5}\n", `json: cannot unmarshal number into Go struct field KubeProxyConntrackConfiguration.conntrack.tcpCloseWaitTimeout of type string`},
 		{"a word for a duration", "iptables: {syncPeriod: soon}\n", `iptables.syncPeriod: time: invalid duration "soon"`},
-		{"nothing for a duration", "iptables: {syncPeriod: null}\n", `iptables.syncPeriod: time: invalid duration ""`},
 		{"a word for a quantity", "logging: {options: {text: {infoBufferSize: much}}}\n", `logging.options.text.infoBufferSize: quantities must match the regular expression…`},
-		{"section of a wrong type", "iptables: 5\n", `json: cannot unmarshal number into Go struct field KubeProxyConfiguration.iptables of type v1alpha1.KubeProxyIPTablesConfiguration`},
 		{"half a line", "mode: [\n", `yaml: line 3: did not find expected node content`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,9 +90,7 @@ func check(t *testing.T, err error, place, want string) {
 	if start, ok := strings.CutSuffix(want, "…"); ok && strings.HasPrefix(got, start) {
 		return
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testaid.Equal(t, "error", want, got)
 }
 
 func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
@@ -165,13 +155,5 @@ func TestAnotherKindIsRefused(t *testing.T) {
 		if err == nil || strings.TrimPrefix(strings.TrimPrefix(err.Error(), "--config: "), "proxy.yaml: ") != want {
 			t.Errorf("%.50q:\ngot  %.300v\nwant %s", text, err, want)
 		}
-	}
-}
-
-// JSON is read as well.
-func TestJSON(t *testing.T) {
-	c, err := loadText(t, `{"apiVersion":"kubeproxy.config.k8s.io/v1alpha1","kind":"KubeProxyConfiguration","clusterCIDR":"10.0.0.0/8"}`)
-	if err != nil || len(c.Model().LocalPods.ClusterCIDRs) != 1 {
-		t.Errorf("got %+v, %v", c, err)
 	}
 }
