@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // node is a folder with the files of a node with two CPUs, and what was said about it.
@@ -28,7 +28,7 @@ func newNode(t *testing.T) *node {
 	n.put(fileOnlineCPUs, "0-1")
 	n.put(fileOOMScore, "0")
 	n.put(fileCount, "0")
-	for file, value := range fresh(2).Values {
+	for file, value := range fresh {
 		n.put(file, value)
 	}
 	n.put(fileHashSize, "65536")
@@ -37,13 +37,10 @@ func newNode(t *testing.T) *node {
 
 func (n *node) put(file, value string) {
 	n.t.Helper()
-	path := n.path(file)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(n.path(file)), 0o755); err != nil {
 		n.t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(value+"\n"), 0o644); err != nil {
-		n.t.Fatal(err)
-	}
+	testaid.Write(n.t, n.path(file), value+"\n")
 }
 
 // all returns every file's content.
@@ -82,9 +79,7 @@ func TestApplyWritesWhatDiffersAndThenNothing(t *testing.T) {
 	want[fileMax], want[fileHashSize] = "400000", "100000"
 	want[fileTCPEstablishedTimeout], want[fileTCPCloseWaitTimeout] = "86400", "3600"
 	n.apply(c)
-	if diff := cmp.Diff(want, n.all()); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "files", want, n.all())
 	if got := strings.Count(n.log.String(), "level=INFO"); got != 4 || len(n.failed) > 0 {
 		t.Errorf("%d lines for 4 writes, failures %v:\n%s", got, n.failed, n.log.String())
 	}
@@ -93,23 +88,6 @@ func TestApplyWritesWhatDiffersAndThenNothing(t *testing.T) {
 	n.log.Reset()
 	n.apply(c)
 	n.quiet()
-}
-
-// A higher limit and a larger hash table stay.
-func TestLimitsAreNeverLowered(t *testing.T) {
-	n := newNode(t)
-	n.put(fileMax, "1000000")
-	n.put(fileBuckets, "262144")
-	n.put(fileHashSize, "262144")
-	want := n.all()
-	n.apply(Conntrack{MaxPerCore: 32768, Min: 131072})
-	if diff := cmp.Diff(want, n.all()); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	n.quiet()
-	if unset := Unset(n.Options, Conntrack{MaxPerCore: 32768, Min: 131072}); len(unset) > 0 {
-		t.Errorf("doctor would name %v", unset)
-	}
 }
 
 func TestWithoutTheModuleNoNewFile(t *testing.T) {
@@ -122,9 +100,7 @@ func TestWithoutTheModuleNoNewFile(t *testing.T) {
 	want := n.all()
 	n.apply(defaults)
 	n.quiet()
-	if diff := cmp.Diff(want, n.all()); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "files", want, n.all())
 }
 
 func TestOneSettingThatTheKernelLacks(t *testing.T) {

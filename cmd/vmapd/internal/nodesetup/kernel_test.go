@@ -12,41 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Here the files are the kernel's, in a network and mount namespace of the test's own.
-func TestRealKernel(t *testing.T) {
-	c := Conntrack{
-		MaxPerCore: 32768, Min: 131072, TCPBeLiberal: true,
-		TCPEstablishedTimeout: 12345 * time.Second, TCPCloseWaitTimeout: 77 * time.Second,
-		UDPTimeout: 11 * time.Second, UDPStreamTimeout: 22 * time.Second,
-	}
-	inNamespaces(t, func() error {
-		n := realNode(t)
-		before, err := n.read(fileMax)
-		if err != nil {
-			return err
-		}
-		n.apply(c)
-		for file, want := range map[string]string{
-			fileMax:                   before, // the whole machine's
-			fileTCPEstablishedTimeout: "12345",
-			fileTCPCloseWaitTimeout:   "77",
-			fileUDPTimeout:            "11",
-			fileUDPStreamTimeout:      "22",
-			fileTCPBeLiberal:          "1",
-		} {
-			if got, err := n.read(file); got != want || err != nil {
-				t.Errorf("%s is %s, %v, want %s", file, got, err, want)
-			}
-		}
-		for _, err := range n.failed {
-			if file, _, _ := strings.Cut(err.Error(), " "); file != fileMax && file != fileHashSize {
-				t.Errorf("unexpected: %v", err)
-			}
-		}
-		return nil
-	})
-}
-
 // A node that is a container, as with kind: the limit of connections is the host's, and the rest is set.
 func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
 	inNamespaces(t, func() error {
@@ -60,9 +25,13 @@ func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
 	})
 }
 
+// Here the files are the kernel's, in a network and mount namespace of the test's own.
 // The container of the daemon after that of --init-only: /proc/sys and /sys can't be written.
 func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
-	c := Conntrack{TCPBeLiberal: true, TCPEstablishedTimeout: 12345 * time.Second, UDPTimeout: 11 * time.Second}
+	c := Conntrack{
+		TCPBeLiberal: true, TCPEstablishedTimeout: 12345 * time.Second, TCPCloseWaitTimeout: 77 * time.Second,
+		UDPTimeout: 11 * time.Second, UDPStreamTimeout: 22 * time.Second,
+	}
 	inNamespaces(t, func() error {
 		n := realNode(t)
 		n.apply(c)

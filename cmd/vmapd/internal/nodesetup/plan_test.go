@@ -1,12 +1,14 @@
 package nodesetup
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // defaults are kube-proxy's.
@@ -15,154 +17,79 @@ var defaults = Conntrack{
 	TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour,
 }
 
-// Facts are the CPUs and the files of a node.
-type Facts struct {
-	CPUs   int
-	Values map[string]string
-}
-
-func (f Facts) have(file string) string { return f.Values[file] }
-
 // fresh is a node as the kernel leaves it.
-func fresh(cpus int) Facts {
-	return Facts{CPUs: cpus, Values: map[string]string{
-		fileMax: "65536", fileBuckets: "65536",
-		fileTCPEstablishedTimeout: "432000", fileTCPCloseWaitTimeout: "60", fileTCPBeLiberal: "0",
-		fileUDPTimeout: "30", fileUDPStreamTimeout: "120",
-	}}
+var fresh = map[string]string{
+	fileMax: "65536", fileBuckets: "65536",
+	fileTCPEstablishedTimeout: "432000", fileTCPCloseWaitTimeout: "60", fileTCPBeLiberal: "0",
+	fileUDPTimeout: "30", fileUDPStreamTimeout: "120",
 }
 
-func (f Facts) with(file, value string) Facts {
-	f.Values[file] = value
-	return f
-}
-
-func (f Facts) without(file string) Facts {
-	delete(f.Values, file)
-	return f
+// plan returns the values to write, by file.
+func plan(c Conntrack, cpus int, have map[string]string) map[string]string {
+	writes := map[string]string{}
+	for _, w := range Plan(c, cpus, func(file string) string { return have[file] }) {
+		writes[w.File] = w.Value
+	}
+	return writes
 }
 
 func TestPlan(t *testing.T) {
-	const maxByDefault = "131072"
-	timeouts := map[string]string{fileTCPEstablishedTimeout: "86400", fileTCPCloseWaitTimeout: "3600"}
-	and := func(more map[string]string) map[string]string {
-		for k, v := range timeouts {
-			if _, ok := more[k]; !ok {
-				more[k] = v
-			}
-		}
-		return more
-	}
-	onlyMax := func(perCore, floor int32) Conntrack { return Conntrack{MaxPerCore: perCore, Min: floor} }
 	for _, tt := range []struct {
-		name  string
-		c     Conntrack
-		facts Facts
-		want  map[string]string // file to value
+		name               string
+		perCore, floor     int32
+		cpus               int
+		max, buckets, hash string // of the node
+		wantMax, wantHash  string // "": it stays
+	}{
+		{"a small node: the minimum", 32768, 131072, 2, "65536", "65536", "", "131072", ""},
+		{"one CPU more", 32768, 131072, 5, "65536", "65536", "", "163840", ""},
+		{"a large node: the hash table grows", 32768, 131072, 16, "65536", "65536", "", "524288", "131072"},
+		{"very many CPUs: a million at most", 32768, 131072, 256, "65536", "65536", "", "1048576", "262144"},
+		{"a minimum above a million", 32768, 2000000, 256, "65536", "65536", "", "2000000", "500000"},
+		{"the hash table is exactly a quarter", 32768, 131072, 8, "65536", "65536", "", "262144", ""},
+		{"the hash table is one short of a quarter", 32768, 131072, 8, "65536", "65535", "", "262144", "65536"},
+		{"the hash table never shrinks", 32768, 131072, 2, "65536", "1048576", "", "131072", ""},
+		{"nor does the limit", 32768, 131072, 2, "1000000", "65536", "", "", ""},
+		{"a limit that is lower by one", 32768, 131072, 2, "131071", "65536", "", "131072", ""},
+		{"no limit is higher than any", 32768, 131072, 2, "0", "65536", "", "", ""},
+		{"a higher limit, with a small hash table", 32768, 131072, 2, "1000000", "512", "", "", "32768"},
+		{"the hash size can't be read", 32768, 0, 2, "65536", "", "", "", "16384"},
+		{"the hash size can be read in the other file alone", 32768, 0, 2, "65536", "", "65536", "", ""},
+		{"the limit can't be read", 32768, 0, 2, "", "65536", "", "65536", ""},
+		{"none per core: the limit stays, whatever the minimum", 0, 131072, 2, "65536", "65536", "", "", ""},
+		{"a negative minimum", 32768, -5, 3, "65536", "65536", "", "98304", ""},
+		{"more than the kernel can count", math.MaxInt32, math.MaxInt32, 64, "65536", "65536", "", "2147483647", "536870911"},
+	} {
+		want := map[string]string{fileMax: tt.wantMax, fileHashSize: tt.wantHash}
+		maps.DeleteFunc(want, func(_, value string) bool { return value == "" })
+		have := map[string]string{fileMax: tt.max, fileBuckets: tt.buckets, fileHashSize: tt.hash}
+		testaid.Equal(t, tt.name, want, plan(Conntrack{MaxPerCore: tt.perCore, Min: tt.floor}, tt.cpus, have))
+	}
+	for _, tt := range []struct {
+		c    Conntrack
+		want map[string]string
 	}{
 		{
-			"kube-proxy's defaults on a small node: the minimum", defaults, fresh(2),
-			and(map[string]string{fileMax: maxByDefault}),
-		},
-		{"one CPU more", defaults, fresh(5), and(map[string]string{fileMax: "163840"})},
-		{"a large node: the hash table grows", defaults, fresh(16), and(map[string]string{
-			fileMax:      "524288",
-			fileHashSize: "131072",
-		})},
-		{"a node with very many CPUs: a million at most", defaults, fresh(256), and(map[string]string{
-			fileMax:      "1048576",
-			fileHashSize: "262144",
-		})},
-		{
-			"a minimum above a million is what the operator gets", onlyMax(32768, 2000000), fresh(256),
-			map[string]string{fileMax: "2000000", fileHashSize: "500000"},
-		},
-		{"the hash table is exactly a quarter", defaults, fresh(8), and(map[string]string{fileMax: "262144"})},
-		{
-			"the hash table is one short of a quarter", defaults, fresh(8).with(fileBuckets, "65535"),
-			and(map[string]string{fileMax: "262144", fileHashSize: "65536"}),
-		},
-		{
-			"the hash table never shrinks", defaults, fresh(2).with(fileBuckets, "1048576"),
-			and(map[string]string{fileMax: maxByDefault}),
-		},
-		{"nor does the limit", defaults, fresh(2).with(fileMax, "1000000"), timeouts},
-		{
-			"a limit that is lower by one", defaults, fresh(2).with(fileMax, "131071"),
-			and(map[string]string{fileMax: maxByDefault}),
-		},
-		{"no limit is higher than any", defaults, fresh(2).with(fileMax, "0"), timeouts},
-		{
-			"a higher limit, with a small hash table", defaults, fresh(2).with(fileMax, "1000000").with(fileBuckets, "512"),
-			and(map[string]string{fileHashSize: "32768"}),
-		},
-		{"all is right already", defaults, fresh(2).with(fileMax, maxByDefault).with(fileTCPEstablishedTimeout,
-			"86400").with(fileTCPCloseWaitTimeout, "3600"), nil},
-		{
-			"the hash size can't be read", onlyMax(32768, 0), fresh(2).without(fileBuckets),
-			map[string]string{fileHashSize: "16384"},
-		},
-		{
-			"the hash size can be read in the other file alone", onlyMax(32768, 0),
-			fresh(2).without(fileBuckets).with(fileHashSize, "65536"), nil,
-		},
-		{"the limit can't be read", onlyMax(32768, 0), fresh(2).without(fileMax), map[string]string{fileMax: "65536"}},
-		{"none per core: the limit is left alone, whatever the minimum", onlyMax(0, 131072), fresh(2), nil},
-		{"a negative minimum", onlyMax(32768, -5), fresh(3), map[string]string{fileMax: "98304"}},
-		{
-			"more than the kernel can count", onlyMax(math.MaxInt32, math.MaxInt32), fresh(64),
-			map[string]string{fileMax: "2147483647", fileHashSize: "536870911"},
-		},
-		{
-			"every other setting",
 			Conntrack{TCPBeLiberal: true, UDPTimeout: 10 * time.Second, UDPStreamTimeout: time.Minute},
-			fresh(2),
 			map[string]string{fileTCPBeLiberal: "1", fileUDPTimeout: "10", fileUDPStreamTimeout: "60"},
 		},
-		{
-			"a timeout of seconds and a bit",
-			Conntrack{UDPTimeout: 1999 * time.Millisecond},
-			fresh(2),
-			map[string]string{fileUDPTimeout: "1"},
-		},
-		{
-			"a timeout of less than a second",
-			Conntrack{UDPTimeout: time.Millisecond},
-			fresh(2),
-			map[string]string{fileUDPTimeout: "1"},
-		},
-		{"a negative timeout", Conntrack{UDPTimeout: -time.Second, TCPCloseWaitTimeout: -1}, fresh(2), nil},
+		{Conntrack{UDPTimeout: 30 * time.Second}, map[string]string{}}, // it is so
+		{Conntrack{UDPTimeout: 1999 * time.Millisecond}, map[string]string{fileUDPTimeout: "1"}},
+		{Conntrack{UDPTimeout: time.Millisecond}, map[string]string{fileUDPTimeout: "1"}},
+		{Conntrack{UDPTimeout: -time.Second, TCPCloseWaitTimeout: -1}, map[string]string{}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var got map[string]string
-			for _, w := range Plan(tt.c, tt.facts.CPUs, tt.facts.have) {
-				if got == nil {
-					got = map[string]string{}
-				}
-				if _, twice := got[w.File]; twice {
-					t.Errorf("%s twice", w.File)
-				}
-				got[w.File] = w.Value
-				if w.Why == "" {
-					t.Errorf("%s: no reason is given", w.File)
-				}
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
-		})
+		testaid.Equal(t, fmt.Sprintf("%+v", tt.c), tt.want, plan(tt.c, 2, fresh))
 	}
 }
 
 func TestAWriteSaysWhatWasThereAndWhy(t *testing.T) {
-	got := Plan(Conntrack{MaxPerCore: 100000, Min: 5}, 3, fresh(3).with(fileBuckets, "512").have)
+	have := map[string]string{fileMax: "65536", fileBuckets: "512"}
+	got := Plan(Conntrack{MaxPerCore: 100000, Min: 5}, 3, func(file string) string { return have[file] })
 	want := []Write{
 		{fileMax, "300000", "65536", "the greater of conntrack.maxPerCore 100000 for 3 CPUs and conntrack.min 5"},
 		{fileHashSize, "75000", "512", "a quarter of the connections, for short chains in the hash table"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "writes", want, got)
 }
 
 func TestCountCPUs(t *testing.T) {
