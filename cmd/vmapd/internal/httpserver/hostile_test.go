@@ -3,6 +3,7 @@ package httpserver
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"testing"
@@ -68,7 +69,7 @@ func TestHowLongAClientMayTake(t *testing.T) {
 				mux.Handle("/profile", slow(flood))
 				mux.Handle("/wait", slow(wait))
 				l := pipeListener{stuckListener{make(chan struct{})}, make(chan net.Conn)}
-				s := New(Options{Address: "here:1", Handler: mux, Log: discard()})
+				s := New(Options{Address: "here:1", Handler: mux, Log: slog.New(slog.DiscardHandler)})
 				s.opts.Listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
 				stop := testaid.Run(t, func(ctx context.Context) { _ = s.Run(ctx) })
 				c, begin := l.dial(), time.Now()

@@ -4,51 +4,14 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
-
-// takenPort is an address on loopback that somebody else listens on.
-func takenPort(t *testing.T) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l
-}
-
-func TestATakenPortIsServedOnceItIsFree(t *testing.T) {
-	t.Parallel()
-	taken := takenPort(t)
-	address := taken.Addr().String()
-	failed := make(chan error, 10)
-	log, said := newLog()
-	start(t, Options{
-		Name: "metrics", Address: address, Handler: says("hello"), Log: log, Failed: func(err error) { failed <- err },
-	})
-	if err := <-failed; !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(),
-		"metrics server: listen tcp "+address) {
-		t.Errorf("Failed was told: %v", err)
-	}
-	if err := taken.Close(); err != nil {
-		t.Fatal(err)
-	}
-	testaid.WaitUntil(t, "the port is served", func() bool {
-		_, body, err := get(t, http.DefaultClient, "http://"+address)
-		return err == nil && body == "hello"
-	})
-	testaid.WaitUntil(t, "that is said", func() bool { return strings.Count(said.String(), "listening again") == 1 })
-}
 
 // stuckListener waits for connections that never come.
 type stuckListener struct{ closed chan struct{} }
@@ -103,17 +66,13 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 			t.Errorf("it listened in the end: %v", err)
 		}
 		const sec = time.Second
-		if diff := cmp.Diff([]time.Duration{0, 5 * sec, 10 * sec, 15 * sec, 65 * sec, 70 * sec}, tries); diff != "" {
-			t.Errorf("tries (-want +got):\n%s", diff)
-		}
+		testaid.Equal(t, "tries", []time.Duration{0, 5 * sec, 10 * sec, 15 * sec, 65 * sec, 70 * sec}, tries)
 		want := []string{
 			"test server: one", "test server: two",
 			"test server: stopped serving on 127.0.0.1:10249: use of closed network connection", "test server: one",
 		}
-		if diff := cmp.Diff(want, told); diff != "" {
-			t.Errorf("Failed was told (-want +got):\n%s", diff)
-		}
-		if got := strings.Count(said.String(), "cannot listen; retrying"); got != len(want) {
+		testaid.Equal(t, "Failed was told", want, told)
+		if got := said.Count("cannot listen; retrying"); got != len(want) || said.Count("listening again") != 2 {
 			t.Errorf("want %d complaints, got %d:\n%s", len(want), got, said)
 		}
 	})
@@ -121,15 +80,19 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 
 func TestHardFail(t *testing.T) {
 	t.Parallel()
-	taken := takenPort(t)
-	told := make(chan error, 1)
-	bad := start(t, Options{
-		Address: taken.Addr().String(), Handler: says(""), HardFail: true, Failed: func(err error) { told <- err },
-	})
-	if err := <-bad.result; !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("want that the address is in use, got %v", err)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := <-told; !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("Failed was told: %v", err)
+	defer func() { _ = taken.Close() }()
+	log, _ := newLog()
+	var told error
+	s := New(Options{
+		Name: "metrics", Address: taken.Addr().String(), Handler: says(""), Log: log, HardFail: true,
+		Failed: func(err error) { told = err },
+	})
+	want := "metrics server: listen tcp " + taken.Addr().String()
+	if err := s.Run(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), want) || told != err {
+		t.Errorf("want %s, got %v; Failed was told: %v", want, err, told)
 	}
 }

@@ -9,16 +9,29 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
-// server serves HTTP on loopback until the test ends. It answers with the path, "/wait" when
-// the test lets it.
+// failing is a listener whose first errors are not about it.
+type failing struct {
+	net.Listener
+	left int
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.left--; f.left >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: syscall.ENOBUFS}
+	}
+	return f.Listener.Accept()
+}
+
+// server serves HTTP on loopback until the test ends, after some errors. It answers with the path, "/wait" when the
+// test lets it.
 type server struct {
 	*connlimit.Listener
 	address string
@@ -32,12 +45,7 @@ func serve(t *testing.T, most int) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, l, most)
-}
-
-func serveOn(t *testing.T, l net.Listener, most int) *server {
-	t.Helper()
-	s := &server{connlimit.New(l, most), l.Addr().String(), make(chan struct{}), make(chan struct{})}
+	s := &server{connlimit.New(&failing{l, 3}, most), l.Addr().String(), make(chan struct{}), make(chan struct{})}
 	h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			s.waiting <- struct{}{}
@@ -86,6 +94,15 @@ func answer(t *testing.T, c net.Conn) string {
 	return string(b)
 }
 
+// mustAnswer sends a request for a path, and reads the answer.
+func mustAnswer(t *testing.T, c net.Conn, path string) {
+	t.Helper()
+	request(t, c, path)
+	if got := answer(t, c); got != path {
+		t.Errorf("want %s, got %q", path, got)
+	}
+}
+
 // mustEnd waits until the server has closed a connection.
 func mustEnd(t *testing.T, c net.Conn, what string) {
 	t.Helper()
@@ -98,11 +115,7 @@ func mustEnd(t *testing.T, c net.Conn, what string) {
 // accepted waits until the server has so many connections.
 func (s *server) accepted(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); s.Len() != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d connections, want %d", s.Len(), n)
-		}
-	}
+	testaid.WaitUntil(t, "the server has the connections", func() bool { return s.Len() == n })
 }
 
 func TestTheMostSilentConnectionOfTheLargestSourceGoes(t *testing.T) {
@@ -119,10 +132,7 @@ func TestTheMostSilentConnectionOfTheLargestSourceGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 { // on a connection that stays, an answer is a sign of life
-		request(t, asked, "/asked")
-		if got := answer(t, asked); got != "/asked" {
-			t.Errorf("want /asked, got %q", got)
-		}
+		mustAnswer(t, asked, "/asked")
 	}
 	newest := s.connect(t, "127.0.0.1")
 	mustEnd(t, silent, "the most silent one")
@@ -130,12 +140,8 @@ func TestTheMostSilentConnectionOfTheLargestSourceGoes(t *testing.T) {
 	mustEnd(t, slow, "one that sent half a header")
 	_ = s.connect(t, "127.0.0.3")
 	mustEnd(t, asked, "one that asked long ago")
-	for path, c := range map[string]net.Conn{"/rare": rare, "/newest": newest} {
-		request(t, c, path)
-		if got := answer(t, c); got != path {
-			t.Errorf("want %s, got %q", path, got)
-		}
-	}
+	mustAnswer(t, rare, "/rare")
+	mustAnswer(t, newest, "/newest")
 	s.accepted(t, 4)
 }
 
@@ -145,11 +151,7 @@ func TestAnAnswerInProgressStays(t *testing.T) {
 	request(t, busy, "/wait")
 	<-s.waiting
 	for range 3 {
-		c := s.connect(t, "127.0.0.2")
-		request(t, c, "/x")
-		if got := answer(t, c); got != "/x" {
-			t.Errorf("want /x, got %q", got)
-		}
+		mustAnswer(t, s.connect(t, "127.0.0.2"), "/x")
 	}
 	s.goOn <- struct{}{}
 	if got := answer(t, busy); got != "/wait" {
@@ -163,11 +165,7 @@ func TestAnAnswerInProgressStays(t *testing.T) {
 		request(t, all[i], "/wait")
 		<-s.waiting
 	}
-	c := s.connect(t, "127.0.0.2")
-	request(t, c, "/x")
-	if got := answer(t, c); got != "/x" {
-		t.Errorf("want /x, got %q", got)
-	}
+	mustAnswer(t, s.connect(t, "127.0.0.2"), "/x")
 	mustEnd(t, all[0], "the one that was busy longest")
 	s.goOn <- struct{}{}
 	s.goOn <- struct{}{}
@@ -178,36 +176,6 @@ func TestConnectionsThatEndAreForgotten(t *testing.T) {
 	for range 3 {
 		_ = s.connect(t, "127.0.0.1").Close()
 	}
-	c := s.connect(t, "127.0.0.1")
-	request(t, c, "/")
-	answer(t, c)
+	mustAnswer(t, s.connect(t, "127.0.0.1"), "/")
 	s.accepted(t, 1)
-}
-
-// failing is a listener whose first errors are not about it.
-type failing struct {
-	net.Listener
-	left atomic.Int32
-}
-
-func (f *failing) Accept() (net.Conn, error) {
-	if f.left.Add(-1) >= 0 {
-		return nil, &net.OpError{Op: "accept", Err: syscall.ENOBUFS}
-	}
-	return f.Listener.Accept()
-}
-
-func TestAcceptGetsOverErrors(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &failing{Listener: l}
-	f.left.Store(3)
-	s := serveOn(t, f, 10)
-	c := s.connect(t, "127.0.0.1")
-	request(t, c, "/")
-	if got := answer(t, c); got != "/" {
-		t.Errorf("after errors of accept: %q", got)
-	}
 }
