@@ -82,7 +82,7 @@ func TestAnAddressThatCannotBeAdded(t *testing.T) {
 	r, d := newBackend(t)
 	d.err = errors.New("no")
 	web("TCP", 30041).Set(r.builder)
-	slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))).Set(r.builder)
+	slice("TCP", r.pod(0, tcpServer(t, echo('a')))).Set(r.builder)
 	if err := r.Apply(t.Context(), r.builder.Snapshot()); !errors.Is(err, d.err) {
 		t.Errorf("want the error of the device, got %v", err)
 	}
@@ -108,17 +108,17 @@ func TestConnectionsEndAfterTheGrace(t *testing.T) {
 		s.Annotations = map[string]string{model.AnnotationConnectionGrace: grace}
 		return s
 	}
-	a, b := r.pod(0, tcpServer(t, model.IPv4, echo('a'))), r.pod(1, tcpServer(t, model.IPv4, echo('b')))
-	r.set(after("50ms"), slice(model.IPv4, "TCP", a))
+	a, b := r.pod(0, tcpServer(t, echo('a'))), r.pod(1, tcpServer(t, echo('b')))
+	r.set(after("50ms"), slice("TCP", a))
 	at := r.real("172.30.0.41", 80)
 	_, old := who(t, at)
-	r.set(slice(model.IPv4, "TCP", b))
+	r.set(slice("TCP", b))
 	_, stays := who(t, at)
 	if _, err := io.Copy(io.Discard, old); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the endpoint left: want a reset, got %v", err)
 	}
 	mustEcho(t, stays)
-	r.set(after("1h"), slice(model.IPv4, "TCP", a))
+	r.set(after("1h"), slice("TCP", a))
 	leaving := func() (n int) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -132,7 +132,7 @@ func TestConnectionsEndAfterTheGrace(t *testing.T) {
 	if n := leaving(); n != 1 {
 		t.Errorf("want one connection that is to end, got %d", n)
 	}
-	r.set(slice(model.IPv4, "TCP", a, b))
+	r.set(slice("TCP", a, b))
 	if n := leaving(); n != 0 {
 		t.Errorf("the endpoint came back, and %d connections are to end", n)
 	}
@@ -161,7 +161,7 @@ func TestTooManyListeners(t *testing.T) {
 func TestSourceRangesAreCheckedAfterAccept(t *testing.T) {
 	r, _ := newBackend(t)
 	r.set(modeltest.NewService("ns1/web").Typed("LoadBalancer").On("172.30.0.41").TCP("http", 80).LoadBalancer("192.0.2.80").
-		Ranges("198.51.100.0/24"), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
+		Ranges("198.51.100.0/24"), slice("TCP", r.pod(0, tcpServer(t, echo('a')))))
 	mustBeReset(t, r.real("192.0.2.80", 80))
 	whoOnce(t, r.real("172.30.0.41", 80))
 	if _, dials := r.opened(); dials != 1 {

@@ -48,7 +48,7 @@ func (c *testChooser) set(a model.Algorithm, affinity time.Duration, numbers ...
 	if affinity > 0 {
 		web = web.Sticky(int32(affinity / time.Second))
 	}
-	s := modeltest.Snapshot(config(true), modeltest.OurNode(), web, slice(model.IPv4, "TCP", pods...))
+	s := modeltest.Snapshot(config(true), modeltest.OurNode(), web, slice("TCP", pods...))
 	for sp := range s.Family(model.IPv4).ServicePorts() {
 		c.port = sp
 	}

@@ -108,7 +108,7 @@ func TestSCTPIsNotServed(t *testing.T) {
 		service := modeltest.NewService("ns1/web").On("172.30.0.41").Port(port)
 		for range 2 {
 			service.Set(r.builder)
-			slice(model.IPv4, "SCTP", "10.0.0.2").Set(r.builder)
+			slice("SCTP", "10.0.0.2").Set(r.builder)
 			_ = r.Apply(t.Context(), r.builder.Snapshot())
 		}
 		if listens, _ := r.opened(); listens != 0 || len(r.listeners) != 0 {
@@ -135,8 +135,8 @@ func TestRunRetriesUntilItEnds(t *testing.T) {
 	port, taken := ports[0], ports[1]
 	var log testlog.Log
 	r.Forwarder.Log = slog.New(slog.NewTextHandler(&log, nil))
-	a, b := r.pod(0, tcpServer(t, model.IPv4, echo('a'))), r.pod(1, tcpServer(t, model.IPv4, echo('b')))
-	other, err := net.Listen("tcp", nodePort(model.IPv4, taken))
+	a, b := r.pod(0, tcpServer(t, echo('a'))), r.pod(1, tcpServer(t, echo('b')))
+	other, err := net.Listen("tcp", nodePort(taken))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,16 +145,16 @@ func TestRunRetriesUntilItEnds(t *testing.T) {
 	web("TCP", port).TCP("other", 81).NodePort(int32(taken)).Set(r.builder)
 	round := func(pod string) {
 		t.Helper()
-		slice(model.IPv4, "TCP", pod).TCP("other", 8080).Set(r.builder)
+		slice("TCP", pod).TCP("other", 8080).Set(r.builder)
 		_ = r.Apply(t.Context(), r.builder.Snapshot()) // a port is taken
 	}
 	round(a)
-	name, c := who(t, nodePort(model.IPv4, port))
+	name, c := who(t, nodePort(port))
 	if name != 'a' {
 		t.Errorf("want the answer of a, got that of %c", name)
 	}
 	round(b)
-	if name := whoOnce(t, nodePort(model.IPv4, port)); name != 'b' {
+	if name := whoOnce(t, nodePort(port)); name != 'b' {
 		t.Errorf("after the next snapshot, want the answer of b, got that of %c", name)
 	}
 	want := Stats{Listeners: 1, Missing: 1, Accepted: 2}
@@ -163,19 +163,17 @@ func TestRunRetriesUntilItEnds(t *testing.T) {
 		t.Errorf("%d failures, (-want +got):\n%s", got.Failures, diff)
 	}
 	told := []string{fmt.Sprintf("ns1/web: service port ns1/web:other: listen tcp 127.0.0.1:%d: bind: address already in use", taken)}
-	if diff := cmp.Diff(told, r.failures()); diff != "" {
-		t.Errorf("what is reported (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "what is reported", told, r.failures())
 
 	hangUp(other)
 	testaid.WaitUntil(t, "the other port is open", func() bool { return r.Stats()[model.IPv4].Missing == 0 })
-	whoOnce(t, nodePort(model.IPv4, taken))
+	whoOnce(t, nodePort(taken))
 	mustEcho(t, c)
 	stop()
 	if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("at the end, want a reset, got %v", err)
 	}
-	mustBeRefused(t, nodePort(model.IPv4, port))
+	mustBeRefused(t, nodePort(port))
 	if n := strings.Count(log.String(), "cannot listen; retrying"); n != 1 {
 		t.Errorf("want one line about the failure, got %d:\n%s", n, log.String())
 	}

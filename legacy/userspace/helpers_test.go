@@ -165,21 +165,15 @@ func web(protocol string, nodePort uint16) modeltest.Service {
 		Port(model.Port{Name: "http", Protocol: protocol, Port: 80}).NodePort(int32(nodePort))
 }
 
-// slice is the Service's slice of endpoints of one family.
-func slice(f model.Family, protocol string, pods ...string) modeltest.Slice {
-	s := modeltest.NewSlice(fmt.Sprintf("ns1/web-%v", f == model.IPv6), "web").Port("http", protocol, 8080)
-	if f == model.IPv6 {
-		s = s.IPv6()
-	}
-	return s.Ready(pods...)
+// slice is the Service's slice of endpoints of IPv4.
+func slice(protocol string, pods ...string) modeltest.Slice {
+	return modeltest.NewSlice("ns1/web-1", "web").Port("http", protocol, 8080).Ready(pods...)
 }
 
 // hangUp closes something where the error does not matter.
 func hangUp(c io.Closer) { c.Close() }
 
-func nodePort(f model.Family, port uint16) string {
-	return netip.AddrPortFrom(f.Loopback(), port).String()
-}
+func nodePort(port uint16) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // within gives a connection's test an end.
 func within[C interface{ SetDeadline(time.Time) error }](t *testing.T, c C) C {

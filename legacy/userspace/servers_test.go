@@ -10,14 +10,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 // tcpServer serves each connection with handle until the test ends.
-func tcpServer(t testing.TB, f model.Family, handle func(*net.TCPConn)) netip.AddrPort {
+func tcpServer(t testing.TB, handle func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.Loopback(), 0)))
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,26 +119,26 @@ func mustEcho(t *testing.T, c *net.TCPConn) {
 }
 
 // refusingTCP is an address that refuses connections, and stays free.
-func refusingTCP(t *testing.T, f model.Family) netip.AddrPort {
+func refusingTCP(t *testing.T) netip.AddrPort {
 	t.Helper()
 	// A client's port, held by a connection to a server, has no listener.
-	server := tcpServer(t, f, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	server := tcpServer(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
 	c := dialTCP(t, server.String())
 	return c.LocalAddr().(*net.TCPAddr).AddrPort()
 }
 
 // udpServer answers each datagram with its name, one byte, and the datagram.
-func udpServer(t testing.TB, f model.Family, name byte) netip.AddrPort {
+func udpServer(t testing.TB, name byte) netip.AddrPort {
 	t.Helper()
-	return udpServing(t, f, func(c *net.UDPConn, datagram []byte, client netip.AddrPort) {
+	return udpServing(t, func(c *net.UDPConn, datagram []byte, client netip.AddrPort) {
 		_, _ = c.WriteToUDPAddrPort(append([]byte{name}, datagram...), client)
 	})
 }
 
 // udpServing handles each datagram, one after the other, until the test ends.
-func udpServing(t testing.TB, f model.Family, handle func(c *net.UDPConn, datagram []byte, client netip.AddrPort)) netip.AddrPort {
+func udpServing(t testing.TB, handle func(c *net.UDPConn, datagram []byte, client netip.AddrPort)) netip.AddrPort {
 	t.Helper()
-	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(f.Loopback(), 0)))
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,9 +162,9 @@ func udpServing(t testing.TB, f model.Family, handle func(c *net.UDPConn, datagr
 
 // refusingUDP is an address that refuses datagrams, and stays free: a socket that is
 // connected elsewhere has its port.
-func refusingUDP(t *testing.T, f model.Family) netip.AddrPort {
+func refusingUDP(t *testing.T) netip.AddrPort {
 	t.Helper()
-	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(udpServer(t, f, '-')))
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(udpServer(t, '-')))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,16 +17,15 @@ import (
 // A server that answers only after its client's end gets that end while the connection
 // stays open for the answer.
 func TestTheClientsHalfCloseReachesTheServer(t *testing.T) {
-	const f = model.IPv4
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
-	pod := r.pod(0, tcpServer(t, f, func(c *net.TCPConn) {
+	pod := r.pod(0, tcpServer(t, func(c *net.TCPConn) {
 		all, err := io.ReadAll(c)
 		if err == nil {
 			_, _ = c.Write(append([]byte("you said "), all...))
 		}
 	}))
-	r.set(web("TCP", port), slice(f, "TCP", pod))
-	c := dialTCP(t, nodePort(f, port))
+	r.set(web("TCP", port), slice("TCP", pod))
+	c := dialTCP(t, nodePort(port))
 	if _, err := io.WriteString(c, "hello"); err != nil {
 		t.Fatal(err)
 	}
@@ -39,43 +38,22 @@ func TestTheClientsHalfCloseReachesTheServer(t *testing.T) {
 	}
 }
 
-func TestConnectionsOutliveTheirEndpoint(t *testing.T) {
-	const f = model.IPv4
-	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
-	a, b := r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))
-	r.set(web("TCP", port), slice(f, "TCP", a))
-	name, old := who(t, nodePort(f, port))
-	if name != 'a' {
-		t.Fatalf("the only endpoint is a, not %c", name)
-	}
-	r.set(slice(f, "TCP", b))
-	if name := whoOnce(t, nodePort(f, port)); name != 'b' {
-		t.Errorf("a new connection came to %c, which is gone", name)
-	}
-	mustEcho(t, old)
-
-	r.set(slice(f, "TCP"))
-	mustBeRefused(t, nodePort(f, port))
-	mustEcho(t, old)
-}
-
 func TestOtherEndpointsAreTriedIfOneRefuses(t *testing.T) {
-	const f = model.IPv4
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	pods := []string{
-		r.pod(0, refusingTCP(t, f)), r.pod(1, refusingTCP(t, f)),
-		r.pod(2, tcpServer(t, f, echo('c'))), r.pod(3, refusingTCP(t, f)),
+		r.pod(0, refusingTCP(t)), r.pod(1, refusingTCP(t)),
+		r.pod(2, tcpServer(t, echo('c'))), r.pod(3, refusingTCP(t)),
 	}
-	r.set(web("TCP", port).Algorithm("maglev"), slice(f, "TCP", pods...))
+	r.set(web("TCP", port).Algorithm("maglev"), slice("TCP", pods...))
 	for range 4 {
-		if name := whoOnce(t, nodePort(f, port)); name != 'c' {
+		if name := whoOnce(t, nodePort(port)); name != 'c' {
 			t.Errorf("got %c", name)
 		}
 	}
 
-	r.set(slice(f, "TCP", pods[0], pods[1], pods[3]))
+	r.set(slice("TCP", pods[0], pods[1], pods[3]))
 	r.opened()
-	mustBeReset(t, nodePort(f, port))
+	mustBeReset(t, nodePort(port))
 	if _, dials := r.opened(); dials != 3 {
 		t.Errorf("%d attempts to connect to 3 endpoints", dials)
 	}
@@ -89,8 +67,8 @@ func TestASilentEndpointCostsABoundedTime(t *testing.T) {
 	for n := range 20 {
 		pods = append(pods, r.pod(n, silent))
 	}
-	r.set(web("TCP", port), slice(model.IPv4, "TCP", pods...))
-	mustBeReset(t, nodePort(model.IPv4, port))
+	r.set(web("TCP", port), slice("TCP", pods...))
+	mustBeReset(t, nodePort(port))
 	if _, dials := r.opened(); dials != 3 {
 		t.Errorf("want 3 attempts, got %d", dials)
 	}
@@ -102,10 +80,10 @@ func TestTheNextEndpointIsTriedAfterTheTimeOfTheService(t *testing.T) {
 	r.limits.try = time.Hour
 	retried := web("TCP", port)
 	retried.Annotations = map[string]string{model.AnnotationConnectionRetry: "true"}
-	r.set(retried, slice(model.IPv4, "TCP", r.pod(0, silent), r.pod(1, tcpServer(t, model.IPv4, echo('b')))))
+	r.set(retried, slice("TCP", r.pod(0, silent), r.pod(1, tcpServer(t, echo('b')))))
 	var clients []*net.TCPConn
 	for range 20 { // by chance, some begin at the silent one
-		clients = append(clients, dialTCP(t, nodePort(model.IPv4, port)))
+		clients = append(clients, dialTCP(t, nodePort(port)))
 	}
 	for _, c := range clients {
 		var name [1]byte
@@ -119,7 +97,7 @@ func TestTheNextEndpointIsTriedAfterTheTimeOfTheService(t *testing.T) {
 func TestAResetIsPassedOn(t *testing.T) {
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	heard := make(chan error, 1)
-	pod := r.pod(0, tcpServer(t, model.IPv4, func(c *net.TCPConn) {
+	pod := r.pod(0, tcpServer(t, func(c *net.TCPConn) {
 		var first [1]byte
 		if _, err := io.ReadFull(c, first[:]); err != nil || first[0] == 'r' {
 			_ = c.SetLinger(0) // the deferred Close resets
@@ -128,9 +106,9 @@ func TestAResetIsPassedOn(t *testing.T) {
 		_, err := io.Copy(io.Discard, c)
 		heard <- err
 	}))
-	r.set(web("TCP", port), slice(model.IPv4, "TCP", pod))
+	r.set(web("TCP", port), slice("TCP", pod))
 
-	c := dialTCP(t, nodePort(model.IPv4, port))
+	c := dialTCP(t, nodePort(port))
 	if _, err := io.WriteString(c, "r"); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +116,7 @@ func TestAResetIsPassedOn(t *testing.T) {
 		t.Errorf("the server reset; the client got %v", err)
 	}
 
-	c = dialTCP(t, nodePort(model.IPv4, port))
+	c = dialTCP(t, nodePort(port))
 	if _, err := io.WriteString(c, "w"); err != nil {
 		t.Fatal(err)
 	}
@@ -153,14 +131,14 @@ func TestAResetIsPassedOn(t *testing.T) {
 func TestAnEarlyAnswerArrives(t *testing.T) {
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	want := bytes.Repeat([]byte("too large "), 1000)
-	pod := r.pod(0, tcpServer(t, model.IPv4, func(c *net.TCPConn) {
+	pod := r.pod(0, tcpServer(t, func(c *net.TCPConn) {
 		_, _ = io.ReadFull(c, make([]byte, 1000))
 		_, _ = c.Write(want)
 		_ = c.CloseWrite()
 		_, _ = io.Copy(io.Discard, c)
 	}))
-	r.set(web("TCP", port), slice(model.IPv4, "TCP", pod))
-	c := dialTCP(t, nodePort(model.IPv4, port))
+	r.set(web("TCP", port), slice("TCP", pod))
+	c := dialTCP(t, nodePort(port))
 	sent := make(chan error, 1)
 	go func() {
 		_, err := c.Write(make([]byte, 8<<20))
@@ -177,11 +155,11 @@ func TestAnEarlyAnswerArrives(t *testing.T) {
 func TestAFullNodePortLetsClientsWait(t *testing.T) {
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.each = 2
-	r.set(web("TCP", port), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
-	_, first := who(t, nodePort(model.IPv4, port))
-	_, second := who(t, nodePort(model.IPv4, port))
+	r.set(web("TCP", port), slice("TCP", r.pod(0, tcpServer(t, echo('a')))))
+	_, first := who(t, nodePort(port))
+	_, second := who(t, nodePort(port))
 
-	third := dialTCP(t, nodePort(model.IPv4, port))
+	third := dialTCP(t, nodePort(port))
 	if err := third.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,12 @@ import (
 
 // Each client stays with an endpoint, with datagrams of any size.
 func TestEachUDPClientHasAnEndpointOfItsOwn(t *testing.T) {
-	const f = model.IPv4
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
-	r.set(web("UDP", port), slice(f, "UDP",
-		r.pod(0, udpServer(t, f, 'a')), r.pod(1, udpServer(t, f, 'b'))))
+	r.set(web("UDP", port), slice("UDP",
+		r.pod(0, udpServer(t, 'a')), r.pod(1, udpServer(t, 'b'))))
 	var clients []*net.UDPConn
 	for range 60 { // they get one endpoint by chance once in 10^17 runs
-		clients = append(clients, dialUDP(t, nodePort(f, port)))
+		clients = append(clients, dialUDP(t, nodePort(port)))
 	}
 	var rounds [3]string
 	for i, size := range []int{0, 1472, 65506} { // the largest answer is one longer
@@ -36,22 +35,30 @@ func TestEachUDPClientHasAnEndpointOfItsOwn(t *testing.T) {
 }
 
 func TestUDPClientsMoveIfTheirEndpointLeaves(t *testing.T) {
-	const f = model.IPv4
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
-	a, b := r.pod(0, udpServer(t, f, 'a')), r.pod(1, udpServer(t, f, 'b'))
-	r.set(web("UDP", port).Sticky(60), slice(f, "UDP", a))
-	c := dialUDP(t, nodePort(f, port))
+	a, b := r.pod(0, udpServer(t, 'a')), r.pod(1, udpServer(t, 'b'))
+	r.set(web("UDP", port).Sticky(60), slice("UDP", a))
+	c := dialUDP(t, nodePort(port))
 	if name := ask(t, c, "1"); name != 'a' {
 		t.Fatalf("got %c", name)
 	}
-	r.set(slice(f, "UDP", a, b))
+	r.set(slice("UDP", a, b))
 	if name := ask(t, c, "2"); name != 'a' {
 		t.Errorf("a is there, but %c got the datagram", name)
 	}
-	r.set(slice(f, "UDP", b))
+	r.set(slice("UDP", b))
 	if name := ask(t, c, "3"); name != 'b' {
 		t.Errorf("a is gone, but %c got the datagram", name)
 	}
+	r.set(slice("UDP"))
+	if _, err := io.WriteString(c, "4"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("without endpoints, want it refused, got %v", err)
+	}
+	r.set(slice("UDP", a))
+	ask(t, c, "5")
 	testaid.WaitUntil(t, "one client has one session", func() bool { return sessions(r) == 1 })
 }
 
@@ -62,31 +69,11 @@ func sessions(r *rig) int {
 	return len(r.flows)
 }
 
-func TestUDPWithoutEndpointsIsRefused(t *testing.T) {
-	const f = model.IPv4
-	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
-	a := r.pod(0, udpServer(t, f, 'a'))
-	r.set(web("UDP", port), slice(f, "UDP", a))
-	c := dialUDP(t, nodePort(f, port))
-	ask(t, c, "1")
-	r.set(slice(f, "UDP"))
-	if _, err := io.WriteString(c, "2"); err != nil {
-		t.Fatal(err)
-	}
-	var b [1]byte
-	if _, err := c.Read(b[:]); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("want it refused, got %v", err)
-	}
-	r.set(slice(f, "UDP", a))
-	ask(t, c, "3")
-}
-
 // The endpoint of a client that refuses is chosen anew with its next datagram, so that the client comes to another one.
 func TestADatagramThatIsRefusedGoesElsewhereTheNextTime(t *testing.T) {
-	const f = model.IPv4
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
-	r.set(web("UDP", port), slice(f, "UDP", r.pod(0, refusingUDP(t, f)), r.pod(1, udpServer(t, f, 'b'))))
-	c := dialUDP(t, nodePort(f, port))
+	r.set(web("UDP", port), slice("UDP", r.pod(0, refusingUDP(t)), r.pod(1, udpServer(t, 'b'))))
+	c := dialUDP(t, nodePort(port))
 	testaid.WaitUntil(t, "an answer", func() bool {
 		if _, err := io.WriteString(c, "hello"); err != nil {
 			t.Fatal(err)
@@ -101,8 +88,8 @@ func TestADatagramThatIsRefusedGoesElsewhereTheNextTime(t *testing.T) {
 func TestIdleUDPClientsAreForgotten(t *testing.T) {
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.idle = 20 * time.Millisecond
-	r.set(web("UDP", port), slice(model.IPv4, "UDP", r.pod(0, udpServer(t, model.IPv4, 'a'))))
-	c := dialUDP(t, nodePort(model.IPv4, port))
+	r.set(web("UDP", port), slice("UDP", r.pod(0, udpServer(t, 'a'))))
+	c := dialUDP(t, nodePort(port))
 	ask(t, c, "1")
 	testaid.WaitUntil(t, "the client is forgotten", func() bool { return sessions(r) == 0 })
 	ask(t, c, "2")
@@ -113,9 +100,9 @@ func TestUDPClientsThatSendAreNotForgotten(t *testing.T) {
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.idle = 2 * time.Second
 	from := make(chan netip.AddrPort, 1)
-	server := udpServing(t, model.IPv4, func(_ *net.UDPConn, _ []byte, client netip.AddrPort) { from <- client })
-	r.set(web("UDP", port), slice(model.IPv4, "UDP", r.pod(0, server)))
-	c := dialUDP(t, nodePort(model.IPv4, port))
+	server := udpServing(t, func(_ *net.UDPConn, _ []byte, client netip.AddrPort) { from <- client })
+	r.set(web("UDP", port), slice("UDP", r.pod(0, server)))
+	c := dialUDP(t, nodePort(port))
 	seen := map[netip.AddrPort]bool{}
 	for start := time.Now(); time.Since(start) < r.limits.idle*3/2; time.Sleep(r.limits.idle / 20) {
 		if _, err := io.WriteString(c, "hello"); err != nil {
@@ -132,9 +119,9 @@ func TestUDPClientsThatSendAreNotForgotten(t *testing.T) {
 func TestAFullUDPNodePortForgetsAClient(t *testing.T) {
 	r, port := newRig(t), testaid.FreePorts(t, 1)[0]
 	r.limits.clients = 3
-	r.set(web("UDP", port), slice(model.IPv4, "UDP", r.pod(0, udpServer(t, model.IPv4, 'a'))))
+	r.set(web("UDP", port), slice("UDP", r.pod(0, udpServer(t, 'a'))))
 	for i := range 10 {
-		c := dialUDP(t, nodePort(model.IPv4, port))
+		c := dialUDP(t, nodePort(port))
 		ask(t, c, "1")
 		ask(t, c, "2")
 		if n := r.Stats()[model.IPv4].Accepted; n != uint64(i+1) {
