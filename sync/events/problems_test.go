@@ -3,13 +3,12 @@ package events
 // Addresses: cluster IPs 172.30.0.0/16.
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -31,9 +30,7 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 			synctest.Wait()
 			got := w.server.lines()[said:]
 			said += len(got)
-			if diff := cmp.Diff(want, got, cmp.Transformer("", func(s []string) []string { return append([]string{}, s...) })); diff != "" {
-				t.Errorf("%s: requests (-want +got):\n%s", when, diff)
-			}
+			testaid.Equal(t, when, want, got, cmpopts.EquateEmpty())
 		}
 		first := modeltest.NewService("ns1/first").On("172.30.0.41").TCP("http", 80)
 		second := modeltest.NewService("ns1/second").On("172.30.0.42").TCP("http", 80).External("172.30.0.41")
@@ -79,54 +76,8 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 	})
 }
 
-// The API server forgets an event an hour after the last write. One about a problem that lasts is written again
-// before by the node that made it, and made again by any other once it is gone.
-func TestAProblemThatLastsHasAnEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		b := model.NewBuilder(modeltest.Config())
-		modeltest.NewService("ns1/bad").On("172.30.0.41").TCP("p", 70000).Set(b)
-		const made = "POST bad: InvalidField spec.ports[0].port: 70000 is not between 1 and 65535"
-		node := func() (stop func()) {
-			w := inMemory(t, func(o *Options) { o.Client = server.client(t, "") })
-			ctx, cancel := context.WithCancel(t.Context())
-			p := &Problems{Recorder: w.Recorder}
-			go p.Run(ctx)
-			end := w.start(t)
-			p.Done(reconcile.Round{Snapshot: b.Snapshot()})
-			time.Sleep(time.Minute)
-			return func() { cancel(); end() }
-		}
-		said := 0
-		in := func(pause time.Duration, want ...string) {
-			t.Helper()
-			time.Sleep(pause)
-			synctest.Wait()
-			got := server.lines()[said:]
-			said += len(got)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
-		}
-		stop := node()
-		in(0, made)
-		in(50*time.Minute, "PATCH bad x2")
-		stop()
-		defer node()()
-		in(0, made) // it is there already
-		server.mu.Lock()
-		clear(server.events)
-		server.mu.Unlock()
-		in(50*time.Minute, "PATCH bad x2", made+" x2")
-		time.Sleep(50 * time.Minute)
-		synctest.Wait()
-		if got := server.lines()[said:]; len(got) == 0 || got[0] != "PATCH bad x3" {
-			t.Errorf("requests: %q, want a patch", got)
-		}
-	})
-}
-
-// Of many nodes that see a problem, the one that created its event renews it, also after a restart.
+// The API server forgets an event an hour after the last write. Of many nodes that see a problem, the one that created
+// its event renews it in time, also after a restart. Once it is gone, it is made again.
 func TestOnlyTheCreatorRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -164,6 +115,11 @@ func TestOnlyTheCreatorRenews(t *testing.T) {
 			}
 			restart()
 			node("node-1")
+		}
+		server.set(func() { clear(server.events) })
+		in(time.Hour)
+		if got := len(server.events); got != 1 {
+			t.Errorf("an hour after the server forgot it, it has %d events, want 1", got)
 		}
 	})
 }

@@ -4,14 +4,14 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 var web = model.NamespacedName{Namespace: "ns1", Name: "web"}
@@ -32,26 +32,23 @@ func TestWhatTheServerGets(t *testing.T) {
 	w.Node(Normal, ReasonStarting, "")
 	w.Service(web, Warning, ReasonServiceHealthFailed, "address in use")
 	w.Service(model.NamespacedName{Namespace: "ns1", Name: "unknown"}, Warning, ReasonServiceHealthFailed, "address in use")
-	for len(w.server.seen()) < 3 {
-		time.Sleep(time.Millisecond) // until the test times out
-	}
+	testaid.WaitUntil(t, "three requests", func() bool { return len(w.server.seen()) == 3 })
 	w.Node(Normal, ReasonStarting, "")
-	for len(w.server.seen()) < 4 {
-		time.Sleep(time.Millisecond) // until the test times out
-	}
+	testaid.WaitUntil(t, "four requests", func() bool { return len(w.server.seen()) == 4 })
 	stop()
 	requests := w.server.seen()
 	s.Close()
 
 	const post, patch = " application/json", " application/strategic-merge-patch+json"
 	event := func(namespace string, fields map[string]any) map[string]any {
-		return merge(map[string]any{
+		maps.Copy(fields, map[string]any{
 			"kind": "Event", "apiVersion": "events.k8s.io/v1",
 			"metadata":            map[string]any{"namespace": namespace, "name": "NAME"},
 			"eventTime":           "TIME",
 			"reportingController": "vmapd", "reportingInstance": "vmapd-node-1",
 			"deprecatedSource": map[string]any{}, "deprecatedFirstTimestamp": nil, "deprecatedLastTimestamp": nil,
-		}, fields)
+		})
+		return fields
 	}
 	node := map[string]any{"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "node-1"}
 	service := func(name, uid string) map[string]any {
@@ -77,9 +74,7 @@ func TestWhatTheServerGets(t *testing.T) {
 	for _, r := range requests {
 		got = append(got, masked(t, r))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "requests", want, got)
 }
 
 // masked puts words in place of a request's names and times, and checks those.
@@ -107,16 +102,8 @@ func masked(t *testing.T, r request) request {
 		}
 		meta["name"] = "NAME"
 	}
-	if i := strings.Index(r.Line, "/node-1."); i >= 0 {
-		line, contentType, _ := strings.Cut(r.Line[i:], " ")
-		r.Line = strings.TrimSuffix(r.Line, line+" "+contentType) + "/NAME " + contentType
-	}
+	r.Line = regexp.MustCompile(`/node-1\.\S+`).ReplaceAllString(r.Line, "/NAME")
 	return r
-}
-
-func merge(a, b map[string]any) map[string]any {
-	maps.Copy(a, b)
-	return a
 }
 
 func TestSeries(t *testing.T) {
@@ -145,9 +132,7 @@ func TestSeries(t *testing.T) {
 			"POST node-1: FailedToStartProxierHealthcheck in use x4",
 			"PATCH node-1 x5",
 		}
-		if diff := cmp.Diff(want, w.server.lines()); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		testaid.Equal(t, "requests", want, w.server.lines())
 	})
 }
 
@@ -170,9 +155,7 @@ func TestTheServerIsAway(t *testing.T) {
 			"POST node-1: FailedToStartProxierHealthcheck 1",
 			"POST node-1: FailedToStartProxierHealthcheck 2",
 		}
-		if diff := cmp.Diff(want, w.server.lines()); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		testaid.Equal(t, "requests", want, w.server.lines())
 		if got := strings.Count(w.log.String(), "level=WARN"); got != 1 {
 			t.Errorf("%d warnings, want 1:\n%s", got, w.log.String())
 		}
@@ -206,9 +189,7 @@ func TestAnswersOfTheServer(t *testing.T) {
 				w.Node(Normal, ReasonStarting, "")
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
-				if diff := cmp.Diff(tt.want, w.server.lines()); diff != "" {
-					t.Errorf("requests (-want +got):\n%s", diff)
-				}
+				testaid.Equal(t, "requests", tt.want, w.server.lines())
 			})
 		})
 	}
