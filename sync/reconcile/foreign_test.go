@@ -127,16 +127,18 @@ func TestAStormOfForeignChangesIsBounded(t *testing.T) {
 	}
 }
 
-func TestForeignChangesAreNoReasonToBeginEarly(t *testing.T) {
+func TestNothingIsAppliedBeforeEverySourceIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		others, with := foreignChange()
-		s, _ := start(t, 1, b, with)
+		s, _ := start(t, 2, b, with)
+		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
+		s.Complete()
 		others <- struct{}{}
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		if got := b.rounds(); got != 0 {
-			t.Fatalf("%d rounds with a source incomplete, want none", got)
+			t.Fatalf("%d rounds with one of two sources complete, want none", got)
 		}
 		s.Complete()
 		time.Sleep(time.Minute)
@@ -144,8 +146,8 @@ func TestForeignChangesAreNoReasonToBeginEarly(t *testing.T) {
 		others <- struct{}{}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if b.resyncs != 2 || b.rounds() != 2 {
-			t.Errorf("%d resyncs and %d rounds, want 2 and 2", b.resyncs, b.rounds())
+		if b.resyncs != 4 || b.rounds() != 2 { // two of them each hour
+			t.Errorf("%d resyncs and %d rounds, want 4 and 2: another program's changes are no reason to begin early", b.resyncs, b.rounds())
 		}
 	})
 }

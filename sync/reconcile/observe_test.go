@@ -32,6 +32,7 @@ func (r *recorder) all() []Round {
 	return slices.Clone(r.rounds)
 }
 
+// What changes during a round is the next one's, and all of it.
 func TestObserversHearOfRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{takes: 10 * time.Second}
@@ -82,8 +83,13 @@ func TestObserversHearOfRounds(t *testing.T) {
 			{Started: begin.Add(62 * time.Second), Failed: [2]bool{true, true}},
 		} {
 			got := rounds[i]
-			if got.Snapshot == nil || got.Took != 10*time.Second || (got.Err != nil) != (i == 2) {
-				t.Errorf("round %d: snapshot %v, took %v, error %v", i, got.Snapshot, got.Took, got.Err)
+			for sp := range got.Snapshot.Family(model.IPv4).ServicePorts() {
+				if port := sp.Frontends[0].VIP.Port; port != []uint16{81, 83, 84}[i] {
+					t.Errorf("round %d: port %d, want that of the last change before", i, port)
+				}
+			}
+			if got.Took != 10*time.Second || (got.Err != nil) != (i == 2) {
+				t.Errorf("round %d: took %v, error %v", i, got.Took, got.Err)
 			}
 			got.Snapshot, got.Took, got.Err = nil, 0, nil
 			if !reflect.DeepEqual(want, got) {
