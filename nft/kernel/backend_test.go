@@ -1,15 +1,15 @@
 package kernel
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
@@ -98,11 +98,8 @@ func TestListingEqualsThatOfTheRenderedText(t *testing.T) {
 		for _, f := range model.Families {
 			byText.nft(t, o.Compile(nil, s.Family(f)).Table().String(), "-f", "-")
 		}
-		want := objectsIn(byText.nft(t, "", "list", "ruleset"))
-		got := objectsIn(withoutOwner(byNetlink.nft(t, "", "list", "ruleset")))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("counters %v: listing after nft -f (-), after netlink (+):\n%s", o.Counters, diff)
-		}
+		testaid.Equal(t, fmt.Sprintf("with counters %v, the listing after nft -f, and after netlink", o.Counters),
+			objectsIn(byText.nft(t, "", "list", "ruleset")), objectsIn(withoutOwner(byNetlink.nft(t, "", "list", "ruleset"))))
 	}
 }
 
@@ -136,9 +133,7 @@ func TestRestartWritesNothing(t *testing.T) {
 	if got := second.Stats(model.IPv4).Operations + second.Stats(model.IPv6).Operations; got != 0 {
 		t.Errorf("%d operations after a restart with the same input, want none", got)
 	}
-	if diff := cmp.Diff(withoutOwner(before), withoutOwner(n.nft(t, "", "-a", "list", "ruleset"))); diff != "" {
-		t.Errorf("the restart changed something:\n%s", diff)
-	}
+	testaid.Equal(t, "the listing after a restart", withoutOwner(before), withoutOwner(n.nft(t, "", "-a", "list", "ruleset")))
 }
 
 // mustMatch reads the kernel's tables with a new connection and compares.
@@ -193,37 +188,4 @@ func TestEveryElementOfALargeSetArrives(t *testing.T) {
 	modeltest.Feed(builder, modeltest.Cluster(10_000, 5))
 	apply(t, open(t, n), builder.Snapshot())
 	mustMatch(t, n, builder.Snapshot())
-}
-
-func TestABaseChainAtAnotherPriorityIsMadeAgain(t *testing.T) {
-	n := newNetNS(t)
-	s := exampleBuilder().Snapshot()
-	n.nft(t, strings.ReplaceAll(text(s), "priority srcnat", "priority 50"), "-f", "-")
-	apply(t, open(t, n), s)
-	mustMatch(t, n, s)
-	if listing := n.nft(t, "", "list", "chain", "ip", "vmapd", "postrouting"); !strings.Contains(listing, "hook postrouting priority srcnat") {
-		t.Errorf("postrouting has not the right priority:\n%s", listing)
-	}
-}
-
-// Node ports follow the node's addresses as they come and go.
-func TestNodePortAddressesFollowTheNode(t *testing.T) {
-	n := newNetNS(t)
-	b := open(t, n)
-	builder := model.NewBuilder(model.Config{NodePortAddresses: model.NodePortAddresses{All: true}})
-	has := func(want string) {
-		t.Helper()
-		apply(t, b, builder.Snapshot())
-		mustMatch(t, n, builder.Snapshot())
-		if listing := n.nft(t, "", "list", "set", "ip", "vmapd", nft.NodePortIPs); !strings.Contains(listing, want) {
-			t.Errorf("want %q in:\n%s", want, listing)
-		}
-	}
-	first, second := netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3")
-	builder.SetHostAddresses([]netip.Addr{first})
-	has("elements = { 192.168.0.2 }")
-	builder.SetHostAddresses([]netip.Addr{first, second})
-	has("elements = { 192.168.0.2, 192.168.0.3 }")
-	builder.SetHostAddresses([]netip.Addr{second})
-	has("elements = { 192.168.0.3 }")
 }

@@ -1,44 +1,36 @@
 package kernel
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
-// fakeClients reads the clients of a map.
-func fakeClients(t testing.TB, b *Backend, f model.Family, name string) map[string]string {
+// mustHaveClients compares the clients of a map, and where each is sent.
+func mustHaveClients(t testing.TB, b *Backend, name string, want ...noted) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	got := map[string]string{}
-	err := b.conn.elements(f, name, func(element []byte) error {
-		c := readClient(element)
-		got[c.Key] = c.Data
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
-}
-
-func mustHaveClients(t testing.TB, b *Backend, name string, want ...noted) {
-	t.Helper()
 	for _, f := range model.Families {
-		all := map[string]string{}
+		all, got := map[string]string{}, map[string]string{}
 		for _, n := range want {
 			pod := podOf(f, n.pod)
 			all[string(nft.AppendAddr(nil, clientOf(f, n.client)))] = string(nft.AppendPort(nft.AppendAddr(nil, pod.Addr()), pod.Port()))
 		}
-		if diff := cmp.Diff(all, fakeClients(t, b, f, name)); diff != "" {
-			t.Errorf("%v: clients in %s (-want +got):\n%s", f, name, diff)
+		err := b.conn.elements(f, name, func(element []byte) error {
+			c := readClient(element)
+			got[c.Key] = c.Data
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
+		testaid.Equal(t, fmt.Sprintf("%v clients in %s", f, name), all, got)
 	}
 }
 

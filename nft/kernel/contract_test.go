@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"testing"
 
@@ -64,33 +63,21 @@ var contract = []struct {
 	{"delete a set that a rule looks into", func(m *messages) { deleted(m, nft.Set{Name: nft.ClusterIPs}) }, unix.EBUSY},
 	{"delete a set", func(m *messages) { deleted(m, nft.Set{Name: "unused"}) }, 0},
 	{"delete it again", func(m *messages) { deleted(m, nft.Set{Name: "unused"}) }, unix.ENOENT},
-	{"an element of no set", func(m *messages) { contractElement(m, unix.NFT_MSG_NEWSETELEM, "unused", nft.Element{Key: "1234"}) }, unix.ENOENT},
-	{"an element", func(m *messages) {
-		contractElement(m, unix.NFT_MSG_NEWSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"})
-	}, 0},
-	{"the same element", func(m *messages) {
-		contractElement(m, unix.NFT_MSG_NEWSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"})
-	}, 0},
-	{"a key that is too long", func(m *messages) {
-		contractElement(m, unix.NFT_MSG_NEWSETELEM, nft.ClusterIPs, nft.Element{Key: "12345678"})
-	}, unix.EINVAL},
-	{"delete an element", func(m *messages) {
-		contractElement(m, unix.NFT_MSG_DELSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"})
-	}, 0},
-	{"delete it once more", func(m *messages) {
-		contractElement(m, unix.NFT_MSG_DELSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"})
-	}, unix.ENOENT},
-	{"a verdict", func(m *messages) { contractVerdict(m, "a") }, 0},
-	{"the same verdict", func(m *messages) { contractVerdict(m, "a") }, 0},
-	{"another verdict", func(m *messages) { contractVerdict(m, "b") }, unix.EEXIST},
-	{"a verdict that leads nowhere", func(m *messages) { contractVerdict(m, "absent") }, unix.ENOENT},
+	{"an element of no set", element(unix.NFT_MSG_NEWSETELEM, "unused", nft.Element{Key: "1234"}), unix.ENOENT},
+	{"an element", element(unix.NFT_MSG_NEWSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"}), 0},
+	{"the same element", element(unix.NFT_MSG_NEWSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"}), 0},
+	{"a key that is too long", element(unix.NFT_MSG_NEWSETELEM, nft.ClusterIPs, nft.Element{Key: "12345678"}), unix.EINVAL},
+	{"delete an element", element(unix.NFT_MSG_DELSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"}), 0},
+	{"delete it once more", element(unix.NFT_MSG_DELSETELEM, nft.ClusterIPs, nft.Element{Key: "1234"}), unix.ENOENT},
+	{"a verdict", verdict("a"), 0},
+	{"the same verdict", verdict("a"), 0},
+	{"another verdict", verdict("b"), unix.EEXIST},
+	{"a verdict that leads nowhere", verdict("absent"), unix.ENOENT},
 	{"delete a chain that an element leads to", func(m *messages) {
 		m.remove(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_CHAIN, "a")
 		deleted(m, nft.Chain{Name: "a"})
 	}, unix.EBUSY},
-	{"a map's element without data", func(m *messages) {
-		contractElement(m, unix.NFT_MSG_NEWSETELEM, clusterClients, nft.Element{Key: "1234"})
-	}, unix.EINVAL},
+	{"a map's element without data", element(unix.NFT_MSG_NEWSETELEM, clusterClients, nft.Element{Key: "1234"}), unix.EINVAL},
 	{"a timeout where there is none", func(m *messages) {
 		set := nft.DeclarationOf(nft.ClusterIPs)
 		m.clients(unix.NFT_MSG_NEWSETELEM, &set, []client{{nft.Element{Key: "4321"}, 1e9, 1e9}})
@@ -114,14 +101,16 @@ func deleted(m *messages, object any) {
 	m.operation(batch.Op{Verb: batch.Delete, Object: object}, 0)
 }
 
-func contractElement(m *messages, msgType uint16, set string, e nft.Element) {
-	s := nft.DeclarationOf(set)
-	s.Name = set
-	m.elements(msgType, &s, []nft.Element{e})
+func element(msgType uint16, set string, e nft.Element) func(m *messages) {
+	return func(m *messages) {
+		s := nft.DeclarationOf(set)
+		s.Name = set
+		m.elements(msgType, &s, []nft.Element{e})
+	}
 }
 
-func contractVerdict(m *messages, chain string) {
-	contractElement(m, unix.NFT_MSG_NEWSETELEM, nft.ServiceIPs, nft.Element{
+func verdict(chain string) func(m *messages) {
+	return element(unix.NFT_MSG_NEWSETELEM, nft.ServiceIPs, nft.Element{
 		Key: "1234\x06\x00\x00\x00\x00\x50\x00\x00", Verdict: nft.Verdict{Kind: nft.Goto, Chain: chain},
 	})
 }
@@ -155,20 +144,6 @@ func keepsContract(t *testing.T, kernel dialer) {
 			if op, ok := errors.AsType[*netlink.OpError](err); ok && op.Sequence != m.count && op.Sequence != m.count-1 {
 				t.Errorf("%s: the answer is about message %d, want the last", tt.name, op.Sequence)
 			}
-		}
-	}
-	for _, stale := range []bool{true, false} {
-		id := generationOf(t, c)
-		if stale {
-			id--
-		}
-		m := messages{family: model.IPv4, table: nft.TableName, port: c.socket.Port()}
-		at := m.header(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
-		m.bytes(unix.NFNL_BATCH_GENID, binary.BigEndian.AppendUint32(nil, id))
-		m.end(at)
-		m.addChain(nft.Chain{Name: "late"})
-		if err := c.commit(&m); errors.Is(err, unix.ERESTART) != stale {
-			t.Errorf("a batch for another generation: %v, the error is %v", stale, err)
 		}
 	}
 }

@@ -84,12 +84,7 @@ func TestEveryFaultOfEveryMessage(t *testing.T) {
 			for n := 1; n <= total; n++ {
 				fault := nftfake.Faults[n%len(nftfake.Faults)] // most kinds of messages are sent often
 				k, b := prepare()
-				withoutReplacement(t, k, func(r nftfake.Request) nftfake.Fault {
-					if r.N == n {
-						return fault
-					}
-					return nftfake.NoFault
-				})
+				withoutReplacement(t, k, failIf(fault, func(r nftfake.Request) bool { return r.N == n }))
 				err := tt.run(b)
 				withoutReplacement(t, k, noFault)
 				if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,14 +28,22 @@ func openFake(t testing.TB, k *nftfake.Kernel) *Backend {
 	return openAs(t, Options{Dial: fakeDialer(k)})
 }
 
-// failing makes messages of one type fail.
-func failing(kind uint16, fault nftfake.Fault) func(nftfake.Request) nftfake.Fault {
+// failIf makes some messages fail.
+func failIf(fault nftfake.Fault, is func(nftfake.Request) bool) func(nftfake.Request) nftfake.Fault {
 	return func(r nftfake.Request) nftfake.Fault {
-		if r.Type == kind {
+		if is(r) {
 			return fault
 		}
 		return nftfake.NoFault
 	}
+}
+
+// failing makes messages of one type fail, all of them or those that contain one of some values.
+func failing(kind uint16, fault nftfake.Fault, values ...[]byte) func(nftfake.Request) nftfake.Fault {
+	return failIf(fault, func(r nftfake.Request) bool {
+		has := func(v []byte) bool { return bytes.Contains(r.Data, v) }
+		return r.Type == kind && (len(values) == 0 || slices.ContainsFunc(values, has))
+	})
 }
 
 // fakeContents reads all that a kernel has.
@@ -126,18 +135,6 @@ func TestATableIsClaimed(t *testing.T) {
 	}
 }
 
-// refuseElements makes a kernel refuse elements that contain one of some values.
-func refuseElements(k *nftfake.Kernel, values ...[]byte) {
-	k.Fail(func(r nftfake.Request) nftfake.Fault {
-		for _, v := range values {
-			if r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, v) {
-				return nftfake.Full
-			}
-		}
-		return nftfake.NoFault
-	})
-}
-
 // frontendKey is how a service port's cluster IP is found.
 func frontendKey(sp *model.ServicePort) []byte {
 	vip := sp.Frontends[0].VIP
@@ -161,7 +158,7 @@ func TestARefusedServiceIsLeftOut(t *testing.T) {
 					names[sp.Name] = true
 				}
 			}
-			refuseElements(k, bad...)
+			k.Fail(failing(unix.NFT_MSG_NEWSETELEM, nftfake.Full, bad...))
 			err := b.Apply(t.Context(), s)
 			if err == nil {
 				t.Fatal("no error")
@@ -203,12 +200,7 @@ func TestAFaultThatPassesIsNoRefusal(t *testing.T) {
 		for sp := range s.Family(model.IPv4).ServicePorts() {
 			key = frontendKey(sp)
 		}
-		k.Fail(func(r nftfake.Request) nftfake.Fault {
-			if r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, key) {
-				return fault
-			}
-			return nftfake.NoFault
-		})
+		k.Fail(failing(unix.NFT_MSG_NEWSETELEM, fault, key))
 		if err := b.Apply(t.Context(), s); err == nil {
 			t.Errorf("fault %d: no error", fault)
 		}

@@ -52,12 +52,7 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(tt.feature, func(t *testing.T) {
 			k, log := &nftfake.Kernel{}, &bytes.Buffer{}
-			k.Fail(func(r nftfake.Request) nftfake.Fault {
-				if r.Type == tt.message && bytes.Contains(r.Data, []byte(tt.in)) {
-					return nftfake.Invalid
-				}
-				return nftfake.NoFault
-			})
+			k.Fail(failing(tt.message, nftfake.Invalid, []byte(tt.in)))
 			b, err := Open(Options{Dial: fakeDialer(k), Counters: true, Log: slog.New(slog.NewTextHandler(log, nil))})
 			text := log.String()
 			if tt.isOption {

@@ -25,7 +25,7 @@ func TestClientsAreForgottenBesideARefusedService(t *testing.T) {
 		s.pods(2, 4)
 		snapshot := s.builder.Snapshot()
 		port, _ := snapshot.Family(model.IPv4).ServicePort(modeltest.PortName("default/refused", "", model.TCP))
-		refuseElements(k, frontendKey(port))
+		k.Fail(failing(unix.NFT_MSG_NEWSETELEM, nftfake.Full, frontendKey(port)))
 		_, refused := model.Failures(b.Apply(t.Context(), snapshot))
 		if !refused[model.IPv4][port.Name] {
 			t.Fatalf("the kernel refuses %v, want %v", refused, port.Name)
@@ -55,34 +55,7 @@ func (r *whileReading) Receive(b []byte) (int, error) {
 	return n, err
 }
 
-// interrupted makes a backend delete many clients: those of pod 3, which goes. Something happens while it reads them.
-func interrupted(t *testing.T, happens func(b *Backend, s *sticky)) (b *Backend, s *sticky, all []noted) {
-	t.Helper()
-	k := &nftfake.Kernel{}
-	b = openFake(t, k)
-	s = newSticky(time.Hour)
-	apply(t, b, s.builder.Snapshot())
-	for i := range 2000 {
-		all = append(all, noted{i, 2 + i%2, time.Hour, time.Hour})
-	}
-	for _, f := range model.Families {
-		note(t, b, f, clusterClients, all...)
-	}
-	did := false
-	do := func() { did = true; happens(b, s) }
-	once := &do
-	b.reader.close()
-	b.reader.dialer = func() (Socket, error) { return &whileReading{k.Dial(), once}, nil }
-	s.pods(2, 4)
-	apply(t, b, s.builder.Snapshot())
-	if !did {
-		t.Fatal("nothing was read")
-	}
-	purge(t, b)
-	return b, s, all
-}
-
-// What happens while clients are read has its effect on them. A table that is read anew has all its maps purged.
+// What happens while the clients of pod 3, which goes, are read has its effect on them. A table that is read anew has all its maps purged.
 func TestAChangeDuringAPurge(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -96,12 +69,32 @@ func TestAChangeDuringAPurge(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, s, all := interrupted(t, func(b *Backend, s *sticky) {
+				k := &nftfake.Kernel{}
+				b, s := openFake(t, k), newSticky(time.Hour)
+				apply(t, b, s.builder.Snapshot())
+				var all []noted
+				for i := range 2000 {
+					all = append(all, noted{i, 2 + i%2, time.Hour, time.Hour})
+				}
+				for _, f := range model.Families {
+					note(t, b, f, clusterClients, all...)
+				}
+				did := false
+				once := func() {
+					did = true
 					tt.change(b, s)
 					if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
 						t.Error(err)
 					}
-				})
+				}
+				do := &once
+				b.reader.close()
+				b.reader.dialer = func() (Socket, error) { return &whileReading{k.Dial(), do}, nil }
+				s.pods(2, 4)
+				apply(t, b, s.builder.Snapshot())
+				if !did {
+					t.Fatal("nothing was read")
+				}
 				s.lasts(time.Hour)
 				apply(t, b, s.builder.Snapshot())
 				all = slices.DeleteFunc(all, func(n noted) bool { return !tt.keeps(n) })

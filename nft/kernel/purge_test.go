@@ -7,10 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 const (
@@ -72,7 +69,8 @@ func TestClientsOfAGoneEndpointAreForgotten(t *testing.T) {
 	s.pods(2, 4, 5)
 	check([]noted{two, four}, []noted{two})
 	// The other pod of this node moves: it is still one of the cluster's.
-	s.move(2, "node-2")
+	s.moved[2] = "node-2"
+	s.pods(2, 4, 5)
 	check([]noted{two, four}, nil)
 	s.pods()
 	check(nil, nil)
@@ -144,20 +142,4 @@ func TestTimeLeft(t *testing.T) {
 			}
 		})
 	}
-}
-
-// generationOf is how often the rules of a namespace were changed.
-func generationOf(t testing.TB, c *conn) uint32 {
-	t.Helper()
-	var id uint32
-	m := messages{port: c.socket.Port()}
-	m.end(m.begin(unix.NFT_MSG_GETGEN, 0))
-	err := c.exchange(&m, func(attrs []byte) error {
-		id = nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_ID))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 )
@@ -202,8 +203,6 @@ func emptyTable() *nft.Table {
 func TestSlotsAreReadFromBothOfTheirTypes(t *testing.T) {
 	want := []nft.Type{nft.Addr, nft.Slot}
 	for _, slot := range []uint32{datatypeMark, datatypeInteger} {
-		if diff := cmp.Diff(want, readTypes(model.IPv4, datatypeIPAddr<<datatypeBits|slot)); diff != "" {
-			t.Errorf("slots of type %d (-want +got):\n%s", slot, diff)
-		}
+		testaid.Equal(t, fmt.Sprint("type ", slot), want, readTypes(model.IPv4, datatypeIPAddr<<datatypeBits|slot))
 	}
 }

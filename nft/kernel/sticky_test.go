@@ -21,8 +21,7 @@ import (
 type sticky struct {
 	builder *model.Builder
 	service modeltest.Service
-	numbers []int          // of its endpoints
-	moved   map[int]string // where pods have gone
+	moved   map[int]string // pods of other nodes
 }
 
 func newSticky(timeout time.Duration) *sticky {
@@ -47,7 +46,6 @@ func (s *sticky) lasts(timeout time.Duration) {
 
 // pods sets which endpoints there are.
 func (s *sticky) pods(numbers ...int) {
-	s.numbers = numbers
 	for _, f := range model.Families {
 		slice := modeltest.NewSlice("default/web-"+f.String(), "web").TCP("http", 8080)
 		if f == model.IPv6 {
@@ -58,12 +56,6 @@ func (s *sticky) pods(numbers ...int) {
 		}
 		slice.Set(s.builder)
 	}
-}
-
-// move puts a pod of both families on another node.
-func (s *sticky) move(pod int, node string) {
-	s.moved[pod] = node
-	s.pods(s.numbers...)
 }
 
 func podOf(f model.Family, n int) netip.AddrPort {

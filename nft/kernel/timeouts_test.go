@@ -4,10 +4,10 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 	"github.com/vmapd/vmapd/nft/nftfake"
@@ -68,9 +68,7 @@ func TestTimeoutPoliciesHaveTheNodesSettings(t *testing.T) {
 		"retry-tcp close_wait": 60, "retry-tcp last_ack": 30, "retry-tcp time_wait": 120, "retry-tcp close": 10,
 		"retry-tcp syn_sent2": 120, "retry-tcp retrans": 300, "retry-tcp unack": 300,
 	}
-	if diff := cmp.Diff(want, policiesOf(t, thisKernel(n.fd()))); diff != "" {
-		t.Fatalf("policies (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "policies", want, policiesOf(t, thisKernel(n.fd())))
 
 	node["nf_conntrack_tcp_timeout_close_wait"], want["retry-tcp close_wait"] = 3600, 3600
 	node["nf_conntrack_udp_timeout"], want["retry-dns unreplied"] = 3, 3 // less than we would set
@@ -84,9 +82,7 @@ func TestTimeoutPoliciesHaveTheNodesSettings(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(want, policiesOf(t, thisKernel(n.fd()))); diff != "" {
-		t.Errorf("policies after settings changed (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "policies after settings changed", want, policiesOf(t, thisKernel(n.fd())))
 	if got := b.Stats(model.IPv4).Batches - before; got != 1 {
 		t.Errorf("%d batches after settings changed, want 1", got)
 	}

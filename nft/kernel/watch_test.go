@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -32,12 +31,7 @@ type watched struct {
 // watch opens a backend whose tables others may change, without running the watch.
 func watch(t testing.TB, n netns) watched {
 	t.Helper()
-	return watchOf(t, openUnowned(t, n))
-}
-
-func watchOf(t testing.TB, b *Backend) watched {
-	t.Helper()
-	told := make(chan struct{}, 1000)
+	b, told := openUnowned(t, n), make(chan struct{}, 1000)
 	w, err := b.Watch(told)
 	if err != nil {
 		t.Fatal(err)
@@ -53,13 +47,6 @@ func (w watched) run(t testing.TB) {
 			t.Errorf("the watch ended with: %v", err)
 		}
 	})
-}
-
-func (w watched) apply(t testing.TB, s *model.Snapshot) {
-	t.Helper()
-	if err := w.Apply(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // mustNotice fails unless a change is noticed.
@@ -108,6 +95,7 @@ func TestWhatOthersChangeIsNoticedAndRepaired(t *testing.T) {
 		"add set ip vmapd strange { type mark; }",
 		"add table ip vmapd { flags dormant; }",
 		"chain ip vmapd prerouting { policy drop; }",
+		"delete chain ip vmapd postrouting; add chain ip vmapd postrouting { type nat hook postrouting priority 50; }",
 		"add table ip other; add rule ip vmapd services drop; add chain ip other last",
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -115,7 +103,7 @@ func TestWhatOthersChangeIsNoticedAndRepaired(t *testing.T) {
 			w := watch(t, n)
 			w.run(t)
 			s := exampleBuilder().Snapshot()
-			w.apply(t, s)
+			apply(t, w.Backend, s)
 			list := func() (all string) {
 				for _, f := range model.Families {
 					all += n.nft(t, "", "list", "table", tableWord(f), nft.TableName)
@@ -129,11 +117,9 @@ func TestWhatOthersChangeIsNoticedAndRepaired(t *testing.T) {
 			n.nft(t, what, "-f", "-")
 			w.mustNotice(t, what)
 			w.Resync()
-			w.apply(t, s)
+			apply(t, w.Backend, s)
 			mustMatch(t, n, s)
-			if diff := cmp.Diff(objectsIn(before), objectsIn(list())); diff != "" {
-				t.Errorf("before (-), after the repair (+):\n%s", diff)
-			}
+			testaid.Equal(t, "before and after the repair", objectsIn(before), objectsIn(list()))
 			w.mustHaveNoticed(t, n, 0) // not the repair
 		})
 	}
@@ -163,36 +149,11 @@ func tableWord(f model.Family) string {
 	return "ip"
 }
 
-func TestOurOwnChangesAreNotNoticed(t *testing.T) {
-	n := newNetNS(t)
-	w := watch(t, n)
-	w.run(t)
-	builder := exampleBuilder()
-	const rounds = 300
-	for i := range rounds {
-		builder.SetEndpointSlice(exampleSlice("IPv4", 1+i%7))
-		builder.SetEndpointSlice(exampleSlice("IPv6", 1+i%5))
-		if i%50 == 0 {
-			w.Resync()
-		}
-		w.apply(t, builder.Snapshot())
-	}
-	if got := w.Stats(model.IPv4).Batches; got < rounds {
-		t.Fatalf("only %d batches", got)
-	}
-	w.mustHaveNoticed(t, n, 0)
-	if err := w.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.apply(t, builder.Snapshot())
-	w.mustHaveNoticed(t, n, 0)
-}
-
 func TestOtherTablesAreNotOurs(t *testing.T) {
 	n := newNetNS(t)
 	w := watch(t, n)
 	w.run(t)
-	w.apply(t, exampleBuilder().Snapshot())
+	apply(t, w.Backend, exampleBuilder().Snapshot())
 	w.mustHaveNoticed(t, n, 0)
 	for _, table := range []string{"ip other", "inet vmapd", "bridge vmapd", "arp vmapd", "ip vmapd-2", "ip6 vmapd6"} {
 		n.nft(t, `table `+table+` { set s { type mark; elements = { 1 }; }
@@ -210,7 +171,7 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 	w := watch(t, n)
 	w.run(t)
 	builder := exampleBuilder()
-	w.apply(t, builder.Snapshot())
+	apply(t, w.Backend, builder.Snapshot())
 	port := w.conn.socket.Port()
 	if err := w.conn.close(); err != nil {
 		t.Fatal(err)
@@ -225,13 +186,13 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 	if err := w.Apply(t.Context(), builder.Snapshot()); err == nil {
 		t.Fatal("Apply works over a closed connection")
 	}
-	w.apply(t, builder.Snapshot())
+	apply(t, w.Backend, builder.Snapshot())
 	if w.conn.socket.Port() == port {
 		t.Fatal("the new connection has the old port: nothing is tested")
 	}
 	for i := range 20 {
 		builder.SetEndpointSlice(exampleSlice("IPv4", 1+i%7))
-		w.apply(t, builder.Snapshot())
+		apply(t, w.Backend, builder.Snapshot())
 	}
 	w.mustHaveNoticed(t, n, 0)
 
@@ -257,16 +218,30 @@ func (w watched) smallBuffer(t *testing.T) {
 	}
 }
 
+// Nor are they noticed.
 func TestOurOwnChangesNeedNoBuffer(t *testing.T) {
 	n := newNetNS(t)
 	w := watch(t, n)
 	w.smallBuffer(t)
 	builder := exampleBuilder()
-	for i := range 100 { // and nobody reads
+	const rounds = 100
+	for i := range rounds { // and nobody reads
 		builder.SetEndpointSlice(exampleSlice("IPv4", 1+i%7))
-		w.apply(t, builder.Snapshot())
+		builder.SetEndpointSlice(exampleSlice("IPv6", 1+i%5))
+		if i%50 == 0 {
+			w.Resync()
+		}
+		apply(t, w.Backend, builder.Snapshot())
+	}
+	if got := w.Stats(model.IPv4).Batches; got < rounds {
+		t.Fatalf("only %d batches", got)
 	}
 	w.run(t)
+	w.mustHaveNoticed(t, n, 0)
+	if err := w.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, w.Backend, builder.Snapshot())
 	w.mustHaveNoticed(t, n, 0)
 }
 
@@ -274,7 +249,7 @@ func TestAnOverrunCountsAsAChange(t *testing.T) {
 	n := newNetNS(t)
 	w := watch(t, n)
 	w.smallBuffer(t)
-	w.apply(t, exampleBuilder().Snapshot())
+	apply(t, w.Backend, exampleBuilder().Snapshot())
 	var text strings.Builder
 	text.WriteString("add table ip other\n")
 	for i := range 300 {
@@ -285,7 +260,7 @@ func TestAnOverrunCountsAsAChange(t *testing.T) {
 	w.run(t)
 	w.mustNotice(t, "the overrun")
 	w.Resync()
-	w.apply(t, exampleBuilder().Snapshot())
+	apply(t, w.Backend, exampleBuilder().Snapshot())
 	// Once the buffer is empty, all is well again.
 	w.mustHaveNoticed(t, n, 0)
 }
@@ -311,9 +286,7 @@ func TestFlushRulesetLeavesOwnedTablesAsTheyAre(t *testing.T) {
 			t.Errorf("%q succeeded: %s", what, out)
 		}
 	}
-	if diff := cmp.Diff(before, n.nft(t, "", "-a", "list", "ruleset")); diff != "" {
-		t.Errorf("before (-), after nft flush ruleset and others (+), with handles:\n%s", diff)
-	}
+	testaid.Equal(t, "before and after nft flush ruleset and others, with handles", before, n.nft(t, "", "-a", "list", "ruleset"))
 }
 
 // A table that nft made of a listing has no owner, and gets none as long as it lasts: it is compared and repaired as on

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -16,12 +17,16 @@ import (
 // so once for each family.
 func TestAKernelWithoutAnOption(t *testing.T) {
 	for _, tt := range []struct {
-		says string
-		k    *nftfake.Kernel
-	}{{"connections take the usual path", &nftfake.Kernel{}}, {withoutRetry, &nftfake.Kernel{NoTimeouts: true}}} {
+		says       string
+		noTimeouts bool
+	}{{"connections take the usual path", false}, {withoutRetry, true}} {
 		t.Run(tt.says, func(t *testing.T) {
-			k, log := tt.k, &bytes.Buffer{}
-			b := openAs(t, Options{FastPath: !k.NoTimeouts, Dial: fakeDialer(k), Log: slog.New(slog.NewTextHandler(log, nil))})
+			k, usual, log := &nftfake.Kernel{}, &nftfake.Kernel{}, &bytes.Buffer{}
+			if tt.noTimeouts {
+				k.Fail(failing(unix.NFT_MSG_NEWOBJ, nftfake.Invalid))
+				usual.Fail(failing(unix.NFT_MSG_NEWOBJ, nftfake.Invalid))
+			}
+			b := openAs(t, Options{FastPath: !tt.noTimeouts, Dial: fakeDialer(k), Log: slog.New(slog.NewTextHandler(log, nil))})
 			b.SetDevices([]string{"eth0"})
 			s := exampleBuilder().Snapshot()
 			for range 2 {
@@ -31,14 +36,11 @@ func TestAKernelWithoutAnOption(t *testing.T) {
 			if n := strings.Count(log.String(), "msg=\""+tt.says); n != len(model.Families) {
 				t.Errorf("the log says it %d times, want once for each family:\n%s", n, log)
 			}
-			if lacks := b.RetryLacks() != nil; lacks != k.NoTimeouts {
+			if lacks := b.RetryLacks() != nil; lacks != tt.noTimeouts {
 				t.Errorf("RetryLacks names something: %v", lacks)
 			}
-			usual := &nftfake.Kernel{NoTimeouts: k.NoTimeouts}
 			apply(t, openFake(t, usual), s)
-			if diff := cmp.Diff(fakeContents(t, usual, s), fakeContents(t, k, s)); diff != "" {
-				t.Errorf("the tables (-want +got):\n%s", diff)
-			}
+			testaid.Equal(t, "the tables", fakeContents(t, usual, s), fakeContents(t, k, s))
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 const (
@@ -54,19 +56,9 @@ func (a attributes) nested(attr uint16) attributes { return parse(a[attr]) }
 
 func (a attributes) value(attr uint16) []byte { return a.nested(attr)[unix.NFTA_DATA_VALUE] }
 
-func (a attributes) uint32(attr uint16) uint32 {
-	if len(a[attr]) < 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(a[attr])
-}
+func (a attributes) uint32(attr uint16) uint32 { return nfnl.Uint32(a[attr]) }
 
-func (a attributes) uint64(attr uint16) uint64 {
-	if len(a[attr]) < 8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(a[attr])
-}
+func (a attributes) uint64(attr uint16) uint64 { return nfnl.Uint64(a[attr]) }
 
 // with returns attributes with more.
 func (a attributes) with(more attributes) attributes {
@@ -102,12 +94,7 @@ func (s *Socket) get(m netlink.Message, f Fault) {
 	}
 	kind := m.Header.Type & 0xff
 	objects, err := s.kernel.objects(m.Data[0], kind, attrs, isList)
-	answer := map[netlink.HeaderType]netlink.HeaderType{
-		unix.NFT_MSG_GETTABLE: unix.NFT_MSG_NEWTABLE, unix.NFT_MSG_GETCHAIN: unix.NFT_MSG_NEWCHAIN,
-		unix.NFT_MSG_GETRULE: unix.NFT_MSG_NEWRULE, unix.NFT_MSG_GETSET: unix.NFT_MSG_NEWSET,
-		unix.NFT_MSG_GETOBJ:     unix.NFT_MSG_NEWOBJ,
-		unix.NFT_MSG_GETSETELEM: unix.NFT_MSG_NEWSETELEM, unix.NFT_MSG_GETGEN: unix.NFT_MSG_NEWGEN,
-	}[kind] | unix.NFNL_SUBSYS_NFTABLES<<8
+	answer := m.Header.Type - 1 // as NFT_MSG_NEWTABLE is one less than NFT_MSG_GETTABLE, and so on
 	flags := netlink.HeaderFlags(0)
 	if isList {
 		flags = netlink.Multi
@@ -138,8 +125,6 @@ func (k *Kernel) objects(
 	name := attrs.string(unix.NFTA_TABLE_NAME)
 	at := k.tables[tableKey{family, name}]
 	switch {
-	case kind == unix.NFT_MSG_GETGEN:
-		return []attributes{{unix.NFTA_GEN_ID: number(k.generation)}}, 0
 	case kind == unix.NFT_MSG_GETCHAIN && isList:
 		return k.allChains(family), 0
 	case at == nil:

@@ -12,8 +12,8 @@
 //     to can't be deleted (EBUSY): before Linux 6.2, a chain also if the batch deletes the
 //     elements that refer to it.
 //   - An element that is there can be added again, but not with other data (EEXIST).
-//   - Each batch that changes something makes a generation. A batch for another generation is
-//     refused (ERESTART), and a list says if the generation changed while it was read.
+//   - Each batch that changes something makes a generation. A list says if the generation
+//     changed while it was read.
 //   - A table that is owned takes orders from no other connection (EPERM). With its owner it
 //     ends, or stays without one if it has the flag persist.
 //   - Elements time out.

@@ -13,7 +13,6 @@ import (
 type Kernel struct {
 	OnlyBefore69  bool // it has no tables that are owned and persist
 	OnlyBefore63  bool // it can't delete elements that may not be there
-	NoTimeouts    bool // it has no timeout policies
 	OnlyBefore616 bool // it does not say how many elements a set has
 
 	mu         sync.Mutex
@@ -56,16 +55,6 @@ func (k *Kernel) Fail(choose func(Request) Fault) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fail, k.requests = choose, 0
-}
-
-// FailAt makes one request fail, counted from now on.
-func (k *Kernel) FailAt(n int, f Fault) {
-	k.Fail(func(r Request) Fault {
-		if r.N == n {
-			return f
-		}
-		return NoFault
-	})
 }
 
 // Generation is how often the tables changed.
@@ -218,11 +207,6 @@ func isRequest(m netlink.Message) bool { return m.Header.Type>>8 == unix.NFNL_SU
 func (s *Socket) batch(list []netlink.Message, faults []Fault) {
 	k := s.kernel
 	begin := list[0]
-	if attrs := parse(begin.Data[genmsg:]); attrs.has(unix.NFNL_BATCH_GENID) &&
-		attrs.uint32(unix.NFNL_BATCH_GENID) != k.generation {
-		s.answer(begin, unix.ERESTART)
-		return
-	}
 	t := transaction{kernel: k, port: s.port, now: time.Now(), tables: k.tables.clone(), changed: map[tableKey]bool{}}
 	failed, ended, queued := false, false, len(s.queue)
 	for i, m := range list[1:] {
@@ -255,21 +239,11 @@ func (s *Socket) batch(list []netlink.Message, faults []Fault) {
 	}
 }
 
+// refusal is the error of a message that is refused; 0: none is.
 func (f Fault) refusal() unix.Errno {
-	switch f {
-	case NoMemory:
-		return unix.ENOMEM
-	case Busy:
-		return unix.EBUSY
-	case Interrupted:
-		return unix.EINTR
-	case Full:
-		return unix.ENFILE
-	case Invalid:
-		return unix.EINVAL
-	case NoFault, NoBuffers, LostAnswers:
-	}
-	return 0
+	return map[Fault]unix.Errno{
+		NoMemory: unix.ENOMEM, Busy: unix.EBUSY, Interrupted: unix.EINTR, Full: unix.ENFILE, Invalid: unix.EINVAL,
+	}[f]
 }
 
 // answer says that a message failed.

@@ -162,9 +162,6 @@ func (t *transaction) request(m netlink.Message) unix.Errno {
 	case unix.NFT_MSG_DELRULE:
 		return at.flush(attrs)
 	case unix.NFT_MSG_NEWOBJ:
-		if t.kernel.NoTimeouts {
-			return unix.EOPNOTSUPP
-		}
 		return at.newObject(attrs)
 	case unix.NFT_MSG_DELOBJ:
 		return at.deleteObject(attrs.string(unix.NFTA_OBJ_NAME))
