@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func TestLoad(t *testing.T) {
@@ -25,17 +24,11 @@ func TestLoad(t *testing.T) {
 		dir + "/m/x/c.json:1: yaml: line 1: did not find expected node content",
 		dir + "/m/b.yaml:7: Service default/a: is already defined at " + dir + "/m/a.yaml:1: this one is ignored",
 	}
-	if diff := cmp.Diff(wantErrs, texts(errs)); diff != "" {
-		t.Errorf("errors (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"Service default/z", "Service default/a", "Service default/b"}, refs(o)); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "errors", wantErrs, texts(errs))
+	testaid.Equal(t, "objects", []string{"Service default/z", "Service default/a", "Service default/b"}, refs(o))
 	b := model.NewBuilder(model.Config{})
 	o.ApplyTo(b)
-	if diff := cmp.Diff([]string{"a=172.30.0.1", "b=172.30.0.2", "z=172.30.0.4"}, services(b.Snapshot())); diff != "" {
-		t.Errorf("services (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "services", []string{"a=172.30.0.1", "b=172.30.0.2", "z=172.30.0.4"}, services(b.Snapshot()))
 }
 
 func TestLoadReadsTheStandardInput(t *testing.T) {
@@ -50,12 +43,8 @@ func TestLoadReadsTheStandardInput(t *testing.T) {
 	files := read(look([]string{"-"}), nil)
 	for range 2 { // it stays, though it can't be read again
 		o := merge(files)
-		if diff := cmp.Diff([]string{"stdin:7: every object needs an apiVersion and a kind"}, texts(o.errs)); diff != "" {
-			t.Errorf("errors (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"Service default/a"}, refs(o)); diff != "" {
-			t.Errorf("objects (-want +got):\n%s", diff)
-		}
+		testaid.Equal(t, "errors", []string{"stdin:7: every object needs an apiVersion and a kind"}, texts(o.errs))
+		testaid.Equal(t, "objects", []string{"Service default/a"}, refs(o))
 		files = read(look([]string{"-"}), files)
 	}
 }
