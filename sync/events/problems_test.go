@@ -82,21 +82,21 @@ func TestOnlyTheCreatorRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		bad := modeltest.Snapshot(modeltest.Config(), modeltest.NewService("ns1/bad").On("172.30.0.41").TCP("p", 70000))
-		sent := map[string]int{} // by node
 		node := func(name string) (stop func()) {
-			w := inMemory(t, func(o *Options) {
-				o.NodeName, o.Client = name, clientVia(t, "", counted{server, func() { server.set(func() { sent[name]++ }) }})
-			})
+			w := inMemory(t, func(o *Options) { o.NodeName, o.Client = name, server.client(t, "") })
 			p := &Problems{Recorder: w.Recorder}
 			ends := []func(){w.start(t), testaid.Run(t, p.Run)}
 			p.Done(reconcile.Round{Snapshot: bad})
 			time.Sleep(time.Minute)
 			return func() { ends[0](); ends[1]() }
 		}
-		in := func(pause time.Duration) map[string]int {
-			server.set(func() { clear(sent) })
+		in := func(pause time.Duration) map[any]int {
+			sent, before := map[any]int{}, len(server.seen())
 			time.Sleep(pause)
 			synctest.Wait()
+			for _, r := range server.seen()[before:] {
+				sent[r.Body["reportingInstance"]]++
+			}
 			return sent
 		}
 		restart := node("node-1")
@@ -110,7 +110,7 @@ func TestOnlyTheCreatorRenews(t *testing.T) {
 		in(time.Hour) // in which the others learn that the event is not theirs
 		for _, when := range []string{"after an hour", "after a restart of the creator"} {
 			got := in(hours * time.Hour)
-			if got["node-1"] < hours || got["node-1"] > 2*hours || got["node-2"]+got["node-3"] > 0 {
+			if n := got["vmapd-node-1"]; n < hours || n > 2*hours || len(got) > 1 {
 				t.Errorf("%s: requests in %d hours: %v, want each hour one or two of node-1 alone", when, hours, got)
 			}
 			restart()

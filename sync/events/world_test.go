@@ -110,17 +110,6 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// counted is a transport that counts requests.
-type counted struct {
-	http.RoundTripper
-	count func()
-}
-
-func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.count()
-	return c.RoundTripper.RoundTrip(r)
-}
-
 func (s *server) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,17 +153,12 @@ func newServer() *server { return &server{events: map[string]map[string]any{}} }
 // client returns a client of s: without sockets if url is empty.
 func (s *server) client(t *testing.T, url string) *client.Client {
 	t.Helper()
-	if url == "" {
-		return clientVia(t, url, s)
+	conf := &rest.Config{Host: url, QPS: -1, Transport: s}
+	if url != "" {
+		transport := &http.Transport{}
+		t.Cleanup(transport.CloseIdleConnections)
+		conf.Transport = transport
 	}
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return clientVia(t, url, transport)
-}
-
-func clientVia(t *testing.T, url string, transport http.RoundTripper) *client.Client {
-	t.Helper()
-	conf := &rest.Config{Host: url, QPS: -1, Transport: transport}
 	conf.ContentType = runtime.ContentTypeJSON
 	c, err := client.New(conf)
 	if err != nil {
