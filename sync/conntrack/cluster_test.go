@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // parse reads "udp 172.30.0.10:53 from 10.0.0.2:8053": a flow to the first address that the
@@ -101,9 +100,7 @@ func (c *cluster) pass(t testing.TB, now time.Time, flows ...string) (deleted []
 func (c *cluster) wantPass(t *testing.T, what string, now time.Time, want, flows []string) (did bool) {
 	t.Helper()
 	got, did := c.pass(t, now, flows...)
-	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))); diff != "" {
-		t.Errorf("%s: deleted (-want +got):\n%s", what, diff)
-	}
+	testaid.Equal(t, what+": deleted", slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got)))
 	return did
 }
 

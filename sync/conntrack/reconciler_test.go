@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
@@ -74,9 +72,7 @@ func (b *bench) want(t *testing.T, passes ...string) {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if diff := cmp.Diff(passes, b.passes); diff != "" {
-		t.Errorf("passes (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "passes", passes, b.passes)
 	b.passes = nil
 }
 
