@@ -8,8 +8,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 func texts(list []netip.Addr) []string {
@@ -63,9 +64,7 @@ func TestOrder(t *testing.T) {
 	}} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := append([]address(nil), all...)
-			if diff := cmp.Diff(tt.want, texts(order(in, tt.ways))); diff != "" {
-				t.Errorf("order (-want +got):\n%s", diff)
-			}
+			testaid.Equal(t, "order", tt.want, texts(order(in, tt.ways)))
 		})
 	}
 }
