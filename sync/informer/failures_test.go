@@ -6,11 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
@@ -34,9 +34,7 @@ func TestErrorsThatAlternateAreLoggedOnceEach(t *testing.T) {
 			}
 		}
 		want := append([]bool{true, true, false, false}, make([]bool, 8)...)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("logged (-want +got):\n%s", diff)
-		}
+		testaid.Equal(t, "logged", want, got)
 		f.works()
 		if !logged(errSilent) || logged(errNoList) || !logged(refused) {
 			t.Error("after a success, each cause is logged once more")

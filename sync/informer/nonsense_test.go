@@ -30,8 +30,8 @@ var troubles = []struct {
 	{"silent", true, func(s *apitest.Server) error { return s.Outage(apitest.Frozen) }},
 }
 
-// answers are the same to all requests, when the server has forgotten the versions we know, and everything must be read
-// again.
+// answers are the same to all requests, when the server has forgotten the versions we know (410 Gone), and everything must
+// be read again.
 func answers(f apitest.Fault) func(*apitest.Server) error {
 	return func(s *apitest.Server) error {
 		spoil(s, f)
@@ -40,8 +40,8 @@ func answers(f apitest.Fault) func(*apitest.Server) error {
 	}
 }
 
-// What is known stays until the server works again, which is asked, but gets no storm of requests: one that is
-// overloaded sends Retry-After, and gets none until then.
+// What is known stays until the server works again, and what was deleted meanwhile goes then, without an event. The
+// server is asked, but gets no storm of requests: one that is overloaded sends Retry-After, and gets none until then.
 func TestTroublesLater(t *testing.T) {
 	t.Parallel()
 	for _, tt := range troubles {
@@ -50,8 +50,9 @@ func TestTroublesLater(t *testing.T) {
 				t.Skip("short: takes more than ten seconds")
 			}
 			s.Set(service("gone", "172.30.0.43"))
+			s.Set(cidr("gone", "172.31.0.0/16"))
 			w := follow(t, s)
-			all := append([]string{"ns1/gone:http at 172.30.0.43:80/tcp:"}, whole...)
+			all := append(append([]string{"ns1/gone:http at 172.30.0.43:80/tcp:"}, whole...), "cidr 172.31.0.0/16")
 			w.want(all...)
 			w.watching()
 
@@ -61,14 +62,16 @@ func TestTroublesLater(t *testing.T) {
 			w.fails(everything...)
 			w.is(all...)
 			s.Delete(service("gone", ""))
+			s.Delete(cidr("gone", ""))
 			s.Set(slice("web", "10.180.2.1"))
+			s.Set(node("node1", "192.168.0.9"))
 			w.is(all...)
 
 			spoil(s, apitest.NoFault)
 			if err := s.Outage(apitest.Up); err != nil {
 				t.Fatal(err)
 			}
-			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", "node 192.168.0.9", whole[2])
 			w.recovers(everything...)
 		})
 	}

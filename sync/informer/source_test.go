@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -80,9 +79,7 @@ func TestSelectorsAreSent(t *testing.T) {
 		}
 		for _, r := range s.Requests("") {
 			got := selectors{r.URL.Query().Get("labelSelector"), r.URL.Query().Get("fieldSelector")}
-			if diff := cmp.Diff(want[r.Resource], got); diff != "" {
-				t.Errorf("%v: selectors (-want +got):\n%s", r.URL, diff)
-			}
+			testaid.Equal(t, fmt.Sprint("selectors of ", r.URL), want[r.Resource], got)
 			if got := r.Header.Get("Accept"); !strings.HasPrefix(got, "application/vnd.kubernetes.protobuf") || !strings.Contains(got, "application/json") {
 				t.Errorf("%v: Accept is %q", r.URL, got)
 			}

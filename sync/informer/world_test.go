@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -109,15 +109,11 @@ func newServer(t *testing.T, o apitest.Options) *apitest.Server {
 func standardServer(t *testing.T, o apitest.Options) *apitest.Server {
 	t.Helper()
 	s := newServer(t, o)
-	setStandard(s)
-	return s
-}
-
-func setStandard(s *apitest.Server) {
 	s.Set(service("web", "172.30.0.41"))
 	s.Set(slice("web", "10.180.0.1", "10.180.1.1"))
 	s.Set(node("node1", "192.168.0.2"))
 	s.Set(cidr("kubernetes", "172.30.0.0/16"))
+	return s
 }
 
 // forEachServer runs a variant of a test with the standard cluster on each of servers, in
@@ -173,21 +169,11 @@ func followAs(t *testing.T, s *apitest.Server, source *Source) *world {
 	}
 	w.source = source
 	source.Client, source.NodeName, source.Log = client, "node1", slog.New(slog.NewTextHandler(w.logs, nil))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- w.source.Run(ctx, w.state) }()
-	w.stop = sync.OnceFunc(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("Run: %v", err)
-			}
-		case <-time.After(patience):
-			t.Error("Run does not end")
+	w.stop = testaid.Run(t, func(ctx context.Context) {
+		if err := w.source.Run(ctx, w.state); err != nil {
+			t.Errorf("Run: %v", err)
 		}
 	})
-	t.Cleanup(w.stop)
 	return w
 }
 
@@ -224,19 +210,11 @@ func view(s *model.Snapshot) []string {
 	return out
 }
 
-// until waits for a condition that a change of the state, a log record or a request
-// makes true.
+// until waits for a condition that a change of the state, a log record or a request makes true.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.After(patience)
-	// Not everything a test waits for has a channel.
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-w.state.Changed():
-		case <-tick.C:
-		case <-deadline:
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
 			w.t.Fatalf("%s: did not happen; logged:\n%s\nrequests:\n%s", what, w.logs, w.requests())
 		}
 	}
@@ -277,9 +255,7 @@ func (w *world) is(want ...string) {
 	if !ok {
 		w.t.Fatal("state is incomplete")
 	}
-	if diff := cmp.Diff(want, view(s)); diff != "" {
-		w.t.Errorf("state (-want +got):\n%s", diff)
-	}
+	testaid.Equal(w.t, "state", want, view(s))
 }
 
 // incomplete returns the contents of a state that must not be complete yet.
