@@ -156,36 +156,26 @@ func TestTheSocketOfALivingProcessIsNotStolen(t *testing.T) {
 
 func TestPlacesWhereNoSocketIsMade(t *testing.T) {
 	dir := t.TempDir()
-	for _, tt := range []struct {
-		name, path, want string
-		make             func(path string) error
-	}{
-		{"a file is there", dir + "/file", "is not a socket", func(path string) error {
-			return os.WriteFile(path,
-				[]byte("kept"), 0o600)
-		}},
-		{
-			"others may write to the folder", dir + "/open/vmapd.sock", "it is writable by other users",
-			func(path string) error {
-				return errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.Chmod(filepath.Dir(path), 0o777|os.ModeSticky))
-			},
-		},
-		{"the folder is a file", dir + "/file/vmapd.sock", "not a directory", func(string) error { return nil }},
-		{"the path is too long", dir + "/" + strings.Repeat("a", 100), "invalid argument", func(string) error { return nil }},
+	testaid.Write(t, dir+"/file", "kept")
+	if err := errors.Join(os.Mkdir(dir+"/open", 0o700), os.Chmod(dir+"/open", 0o777|os.ModeSticky)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir + "/file":                          "is not a socket",
+		dir + "/open/vmapd.sock":               "it is writable by other users",
+		dir + "/file/vmapd.sock":               "not a directory",
+		dir + "/" + strings.Repeat("long", 25): "invalid argument",
 	} {
-		if err := tt.make(tt.path); err != nil {
-			t.Fatalf("%s: %v", tt.name, err)
-		}
-		l, err := listen(tt.path)
+		l, err := listen(path)
 		if err == nil {
 			_ = l.Close()
-			t.Errorf("%s: a socket was made", tt.name)
-		} else if !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+			t.Errorf("%s: a socket was made", path)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
-	if text, err := os.ReadFile(dir + "/file"); err != nil || string(text) != "kept" {
-		t.Errorf("the file has %q, %v", text, err)
+	if text := testaid.Read(t, dir+"/file"); text != "kept" {
+		t.Errorf("the file has %q", text)
 	}
 }
 
