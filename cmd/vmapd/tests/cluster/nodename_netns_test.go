@@ -8,7 +8,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
-	"github.com/vmapd/vmapd/model/modeltest/testlog"
 )
 
 // With --from, one line says that it is this machine whose rules change, and which Node the files lack. In another
@@ -23,18 +22,12 @@ func TestFilesOfAnotherNode(t *testing.T) {
 	}
 	lines := func(name string, own bool) (found []string) {
 		t.Helper()
-		args := append(files, "--hostname-override", name)
+		args := append([]string{vmapd, "--hostname-override", name}, files...)
 		if own { // the first process of a PID namespace is in this one, too
-			args = append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", vmapd}, args...)
-		} else {
-			args = append([]string{vmapd}, args...)
+			args = append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}, args...)
 		}
-		p := vmapdtest.Process{Cmd: w.Node.Command(t.Context(), args[0], args[1:]...), Log: &testlog.Log{}}
-		p.Cmd.Stderr = p.Log
-		if err := p.Cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = p.Cmd.Process.Kill(); _ = p.Cmd.Wait() }()
+		p := vmapdtest.Launch(t, w.Node, args[0], args...)
+		defer p.Kill(t)
 		p.WaitFor(t, "msg=ready")
 		for line := range strings.Lines(p.Log.String()) {
 			if strings.Contains(line, "--from") {
@@ -48,11 +41,12 @@ func TestFilesOfAnotherNode(t *testing.T) {
 		name string
 		own  bool
 		want []string
-	}{{lab.NodeName, false, nil}, {lab.NodeName, true, []string{machine}}, {"other", false, []string{node}}, {
-		"other",
-		true,
-		[]string{machine, node},
-	}} {
+	}{
+		{lab.NodeName, false, nil},
+		{lab.NodeName, true, []string{machine}},
+		{"other", false, []string{node}},
+		{"other", true, []string{machine, node}},
+	} {
 		got := lines(tt.name, tt.own)
 		if len(got) != min(1, len(tt.want)) {
 			t.Errorf("%+v: %d lines: %q", tt, len(got), got)

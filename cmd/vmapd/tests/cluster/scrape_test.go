@@ -10,36 +10,14 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-// kubeProxyMetrics are all that dashboards and alerts know of kube-proxy, without the prefix
-// kubeproxy_. Those of one mode exist in that mode alone.
-var kubeProxyMetrics = map[string][]string{
-	"": {
-		"sync_proxy_rules_duration_seconds", "sync_full_proxy_rules_duration_seconds", "sync_partial_proxy_rules_duration_seconds",
-		"sync_proxy_rules_last_timestamp_seconds", "sync_proxy_rules_last_queued_timestamp_seconds",
-		"network_programming_duration_seconds",
-		"sync_proxy_rules_endpoint_changes_pending", "sync_proxy_rules_endpoint_changes_total",
-		"sync_proxy_rules_service_changes_pending", "sync_proxy_rules_service_changes_total",
-		"sync_proxy_rules_no_local_endpoints_total", "proxy_healthz_total", "proxy_livez_total",
-		"conntrack_reconciler_sync_duration_seconds", "conntrack_reconciler_deleted_entries_total",
-	},
-	"iptables": {
-		"sync_proxy_rules_iptables_total", "sync_proxy_rules_iptables_last",
-		"sync_proxy_rules_iptables_restore_failures_total", "sync_proxy_rules_iptables_partial_restore_failures_total",
-		"iptables_ct_state_invalid_dropped_packets_total", "iptables_localhost_nodeports_accepted_packets_total",
-	},
-	"nftables": {
-		"sync_proxy_rules_nftables_sync_failures_total", "sync_proxy_rules_nftables_cleanup_failures_total",
-		"nftables_localhost_nodeport_listeners", "nftables_localhost_nodeport_listener_creation_failures_total",
-	},
-}
-
 // usualMetrics are those that all components have.
 var usualMetrics = []string{
 	"kubernetes_build_info", "kubernetes_feature_enabled", "rest_client_requests_total", "rest_client_request_duration_seconds",
 	"process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds", "go_goroutines", "go_memstats_alloc_bytes",
 }
 
-// What a scrape of the running daemon has, after real changes and requests.
+// What a scrape of the running daemon has, after real changes and requests. Each metric of a mode is in
+// TestGoldenExposition.
 func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"nftables", "iptables"} {
@@ -100,13 +78,6 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 			}
 			if v, _ := vmapdtest.Value(all, "vmapd_backend_info", "backend="+mode); v != 1 {
 				t.Errorf("vmapd_backend_info{backend=%q} is %v", mode, v)
-			}
-			for which, names := range kubeProxyMetrics {
-				for _, name := range names {
-					if has, want := all["kubeproxy_"+name] != nil, which == "" || which == mode; has != want {
-						t.Errorf("kubeproxy_%s: there is one: %v, want %v", name, has, want)
-					}
-				}
 			}
 			for _, name := range usualMetrics {
 				if all[name] == nil {
