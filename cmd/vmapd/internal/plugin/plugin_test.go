@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // answers stands for kubectl.
@@ -35,6 +34,13 @@ func answers(_ context.Context, args ...string) ([]byte, error) {
 	return nil, errors.New("not found")
 }
 
+func must(ref names.Ref, err error) names.Ref {
+	if err != nil {
+		panic(err)
+	}
+	return ref
+}
+
 func TestFindChoosesTheNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		node, from, to string
@@ -51,22 +57,11 @@ func TestFindChoosesTheNode(t *testing.T) {
 		"of nobody":               {from: "pod/web-9", want: "find the node of pod/web-9: not found"},
 	} {
 		var refs []names.Ref
-		for text, parse := range map[string]func(string) (names.Ref, error){
-			test.from: names.ParseSource,
-			test.to:   names.ParseDestination,
-		} {
-			if text == "" {
-				continue
-			}
-			ref, err := parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if text == test.from {
-				refs = slices.Insert(refs, 0, ref)
-			} else {
-				refs = append(refs, ref)
-			}
+		if test.from != "" {
+			refs = append(refs, must(names.ParseSource(test.from)))
+		}
+		if test.to != "" {
+			refs = append(refs, must(names.ParseDestination(test.to)))
 		}
 		p := Plugin{Kubectl: answers, Namespace: "kube-system", Selector: "k8s-app=vmapd", Node: test.node}
 		target, err := p.Find(t.Context(), "shop", refs)
@@ -110,9 +105,7 @@ func TestAllNodesAreAsked(t *testing.T) {
 		got = append(got, n.Node+" "+n.Error)
 	}
 	want := []string{"b no daemon answers", "c pod /vmapd-c is Pending", "e no pod of vmapd is on this node", "a "}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "status", want, got)
 	notes := NodesTable(all, time.Now()).Notes
 	if last := notes[len(notes)-1]; last != "4 nodes: 1 ready, 0 not ready, 3 without an answer" {
 		t.Errorf("%q", last)
@@ -135,7 +128,5 @@ e: no answer: no pod of vmapd is on this node
 
 a: 0 failures, 0 warnings, 1 ok
 `
-	if diff := cmp.Diff(text, out.String()); diff != "" {
-		t.Errorf("doctor (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "doctor", text, out.String())
 }
