@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
+	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
@@ -54,14 +55,7 @@ type daemon struct {
 // startDaemon starts vmapd, and returns when it has programmed everything.
 func startDaemon(t *testing.T, manifests string) *daemon {
 	t.Helper()
-	program, socket := filepath.Join(t.TempDir(), "vmapd"), filepath.Join(t.TempDir(), "vmapd.sock")
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, program)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	program, socket := vmapdtest.Program(t), filepath.Join(t.TempDir(), "vmapd.sock")
 	d := &daemon{
 		Cmd: exec.CommandContext(t.Context(), program, "--from", manifests, "--hostname-override=node-1", "--socket",
 			socket, "--service-counters"),
