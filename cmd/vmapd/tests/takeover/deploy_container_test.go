@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -276,9 +275,7 @@ func TestTheContainerThatCleansUp(t *testing.T) {
 	if clean := confined(root).In(t, w.Node, pod.InitContainers[0].Args...); clean.Exit(t) != 0 {
 		t.Fatalf("cleanup fails: %s", clean.Log)
 	}
-	if diff := cmp.Diff(withoutVmapd(t), rulesets(t, w.Node)); diff != "" {
-		t.Errorf("other than on a node that never had vmapd (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "other than on a node that never had vmapd", withoutVmapd(t), rulesets(t, w.Node))
 	done := confined(root).In(t, w.Node, pod.Containers[0].Args...)
 	vmapdtest.WaitUntil(t, "the container has started", func() bool {
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", done.Cmd.Process.Pid))

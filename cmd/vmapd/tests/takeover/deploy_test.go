@@ -36,9 +36,7 @@ func TestManifestsFitTogether(t *testing.T) {
 		Kind: "ServiceAccount", Name: ds.Spec.Template.Spec.ServiceAccountName,
 		Namespace: ds.Namespace,
 	}}
-	if diff := cmp.Diff(want, binding.Subjects); diff != "" {
-		t.Errorf("subjects of the binding (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "subjects of the binding", want, binding.Subjects)
 	vmapdtest.Object[corev1.ServiceAccount](t, objects, "ServiceAccount "+ds.Spec.Template.Spec.ServiceAccountName)
 	vmapdtest.Object[rbacv1.ClusterRole](t, objects, binding.RoleRef.Kind+" "+binding.RoleRef.Name)
 	if len(objects) != 5 {
@@ -188,9 +186,7 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 	for _, s := range files.Projected.Sources {
 		sources = append(sources, s.ConfigMap.Name)
 	}
-	if diff := cmp.Diff([]string{"kube-proxy", "vmapd"}, sources); diff != "" {
-		t.Errorf("sources of the volume (-want +got):\n%s", diff)
-	}
+	testaid.Equal(t, "sources of the volume", []string{"kube-proxy", "vmapd"}, sources)
 	for _, version := range []string{"kubeadm-1.37", "kind-1.33"} {
 		t.Run(version, func(t *testing.T) {
 			// conntrack: a section that some clusters need, and a field that has no effect.

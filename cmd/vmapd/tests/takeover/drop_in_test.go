@@ -44,11 +44,8 @@ func startPod(t *testing.T, c *vmapdtest.Cluster, config string) *vmapdtest.Proc
 	m := vmapdtest.NewConfigMap(t, map[string]string{"config.conf": config, "kubeconfig.conf": kubeconfig})
 	secrets := t.TempDir()
 	credentials := c.API.Config()
-	for name, data := range map[string][]byte{"ca.crt": credentials.CAData, "token": []byte(credentials.BearerToken)} {
-		if err := os.WriteFile(filepath.Join(secrets, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testaid.Write(t, filepath.Join(secrets, "ca.crt"), string(credentials.CAData))
+	testaid.Write(t, filepath.Join(secrets, "token"), credentials.BearerToken)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

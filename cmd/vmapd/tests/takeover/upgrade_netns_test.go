@@ -3,7 +3,6 @@ package takeover
 import (
 	"flag"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
+	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 var (
@@ -146,21 +146,14 @@ func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
 	for _, table := range tables {
 		t.Run(strings.TrimSuffix(filepath.Base(table), ".nft"), func(t *testing.T) {
 			w := labtest.New(t)
-			if _, err := os.Stat(table); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := w.Node.Command(t.Context(), "nft", "-f", table).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			vmapdtest.Feed(t, w.Node, "", "nft", "-f", table)
 			if vmapdtest.Structure(t, w.Node) == want {
 				t.Error("the table has today's layout: nothing is tested")
 			}
 			tr := startTraffic(t, w, false)
 			time.Sleep(200 * time.Millisecond)
 			p := vmapdtest.StartReady(t, w.Node, args...)
-			if diff := cmp.Diff(want, vmapdtest.Structure(t, w.Node)); diff != "" {
-				t.Errorf("the table is not that of a new start (-want +got):\n%s", diff)
-			}
+			testaid.Equal(t, "the table is not that of a new start", want, vmapdtest.Structure(t, w.Node))
 			time.Sleep(200 * time.Millisecond)
 			tr.end(t)
 			vmapdtest.Stop(t, p)
