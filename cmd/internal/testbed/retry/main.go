@@ -101,7 +101,7 @@ func (r *run) play(ctx context.Context, kubeProxy string) (err error) {
 	if err := w.silence(ctx); err != nil {
 		return err
 	}
-	var sum counts
+	var sum tally
 	for i, report := range w.load(ctx) {
 		n := count(&report)
 		fmt.Printf("| %s | %s |%s\n", r, w.clients[i].name, n)
@@ -113,12 +113,12 @@ func (r *run) play(ctx context.Context, kubeProxy string) (err error) {
 	return nil
 }
 
-// counts are columns: connections, failed, and how many waited less than half a second, one, two, three, four to seven
-// seconds, and longer.
-type counts [8]int
+// tally has the columns: connections, failed, and those that waited less than half a second, one, two, three, four to
+// seven seconds, and longer.
+type tally [8]int
 
-func count(r *lab.Report) counts {
-	n := counts{r.Sent, r.Lost(), r.Sent - r.Lost()}
+func count(r *lab.Report) tally {
+	n := tally{r.Sent, r.Lost(), r.Sent - r.Lost()}
 	for i, seconds := range []float64{0.5, 1.5, 2.5, 3.5, 7.5} {
 		slower := r.Slower(time.Duration(seconds * float64(time.Second)))
 		n[2+i] -= slower
@@ -127,7 +127,7 @@ func count(r *lab.Report) counts {
 	return n
 }
 
-func (n counts) String() (columns string) {
+func (n tally) String() (columns string) {
 	for _, c := range n {
 		columns += fmt.Sprintf(" %d |", c)
 	}

@@ -78,6 +78,7 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 	})
 }
 
+// The setting bindAddressHardFail.
 func TestHardFail(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
