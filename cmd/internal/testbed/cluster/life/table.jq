@@ -1,6 +1,6 @@
 # The lines of a table that "nft -j list table" prints, to be sorted and compared. They don't have what may differ
 # between a table that was loaded at once and one that grew: handles, counters, remembered clients, chains that nothing
-# leads to, and which endpoint has which slot.
+# leads to, which endpoint has which slot, and timeout policies, which have the node's settings and are named by them.
 
 # in_chain names the chain that an object is or is in.
 def in_chain: "\(.family) \(.chain // .name)";
@@ -27,11 +27,14 @@ def elements:
     else .[] end;
 
 [.nftables[] | to_entries[] | select(.key != "metainfo") | {kind: .key} + .value | del(.handle)
-  | walk(if type == "object" and has("counter") then .counter = null else . end)] as $all
+  | walk(if type == "object" and has("counter") then .counter = null else . end)
+  | walk(if type == "object" and (."ct timeout" | type) == "string"
+      then ."ct timeout" |= sub("-[0-9a-f]{8}$"; "") else . end)
+  ] as $all
 | ([$all[] | select(.kind == "chain" and .hook != null) | in_chain] | unique | used($all)) as $used
 | ($all | map(select(.kind == "rule")) | group_by(in_chain)[] | select(.[0] | in_chain | IN($used[]))
     | to_entries[] | [(.value | in_chain), "rule", .key, .value.expr]),
   ($all[] | select(.kind == "chain") | select(in_chain | IN($used[]))),
   ($all[] | select(.kind == "table") | {family, kind, name}),
-  ($all[] | select(.kind | IN("rule", "chain", "table") | not)
+  ($all[] | select(.kind | IN("rule", "chain", "table", "ct timeout") | not)
     | del(.elem), ("\(.family) \(.kind) \(.name)" as $name | elements | [$name, .]))
