@@ -42,12 +42,15 @@ const (
 	Postrouting Hook = "postrouting"
 )
 
-// Hooks are all of them, in the order of a packet's path, with the kernel's numbers.
-var Hooks = [...]struct {
+// HookNumber is a hook with the kernel's number.
+type HookNumber struct {
 	Hook   Hook
 	Number nftables.ChainHook
 	Start  bool // a packet's path begins here
-}{
+}
+
+// Hooks are all of them, in the order of a packet's path.
+var Hooks = [...]HookNumber{
 	{Prerouting, unix.NF_INET_PRE_ROUTING, true},
 	{Input, unix.NF_INET_LOCAL_IN, false},
 	{Forward, unix.NF_INET_FORWARD, false},

@@ -48,8 +48,7 @@ func listed(ctx context.Context, p Place) (map[uint64]string, error) {
 	args := []string{"--handle", "--stateless", "--terse", "list", "chain", p.Family, p.Table, p.Chain}
 	out, err := exec.CommandContext(ctx, "nft", args...).Output()
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			first, _, _ := strings.Cut(string(failed.Stderr), "\n")
 			err = fmt.Errorf("%w: %s", err, first)
 		}

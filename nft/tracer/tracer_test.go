@@ -95,15 +95,3 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 8, 0, 4, 0, 0, 0, 0, 3})
 	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = decode(b) })
 }
-
-// A set and an element with user data.
-func TestElementsOfOthers(t *testing.T) {
-	nettest.Enter(t)
-	load(t, `table ip vmapd-trace-9 {
-	set destinations { type ipv4_addr; comment "of somebody"; elements = { 10.0.0.1 comment "of another" }; }
-}
-`)
-	if removed, err := RemoveStale(); err != nil || len(removed) > 0 {
-		t.Errorf("removed %v, %v", removed, err)
-	}
-}

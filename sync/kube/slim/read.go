@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +24,7 @@ func read(data []byte) (runtime.Object, schema.GroupVersionKind, error) {
 	envelope, _ := bytes.CutPrefix(data, magic)
 	var kind runtime.TypeMeta
 	var content []byte
-	err := walk(envelope, func(field protowire.Number, value []byte) error {
+	err := walk(envelope, func(field int, value []byte) error {
 		switch field {
 		case 1:
 			return kind.Unmarshal(value)
@@ -59,7 +58,7 @@ func read(data []byte) (runtime.Object, schema.GroupVersionKind, error) {
 
 func readList[T any](data []byte, meta *metav1.ListMeta, item func([]byte, *T) error) ([]T, error) {
 	items := make([]T, 0, count(data, 2))
-	return items, walk(data, func(field protowire.Number, value []byte) error {
+	return items, walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1:
 			return meta.Unmarshal(value)
@@ -79,7 +78,7 @@ func readService(data []byte, out *corev1.Service) error {
 
 func readSlice(data []byte, out *discoveryv1.EndpointSlice) error {
 	out.Endpoints = make([]discoveryv1.Endpoint, 0, count(data, 2))
-	return walk(data, func(field protowire.Number, value []byte) error {
+	return walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1: // metadata
 			return readMeta(value, &out.ObjectMeta)
@@ -97,7 +96,7 @@ func readSlice(data []byte, out *discoveryv1.EndpointSlice) error {
 }
 
 func readMeta(data []byte, out *metav1.ObjectMeta) error {
-	return walk(data, func(field protowire.Number, value []byte) error {
+	return walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1:
 			out.Name = string(value)
@@ -119,7 +118,7 @@ func readMeta(data []byte, out *metav1.ObjectMeta) error {
 // readEntry reads an entry of a map, if it has one of two keys.
 func readEntry(data []byte, to *map[string]string, one, other string) error {
 	var key, text []byte
-	err := walk(data, func(field protowire.Number, value []byte) error {
+	err := walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1:
 			key = value
@@ -138,7 +137,7 @@ func readEntry(data []byte, to *map[string]string, one, other string) error {
 }
 
 func readEndpoint(data []byte, out *discoveryv1.Endpoint) error {
-	return walk(data, func(field protowire.Number, value []byte) error {
+	return walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1: // addresses
 			out.Addresses = append(out.Addresses, string(value))

@@ -3,7 +3,6 @@ package slim
 import (
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,12 +65,12 @@ func (e events) Decode(
 
 // readEvent reads a meta/v1 WatchEvent.
 func readEvent(data []byte) (kind string, object []byte, err error) {
-	err = walk(data, func(field protowire.Number, value []byte) error {
+	err = walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1:
 			kind = string(value)
 		case 2:
-			return walk(value, func(field protowire.Number, raw []byte) error { // a RawExtension
+			return walk(value, func(field int, raw []byte) error { // a RawExtension
 				if field == 1 {
 					object = raw
 				}

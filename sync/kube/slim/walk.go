@@ -3,7 +3,7 @@ package slim
 import "google.golang.org/protobuf/encoding/protowire"
 
 // walk calls do with the fields of a message that are strings, bytes or messages, and skips others.
-func walk(message []byte, do func(field protowire.Number, value []byte) error) error {
+func walk(message []byte, do func(field int, value []byte) error) error {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -15,7 +15,7 @@ func walk(message []byte, do func(field protowire.Number, value []byte) error) e
 		}
 		if kind == protowire.BytesType {
 			value, _ := protowire.ConsumeBytes(message)
-			if err := do(field, value); err != nil {
+			if err := do(int(field), value); err != nil {
 				return err
 			}
 		}
@@ -25,8 +25,8 @@ func walk(message []byte, do func(field protowire.Number, value []byte) error) e
 }
 
 // count returns how often a message has a field.
-func count(message []byte, wanted protowire.Number) (n int) {
-	_ = walk(message, func(field protowire.Number, _ []byte) error {
+func count(message []byte, wanted int) (n int) {
+	_ = walk(message, func(field int, _ []byte) error {
 		if field == wanted {
 			n++
 		}

@@ -93,7 +93,7 @@ func TestHardFail(t *testing.T) {
 		Failed: func(err error) { told = err },
 	})
 	want := "metrics server: listen tcp " + taken.Addr().String()
-	if err := s.Run(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), want) || told != err {
+	if err := s.Run(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), want) || !errors.Is(told, err) {
 		t.Errorf("want %s, got %v; Failed was told: %v", want, err, told)
 	}
 }

@@ -144,8 +144,10 @@ func TestLeftoversThatAreUnknown(t *testing.T) {
 
 func TestTextOfLeftovers(t *testing.T) {
 	got := Found{
-		{Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1}, {Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1},
-		{Owner: host.OwnerVmapd, Kind: kindTable, Number: 1}, {Owner: host.OwnerVmapd, Kind: host.KindLegacyChain, Number: 3},
+		{Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1},
+		{Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1},
+		{Owner: host.OwnerVmapd, Kind: kindTable, Number: 1},
+		{Owner: host.OwnerVmapd, Kind: host.KindLegacyChain, Number: 3},
 		{Owner: host.OwnerKubeProxy, Kind: host.KindDevice, Number: 1},
 	}
 	const text = "of kube-proxy: 1 × IPVS device, 2 × nftables table; of vmapd: 1 × nftables table, 3 × iptables-legacy chain"

@@ -23,7 +23,10 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-func content(t *testing.T, name string) string { return testaid.Read(t, filepath.Join("page", name)) }
+func content(t *testing.T, name string) string {
+	t.Helper()
+	return testaid.Read(t, filepath.Join("page", name))
+}
 
 // daemon returns a client of a daemon that answers about Services.
 func daemon(t *testing.T) socket.Client {
