@@ -9,8 +9,6 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 const (
@@ -56,9 +54,17 @@ func (a attributes) nested(attr uint16) attributes { return parse(a[attr]) }
 
 func (a attributes) value(attr uint16) []byte { return a.nested(attr)[unix.NFTA_DATA_VALUE] }
 
-func (a attributes) uint32(attr uint16) uint32 { return nfnl.Uint32(a[attr]) }
+func (a attributes) uint32(attr uint16) uint32 { return uint32(a.number(attr, 4)) }
 
-func (a attributes) uint64(attr uint16) uint64 { return nfnl.Uint64(a[attr]) }
+func (a attributes) uint64(attr uint16) uint64 { return a.number(attr, 8) }
+
+// number reads a number of size bytes; 0 if the attribute is shorter.
+func (a attributes) number(attr uint16, size int) (n uint64) {
+	for i := 0; i < size && len(a[attr]) >= size; i++ {
+		n = n<<8 | uint64(a[attr][i])
+	}
+	return n
+}
 
 // with returns attributes with more.
 func (a attributes) with(more attributes) attributes {
