@@ -30,8 +30,11 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 			return
 		}
 		urgent, services := r.urgent(), r.services()
+		if !yield(r.service(services[0])) {
+			return
+		}
 		for _, now := range [...]bool{true, false} {
-			for _, ports := range services {
+			for _, ports := range services[1:] {
 				if urgent[clusterIPOf(ports[0])] == now && !yield(r.service(ports)) {
 					return
 				}
@@ -41,7 +44,7 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 	}
 }
 
-// service compiles the service ports of a Service, and its cluster IP.
+// service compiles the service ports of a Service, or of several, and their cluster IPs.
 func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 	var all Unit
 	units := make([]Unit, len(ports))
@@ -54,37 +57,50 @@ func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 		for _, u := range units {
 			u.Elements(add)
 		}
-		if ip := clusterIPOf(ports[0]); ip.IsValid() {
-			add(nft.ClusterIPs, addrElement(ip))
+		for i, sp := range ports {
+			if ip := clusterIPOf(sp); ip.IsValid() && (i == 0 || clusterIPOf(ports[i-1]) != ip) {
+				add(nft.ClusterIPs, addrElement(ip))
+			}
 		}
 	}
 	return all
 }
 
-// services returns the service ports of each Service, by its cluster IP.
+// services returns the service ports of each Service, by its cluster IP. All Services with an external address that is
+// another one's cluster IP are together, and come first: that address refuses what no frontend has.
 func (r *Ruleset) services() (all [][]*model.ServicePort) {
 	ports := slices.SortedStableFunc(r.snapshot.ServicePorts(), func(a, b *model.ServicePort) int {
 		return clusterIPOf(a).Compare(clusterIPOf(b))
 	})
-	all = make([][]*model.ServicePort, 0, len(ports))
+	all = make([][]*model.ServicePort, 1, len(ports)+1)
 	for from, to := 0, 1; from < len(ports); to++ {
-		if to == len(ports) || clusterIPOf(ports[to]) != clusterIPOf(ports[from]) {
-			all, from = append(all, ports[from:to]), to
+		if to < len(ports) && clusterIPOf(ports[to]) == clusterIPOf(ports[from]) {
+			continue
 		}
+		if one := ports[from:to]; slices.ContainsFunc(one, r.hasClusterIP) {
+			all[0] = append(all[0], one...)
+		} else {
+			all = append(all, one)
+		}
+		from = to
 	}
 	return all
 }
 
-// urgent says of each Service, by its cluster IP, whether it must be among the first. An address of the node that is a
-// Service's has priority over other Services' node ports; and one may be the cluster IP of another Service.
+// hasClusterIP reports whether an external address of a service port is the cluster IP of a Service.
+func (r *Ruleset) hasClusterIP(sp *model.ServicePort) bool {
+	return slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool {
+		return fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)
+	})
+}
+
+// urgent says of each Service, by its cluster IP, whether it must be among the first: an address of the node that is a
+// Service's has priority over other Services' node ports.
 func (r *Ruleset) urgent() map[netip.Addr]bool {
-	shared := func(fe model.Frontend) bool {
-		return r.isOnNode(fe) || fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)
-	}
 	urgent := map[netip.Addr]bool{}
 	for sp := range r.snapshot.ServicePorts() {
 		ip := clusterIPOf(sp)
-		urgent[ip] = urgent[ip] || isUrgent(sp) || slices.ContainsFunc(sp.Frontends, shared)
+		urgent[ip] = urgent[ip] || isUrgent(sp) || slices.ContainsFunc(sp.Frontends, r.isOnNode)
 	}
 	return urgent
 }
