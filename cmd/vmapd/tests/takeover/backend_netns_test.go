@@ -31,7 +31,8 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 	}
 	vmapdtest.WaitUntil(t, "a UDP flow is answered", answered)
 	for _, next := range backends[1:] {
-		stop := lab.Load{Rate: 100, Ask: func(ctx context.Context) (lab.Answer, error) {
+		// An emulated machine makes 80 connections a second, and programs nothing meanwhile.
+		stop := lab.Load{Rate: 40, Timeout: 20 * time.Second, Ask: func(ctx context.Context) (lab.Answer, error) {
 			return w.Client.Ask(ctx, "tcp4", vmapdtest.WebVIP)
 		}}.Start()
 		time.Sleep(200 * time.Millisecond) // the load is under way
