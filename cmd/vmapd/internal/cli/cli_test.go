@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -28,6 +29,20 @@ func TestAnInterruptedCommandPrintsNoError(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := execute(ctx, root, []string{"wait"}, nil, &stdout, &stderr); code != 130 || stdout.Len()+stderr.Len() > 0 {
 		t.Errorf("exit code %d, want 130; %s%s", code, &stdout, &stderr)
+	}
+}
+
+// A library's lines are of the daemon's log, with its format, and at the verbosity of debugging.
+func TestWhatLibrariesLogIsInTheFormatOfTheLog(t *testing.T) {
+	for verbosity, want := range map[string]string{"-v=2": "", "-v=4": `"level":"DEBUG","msg":"an unknown attribute"}`} {
+		var stderr bytes.Buffer
+		args := []string{"--logging-format=json", verbosity, "--write-config-to", filepath.Join(t.TempDir(), "config")}
+		code := execute(t.Context(), Command(), args, nil, &bytes.Buffer{}, &stderr)
+		before := stderr.Len()
+		log.Print("an unknown attribute")
+		if got := stderr.String()[before:]; code != 0 || !strings.HasSuffix(strings.TrimSpace(got), want) || want == "" && got != "" {
+			t.Errorf("%s: exit code %d, got %q", verbosity, code, got)
+		}
 	}
 }
 

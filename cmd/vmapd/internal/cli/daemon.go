@@ -46,8 +46,10 @@ func (s *start) start(ctx context.Context, stderr io.Writer) (running bool, err 
 	level := new(slog.LevelVar)
 	level.Set(levelOf(int(c.KubeProxy.Logging.Verbosity)))
 	s.log = newLogger(stderr, c.KubeProxy.Logging.Format, level)
-	// client-go logs here where it has no other log.
+	// client-go logs here where it has no other log; and others by package log, such as attributes that they do not know.
 	klog.SetLogger(informer.Debug(s.log))
+	slog.SetLogLoggerLevel(slog.LevelDebug)
+	slog.SetDefault(s.log)
 	if !s.InitOnly { // the daemon says them, with the same configuration
 		for _, n := range c.Notes {
 			s.log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
