@@ -9,10 +9,11 @@ LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 MODULES   := cmd/internal/testbed/charttest
 # The race detector takes five times as long. Tests with real packets mostly wait, and are left out.
 RACE      := ./model/... ./nft/compile ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube/... ./sync/reconcile ./sync/health ./sync/events ./sync/informer/... ./sync/manifest ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver ./cmd/internal/testbed/simulate
-TEST      := $(GO) test -count=1
+# test-slow and the linter vet.
+TEST      := $(GO) test -count=1 -vet=off
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-slow golden bench images lint vulncheck fmt tidy ci
+.PHONY: help build demo test test-slow golden bench images lint linter vulncheck fmt tidy ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -59,6 +60,9 @@ lint: ## golangci-lint, pinned
 	@sh -n cmd/vmapd/deploy/try-one-node.sh
 	@for m in . $(MODULES); do (cd $$m && $(LINT) run) || exit 1; done
 
+linter: ## download and compile golangci-lint, which takes three minutes at first
+	@$(LINT) version
+
 vulncheck: ## known vulnerabilities of the libraries; asks the Go project's database on the internet
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/vmapd
 
@@ -68,4 +72,4 @@ fmt: ## format the sources
 tidy: ## go mod tidy; fails if that changes something
 	@for m in . $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
 
-ci: tidy lint test test-slow ## what must pass before a change lands
+ci: tidy test test-slow lint ## what must pass before a change lands
