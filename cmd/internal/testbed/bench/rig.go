@@ -52,6 +52,14 @@ func (r *Rig) Flags(nodeName, podRanges string) []string {
 	}
 }
 
+// StartEither starts kube-proxy in mode nftables, if its path is given, or else vmapd with that backend.
+func (r *Rig) StartEither(ctx context.Context, vmapd, kubeProxy string, flags ...string) error {
+	if kubeProxy != "" {
+		return r.Start(ctx, kubeProxy, append(flags, "--proxy-mode", "nftables")...)
+	}
+	return r.Start(ctx, vmapd, append(flags, r.Vmapd("nftables")...)...)
+}
+
 // Start starts a proxy.
 func (r *Rig) Start(ctx context.Context, program string, args ...string) (err error) {
 	r.Proxy, err = r.machine.Start(ctx, program, args...)

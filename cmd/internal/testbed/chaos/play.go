@@ -21,7 +21,7 @@ func play(ctx context.Context, o *options, f fault, backend string) (r result, e
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() { err = errors.Join(err, w.Close()) }()
 	if err := w.start(ctx); err != nil {
 		return r, err
 	}

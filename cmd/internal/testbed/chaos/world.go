@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -32,27 +31,23 @@ var (
 
 // world is a node with pods, an API server and vmapd.
 type world struct {
-	*lab.World
-	*bench.Rig
+	*bench.World
 	o       *options
 	backend string
 }
 
 func newWorld(ctx context.Context, o *options, backend string) (w *world, err error) {
 	w = &world{o: o, backend: backend}
-	if w.World, err = lab.New(ctx, lab.Config{Pods: 5, Ports: []uint16{podPort}}); err != nil {
+	const pods = 5
+	if w.World, err = bench.NewWorld(ctx, pods, podPort); err != nil {
 		return nil, err
 	}
-	if w.Rig, err = bench.New(w.Node); err != nil {
-		return nil, errors.Join(err, w.close())
-	}
-	w.API.Set(bench.LabNode())
 	web := service("web", webVIP.Addr(), webVIP6.Addr())
 	web.Spec.Type = corev1.ServiceTypeNodePort
 	for i := range web.Spec.Ports {
 		web.Spec.Ports[i].NodePort = webNodePort
 	}
-	w.setService(web, w.Pods()[0], w.Pods()[1])
+	w.SetService(web, w.Pods()[0], w.Pods()[1])
 	w.setProbe(probeAtFirst)
 	return w, nil
 }
@@ -63,14 +58,7 @@ func service(name string, ips ...netip.Addr) *corev1.Service {
 }
 
 // setProbe makes a pod the endpoint of the Service probe.
-func (w *world) setProbe(pod int) { w.setService(service("probe", probeVIP.Addr()), w.Pods()[pod]) }
-
-func (w *world) setService(s *corev1.Service, endpoints ...*lab.Pod) {
-	w.API.Set(s)
-	for _, slice := range bench.Slices(s, endpoints...) {
-		w.API.Set(slice)
-	}
-}
+func (w *world) setProbe(pod int) { w.SetService(service("probe", probeVIP.Addr()), w.Pods()[pod]) }
 
 func (w *world) flags() []string {
 	return append(w.Vmapd(w.backend), w.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)...)
@@ -136,5 +124,3 @@ func (w *world) shell(ctx context.Context, commands string) error {
 	}
 	return nil
 }
-
-func (w *world) close() error { return errors.Join(w.Rig.Close(), w.World.Close()) }

@@ -94,7 +94,7 @@ func (r *run) play(ctx context.Context, kubeProxy string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() { err = errors.Join(err, w.Close()) }()
 	if err := w.settle(ctx); err != nil {
 		return fmt.Errorf("%w; %s", err, w.Log())
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -48,23 +47,18 @@ func (c *client) ask(ctx context.Context) (lab.Answer, error) {
 // world has the Service web, with the first pods as endpoints. One more pod is a client. With the policy Local, another
 // one is an endpoint on another Node.
 type world struct {
-	*lab.World
-	*bench.Rig
+	*bench.World
 	r       *run
 	clients []*client
 }
 
 func newWorld(ctx context.Context, kubeProxy string, r *run) (w *world, err error) {
 	w = &world{r: r}
-	if w.World, err = lab.New(ctx, lab.Config{Pods: r.endpoints + 2, Ports: []uint16{podPort}}); err != nil {
+	if w.World, err = bench.NewWorld(ctx, r.endpoints+2, podPort); err != nil {
 		return nil, err
 	}
-	w.Rig, err = bench.New(w.Node)
-	if err == nil {
-		err = w.build(ctx, kubeProxy)
-	}
-	if err != nil {
-		return nil, errors.Join(err, w.close())
+	if err := w.build(ctx, kubeProxy); err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
@@ -75,14 +69,14 @@ func (w *world) build(ctx context.Context, path string) error {
 		return err
 	}
 	w.setObjects()
-	program, args := "bin/vmapd", w.Vmapd("nftables")
-	switch w.r.proxy {
-	case withoutRetry:
-		args = append(args, "--connection-retry=false")
-	case kubeProxy:
-		program, args = path, []string{"--proxy-mode", "nftables"}
+	flags := w.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)
+	if w.r.proxy == withoutRetry {
+		flags = append(flags, "--connection-retry=false")
 	}
-	return w.Start(ctx, program, append(args, w.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)...)...)
+	if w.r.proxy != kubeProxy {
+		path = ""
+	}
+	return w.StartEither(ctx, "bin/vmapd", path, flags...)
 }
 
 // Where the Service is reached, by family.
@@ -139,7 +133,6 @@ func (w *world) addClients() error {
 
 // setObjects writes the Node, the Service and its EndpointSlices to the API server.
 func (w *world) setObjects() {
-	w.API.Set(bench.LabNode())
 	ips := clusterIPs()
 	s := bench.Service("web", port, podPort, []corev1.Protocol{corev1.ProtocolTCP},
 		netip.MustParseAddr(ips[0]), netip.MustParseAddr(ips[1]))
@@ -174,20 +167,9 @@ func (w *world) setObjects() {
 
 // settle waits until each client is answered.
 func (w *world) settle(ctx context.Context) error {
-	const patience, pause = time.Minute, 20 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	for _, c := range w.clients {
-		for {
-			asking, done := context.WithTimeout(ctx, time.Second)
-			_, err := c.ask(asking)
-			done()
-			if err == nil {
-				break
-			}
-			if err := lab.Pause(ctx, pause); err != nil {
-				return fmt.Errorf("%s is not answered: %w", c.name, err)
-			}
+		if err := bench.Answered(ctx, c.ask); err != nil {
+			return fmt.Errorf("%s is not answered: %w", c.name, err)
 		}
 	}
 	return nil
@@ -220,6 +202,3 @@ func (w *world) load(ctx context.Context) []lab.Report {
 
 // pod is one of the endpoints, from 0 on.
 func (w *world) pod(n int) *lab.Pod { return w.Pods()[n] }
-
-// close ends the proxy before what it uses.
-func (w *world) close() error { return errors.Join(w.Rig.Close(), w.World.Close()) }

@@ -28,12 +28,8 @@ type proxy struct {
 
 // start starts the proxy, and waits until it has programmed everything.
 func (w *world) start(ctx context.Context, o *options) (*proxy, error) {
-	program, args := o.vmapd, w.Vmapd("nftables")
-	if o.kubeProxy != "" {
-		program, args = o.kubeProxy, []string{"--proxy-mode", "nftables"}
-	}
 	began := time.Now()
-	if err := w.Start(ctx, program, append(args, w.Flags(nodeName, podRange)...)...); err != nil {
+	if err := w.StartEither(ctx, o.vmapd, o.kubeProxy, w.Flags(nodeName, podRange)...); err != nil {
 		return nil, err
 	}
 	p := &proxy{Daemon: w.Proxy, world: w}

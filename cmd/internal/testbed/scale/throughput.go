@@ -27,8 +27,8 @@ const answerPort, iperfPort = 8080, 5201
 // path is how a client outside reaches a pod: through a proxy of its own node, or straight.
 type path struct {
 	name        string
-	world       *lab.World
-	rig         *bench.Rig
+	vmapd, kube string // programs, or ""
+	world       *bench.World
 	addr        netip.Addr
 	bits        []float64 // a second, of one TCP connection; one value for each round
 	datagrams   []float64 // a second, that arrived
@@ -38,17 +38,16 @@ type path struct {
 // throughput measures the paths through vmapd, through kube-proxy if there is one, and past both. All are there at the
 // same time, each with machines of its own, and are measured in turns: machines differ from minute to minute.
 func throughput(ctx context.Context, o *options, stdout io.Writer) (err error) {
-	paths := []*path{{name: "straight to the pod"}, {name: "vmapd"}, {name: "kube-proxy, mode nftables"}}
-	if o.kubeProxy == "" {
-		paths = paths[:2]
+	paths := []*path{{name: "straight to the pod"}, {name: "vmapd", vmapd: o.vmapd}}
+	if o.kubeProxy != "" {
+		paths = append(paths, &path{name: "kube-proxy, mode nftables", kube: o.kubeProxy})
 	}
-	defer func() {
-		for _, p := range paths {
-			err = errors.Join(err, p.close())
+	for _, p := range paths {
+		if p.world, err = bench.NewWorld(ctx, 1, answerPort); err != nil {
+			return err
 		}
-	}()
-	for i, p := range paths {
-		if err := p.build(ctx, [...]string{"", o.vmapd, o.kubeProxy}[i]); err != nil {
+		defer func() { err = errors.Join(err, p.world.Close()) }()
+		if err := p.build(ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
@@ -69,50 +68,32 @@ func throughput(ctx context.Context, o *options, stdout io.Writer) (err error) {
 	return t.Flush()
 }
 
-// build makes the machines, a Service if there is a program, and waits until the client is answered.
-func (p *path) build(ctx context.Context, program string) (err error) {
-	if p.world, err = lab.New(ctx, lab.Config{Pods: 1, Ports: []uint16{answerPort}}); err != nil {
-		return err
-	}
+// build starts the servers and a proxy, and waits until the client is answered.
+func (p *path) build(ctx context.Context) error {
 	pod := p.world.Pods()[0]
 	if err := pod.Command(ctx, "iperf3", "--server", "--port", strconv.Itoa(iperfPort)).Start(); err != nil {
 		return err
 	}
-	if p.addr = pod.IP4; program != "" {
+	if p.addr = pod.IP4; p.vmapd+p.kube != "" {
 		p.addr = netip.MustParseAddr("172.30.0.10")
-		if p.rig, err = bench.New(p.world.Node); err != nil {
-			return err
-		}
 		both := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP}
 		s := bench.Service("pod", answerPort, answerPort, both, p.addr)
 		for _, of := range bench.Service("", iperfPort, iperfPort, both, p.addr).Spec.Ports {
 			of.Name += "-iperf"
 			s.Spec.Ports = append(s.Spec.Ports, of)
 		}
-		p.rig.API.Set(bench.LabNode())
-		p.rig.API.Set(s)
-		for _, slice := range bench.Slices(s, pod) {
-			p.rig.API.Set(slice)
-		}
-		args := p.rig.Vmapd("nftables")
-		if p.name != "vmapd" {
-			args = []string{"--proxy-mode", "nftables"}
-		}
-		err := p.rig.Start(ctx, program, append(args, p.rig.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)...)...)
-		if err != nil {
+		p.world.SetService(s, pod)
+		flags := p.world.Flags(lab.NodeName, lab.PodRange4+","+lab.PodRange6)
+		if err := p.world.StartEither(ctx, p.vmapd, p.kube, flags...); err != nil {
 			return err
 		}
 	}
-	const patience = time.Minute
-	for began := time.Now(); ; {
-		_, err := p.world.Client.Ask(ctx, "tcp", netip.AddrPortFrom(p.addr, answerPort))
-		if err == nil || time.Since(began) > patience {
-			return err
-		}
-		if err := lab.Pause(ctx, time.Second/10); err != nil {
-			return err
-		}
-	}
+	return bench.Answered(ctx, p.ask)
+}
+
+// ask makes a new connection.
+func (p *path) ask(ctx context.Context) (lab.Answer, error) {
+	return p.world.Client.Ask(ctx, "tcp", netip.AddrPortFrom(p.addr, answerPort))
 }
 
 // measure measures one round of each kind, one after the other.
@@ -162,7 +143,7 @@ func (p *path) connect(ctx context.Context, each time.Duration) float64 {
 	for range clients {
 		wait.Go(func() {
 			for time.Since(began) < each && ctx.Err() == nil {
-				if _, err := p.world.Client.Ask(ctx, "tcp", netip.AddrPortFrom(p.addr, answerPort)); err == nil {
+				if _, err := p.ask(ctx); err == nil {
 					answered.Add(1)
 				}
 			}
@@ -175,15 +156,4 @@ func (p *path) connect(ctx context.Context, each time.Duration) float64 {
 func median(values []float64) float64 {
 	slices.Sort(values)
 	return values[len(values)/2]
-}
-
-// close ends the proxy before what it uses.
-func (p *path) close() (err error) {
-	if p.rig != nil {
-		err = p.rig.Close()
-	}
-	if p.world != nil {
-		err = errors.Join(err, p.world.Close())
-	}
-	return err
 }
