@@ -2,7 +2,6 @@ package host_test
 
 import (
 	"context"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -54,9 +53,7 @@ func compares(t *testing.T, b comparer, commands map[string]string) {
 		t.Error("another snapshot makes no difference")
 	}
 	for command, want := range commands {
-		if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
-		}
+		nettest.Run(t, "", "sh", "-c", command)
 		if list := differences(t, b, first); len(list) == 0 || !strings.Contains(strings.Join(list, "\n"), want) {
 			t.Errorf("after %s want %q, got:\n%s", command, want, strings.Join(list, "\n"))
 		}

@@ -51,7 +51,7 @@ func TestRepairsAreCounted(t *testing.T) {
 			s := b.Stats()
 			return [2]uint64{s[model.IPv4].Repairs, s[model.IPv6].Repairs}
 		}
-		output(t, "iptables"+variant, "-t", "nat", "-F", "VMAPD-POSTROUTING")
+		nettest.Run(t, "", "iptables"+variant, "-t", "nat", "-F", "VMAPD-POSTROUTING")
 		if got := repairs(); got != [2]uint64{1, 0} {
 			t.Errorf("somebody emptied a chain: %v repairs, want 1 and 0", got)
 		}
@@ -60,7 +60,7 @@ func TestRepairsAreCounted(t *testing.T) {
 			t.Errorf("a change of ours: %v repairs, want no more", got)
 		}
 		twoWebs.Set(builder)
-		output(t, "iptables"+variant, "-t", "nat", "-A", "VMAPD-POSTROUTING", "-j", "RETURN")
+		nettest.Run(t, "", "iptables"+variant, "-t", "nat", "-A", "VMAPD-POSTROUTING", "-j", "RETURN")
 		if got := repairs(); got != [2]uint64{2, 0} {
 			t.Errorf("a change of ours and of theirs: %v repairs, want 2 and 0", got)
 		}
@@ -70,16 +70,13 @@ func TestRepairsAreCounted(t *testing.T) {
 // setInvalid sets the counter of the rule for invalid packets, as if it had dropped some.
 func setInvalid(t *testing.T, variant string, packets int) {
 	t.Helper()
-	saved := output(t, "iptables"+variant+"-save", "-c", "-t", "filter")
+	saved := nettest.Run(t, "", "iptables"+variant+"-save", "-c", "-t", "filter")
 	rule := regexp.MustCompile(`(?m)^\[[0-9:]+\] (-A VMAPD-FORWARD .*--ctstate INVALID -j DROP)$`)
 	if !rule.MatchString(saved) {
 		t.Fatalf("no rule for invalid packets:\n%s", saved)
 	}
-	restore := exec.Command("iptables"+variant+"-restore", "-c")
-	restore.Stdin = strings.NewReader(rule.ReplaceAllString(saved, fmt.Sprintf("[%d:%d] $1", packets, 60*packets)))
-	if out, err := restore.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", restore, err, out)
-	}
+	saved = rule.ReplaceAllString(saved, fmt.Sprintf("[%d:%d] $1", packets, 60*packets))
+	nettest.Run(t, saved, "iptables"+variant+"-restore", "-c")
 }
 
 func TestInvalidPacketsAreCounted(t *testing.T) {
@@ -189,7 +186,7 @@ func TestAFailureOfOneTable(t *testing.T) {
 // rulesIn returns our rules in a table.
 func rulesIn(t *testing.T, program, table string) (rules string) {
 	t.Helper()
-	for line := range strings.Lines(output(t, program+"-save", "-t", table)) {
+	for line := range strings.Lines(nettest.Run(t, "", program+"-save", "-t", table)) {
 		if strings.HasPrefix(line, "-A "+iptables.Prefix) {
 			rules += line
 		}
@@ -218,7 +215,7 @@ func TestAKernelWithoutAMatch(t *testing.T) {
 				t.Errorf("%v: failed %v, refused %v, want %v: %v", f, failed[f], refused[f], names, err)
 			}
 		}
-		rules := output(t, "iptables"+variant+"-save", "-t", "nat")
+		rules := nettest.Run(t, "", "iptables"+variant+"-save", "-t", "nat")
 		for _, want := range []string{"172.30.0.44/32 -p tcp -m tcp --dport 80", "10.0.0.8:8080", "10.0.0.9:8080"} {
 			if !strings.Contains(rules, want) {
 				t.Errorf("nothing has %s:\n%s", want, rules)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,27 +43,6 @@ func openIPVS(t *testing.T, o ipvs.Options) (*host.IPVS, *strings.Builder) {
 		}
 	})
 	return b, &log
-}
-
-func output(t testing.TB, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-	}
-	return string(out)
-}
-
-// listed is a table as the program lists it, with counters.
-func listed(t *testing.T, program, table string) string {
-	t.Helper()
-	var kept []string
-	for line := range strings.Lines(output(t, program+"-save", "-c", "-t", table)) {
-		if !strings.HasPrefix(line, "#") {
-			kept = append(kept, line)
-		}
-	}
-	return strings.Join(kept, "")
 }
 
 func sorted(text string) []string {
@@ -124,11 +102,11 @@ func TestIPVSIsAsTheStateSays(t *testing.T) {
 		servers += state.Text("ipvsadm")
 		entries += state.Text("ipset")
 	}
-	if diff := cmp.Diff(sorted(servers), sorted(output(t, "ipvsadm", "-Sn"))); diff != "" {
+	if diff := cmp.Diff(sorted(servers), sorted(nettest.Run(t, "", "ipvsadm", "-Sn"))); diff != "" {
 		t.Errorf("virtual servers (-want +got):\n%s", diff)
 	}
 	creation := regexp.MustCompile(`create .*`)
-	if diff := cmp.Diff(sorted(creation.ReplaceAllString(entries, "")), sorted(creation.ReplaceAllString(output(t, "ipset", "save"), ""))); diff != "" {
+	if diff := cmp.Diff(sorted(creation.ReplaceAllString(entries, "")), sorted(creation.ReplaceAllString(nettest.Run(t, "", "ipset", "save"), ""))); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
 	before := everything(t)
@@ -146,7 +124,7 @@ func TestIPVSIsAsTheStateSays(t *testing.T) {
 		"ipvsadm -E -t 172.30.0.42:80 -s wlc", "ipvsadm -A -t 192.0.2.1:80 -s rr", "ipvsadm --set 7 7 7",
 		"ip6tables -I FORWARD -j VMAPD-IPVS-FORWARD", "ip address add 172.30.9.9/32 dev vmapd-ipvs0",
 	} {
-		output(t, "sh", "-c", harm)
+		nettest.Run(t, "", "sh", "-c", harm)
 		second.Resync()
 		apply(t, second, s)
 		// A rule of somebody else may stay.
@@ -183,7 +161,7 @@ func everything(t *testing.T) string {
 				continue
 			}
 		}
-		text := counters.ReplaceAllString(output(t, command[0], command[1:]...), "")
+		text := counters.ReplaceAllString(nettest.Run(t, "", command[0], command[1:]...), "")
 		if !strings.Contains(command[0], "tables") {
 			text = strings.Join(sorted(regexp.MustCompile(`^\d+: `).ReplaceAllString(text, "")), "\n") + "\n"
 		}
@@ -221,7 +199,7 @@ func TestIPVSRestartsWithAnySettings(t *testing.T) {
 // they have ended.
 func TestIPVSDrains(t *testing.T) {
 	nettest.Enter(t)
-	output(t, "ip", "address", "add", "10.0.0.2/32", "dev", "lo")
+	nettest.Run(t, "", "ip", "address", "add", "10.0.0.2/32", "dev", "lo")
 	l, err := net.Listen("tcp4", "10.0.0.2:8080")
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +218,7 @@ func TestIPVSDrains(t *testing.T) {
 	apply(t, b, builder.Snapshot())
 	c, err := net.DialTimeout("tcp4", "172.30.0.41:80", 10*time.Second)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, output(t, "ipvsadm", "-Ln"))
+		t.Fatalf("%v\n%s", err, nettest.Run(t, "", "ipvsadm", "-Ln"))
 	}
 	defer c.Close()
 	goesOn := func() {
@@ -257,12 +235,12 @@ func TestIPVSDrains(t *testing.T) {
 	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3").Set(builder)
 	apply(t, b, builder.Snapshot())
 	const drains = "-a -t 172.30.0.41:80 -r 10.0.0.2:8080 -m -w 0"
-	if text := output(t, "ipvsadm", "-Sn"); !strings.Contains(text, drains) {
+	if text := nettest.Run(t, "", "ipvsadm", "-Sn"); !strings.Contains(text, drains) {
 		t.Fatalf("it does not drain:\n%s", text)
 	}
 	second, log := openIPVS(t, ipvs.Options{})
 	apply(t, second, builder.Snapshot())
-	if strings.Contains(log.String(), "applied") || !strings.Contains(output(t, "ipvsadm", "-Sn"), drains) {
+	if strings.Contains(log.String(), "applied") || !strings.Contains(nettest.Run(t, "", "ipvsadm", "-Sn"), drains) {
 		t.Errorf("after a restart it does not drain:\n%s", log)
 	}
 	goesOn()
@@ -272,12 +250,12 @@ func TestIPVSDrains(t *testing.T) {
 	for deadline := time.Now().Add(40 * time.Second); ; time.Sleep(500 * time.Millisecond) {
 		second.Resync()
 		apply(t, second, builder.Snapshot())
-		text := output(t, "ipvsadm", "-Sn")
+		text := nettest.Run(t, "", "ipvsadm", "-Sn")
 		if !strings.Contains(text, "10.0.0.2") {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still there:\n%s\n%s", text, output(t, "ipvsadm", "-Lnc"))
+			t.Fatalf("still there:\n%s\n%s", text, nettest.Run(t, "", "ipvsadm", "-Lnc"))
 		}
 	}
 }
@@ -306,10 +284,10 @@ func TestABadServerIsAlone(t *testing.T) {
 		if _, refused := model.Failures(err); !model.IsProgrammed(err) || !refused[model.IPv4][port] || !refused[model.IPv6][port] {
 			t.Errorf("refused are %v, want %v in both families, and some that have no algorithm either: %v", refused, port, err)
 		}
-		if got := output(t, "ipvsadm", "-Sn"); !strings.Contains(got, "-a -t 172.30.0.41:80 -r 10.0.0.4:8080 -m -w 1") {
+		if got := nettest.Run(t, "", "ipvsadm", "-Sn"); !strings.Contains(got, "-a -t 172.30.0.41:80 -r 10.0.0.4:8080 -m -w 1") {
 			t.Errorf("the other Service is missing:\n%s", got)
 		}
-		got := output(t, "ipset", "save", "VMAPD-SERVICES")
+		got := nettest.Run(t, "", "ipset", "save", "VMAPD-SERVICES")
 		if !strings.Contains(got, "172.30.0.41,tcp:80") || strings.Contains(got, "172.30.0.42,tcp:80") {
 			t.Errorf("let through:\n%s", got)
 		}
@@ -347,7 +325,7 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 		"ip link add kube-ipvs0 type dummy", "ipset create KUBE-CLUSTER-IP hash:ip,port",
 		"ipvsadm -A -t 172.31.0.1:443 -s rr", "ipvsadm -A -t 192.0.2.1:80 -s rr", "ipvsadm -A -f 7 -s rr",
 	} {
-		output(t, "sh", "-c", more)
+		nettest.Run(t, "", "sh", "-c", more)
 	}
 	remover.Options.ExcludeCIDRs = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	if err := remove(&remover); err != nil {
@@ -358,7 +336,7 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 	if diff := cmp.Diff(strings.TrimSpace(before+foreign), strings.TrimSpace(after)); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}
-	links := output(t, "ip", "-o", "link")
+	links := nettest.Run(t, "", "ip", "-o", "link")
 	if strings.Contains(links, "ipvs0") {
 		t.Errorf("devices:\n%s", links)
 	}
@@ -367,7 +345,7 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 	if err := remove(&remover); err != nil {
 		t.Fatal(err)
 	}
-	if got := output(t, "ipvsadm", "-Sn"); !strings.Contains(got, "192.0.2.1") {
+	if got := nettest.Run(t, "", "ipvsadm", "-Sn"); !strings.Contains(got, "192.0.2.1") {
 		t.Errorf("somebody else's virtual server is gone: %q", got)
 	}
 }
@@ -377,17 +355,17 @@ func TestRemoveIPVSKeepsKubeProxys(t *testing.T) {
 	nettest.Enter(t)
 	b, _ := openIPVS(t, ipvs.Options{})
 	apply(t, b, modeltest.Snapshot(hostConfig, cluster(twoWebs)...))
-	output(t, "ip", "link", "add", "kube-ipvs0", "type", "dummy")
-	output(t, "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")
-	servers := output(t, "ipvsadm", "-Sn")
+	nettest.Run(t, "", "ip", "link", "add", "kube-ipvs0", "type", "dummy")
+	nettest.Run(t, "", "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")
+	servers := nettest.Run(t, "", "ipvsadm", "-Sn")
 	remover := host.Leftovers{NFT: others.IPTables{}}
 	if err := remove(&remover, host.OwnerKubeProxy); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(servers, output(t, "ipvsadm", "-Sn")); diff != "" {
+	if diff := cmp.Diff(servers, nettest.Run(t, "", "ipvsadm", "-Sn")); diff != "" {
 		t.Errorf("virtual servers (-before +after):\n%s", diff)
 	}
-	left := everything(t) + output(t, "ip", "-o", "link")
+	left := everything(t) + nettest.Run(t, "", "ip", "-o", "link")
 	if strings.Contains(strings.ToLower(left), "vmapd") {
 		t.Errorf("something of vmapd's is left:\n%s", left)
 	}

@@ -69,7 +69,7 @@ func (w *ruleWatch) run(t *testing.T, command string) {
 	if strings.HasSuffix(words[0], "tables") {
 		words[0] += w.variant
 	}
-	output(t, words[0], words[1:]...)
+	nettest.Run(t, "", words[0], words[1:]...)
 }
 
 // mustNotice looks at all canaries, and checks whether a change is noticed.
@@ -103,7 +103,7 @@ func (w *ruleWatch) mustRepair(t *testing.T, command string, tables ...string) {
 func (w *ruleWatch) list(t *testing.T, tables []string) (all string) {
 	t.Helper()
 	for _, table := range tables {
-		all += listed(t, "iptables"+w.variant, table) + listed(t, "ip6tables"+w.variant, table)
+		all += nettest.Listed(t, "iptables"+w.variant, table) + nettest.Listed(t, "ip6tables"+w.variant, table)
 	}
 	return all
 }
@@ -221,7 +221,7 @@ func TestAnApplyThatFailsIsNoForeignChange(t *testing.T) {
 	if err := w.backend.Apply(t.Context(), builder.Snapshot()); err == nil {
 		t.Fatal("the broken program works")
 	}
-	output(t, program, "-t", "nat", "-F")
+	nettest.Run(t, "", program, "-t", "nat", "-F")
 	w.look()
 	mend()
 	w.apply(t, builder.Snapshot())
@@ -255,6 +255,6 @@ func TestAFamilyThatCannotBeWatched(t *testing.T) {
 	if got := log.Count("cannot watch our rules"); got != 1 {
 		t.Errorf("a family that fails each time is logged %d times, want once:\n%s", got, log.String())
 	}
-	output(t, "ip6tables"+variant, "-t", "nat", "-F")
+	nettest.Run(t, "", "ip6tables"+variant, "-t", "nat", "-F")
 	w.mustNotice(t, "a change of IPv6, while IPv4 can't be watched", true)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -148,6 +149,25 @@ func Enter(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Run runs a program in the network namespace of the caller's thread, with an input, and returns its output.
+func Run(t testing.TB, input, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return string(out)
+}
+
+// Listed is a table as a variant of iptables lists it, with counters.
+func Listed(t testing.TB, program, table string) string {
+	t.Helper()
+	list := Run(t, "", program+"-save", "-c", "-t", table)
+	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(list, "")
 }
 
 // Missing skips a test that lacks a privilege or a program. Where the environment has CI, nothing may be missing, and

@@ -16,18 +16,9 @@ import (
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
-func load(t testing.TB, text string) {
-	t.Helper()
-	c := exec.Command("nft", "-f", "-")
-	c.Stdin = strings.NewReader(text)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("nft: %v\n%s", err, out)
-	}
-}
-
 func TestTableNames(t *testing.T) {
 	nettest.Enter(t)
-	load(t, "table ip b {}; table ip a {}; table ip6 c {}; table inet d {}\n")
+	nettest.Run(t, "table ip b {}; table ip a {}; table ip6 c {}; table inet d {}\n", "nft", "-f", "-")
 	for f, want := range map[model.Family][]string{model.IPv4: {"a", "b"}, model.IPv6: {"c"}} {
 		got, err := TableNames(f)
 		if slices.Sort(got); !slices.Equal(got, want) || err != nil {
@@ -39,7 +30,7 @@ func TestTableNames(t *testing.T) {
 // The rules of a base chain and of those to which it leads: also by goto, and once each.
 func TestReached(t *testing.T) {
 	nettest.Enter(t)
-	load(t, `table inet theirs {
+	nettest.Run(t, `table inet theirs {
 	chain elsewhere { drop; }
 	chain ours { drop; }
 	chain deep { notrack; }
@@ -48,7 +39,7 @@ func TestReached(t *testing.T) {
 		ct state vmap { established : accept, invalid : drop }
 		ip saddr 10.0.0.1 drop; jump next; jump ours; jump next; accept; }
 }
-`)
+`, "nft", "-f", "-")
 	r, err := ReadRuleset()
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +129,7 @@ func TestRulesThatMark(t *testing.T) {
 			nettest.Missing(t, "iptables-nft ", args, ": ", string(out))
 		}
 	}
-	load(t, "table inet theirs { chain early { type filter hook prerouting priority raw; notrack; meta mark set 1; ct mark set 1; counter; meta nftrace set 1;\n}\n}\n")
+	nettest.Run(t, "table inet theirs { chain early { type filter hook prerouting priority raw; notrack; meta mark set 1; ct mark set 1; counter; meta nftrace set 1;\n}\n}\n", "nft", "-f", "-")
 	r, err := ReadRuleset()
 	if err != nil {
 		t.Fatal(err)

@@ -40,8 +40,8 @@ func TestRulesOfOthersAreTexts(t *testing.T) {
 		"meta l4proto tcp reject with tcp reset", "notrack", `ip protocol icmp drop comment "no \x1b[31mping # handle 3"`,
 		"ct state vmap { invalid : drop, established : accept }", "udp dport 53 counter",
 	}
-	load(t, "table inet theirs { set pairs { type ipv4_addr . inet_service; elements = { 10.0.0.1 . 80 }; }\nchain other { }\n"+
-		"chain forward { type filter hook forward priority 7; policy drop; "+strings.ReplaceAll(strings.Join(rules, "; "), `\x1b`, "\x1b")+";\n}\n}\n")
+	nettest.Run(t, "table inet theirs { set pairs { type ipv4_addr . inet_service; elements = { 10.0.0.1 . 80 }; }\nchain other { }\n"+
+		"chain forward { type filter hook forward priority 7; policy drop; "+strings.ReplaceAll(strings.Join(rules, "; "), `\x1b`, "\x1b")+";\n}\n}\n", "nft", "-f", "-")
 	lines, errs := listing(t, Place{"inet", "theirs", "forward"})
 	got := make([]string, 0, len(lines))
 	for _, l := range lines {
@@ -75,10 +75,10 @@ func TestCommentsOfIptables(t *testing.T) {
 // Rules that nft can't list have their handles, and one error of the chain says why.
 func TestRulesWithoutTexts(t *testing.T) {
 	nettest.Enter(t)
-	load(t, `table inet theirs {
+	nettest.Run(t, `table inet theirs {
 	chain forward { type filter hook forward priority 0; drop; tcp dport 22 jump { accept; }; }
 }
-`)
+`, "nft", "-f", "-")
 	handle := func(lines []Line, i int) bool { return i < len(lines) && strings.HasPrefix(lines[i].Text, "handle ") }
 	at := Place{"inet", "theirs", "forward"}
 	if lines, errs := listing(t, at); len(errs) > 0 || handle(lines, 0) || !handle(lines, 1) {

@@ -15,7 +15,7 @@ import (
 // Packets of other connections match no rule of a trace, in both directions. Another trace shows it.
 func TestOtherPacketsMatchNoRule(t *testing.T) {
 	nettest.Enter(t)
-	load(t, "table inet others { chain input { type filter hook input priority 0; ct state established accept; }; }\n")
+	nettest.Run(t, "table inet others { chain input { type filter hook input priority 0; ct state established accept; }; }\n", "nft", "-f", "-")
 	up(t)
 	server, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -13,37 +12,19 @@ import (
 	"github.com/vmapd/vmapd/model/nettest"
 )
 
-func load(t testing.TB, text string) {
-	t.Helper()
-	c := exec.Command("nft", "-f", "-")
-	c.Stdin = strings.NewReader(text)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("nft: %v\n%s", err, out)
-	}
-}
-
-func tables(t *testing.T) string {
-	t.Helper()
-	out, err := exec.Command("nft", "list", "tables").CombinedOutput()
-	if err != nil {
-		t.Fatalf("nft: %v\n%s", err, out)
-	}
-	return string(out)
-}
-
 // A table that its tracer could not remove ceases to match, and is then removed. One whose tracer
 // works stays, and so does a table of others.
 func TestStaleTablesAreRemoved(t *testing.T) {
 	nettest.Enter(t)
 	for i, timeout := range []string{"1h", "100ms"} {
-		load(t, fmt.Sprintf("table ip vmapd-trace-%d { set destinations { type ipv4_addr; flags timeout; elements = { 10.0.0.1 timeout %s } }\n}\n", i, timeout))
+		nettest.Run(t, fmt.Sprintf("table ip vmapd-trace-%d { set destinations { type ipv4_addr; flags timeout; elements = { 10.0.0.1 timeout %s } }\n}\n", i, timeout), "nft", "-f", "-")
 	}
-	load(t, "table ip vmapd-tracer { set destinations { type ipv4_addr; }\n}\n")
+	nettest.Run(t, "table ip vmapd-tracer { set destinations { type ipv4_addr; }\n}\n", "nft", "-f", "-")
 	for deadline := time.Now().Add(time.Minute); ; {
 		if _, err := RemoveStale(); err != nil {
 			t.Fatal(err)
 		}
-		got := tables(t)
+		got := nettest.Run(t, "", "nft", "list", "tables")
 		if !strings.Contains(got, "vmapd-trace-0\n") || !strings.Contains(got, "vmapd-tracer\n") {
 			t.Fatalf("too much is removed:\n%s", got)
 		}
@@ -64,7 +45,7 @@ func TestATracerRemovesItsTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := tables(t); !strings.Contains(got, tr.Table()) {
+		if got := nettest.Run(t, "", "nft", "list", "tables"); !strings.Contains(got, tr.Table()) {
 			t.Errorf("there is no table %s:\n%s", tr.Table(), got)
 		}
 		if events, err := tr.Read(t.Context(), time.Now()); err != nil || len(events) > 0 {
@@ -74,7 +55,7 @@ func TestATracerRemovesItsTable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := tables(t); got != "" {
+	if got := nettest.Run(t, "", "nft", "list", "tables"); got != "" {
 		t.Errorf("something is left:\n%s", got)
 	}
 	if _, err := RemoveStale(); err != nil {

@@ -107,9 +107,7 @@ func TestASilentConnectionEnds(t *testing.T) {
 		defer conns[i].Close()
 	}
 	const rules = "table inet lossy { chain input { type filter hook input priority 0; policy drop; }; }"
-	if out, err := exec.Command("nft", rules).CombinedOutput(); err != nil {
-		t.Fatalf("nft: %v\n%s", err, out)
-	}
+	nettest.Run(t, "", "nft", rules)
 	if _, err := conns[0].Write([]byte("request")); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package leftovers
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,37 +37,6 @@ func numberOf(found Found, kinds ...string) (n int) {
 	return n
 }
 
-func output(t testing.TB, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-	}
-	return string(out)
-}
-
-// feed runs iptables-restore of a variant with rules.
-func feed(t testing.TB, program, rules string) {
-	t.Helper()
-	cmd := exec.Command(program+"-restore", "-c")
-	cmd.Stdin = strings.NewReader(rules + "\n")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", program, err, out)
-	}
-}
-
-// listed is a table as the program lists it, with counters.
-func listed(t *testing.T, program, table string) string {
-	t.Helper()
-	var kept []string
-	for line := range strings.Lines(output(t, program+"-save", "-c", "-t", table)) {
-		if !strings.HasPrefix(line, "#") {
-			kept = append(kept, line)
-		}
-	}
-	return strings.Join(kept, "")
-}
-
 // policies matches those of built-in chains, with their counters.
 var policies = regexp.MustCompile(`(?m)^(:\S+ \S+) \[\d+:\d+\]$`)
 
@@ -80,8 +48,8 @@ func TestRemovalKeepsOthersRulesAndTheirCounters(t *testing.T) {
 	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft", "ip6tables-legacy"} {
 		t.Run(program, func(t *testing.T) {
 			nettest.Enter(t)
-			feed(t, program, between)
-			before := listed(t, program, "nat")
+			nettest.Run(t, between+"\n", program+"-restore", "-c")
+			before := nettest.Listed(t, program, "nat")
 			if err := find(t).Remove(); err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +59,7 @@ func TestRemovalKeepsOthersRulesAndTheirCounters(t *testing.T) {
 					want = append(want, line)
 				}
 			}
-			expected, got := strings.Join(want, ""), listed(t, program, "nat")
+			expected, got := strings.Join(want, ""), nettest.Listed(t, program, "nat")
 			if strings.HasSuffix(program, "-legacy") { // it counts anew for policies, whatever is restored
 				expected, got = policies.ReplaceAllString(expected, "$1"), policies.ReplaceAllString(got, "$1")
 			}
@@ -99,9 +67,9 @@ func TestRemovalKeepsOthersRulesAndTheirCounters(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			// The kernel's chains are those that the listing has.
-			output(t, program, "-t", "nat", "-I", "AAA", "-j", "MMM")
-			output(t, program, "-t", "nat", "-F")
-			output(t, program, "-t", "nat", "-X")
+			nettest.Run(t, "", program, "-t", "nat", "-I", "AAA", "-j", "MMM")
+			nettest.Run(t, "", program, "-t", "nat", "-F")
+			nettest.Run(t, "", program, "-t", "nat", "-X")
 		})
 	}
 }
@@ -110,24 +78,24 @@ func TestRemovalKeepsOthersRulesAndTheirCounters(t *testing.T) {
 // left of it is removed once the map is gone.
 func TestAChainThatAMapLeadsTo(t *testing.T) {
 	nettest.Enter(t)
-	feed(t, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\n-A KUBE-SERVICES -j KUBE-SVC-X\n"+
-		"-A KUBE-SVC-X -j ACCEPT\nCOMMIT")
-	output(t, "nft", "add map ip nat theirs { type inet_service : verdict; elements = { 80 : jump KUBE-SVC-X }; }")
+	nettest.Run(t, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\n-A KUBE-SERVICES -j KUBE-SVC-X\n"+
+		"-A KUBE-SVC-X -j ACCEPT\nCOMMIT"+"\n", "iptables-nft"+"-restore", "-c")
+	nettest.Run(t, "", "nft", "add map ip nat theirs { type inet_service : verdict; elements = { 80 : jump KUBE-SVC-X }; }")
 	err := find(t).Remove()
 	if err == nil || !strings.Contains(err.Error(), "IPv4 chains of iptables-nft: table nat: a map of another program leads to chain KUBE-SVC-X") {
 		t.Errorf("got %v", err)
 	}
-	if got := output(t, "nft", "list", "table", "ip", "nat"); strings.Contains(got, "KUBE-SERVICES") || strings.Contains(got, "accept\n") {
+	if got := nettest.Run(t, "", "nft", "list", "table", "ip", "nat"); strings.Contains(got, "KUBE-SERVICES") || strings.Contains(got, "accept\n") {
 		t.Errorf("left:\n%s", got)
 	}
 	if got, want := find(t).String(), "of kube-proxy: 1 × iptables-nft chain"; got != want {
 		t.Errorf("left: %s; want %s", got, want)
 	}
-	output(t, "nft", "delete map ip nat theirs")
+	nettest.Run(t, "", "nft", "delete map ip nat theirs")
 	if err := find(t).Remove(); err != nil {
 		t.Error(err)
 	}
-	if got := listed(t, "iptables-nft", "nat"); strings.Contains(got, "KUBE") {
+	if got := nettest.Listed(t, "iptables-nft", "nat"); strings.Contains(got, "KUBE") {
 		t.Errorf("left:\n%s", got)
 	}
 }
@@ -156,12 +124,9 @@ func TestTablesThatIPTablesCannotList(t *testing.T) {
 							"-A %s -j KUBE-POSTROUTING\n-A %[2]s -j THEIRS\n-A %[2]s -g KUBE-SERVICES\n"+
 							"-A KUBE-SERVICES -j KUBE-MARK-MASQ\n-A KUBE-MARK-MASQ -j RETURN\nCOMMIT\n", table, chain)
 					}
-					feed(t, program, rules.String())
-					load := exec.Command("nft", "-f", "-")
-					load.Stdin = strings.NewReader(strings.NewReplacer("FAMILY", family, "TABLE", table, "CHAIN", chain).Replace(native) + "\n")
-					if out, err := load.CombinedOutput(); err != nil {
-						t.Fatalf("nft: %v\n%s", err, out)
-					}
+					nettest.Run(t, rules.String()+"\n", program+"-restore", "-c")
+					load := strings.NewReplacer("FAMILY", family, "TABLE", table, "CHAIN", chain).Replace(native) + "\n"
+					nettest.Run(t, load, "nft", "-f", "-")
 					path := os.Getenv("PATH")
 					t.Setenv("PATH", "")
 					if n := numberOf(find(t), host.KindNFTChain); n != 3*len(chains) {
@@ -171,7 +136,7 @@ func TestTablesThatIPTablesCannotList(t *testing.T) {
 						t.Errorf("cleanup: %v", err)
 					}
 					t.Setenv("PATH", path)
-					got := output(t, "nft", "list", "ruleset")
+					got := nettest.Run(t, "", "nft", "list", "ruleset")
 					if strings.Contains(got, "KUBE-") || strings.Count(got, "jump THEIRS") != len(chains) {
 						t.Errorf("left:\n%s", got)
 					}
@@ -187,7 +152,7 @@ func TestTablesThatIPTablesCannotList(t *testing.T) {
 // Without the programs of iptables-legacy, what is in its tables is unknown, and not nothing.
 func TestWithoutProgramsOfLegacy(t *testing.T) {
 	nettest.Enter(t)
-	feed(t, "iptables-legacy", "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT")
+	nettest.Run(t, "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT"+"\n", "iptables-legacy"+"-restore", "-c")
 	t.Setenv("PATH", "")
 	found, err := NewFinder(ipvs.Options{}).All()
 	if !host.LacksProgram(err) || !strings.Contains(err.Error(), "chains of iptables-legacy") || found.String() != "" {
@@ -207,7 +172,7 @@ func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
 			if n := look(); n != 0 {
 				t.Errorf("%d chains before there are any", n)
 			}
-			feed(t, program, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT")
+			nettest.Run(t, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT"+"\n", program+"-restore", "-c")
 			for range 2 {
 				if n := look(); n == 0 {
 					t.Error("no chains")
