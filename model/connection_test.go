@@ -26,7 +26,7 @@ func TestDecisionsAboutRandomConnections(t *testing.T) {
 				d := model.Decide(s, c)
 				checkDecision(t, s, d)
 				if t.Failed() {
-					t.Fatalf("seed %d: %+v in\n%v", seed, d, modeltest.Text(s))
+					t.Fatalf("seed %d: %+v in\n%v", seed, d, textOf(s))
 				}
 				why[reasons[d.Why]]++
 				for _, target := range d.Targets {

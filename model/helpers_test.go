@@ -135,3 +135,21 @@ func hostAddrs(texts ...string) []netip.Addr {
 	}
 	return list
 }
+
+// textOf returns a snapshot in sorted lines, one fact each: two snapshots with the same text
+// are the same desired state.
+func textOf(s *model.Snapshot) []string {
+	var lines []string
+	for _, f := range model.Families {
+		lines = append(lines, modeltest.FamilyText(s.Family(f))...)
+	}
+	lines = append(lines, fmt.Sprintf("node %+v", s.Node()))
+	for c := range s.HealthCheckChanges(nil) {
+		h := c.New
+		lines = append(lines, fmt.Sprintf("health check %+v", *h))
+	}
+	for _, p := range s.Problems() {
+		lines = append(lines, "problem "+p.Error())
+	}
+	return lines
+}

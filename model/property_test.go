@@ -29,7 +29,7 @@ func TestOrderAndHistoryDoNotMatter(t *testing.T) {
 				want := model.NewBuilder(config)
 				r.Rebuild(want)
 				testaid.Equal(t, fmt.Sprintf("round %d: after all changes, against the same objects from nothing", round),
-					modeltest.Text(want.Snapshot()), modeltest.Text(b.Snapshot()))
+					textOf(want.Snapshot()), textOf(b.Snapshot()))
 				if t.Failed() {
 					return
 				}

@@ -54,7 +54,7 @@ func TestWhatDoesNotChangeIsShared(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := modeltest.Builder(modeltest.Config(), web(), webSlice(), other, otherSlice, modeltest.OurNode())
 			before := b.Snapshot()
-			text := modeltest.Text(before)
+			text := textOf(before)
 			old := pointers(before)
 			tt.change(b)
 			now := pointers(b.Snapshot())
@@ -73,7 +73,7 @@ func TestWhatDoesNotChangeIsShared(t *testing.T) {
 				}
 			}
 			testaid.Equal(t, "service ports with another pointer", want, got)
-			testaid.Equal(t, "the snapshot before, afterwards", text, modeltest.Text(before))
+			testaid.Equal(t, "the snapshot before, afterwards", text, textOf(before))
 		})
 	}
 
@@ -103,7 +103,7 @@ func TestWhatDoesNotChangeIsShared(t *testing.T) {
 		b := modeltest.Builder(modeltest.Config(), service, slice)
 		b.SetHostAddresses(host)
 		s := b.Snapshot()
-		text := modeltest.Text(s)
+		text := textOf(s)
 		service.Ports[0].Port = 81
 		service.ClusterIPs[0], service.ExternalIPs[0] = "172.30.0.99", "192.168.99.99"
 		*slice.Ports[0].Port = 1
@@ -111,7 +111,7 @@ func TestWhatDoesNotChangeIsShared(t *testing.T) {
 		host[0] = netip.MustParseAddr("192.168.0.3")
 		modeltest.NewService("ns9/x").On("172.30.0.98").TCP("", 1).Set(b)
 		later := b.Snapshot()
-		testaid.Equal(t, "snapshot", text, modeltest.Text(s))
+		testaid.Equal(t, "snapshot", text, textOf(s))
 		checkPorts(t, later,
 			"ns1/web:http/tcp [172.30.0.41:80 forward, 192.168.99.11:80 forward masquerade] 10.0.0.2:8080, 10.0.0.3:8080",
 			"ns9/x/tcp [172.30.0.98:1 reject]")

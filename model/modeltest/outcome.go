@@ -1,7 +1,6 @@
 package modeltest
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -59,20 +58,6 @@ func Expected(d model.Decision) Outcome {
 		if len(d.Targets)*20 > slots {
 			o.Slack = 1 // an endpoint has one slot or two
 		}
-	}
-	return o
-}
-
-// ExpectedHashed is Expected for rules that hash, as those of nftables do: one client always gets the
-// same target of a lookup table.
-func ExpectedHashed(d model.Decision) Outcome {
-	o := Expected(d)
-	if d.Verdict != model.Forwarded || d.Port.Slots(d.TrafficPolicy) == 0 {
-		return o
-	}
-	d.SourcePort = cmp.Or(d.SourcePort, ClientPort)
-	if t, ok := d.Chosen(); ok {
-		o.To, o.Slack = map[netip.AddrPort]Arrival{t.Addr: {Share: 1, Masquerade: t.SNAT.Masquerade()}}, 0
 	}
 	return o
 }

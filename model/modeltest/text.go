@@ -8,25 +8,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Text returns a snapshot in sorted lines, one fact each: two snapshots with the same text
-// are the same desired state.
-func Text(s *model.Snapshot) []string {
-	var lines []string
-	for _, f := range model.Families {
-		lines = append(lines, FamilyText(s.Family(f))...)
-	}
-	lines = append(lines, fmt.Sprintf("node %+v", s.Node()))
-	for c := range s.HealthCheckChanges(nil) {
-		h := c.New
-		lines = append(lines, fmt.Sprintf("health check %+v", *h))
-	}
-	for _, p := range s.Problems() {
-		lines = append(lines, "problem "+p.Error())
-	}
-	return lines
-}
-
-// FamilyText is Text for one family.
+// FamilyText returns a family of a snapshot in sorted lines, one fact each: two with the same text are the same desired
+// state.
 func FamilyText(s *model.FamilySnapshot) []string {
 	lines := PortTexts(s)
 	add := func(format string, args ...any) {

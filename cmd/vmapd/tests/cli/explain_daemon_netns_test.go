@@ -26,7 +26,7 @@ func TestTheDaemonExplains(t *testing.T) {
 				"--from 203.0.113.7 192.168.98.10:80": "forwarded", "--from 203.0.113.7 svc/empty": "rejected",
 				"--from node svc/empty": "rejected", "--from 203.0.113.7 203.0.113.9:80": "not-a-service",
 			} {
-				text := vmapdtest.AskDaemon(t, socket, append(strings.Fields("explain "+question), "--expect", expect)...)
+				text := askDaemon(t, socket, append(strings.Fields("explain "+question), "--expect", expect)...)
 				wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend `+backend+`\)\.`)
 				if expect == "forwarded" {
 					wantLine(t, text, `=> forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.3:8080 or 10\.0\.0\.4:8080`)
@@ -35,7 +35,7 @@ func TestTheDaemonExplains(t *testing.T) {
 			// The jump that somebody puts before ours concerns all connections.
 			if backend == "iptables" {
 				vmapdtest.Feed(t, w.Node, "", "iptables", strings.Fields("-t nat -I PREROUTING -j ACCEPT")...)
-				text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
+				text := askDaemon(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
 				wantLine(t, text, `=> forwarded to .*; but the kernel differs from what the daemon wants`)
 			}
 			var stdout, stderr bytes.Buffer
@@ -56,11 +56,11 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 	vmapdtest.Start(t, w.Node, append([]string{"--from", vmapdtest.Demo(t), "--socket", socket, "--fast-path=auto"},
 		vmapdtest.UserspaceArgs...)...).
 		WaitFor(t, "msg=ready")
-	wantLine(t, vmapdtest.AskDaemon(t, socket, "status"), " *warn",
+	wantLine(t, askDaemon(t, socket, "status"), " *warn",
 		"fast-path: not possible: the backend userspace has none")
 	const source = `\s*[0-9]+\. The source address becomes this node's: the listener opens a connection of its own\.`
 	for _, to := range []string{"svc/web:80", "192.168.98.10:80", "192.168.0.2:30080"} {
-		text := vmapdtest.AskDaemon(t, socket, "explain", "--from", "10.0.0.3", to, "--expect", "forwarded")
+		text := askDaemon(t, socket, "explain", "--from", "10.0.0.3", to, "--expect", "forwarded")
 		wantLine(t, text, source)
 		wantLine(t, text, `\d+\. Source: the running daemon; the kernel rules agree \(backend userspace\)\.`)
 	}

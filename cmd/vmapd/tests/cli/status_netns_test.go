@@ -18,6 +18,16 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
+// askDaemon runs a subcommand that asks the daemon at a socket.
+func askDaemon(t *testing.T, socket string, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("vmapd %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
+	}
+	return stdout.String()
+}
+
 func wantLine(t *testing.T, text string, words ...string) {
 	t.Helper()
 	pattern := `(?m)^` + strings.Join(words, `\s+`) + `\s*$`
@@ -42,15 +52,15 @@ func TestTheRunningDaemonTells(t *testing.T) {
 			}
 			vmapdtest.StartDemo(t, w.Node, args...)
 
-			text := vmapdtest.AskDaemon(t, socket, "status")
+			text := askDaemon(t, socket, "status")
 			wantLine(t, text, "Node", lab.NodeName)
 			wantLine(t, text, "Backend", backend+".*")
 			wantLine(t, text, "Ready", "yes")
 			wantLine(t, text, "Doctor", "[0-9]+ failures?, [0-9]+ warnings?, [0-9]+ ok .*")
-			text = vmapdtest.AskDaemon(t, socket, "services", "-A", "-o", "wide")
+			text = askDaemon(t, socket, "services", "-A", "-o", "wide")
 			wantLine(t, text, "default", "web", "80/tcp", `172\.30\.0\.10`, "3", ".*forwarded")
 			wantLine(t, text, "default", "empty", "80/tcp", `172\.30\.0\.11`, "0", ".*rejected: no endpoint is ready")
-			wantLine(t, vmapdtest.AskDaemon(t, socket, "services", "-n", "nowhere"), `no Services in namespace "nowhere"; .*`)
+			wantLine(t, askDaemon(t, socket, "services", "-n", "nowhere"), `no Services in namespace "nowhere"; .*`)
 
 			const connections = 5
 			var pods []string
@@ -67,7 +77,7 @@ func TestTheRunningDaemonTells(t *testing.T) {
 				pods = append(pods, a.Pod)
 			}
 			var got status.One
-			if err := json.Unmarshal([]byte(vmapdtest.AskDaemon(t, socket, "status", "svc/web", "--rules", "-o", "json")),
+			if err := json.Unmarshal([]byte(askDaemon(t, socket, "status", "svc/web", "--rules", "-o", "json")),
 				&got); err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +101,7 @@ func TestTheRunningDaemonTells(t *testing.T) {
 				wantFastPath(t, w, socket)
 				wantRefused(t, w)
 			}
-			text = vmapdtest.AskDaemon(t, socket, "status", "default/web", "--rules")
+			text = askDaemon(t, socket, "status", "default/web", "--rules")
 			wantLine(t, text, "IPv4 80/tcp", "forwarded .*")
 			wantLine(t, text, "cluster IP", `172\.30\.0\.10:80/tcp`, "Cluster", "forwarded")
 			wantLine(t, text, `10\.0\.0\.3:8080/tcp`, "<none>", `node-1 \(this node\)`, "<none>", `33\.3%`, ".*serving")

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"net/netip"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +97,7 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 
 func changeVersions(t *testing.T, args ...string) {
 	t.Helper()
-	rules := func(w *lab.World) string { return vmapdtest.Structure(t, w.Node) + vmapdtest.RulesOf(t, w.Node) }
+	rules := func(w *lab.World) string { return structure(t, w.Node) + vmapdtest.RulesOf(t, w.Node) }
 	fresh := func(start func(*testing.T, *lab.Namespace, ...string) *vmapdtest.Process) string {
 		w := labtest.New(t)
 		p := start(t, w.Node, args...)
@@ -137,7 +139,7 @@ func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
 	args := []string{"--backend=nftables", "--from", vmapdtest.Demo(t), "--hostname-override", lab.NodeName}
 	w := labtest.New(t)
 	p := vmapdtest.StartReady(t, w.Node, args...)
-	want := vmapdtest.Structure(t, w.Node)
+	want := structure(t, w.Node)
 	vmapdtest.Stop(t, p)
 	tables, err := filepath.Glob(filepath.Join(vmapdtest.Testdata(t), "upgrade/*.nft"))
 	if err != nil || len(tables) == 0 {
@@ -147,13 +149,13 @@ func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(table), ".nft"), func(t *testing.T) {
 			w := labtest.New(t)
 			vmapdtest.Feed(t, w.Node, "", "nft", "-f", table)
-			if vmapdtest.Structure(t, w.Node) == want {
+			if structure(t, w.Node) == want {
 				t.Error("the table has today's layout: nothing is tested")
 			}
 			tr := startTraffic(t, w, false)
 			time.Sleep(200 * time.Millisecond)
 			p := vmapdtest.StartReady(t, w.Node, args...)
-			testaid.Equal(t, "the table is not that of a new start", want, vmapdtest.Structure(t, w.Node))
+			testaid.Equal(t, "the table is not that of a new start", want, structure(t, w.Node))
 			time.Sleep(200 * time.Millisecond)
 			tr.end(t)
 			vmapdtest.Stop(t, p)
@@ -170,3 +172,17 @@ func stickyDemo(t *testing.T) string {
 	})
 	return folder
 }
+
+// structure is what nft lists of a node without counters and elements that clients add. The chains of each table are
+// sorted: nft lists them in the order in which they were made.
+func structure(t *testing.T, ns *lab.Namespace) string {
+	t.Helper()
+	return listedChains.ReplaceAllStringFunc(vmapdtest.ListRuleset(t, ns, "--stateless", "--terse"), func(chains string) string {
+		const end = "\n\t}\n"
+		sorted := strings.SplitAfter(chains, end)
+		slices.Sort(sorted)
+		return strings.Join(sorted, "")
+	})
+}
+
+var listedChains = regexp.MustCompile(`(?ms)(^\t(?:chain|set|map) [^\n]* \{\n.*?^\t\}\n)+`)

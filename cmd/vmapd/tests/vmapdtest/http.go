@@ -1,7 +1,6 @@
 package vmapdtest
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	prom "github.com/prometheus/common/model"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 )
@@ -107,16 +105,6 @@ func Value(all map[string]*dto.MetricFamily, name string, labels ...string) (flo
 		}
 	}
 	return 0, false
-}
-
-// AskDaemon runs a subcommand that asks the daemon at a socket.
-func AskDaemon(t *testing.T, socket string, args ...string) string {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	if code := cli.Run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr); code != 0 {
-		t.Fatalf("vmapd %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
-	}
-	return stdout.String()
 }
 
 // Overview is what status shows.

@@ -2,8 +2,6 @@ package vmapdtest
 
 import (
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -32,20 +30,6 @@ func RulesOf(t *testing.T, ns *lab.Namespace) string {
 	return strings.Join(kept, "\n")
 }
 
-// Structure is what nft lists of a node without counters and elements that clients add. The chains of each table are
-// sorted: nft lists them in the order in which they were made.
-func Structure(t *testing.T, ns *lab.Namespace) string {
-	t.Helper()
-	return listedChains.ReplaceAllStringFunc(ListRuleset(t, ns, "--stateless", "--terse"), func(chains string) string {
-		const end = "\n\t}\n"
-		sorted := strings.SplitAfter(chains, end)
-		slices.Sort(sorted)
-		return strings.Join(sorted, "")
-	})
-}
-
-var listedChains = regexp.MustCompile(`(?ms)(^\t(?:chain|set|map) [^\n]* \{\n.*?^\t\}\n)+`)
-
 // LeftBehind are the programs of the two families, with what kube-proxy has there.
 var LeftBehind = map[string]string{"iptables": "iptables.rules", "ip6tables": "ip6tables.rules"}
 
@@ -61,14 +45,4 @@ func LeaveRules(t *testing.T, node *lab.Namespace, variant string) {
 	for program := range LeftBehind {
 		Feed(t, node, AsKubeProxyLeaves(t, program), program+"-"+variant+"-restore")
 	}
-}
-
-// KubeProxyServices counts the rules of kube-proxy's for Services.
-func KubeProxyServices(t *testing.T, node *lab.Namespace, variant string) int {
-	t.Helper()
-	n := 0
-	for program := range LeftBehind {
-		n += strings.Count(Feed(t, node, "", program+"-"+variant+"-save"), "KUBE-SVC-")
-	}
-	return n
 }
