@@ -7,7 +7,7 @@
 // With -results, they are kept in a file, which plot.sh draws. With -kube-proxy, kube-proxy's start and its time for a
 // change are measured in the same clusters.
 //
-// With -throughput, it measures how fast a client outside reaches one pod, through the proxies and past them: one TCP
+// With -throughput, it measures how fast one pod reaches another, through the proxies and past them: one TCP
 // connection and datagrams by iperf3, and new connections.
 //
 // The API server and the objects are in this process, the proxy is one of its own, and both are in a network namespace

@@ -24,7 +24,8 @@ import (
 // Ports of the pod: a server that answers each connection, and iperf3's for TCP and UDP.
 const answerPort, iperfPort = 8080, 5201
 
-// path is how a client outside reaches a pod: through a proxy of its own node, or straight.
+// path is how one pod reaches another: through the proxy of their node, or straight. From outside, the ports of the node's
+// address for one endpoint would be used up in half a minute.
 type path struct {
 	name        string
 	vmapd, kube string // programs, or ""
@@ -43,7 +44,7 @@ func throughput(ctx context.Context, o *options, stdout io.Writer) (err error) {
 		paths = append(paths, &path{name: "kube-proxy, mode nftables", kube: o.kubeProxy})
 	}
 	for _, p := range paths {
-		if p.world, err = bench.NewWorld(ctx, 1, answerPort); err != nil {
+		if p.world, err = bench.NewWorld(ctx, 2, answerPort); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, p.world.Close()) }()
@@ -68,7 +69,7 @@ func throughput(ctx context.Context, o *options, stdout io.Writer) (err error) {
 	return t.Flush()
 }
 
-// build starts the servers and a proxy, and waits until the client is answered.
+// build starts the servers and a proxy, and waits until the other pod is answered.
 func (p *path) build(ctx context.Context) error {
 	pod := p.world.Pods()[0]
 	if err := pod.Command(ctx, "iperf3", "--server", "--port", strconv.Itoa(iperfPort)).Start(); err != nil {
@@ -93,7 +94,7 @@ func (p *path) build(ctx context.Context) error {
 
 // ask makes a new connection.
 func (p *path) ask(ctx context.Context) (lab.Answer, error) {
-	return p.world.Client.Ask(ctx, "tcp", netip.AddrPortFrom(p.addr, answerPort))
+	return p.world.Pods()[1].Ask(ctx, "tcp", netip.AddrPortFrom(p.addr, answerPort))
 }
 
 // measure measures one round of each kind, one after the other.
@@ -124,7 +125,7 @@ type sums struct {
 }
 
 func (p *path) iperf(ctx context.Context, each time.Duration, flags ...string) (sums, error) {
-	out, err := p.world.Client.Command(ctx, "iperf3", append([]string{
+	out, err := p.world.Pods()[1].Command(ctx, "iperf3", append([]string{
 		"--client", p.addr.String(), "--port", strconv.Itoa(iperfPort), "--time", strconv.Itoa(int(each.Seconds())), "--json",
 	}, flags...)...).Output()
 	var report struct{ End sums }
