@@ -1,11 +1,9 @@
 package kernel
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"syscall"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -14,18 +12,6 @@ import (
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
-
-// Socket is a netlink connection to nf_tables. The kernel works in the thread of the sender and of the reader
-// (netlink_unicast_kernel, netlink_dump), so that an answer is there as soon as Send or the Receive before returns.
-type Socket interface {
-	// Port is the number by which the kernel knows the connection (nlmsg_pid).
-	Port() uint32
-	// Send sends messages, one behind the other.
-	Send(messages []byte) error
-	// Receive reads one datagram. The error is EAGAIN if there is none.
-	Receive(b []byte) (int, error)
-	Close() error
-}
 
 // conn is one lasting netlink connection. Everything must go over the same one: a
 // table that is owned takes orders from no other.
@@ -36,17 +22,11 @@ type conn struct {
 	sent int
 	// buffer is the memory that one batch leaves to the next; send gives it back.
 	buffer []byte
-	// answer is where datagrams are received.
-	answer []byte
 	// interrupted: the rules changed while a list was read.
 	interrupted bool
 	// refused are the numbers of the messages that the kernel refused in the last exchange.
 	refused []uint32
 }
-
-// answerSize makes the kernel answer with up to 32 KiB at a time, its most (netlink_recvmsg: max_recvmsg_len): for each
-// piece of a list it walks the set from its beginning.
-const answerSize = 64 << 10
 
 // dialer opens connections.
 type dialer func() (Socket, error)
@@ -57,66 +37,7 @@ func (d dialer) dial() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{socket: s, answer: make([]byte, answerSize)}, nil
-}
-
-// thisKernel returns a dialer for the network namespace of fd, or the present one if fd is 0.
-func thisKernel(fd int) dialer {
-	return func() (Socket, error) {
-		c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: fd})
-		if err != nil {
-			return nil, fmt.Errorf("open netlink connection: %w", err)
-		}
-		// The kernel says which attribute it did not like, and in words. Without this
-		// option (before Linux 4.12) errors are only less precise.
-		_ = c.SetOption(netlink.ExtendedAcknowledge, true)
-		s, err := newKernelSocket(c)
-		if err := errors.Join(err, c.SetReadBuffer(readBuffer), c.SetWriteBuffer(writeBuffer)); err != nil {
-			return nil, errors.Join(fmt.Errorf("prepare netlink connection: %w", err), c.Close())
-		}
-		return s, nil
-	}
-}
-
-const (
-	// readBuffer holds the replies to one batch: an error at most for each message.
-	readBuffer = 8 << 20
-	// writeBuffer is a limit; the kernel takes memory for a batch while it reads it.
-	writeBuffer = 256 << 20
-)
-
-// kernelSocket is a socket of this machine's kernel. Messages go past the library, which
-// would copy all of a batch twice.
-type kernelSocket struct {
-	conn *netlink.Conn
-	raw  syscall.RawConn
-}
-
-func newKernelSocket(c *netlink.Conn) (*kernelSocket, error) {
-	raw, err := c.SyscallConn()
-	return &kernelSocket{c, raw}, err
-}
-
-func (s *kernelSocket) Port() uint32 { return s.conn.PID() }
-
-func (s *kernelSocket) Close() error { return s.conn.Close() }
-
-func (s *kernelSocket) Send(messages []byte) error {
-	var sendErr error
-	err := s.raw.Write(func(fd uintptr) bool {
-		sendErr = unix.Sendto(int(fd), messages, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-		return !errors.Is(sendErr, unix.EAGAIN)
-	})
-	return errors.Join(err, sendErr)
-}
-
-func (s *kernelSocket) Receive(b []byte) (n int, err error) {
-	closed := s.raw.Control(func(fd uintptr) { // the socket does not wait
-		for n, err = unix.Read(int(fd), b); errors.Is(err, unix.EINTR); {
-			n, err = unix.Read(int(fd), b)
-		}
-	})
-	return n, cmp.Or(closed, err)
+	return &conn{socket: s}, nil
 }
 
 func (c *conn) close() error { return c.socket.Close() }
@@ -159,7 +80,7 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 	c.refused = nil
 	var first error
 	for {
-		n, err := c.socket.Receive(c.answer)
+		answer, err := c.socket.Receive()
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return first
@@ -168,7 +89,7 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 		case err != nil:
 			return fmt.Errorf("receive: %w", err)
 		default:
-			err = c.read(c.answer[:n], each)
+			err = c.read(answer, each)
 		}
 		if first == nil {
 			first = err

@@ -46,13 +46,13 @@ type whileReading struct {
 	once *func()
 }
 
-func (r *whileReading) Receive(b []byte) (int, error) {
-	n, err := r.Socket.Receive(b)
+func (r *whileReading) Receive() ([]byte, error) {
+	b, err := r.Socket.Receive()
 	if do := *r.once; do != nil {
 		*r.once = nil
 		do()
 	}
-	return n, err
+	return b, err
 }
 
 // What happens while the clients of pod 3, which goes, are read has its effect on them. A table that is read anew has all its maps purged.

@@ -201,7 +201,7 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &conn{socket: socket, answer: make([]byte, answerSize)}
+	c := &conn{socket: socket}
 	m := c.newBatch(model.IPv6, nft.TableName)
 	m.deleteTable()
 	if err := c.commit(&m); err != nil {

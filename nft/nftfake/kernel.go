@@ -143,19 +143,19 @@ func (s *Socket) Close() error {
 }
 
 // Receive reads an answer. The error is EAGAIN if there is none.
-func (s *Socket) Receive(b []byte) (int, error) {
+func (s *Socket) Receive() ([]byte, error) {
 	if s.closed {
-		return 0, unix.EBADF
+		return nil, unix.EBADF
 	}
 	if len(s.queue) == 0 {
-		return 0, unix.EAGAIN
+		return nil, unix.EAGAIN
 	}
 	d := s.queue[0]
 	s.queue = s.queue[1:]
 	if d.isList && d.generation != s.kernel.Generation() {
 		interrupt(d.b)
 	}
-	return copy(b, d.b), d.err
+	return d.b, d.err
 }
 
 // Send sends messages. The answers are there when it returns.

@@ -10,11 +10,16 @@ func walk(message []byte, do func(field int, value []byte) error) error {
 			return protowire.ParseError(n)
 		}
 		message = message[n:]
-		if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
+		var value []byte
+		if kind == protowire.BytesType {
+			value, n = protowire.ConsumeBytes(message)
+		} else {
+			n = protowire.ConsumeFieldValue(field, kind, message)
+		}
+		if n < 0 {
 			return protowire.ParseError(n)
 		}
 		if kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(message)
 			if err := do(int(field), value); err != nil {
 				return err
 			}

@@ -24,8 +24,8 @@ import (
 // Ports of the pod: a server that answers each connection, and iperf3's for TCP and UDP.
 const answerPort, iperfPort = 8080, 5201
 
-// path is how one pod reaches another: through the proxy of their node, or straight. From outside, the ports of the node's
-// address for one endpoint would be used up in half a minute.
+// path is how one pod reaches another: through the proxy of their node, or straight. From outside, the ports of the
+// node's address for one endpoint would be used up in half a minute.
 type path struct {
 	name        string
 	vmapd, kube string // programs, or ""

@@ -279,9 +279,9 @@ func (s *socket) Send(b []byte) error {
 }
 
 // Receive implements [kernel.Socket].
-func (s *socket) Receive(b []byte) (int, error) {
+func (s *socket) Receive() ([]byte, error) {
 	if s.d.isDead() {
-		return 0, unix.EBADF
+		return nil, unix.EBADF
 	}
-	return s.Socket.Receive(b)
+	return s.Socket.Receive()
 }

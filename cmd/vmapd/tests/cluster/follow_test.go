@@ -24,7 +24,7 @@ func TestAChangedConfigMap(t *testing.T) {
 	p := c.Start(t, "--config", m.Path("config.conf"), "--vmapd-config", m.Path("vmapd.conf"), "--hostname-override",
 		lab.NodeName)
 	p.WaitFor(t, "msg=ready")
-	before := c.Ruleset(t)
+	before := vmapdtest.ListRuleset(t, c.Node)
 	valid := func(want float64) {
 		t.Helper()
 		vmapdtest.WaitUntil(t, "vmapd_config_last_reload_successful follows", func() bool {
@@ -52,7 +52,7 @@ func TestAChangedConfigMap(t *testing.T) {
 	if _, got, _ := strings.Cut(lines[len(lines)-1], " "); got != want {
 		t.Errorf("the last line without its time (-want +got):\n%s", cmp.Diff(want, got))
 	}
-	if diff := cmp.Diff(before, c.Ruleset(t)); diff != "" {
+	if diff := cmp.Diff(before, vmapdtest.ListRuleset(t, c.Node)); diff != "" {
 		t.Errorf("the rules changed (-before +after):\n%s", diff)
 	}
 	c.Ask(t, vmapdtest.WebVIP)

@@ -297,7 +297,7 @@ func mustNotStart(t *testing.T, p *patient, args ...string) {
 	if code := vmapdtest.Launch(t, p.Node, args[0], args...).Exit(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if timeout, rules := p.Read(t, "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"), p.Ruleset(t); timeout == "41" ||
+	if timeout, rules := p.Read(t, "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"), vmapdtest.ListRuleset(t, p.Node); timeout == "41" ||
 		rules != "" {
 		t.Errorf("it changed the node: the UDP timeout is %s, and the rules are\n%s", timeout, rules)
 	}

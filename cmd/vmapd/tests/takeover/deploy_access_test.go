@@ -100,7 +100,7 @@ func aDay(t *testing.T, c *vmapdtest.Cluster) {
 		return times("FrontendConflict") > 1
 	})
 	vmapdtest.WaitUntil(t, "the change on the node", func() bool {
-		return strings.Contains(c.Ruleset(t),
+		return strings.Contains(vmapdtest.ListRuleset(t, c.Node),
 			"172.30.0.21 . tcp . 80")
 	})
 	vmapdtest.Stop(t, p)

@@ -178,12 +178,6 @@ func (c *Cluster) Read(t *testing.T, path string) string {
 	return string(bytes.TrimSpace(text))
 }
 
-// Ruleset is what nft lists of the node.
-func (c *Cluster) Ruleset(t *testing.T) string {
-	t.Helper()
-	return ListRuleset(t, c.Node)
-}
-
 // Service is the Service of a name as the demo has it.
 func (c *Cluster) Service(t *testing.T, name string) *corev1.Service {
 	t.Helper()
