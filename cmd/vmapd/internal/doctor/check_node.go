@@ -156,8 +156,9 @@ func (f *Facts) forwarding(l *found) {
 }
 
 func (f *Facts) podRoutes(l *found) {
-	for _, text := range f.Host.NoRoute {
-		l.fail("check the network plugin: it makes the routes to pods (ip route)", "the node has no route to a pod: %s", text)
+	if len(f.Host.NoRoute) > 0 {
+		l.fail("check the network plugin: it makes the routes to pods (ip route)", "the node has no route to a pod: %s",
+			report.List(f.Host.NoRoute, 1))
 	}
 	if mtus := slices.Sorted(maps.Keys(f.Host.MTUs)); len(mtus) > 1 {
 		least, most := mtus[0], mtus[len(mtus)-1]
