@@ -117,6 +117,7 @@ func (s *Story) remedy(in *Input) string {
 	case in.OnlySmall != "":
 		return "compare the MTUs on the path (ip link): of the node, of tunnels, and of the pod"
 	case !s.Verdict.arrived():
+	case !s.translates && s.Answer.Kind == Reset: // no Service's
 	case s.Answer.Kind == Reset, s.Answer.Kind == Unreachable && s.Answer.From.Addr() == s.Endpoint.Addr():
 		return "compare the Service's targetPort with the port on which the application listens"
 	case s.elsewhere && s.Answer.Kind == NoAnswer:
@@ -290,7 +291,7 @@ func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
 	switch accepted := a.Kind == Accepted || a.Kind == Replied; {
 	case p.verdict == Dropped, p.verdict == Rejected:
 		text += ". But the answer was dropped on the return path, by " + named(p.ended)
-	case p.verdict == Lost:
+	case p.verdict == Lost && in.Dialed != succeeded:
 		text += ". But the answer was lost on the return path: no rule of nftables was seen to drop it"
 	case p.untracked && s.translated() && a.From == s.Endpoint: // the Service's is restored for tracked packets alone
 		text += fmt.Sprintf(". But the answer was not tracked%s: it came from %v in place of %v, "+

@@ -216,10 +216,13 @@ func (c *Collector) Add(e tracer.Event) {
 	if e.Place.Table == c.Table && e.Packet != nil {
 		c.begin(e)
 	}
+	// A packet that leaves by loopback comes back with another ID; one that a bridge has shown to prerouting goes on with
+	// another.
+	hook, _ := e.Stage()
+	isLater := e.In == loopback || e.Place.IsTracers() && hook != others.Prerouting && hook != others.Output
 	list := c.byID[e.ID]
 	for _, l := range [...]*[]tracer.Event{&c.First, &c.Answer} {
-		// A packet that leaves by loopback comes back with another ID.
-		if _, last := ends(*l); list == nil && e.Packet != nil && e.In == loopback && last == *e.Packet {
+		if _, last := ends(*l); list == nil && e.Packet != nil && isLater && last == *e.Packet {
 			list = l
 		}
 	}

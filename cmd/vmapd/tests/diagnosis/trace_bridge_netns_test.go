@@ -73,5 +73,6 @@ func TestTraceSaysThatTheAnswerTakesTheBridge(t *testing.T) {
 	}
 	for _, dest := range []string{rangedVIP, rangedVIP6} {
 		tellsOf(t, w, w.Pods()[1].Namespace, known, "tcp", dest, ":8080 by ", ", which accepted it.\n")
+		tellsOf(t, w, w.Node, known, "tcp", dest, ":8080 by cni0, which accepted it.\n")
 	}
 }
