@@ -230,7 +230,11 @@ func (s *Story) conclude(in *Input, answer string) string {
 	case Lost:
 		last := in.First.hooks[len(in.First.hooks)-1]
 		where := map[bool]string{true: "after", false: "in"}[last.ended]
-		return fmt.Sprintf("%slost %s %s: no rule of nftables was seen to drop the packet.", text, where, last.Name)
+		text += fmt.Sprintf("lost %s %s: no rule of nftables was seen to drop the packet.", where, last.Name)
+		if s.translated() && s.Source.Addr() == s.Endpoint.Addr() {
+			text += " It goes back to the client: does the pod's port of its bridge have hairpin mode (bridge -d link)?"
+		}
+		return text
 	case Delivered:
 		by := "on this node itself"
 		if in.Expected != nil && in.Expected.Listener {

@@ -71,6 +71,7 @@ func TestTraceSaysThatTheAnswerTakesTheBridge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	tellsOf(t, w, w.Pods()[0].Namespace, known, "tcp", rangedVIP, "=> lost after prerouting", "hairpin mode (bridge -d link)?")
 	for _, dest := range []string{rangedVIP, rangedVIP6} {
 		tellsOf(t, w, w.Pods()[1].Namespace, known, "tcp", dest, ":8080 by ", ", which accepted it.\n")
 		tellsOf(t, w, w.Node, known, "tcp", dest, ":8080 by cni0, which accepted it.\n")
