@@ -82,8 +82,6 @@ func (w *world) build(ctx context.Context, path string) error {
 // Where the Service is reached, by family.
 func clusterIPs() [2]string    { return [2]string{"172.30.0.10", "fd00:172:30::10"} }
 func loadBalancers() [2]string { return [2]string{"192.168.98.10", "fd00:192:168:98::10"} }
-func nodeAddresses() [2]string { return [2]string{lab.NodeIP4, lab.NodeIP6} }
-func families() [2]string      { return [2]string{"IPv4", "IPv6"} }
 
 // addClients makes the clients, with their addresses.
 func (w *world) addClients() error {
@@ -103,7 +101,8 @@ func (w *world) addClients() error {
 		{
 			outside + "node port", w.Client, w.AddClientAddr,
 			[2]string{"203.0.113.20", "2001:db8:203::a:1"},
-			nodeAddresses(), nodePort,
+			[2]string{lab.NodeIP4, lab.NodeIP6},
+			nodePort,
 		},
 		{
 			outside + "load balancer", w.Client, w.AddClientAddr,
@@ -114,7 +113,7 @@ func (w *world) addClients() error {
 		if w.r.kind == local && place.from != w.Client {
 			continue // the policy is for connections from outside
 		}
-		for f, family := range families() {
+		for f, family := range [...]string{"IPv4", "IPv6"} {
 			c := &client{name: place.name + ", " + family, from: place.from}
 			c.to = netip.AddrPortFrom(netip.MustParseAddr(place.to[f]), place.port)
 			a := netip.MustParseAddr(place.first[f])

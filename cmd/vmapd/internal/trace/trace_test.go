@@ -106,6 +106,22 @@ func answerOf(flags uint8) *recorder {
 	return r
 }
 
+const accepts = tracer.FlagSYN | tracer.FlagACK
+
+// back is an answer that comes to the client.
+func back(flags uint8) *recorder {
+	return answerOf(flags).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
+}
+
+// collected has the events of a tracer's packets.
+func collected(events ...[]tracer.Event) Collector {
+	c := Collector{Table: table}
+	for _, e := range slices.Concat(events...) {
+		c.Add(e)
+	}
+	return c
+}
+
 // interfaces are the names of interfaces.
 var interfaces = map[uint32]string{2: "eth0", 3: "veth2"}
 
@@ -135,10 +151,8 @@ func input(first, answer *recorder) Input {
 }
 
 func TestStories(t *testing.T) {
-	back := func(r *recorder) *recorder {
-		return r.pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
-	}
 	forward := place("filter", "FORWARD")
+	entry := func(f conntrack.Flow) func(*Input) { return func(in *Input) { in.Entry = &f } }
 	unreachable := record(8, "prerouting-answers", tracer.Packet{Protocol: 1, Source: endpoint, Dest: node, Type: 3, Code: 3})
 	for _, tt := range []struct {
 		name          string
@@ -147,13 +161,13 @@ func TestStories(t *testing.T) {
 		verdict       Verdict
 		want          string
 	}{
-		{"accepted", whole(), back(answerOf(tracer.FlagSYN | tracer.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which accepted it."},
-		{"reset", whole(), back(answerOf(tracer.FlagRST | tracer.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
+		{"accepted", whole(), back(accepts), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which accepted it."},
+		{"reset", whole(), back(tracer.FlagRST | tracer.FlagACK), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
 		{"unreachable", whole(), unreachable.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end"), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2; 10.0.0.3 answered with an ICMP error: port unreachable, so nothing listens on that port there."},
 		{"silent", whole(), nil, nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
-		{"answered, says connection tracking", whole(), nil, func(in *Input) { in.Entry = &conntrack.Flow{Answered: true} }, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
+		{"answered, says connection tracking", whole(), nil, entry(conntrack.Flow{Answered: true}), Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
 		{
-			"the answer is dropped", whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, Forwarded,
+			"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, Forwarded,
 			`forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was dropped on the return path, by table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`,
 		},
 		{"delivered", toForward().pass("input-begin", "input-end"), nil, nil, Delivered, "delivered to 10.0.0.3:8080 on this node itself, which did not answer within 3s."},
@@ -166,15 +180,9 @@ func TestStories(t *testing.T) {
 		{"taken", toForward().pass("forward-begin").rule(forward, 3, tracer.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
 		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel does not route it to 10.0.0.3: no route."},
 		{"lost by routing", toForward(), nil, nil, Lost, "lost after prerouting: no rule of nftables was seen to drop the packet."},
-		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
-			in.Entry = &conntrack.Flow{Answered: true, ReplySource: endpoint}
-		}, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
-		{"answered, although only its beginning was seen", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
-			in.Entry = &conntrack.Flow{Answered: true, ReplySource: endpoint}
-		}, Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
-		{"lost, with an entry of an older packet", toForward().pass("forward-begin"), nil, func(in *Input) {
-			in.Entry = &conntrack.Flow{ReplySource: endpoint}
-		}, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
+		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, entry(conntrack.Flow{Answered: true, ReplySource: endpoint}), Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
+		{"answered, although only its beginning was seen", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, entry(conntrack.Flow{Answered: true, ReplySource: endpoint}), Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
+		{"lost, with an entry of an older packet", toForward().pass("forward-begin"), nil, entry(conntrack.Flow{ReplySource: endpoint}), Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{"lost in a hook", toForward().pass("forward-begin"), nil, nil, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{
 			"source range", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
@@ -217,7 +225,7 @@ func text(t *testing.T, s Story) string {
 }
 
 func TestTheText(t *testing.T) {
-	in := input(whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
+	in := input(whole(), back(accepts))
 	in.Expected = decision("forwarded", "10.0.0.2:8080", "10.0.0.3:8080")
 	in.Expected.Conclusion = "forwarded to one of two"
 	s := NewStory(in)
@@ -269,7 +277,7 @@ func decision(verdict report.Outcome, endpoints ...string) *explain.Explanation 
 
 // The verdict does not contradict the end of the connection that vmapd made itself.
 func TestAnAnswerThatTheClientHasNotGot(t *testing.T) {
-	in := input(whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
+	in := input(whole(), back(accepts))
 	in.Dialed = "no answer in time"
 	const want = "forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was lost after this node's rules, after it left by eth0."
 	if s := NewStory(in); s.Conclusion != want || s.Outcome() != "dropped" || s.Answered() {
@@ -305,18 +313,11 @@ func TestEventsOfOthersAreNotTaken(t *testing.T) {
 
 // Where answers are found by the client's port alone, one of another server's is not taken.
 func TestAnswersOfOtherServersAreNotTaken(t *testing.T) {
-	c := Collector{Table: table}
-	for _, e := range whole().events {
-		c.Add(e)
-	}
 	other := tracer.Packet{Protocol: model.TCP, Source: node, Dest: client, Flags: tracer.FlagRST}
 	ours := other
 	ours.Source = endpoint
-	for id, p := range []tracer.Packet{other, ours} {
-		for _, e := range record(uint32(20+id), "prerouting-early-answers", p).events {
-			c.Add(e)
-		}
-	}
+	at := "prerouting-early-answers"
+	c := collected(whole().events, record(20, at, other).events, record(21, at, ours).events)
 	if len(c.Answer) == 0 || c.Answer[0].Packet.Source != endpoint {
 		t.Errorf("want the answer of %v, got %v", endpoint, c.Answer)
 	}
@@ -329,18 +330,12 @@ func TestLoopbackIsOneWay(t *testing.T) {
 	out.pass("output-end", "postrouting-begin", "postrouting-end")
 	in := &recorder{id: 8, packet: out.packet, in: 1}
 	in.pass("prerouting-begin", "prerouting-end", "input-begin")
-	c := Collector{Table: table}
-	for _, e := range out.events {
-		c.Add(e)
-	}
-	arrived := func() bool { p := follow(c.First, line, interfaces); return p.complete() }
-	if arrived() {
+	c := collected(out.events)
+	if p := follow(c.First, line, interfaces); p.complete() {
 		t.Error("a packet on loopback has arrived nowhere yet")
 	}
-	for _, e := range in.pass("input-end").events {
-		c.Add(e)
-	}
-	if !arrived() {
+	c = collected(out.events, in.pass("input-end").events)
+	if p := follow(c.First, line, interfaces); !p.complete() {
 		t.Error("the packet has not arrived")
 	}
 	if s := NewStory(input(&recorder{events: c.First}, nil)); s.Verdict != Delivered || len(s.Hooks) != 4 {
@@ -357,10 +352,7 @@ func TestNothingSeenIsNoPanic(t *testing.T) {
 // The outcome is that for the client: a connection that its endpoint refuses is refused, too. The last line compares it
 // with what vmapd expects.
 func TestOutcomes(t *testing.T) {
-	back := func(flags uint8) *recorder {
-		return answerOf(flags).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
-	}
-	forward, accepts := place("filter", "FORWARD"), uint8(tracer.FlagSYN|tracer.FlagACK)
+	forward := place("filter", "FORWARD")
 	direct := record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
 	dropped := toForward().pass("forward-begin").rule(forward, 3, tracer.Drop, "")
 	datagram := whole()
