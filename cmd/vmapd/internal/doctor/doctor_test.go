@@ -293,7 +293,7 @@ func TestFalseAlarms(t *testing.T) {
 		},
 		"userspace forwards no packets": func(w *world) {
 			w.Wants.Backend, w.Host.Sysctls[doctor.IPForward] = "userspace", "0"
-			w.Host.Unset = []nodesetup.Write{{File: "x"}}
+			w.Host.Unset, w.Table.Differences = []nodesetup.Write{{File: "x"}}, []string{"no listener"}
 		},
 		"rules of NOTRACK behind connection tracking": func(w *world) { w.Host.Chains = []doctor.Chain{untracking(0)} },
 		"IPVS, which needs no tracking":               func(w *world) { w.Wants.Backend, w.Host.Chains = "ipvs", []doctor.Chain{untracking(-300)} },
