@@ -96,28 +96,14 @@ func (s *kernelSocket) Send(messages []byte) error {
 
 func (s *kernelSocket) Receive() ([]byte, error) {
 	if s.next == s.n {
-		s.next, s.n = 0, 0
-		if err := s.fill(); err != nil {
-			return nil, err
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.received[0])), datagrams,
+			unix.MSG_DONTWAIT, 0, 0)
+		if errno != 0 {
+			return nil, errno
 		}
+		s.next, s.n = 0, int(n)
 	}
 	i := s.next
 	s.next++
 	return s.memory[i*datagramSize:][:s.received[i].size], nil
-}
-
-// fill reads the datagrams that are there.
-func (s *kernelSocket) fill() error {
-	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.received[0])), datagrams,
-			unix.MSG_DONTWAIT, 0, 0)
-		switch errno {
-		case 0:
-			s.n = int(n)
-			return nil
-		case unix.EINTR:
-		default:
-			return errno
-		}
-	}
 }
