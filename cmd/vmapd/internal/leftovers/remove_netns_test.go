@@ -79,7 +79,7 @@ func TestRemovalKeepsOthersRulesAndTheirCounters(t *testing.T) {
 func TestAChainThatAMapLeadsTo(t *testing.T) {
 	nettest.Enter(t)
 	nettest.Run(t, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\n-A KUBE-SERVICES -j KUBE-SVC-X\n"+
-		"-A KUBE-SVC-X -j ACCEPT\nCOMMIT"+"\n", "iptables-nft"+"-restore", "-c")
+		"-A KUBE-SVC-X -j ACCEPT\nCOMMIT\n", "iptables-nft-restore", "-c")
 	nettest.Run(t, "", "nft", "add map ip nat theirs { type inet_service : verdict; elements = { 80 : jump KUBE-SVC-X }; }")
 	err := find(t).Remove()
 	if err == nil || !strings.Contains(err.Error(), "IPv4 chains of iptables-nft: table nat: a map of another program leads to chain KUBE-SVC-X") {
@@ -152,7 +152,7 @@ func TestTablesThatIPTablesCannotList(t *testing.T) {
 // Without the programs of iptables-legacy, what is in its tables is unknown, and not nothing.
 func TestWithoutProgramsOfLegacy(t *testing.T) {
 	nettest.Enter(t)
-	nettest.Run(t, "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT"+"\n", "iptables-legacy"+"-restore", "-c")
+	nettest.Run(t, "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n", "iptables-legacy-restore", "-c")
 	t.Setenv("PATH", "")
 	found, err := NewFinder(ipvs.Options{}).All()
 	if !host.LacksProgram(err) || !strings.Contains(err.Error(), "chains of iptables-legacy") || found.String() != "" {
@@ -172,7 +172,7 @@ func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
 			if n := look(); n != 0 {
 				t.Errorf("%d chains before there are any", n)
 			}
-			nettest.Run(t, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT"+"\n", program+"-restore", "-c")
+			nettest.Run(t, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT\n", program+"-restore", "-c")
 			for range 2 {
 				if n := look(); n == 0 {
 					t.Error("no chains")

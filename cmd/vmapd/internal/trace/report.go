@@ -117,7 +117,7 @@ func (s *Story) remedy(in *Input) string {
 	case in.OnlySmall != "":
 		return "compare the MTUs on the path (ip link): of the node, of tunnels, and of the pod"
 	case !s.Verdict.arrived():
-	case !s.translates && s.Answer.Kind == Reset: // no Service's
+	case !s.translates && s.Answer.Kind == Reset: // the destination is no Service's
 	case s.Answer.Kind == Reset, s.Answer.Kind == Unreachable && s.Answer.From.Addr() == s.Endpoint.Addr():
 		return "compare the Service's targetPort with the port on which the application listens"
 	case s.elsewhere && s.Answer.Kind == NoAnswer:
