@@ -46,7 +46,7 @@ func (s *start) start(ctx context.Context, stderr io.Writer) (running bool, err 
 	level := new(slog.LevelVar)
 	level.Set(levelOf(int(c.KubeProxy.Logging.Verbosity)))
 	s.log = newLogger(stderr, c.KubeProxy.Logging.Format, level)
-	// client-go logs here where it has no other log; and others by package log, such as attributes that they do not know.
+	// client-go logs here where it has no other log. Other libraries use package log, such as for unknown attributes.
 	klog.SetLogger(informer.Debug(s.log))
 	slog.SetLogLoggerLevel(slog.LevelDebug)
 	slog.SetDefault(s.log)

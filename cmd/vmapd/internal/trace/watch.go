@@ -216,8 +216,8 @@ func (c *Collector) Add(e tracer.Event) {
 	if e.Place.Table == c.Table && e.Packet != nil {
 		c.begin(e)
 	}
-	// A packet that leaves by loopback comes back with another ID; one that a bridge has shown to prerouting goes on with
-	// another.
+	// A packet that leaves by loopback comes back with another ID. With br_netfilter, the kernel gives a packet another ID
+	// behind prerouting.
 	hook, _ := e.Stage()
 	isLater := e.In == loopback || e.Place.IsTracers() && hook != others.Prerouting && hook != others.Output
 	list := c.byID[e.ID]
