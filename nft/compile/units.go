@@ -66,6 +66,10 @@ func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 	return all
 }
 
+// mostTogether service ports come in one transaction, which must fit into the socket's memory. Of a tenant's thousands,
+// the others come alone, and may be refused for moments.
+const mostTogether = 256
+
 // services returns the service ports of each Service, by its cluster IP. All Services with an external address that is
 // another one's cluster IP are together, and come first: that address refuses what no frontend has.
 func (r *Ruleset) services() (all [][]*model.ServicePort) {
@@ -77,7 +81,7 @@ func (r *Ruleset) services() (all [][]*model.ServicePort) {
 		if to < len(ports) && clusterIPOf(ports[to]) == clusterIPOf(ports[from]) {
 			continue
 		}
-		if one := ports[from:to]; slices.ContainsFunc(one, r.hasClusterIP) {
+		if one := ports[from:to]; len(all[0])+len(one) <= mostTogether && slices.ContainsFunc(one, r.hasClusterIP) {
 			all[0] = append(all[0], one...)
 		} else {
 			all = append(all, one)
