@@ -30,7 +30,7 @@ var (
 	}
 	patch = []byte(`{"series":{"count":2,"lastObservedTime":null}}`)
 	page  = metav1.ListOptions{
-		LabelSelector: "!a,b=c", FieldSelector: "metadata.name!=d", Limit: 500, ResourceVersion: "0", TimeoutSeconds: new(int64(7)),
+		LabelSelector: "!a,kubernetes.io/service-name=c", FieldSelector: "metadata.name!=d", Limit: 500, ResourceVersion: "0", TimeoutSeconds: new(int64(7)),
 	}
 	stream = metav1.ListOptions{
 		SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
@@ -183,7 +183,7 @@ func TestAnswersAreTheClientsets(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	for _, name := range []string{"a", "b"} {
-		meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"b": "c"}}
+		meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/service-name": "c"}}
 		s.Set(&corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{PodCIDR: "10.0.0.0/24"}})
 		s.Set(&networkingv1.ServiceCIDR{ObjectMeta: meta, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"172.30.0.0/16"}}})
 		meta.Namespace = "ns1"

@@ -3,12 +3,14 @@ package slim
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -71,9 +73,17 @@ func readList[T any](data []byte, meta *metav1.ListMeta, item func([]byte, *T) e
 }
 
 func readService(data []byte, out *corev1.Service) error {
-	err := out.Unmarshal(data)
-	out.ManagedFields = nil // a plain list has all Services at the same time
-	return err
+	return walk(data, func(field int, value []byte) error {
+		switch field {
+		case 1: // metadata
+			return readMeta(value, &out.ObjectMeta)
+		case 2:
+			return out.Spec.Unmarshal(value)
+		case 3:
+			return out.Status.Unmarshal(value)
+		}
+		return nil
+	})
 }
 
 func readSlice(data []byte, out *discoveryv1.EndpointSlice) error {
@@ -102,21 +112,38 @@ func readMeta(data []byte, out *metav1.ObjectMeta) error {
 			out.Name = string(value)
 		case 3:
 			out.Namespace = string(value)
+		case 5:
+			out.UID = types.UID(value)
 		case 6:
 			out.ResourceVersion = string(value)
-		case 11: // labels
-			return readEntry(value, &out.Labels, model.LabelServiceName, model.LabelHeadless)
-		case 12: // annotations
-			// The latter is in the bookmark after the last of the initial events.
-			return readEntry(value, &out.Annotations,
-				corev1.EndpointsLastChangeTriggerTime, metav1.InitialEventsAnnotationKey)
+		case 8:
+			return out.CreationTimestamp.Unmarshal(value)
+		case 11:
+			return readEntry(value, &out.Labels, readLabels)
+		case 12:
+			return readEntry(value, &out.Annotations, readAnnotations)
 		}
 		return nil
 	})
 }
 
-// readEntry reads an entry of a map, if it has one of two keys.
-func readEntry(data []byte, to *map[string]string, one, other string) error {
+var (
+	readLabels      = []string{model.LabelServiceName, model.LabelHeadless, model.LabelServiceProxyName}
+	readAnnotations = annotations()
+)
+
+// annotations returns the names of those that the proxy reads.
+func annotations() []string {
+	// The latter is in the bookmark after the last of the initial events.
+	names := []string{corev1.EndpointsLastChangeTriggerTime, metav1.InitialEventsAnnotationKey}
+	for _, a := range model.Annotations {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// readEntry reads an entry of a map, if it has one of some keys.
+func readEntry(data []byte, to *map[string]string, keys []string) error {
 	var key, text []byte
 	err := walk(data, func(field int, value []byte) error {
 		switch field {
@@ -127,11 +154,12 @@ func readEntry(data []byte, to *map[string]string, one, other string) error {
 		}
 		return nil
 	})
-	if string(key) == one || string(key) == other {
+	at := slices.IndexFunc(keys, func(k string) bool { return k == string(key) })
+	if at >= 0 {
 		if *to == nil {
 			*to = map[string]string{}
 		}
-		(*to)[string(key)] = string(text)
+		(*to)[keys[at]] = string(text)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -135,10 +136,10 @@ func wanted(o runtime.Object) runtime.Object {
 	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	switch o := o.(type) {
 	case *corev1.Service:
-		o.ManagedFields = nil
+		cutMeta(&o.ObjectMeta)
 	case *corev1.ServiceList:
 		for i := range o.Items {
-			o.Items[i].ManagedFields = nil
+			cutMeta(&o.Items[i].ObjectMeta)
 		}
 	case *discoveryv1.EndpointSlice:
 		cut(o)
@@ -150,14 +151,22 @@ func wanted(o runtime.Object) runtime.Object {
 	return o
 }
 
-func cut(s *discoveryv1.EndpointSlice) {
-	s.ObjectMeta = metav1.ObjectMeta{
-		Namespace: s.Namespace, Name: s.Name, ResourceVersion: s.ResourceVersion, Labels: s.Labels, Annotations: s.Annotations,
+func cutMeta(m *metav1.ObjectMeta) {
+	*m = metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, Labels: m.Labels, Annotations: m.Annotations,
 	}
-	maps.DeleteFunc(s.Labels, func(k, _ string) bool { return k != model.LabelServiceName && k != model.LabelHeadless })
-	maps.DeleteFunc(s.Annotations, func(k, _ string) bool {
-		return k != corev1.EndpointsLastChangeTriggerTime && k != metav1.InitialEventsAnnotationKey
+	maps.DeleteFunc(m.Labels, func(k, _ string) bool {
+		return k != model.LabelServiceName && k != model.LabelHeadless && k != model.LabelServiceProxyName
 	})
+	maps.DeleteFunc(m.Annotations, func(k, _ string) bool {
+		return k != corev1.EndpointsLastChangeTriggerTime && k != metav1.InitialEventsAnnotationKey &&
+			!slices.ContainsFunc(model.Annotations[:], func(a model.Annotation) bool { return a.Name == k })
+	})
+}
+
+func cut(s *discoveryv1.EndpointSlice) {
+	cutMeta(&s.ObjectMeta)
 	for i, e := range s.Endpoints {
 		s.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, NodeName: e.NodeName, Hints: e.Hints}
 	}
