@@ -3,44 +3,34 @@ package others
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
-
-// reader lists the objects of all programs. The lists of google/nftables are not for these: a rule that it can't decode
-// makes it panic, or return none of the chain's rules, and it leaves out expressions that it does not know.
-type reader struct{ *netlink.Conn }
-
-// openReader returns nil without nf_tables.
-func openReader() (*reader, error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	switch {
-	case errors.Is(err, unix.EPROTONOSUPPORT):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("open netlink connection: %w", err)
-	}
-	return &reader{c}, nil
-}
 
 // genmsg is the size of struct nfgenmsg, which begins with the family.
 const genmsg = 4
 
-// list returns what decode makes of the objects that a message lists. It starts again if the objects changed meanwhile,
-// since the kernel may have left some out.
-func list[T any](r *reader, kind uint16, of Place, decode func(family byte, attrs []byte) T) (all []T, err error) {
-	m := netlink.Message{
-		Header: netlink.Header{
-			Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump,
-		},
-		Data: []byte{familyNumber(of.Family), unix.NFNETLINK_V0, 0, 0},
+// list returns what decode makes of the objects of all programs that a message lists; without nf_tables, there are none.
+// It starts again if the objects changed meanwhile, since the kernel may have left some out. The lists of google/nftables
+// are not for these: a rule that it can't decode makes it panic, or return none of the chain's rules, and it leaves out
+// expressions that it does not know.
+func list[T any](kind uint16, of Place, decode func(family byte, attrs []byte) T) ([]T, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, nil
 	}
-	const table, chainOrSet = unix.NFTA_RULE_TABLE, unix.NFTA_RULE_CHAIN // the same numbers with elements
+	if err != nil {
+		return nil, fmt.Errorf("open netlink connection: %w", err)
+	}
+	defer func() { _ = c.Close() }()
 	attrs := netlink.NewAttributeEncoder()
-	for kind, name := range map[uint16]string{table: of.Table, chainOrSet: of.Chain} {
+	for kind, name := range map[uint16]string{unix.NFTA_RULE_TABLE: of.Table, unix.NFTA_RULE_CHAIN: of.Chain} {
 		if name != "" {
 			attrs.String(kind, name)
 		}
@@ -49,15 +39,24 @@ func list[T any](r *reader, kind uint16, of Place, decode func(family byte, attr
 	if err != nil {
 		return nil, err
 	}
-	m.Data = append(m.Data, names...)
+	m := netlink.Message{
+		Header: netlink.Header{
+			Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump,
+		},
+		Data: append([]byte{familyNumber(of.Family), unix.NFNETLINK_V0, 0, 0}, names...),
+	}
 	const tries = 5
 	for range tries {
-		answer, err := r.Execute(m)
-		if err != nil {
-			return nil, err
+		answer, err := c.Execute(m)
+		switch {
+		case nfnl.IsMissing(err):
+			return nil, nil
+		case errors.Is(err, unix.EPERM):
+			return nil, nfnl.ErrNotPermitted
+		case err != nil:
+			return nil, fmt.Errorf("list what nf_tables has: %w", err)
 		}
-		interrupted := false
-		all = all[:0]
+		interrupted, all := false, []T(nil)
 		for _, m := range answer {
 			interrupted = interrupted || m.Header.Flags&netlink.DumpInterrupted != 0
 			if len(m.Data) >= genmsg {
@@ -85,18 +84,22 @@ func decodeTable(family byte, b []byte) Table {
 	return Table{Place{Family: FamilyName(family), Table: name}, flags&ownedFlag != 0}
 }
 
-// tables lists all tables; without nf_tables, none.
-func (r *reader) tables() (all []Table, err error) {
-	all, err = list(r, unix.NFT_MSG_GETTABLE, Place{}, decodeTable)
-	switch {
-	case nfnl.IsMissing(err):
-		return nil, nil
-	case errors.Is(err, unix.EPERM):
-		return nil, nfnl.ErrNotPermitted
-	case err != nil:
-		return nil, fmt.Errorf("list tables: %w", err)
+// Tables returns all tables.
+func Tables() ([]Table, error) { return list(unix.NFT_MSG_GETTABLE, Place{}, decodeTable) }
+
+// TableNames returns the names of all tables of a family.
+func TableNames(f model.Family) (names []string, err error) {
+	tables, err := list(unix.NFT_MSG_GETTABLE, Place{Family: nft.FamilyWord(f)}, decodeTable)
+	for _, t := range tables {
+		names = append(names, t.Table)
 	}
-	return all, nil
+	return names, err
+}
+
+// Owned reports whether a table of a name belongs to a process that runs.
+func Owned(name string) (bool, error) {
+	tables, err := Tables()
+	return slices.ContainsFunc(tables, func(t Table) bool { return t.Table == name && t.Owned }), err
 }
 
 // chain is one of anybody's.

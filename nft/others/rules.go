@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -44,37 +43,17 @@ type Base struct {
 	Drops    bool // by its policy
 }
 
-// Ruleset reads rules of all tables.
+// Ruleset has the base chains of all tables. Rules are read when they are asked for.
 type Ruleset struct {
-	reader *reader
-	lines  map[Place]map[uint64]Line
-	texts  map[Place]map[uint64]string // as nft lists them
-	Bases  []Base
+	lines map[Place]map[uint64]Line
+	texts map[Place]map[uint64]string // as nft lists them
+	Bases []Base
 }
 
-// ReadRuleset reads the base chains of all tables. Rules are read when they are asked for. Without nf_tables, there are
-// none.
+// ReadRuleset reads the base chains. Without nf_tables, there are none.
 func ReadRuleset() (*Ruleset, error) {
-	reader, err := openReader()
-	if reader == nil {
-		return &Ruleset{}, err
-	}
-	r := &Ruleset{reader: reader, lines: map[Place]map[uint64]Line{}, texts: map[Place]map[uint64]string{}}
-	if _, err = reader.tables(); err == nil {
-		err = r.readBases()
-	}
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
-}
-
-func (r *Ruleset) readBases() error {
-	chains, err := list(r.reader, unix.NFT_MSG_GETCHAIN, Place{}, decodeChain)
-	if err != nil && !nfnl.IsMissing(err) {
-		return fmt.Errorf("list chains: %w", err)
-	}
+	r := &Ruleset{lines: map[Place]map[uint64]Line{}, texts: map[Place]map[uint64]string{}}
+	chains, err := list(unix.NFT_MSG_GETCHAIN, Place{}, decodeChain)
 	for _, c := range chains {
 		if !c.base || c.IsTracers() || c.Family == "netdev" || c.Family == "arp" {
 			continue
@@ -85,21 +64,14 @@ func (r *Ruleset) readBases() error {
 			}
 		}
 	}
-	return nil
-}
-
-// Close ends the connection.
-func (r *Ruleset) Close() {
-	if r.reader != nil {
-		_ = r.reader.Close()
-	}
+	return r, err
 }
 
 // Line returns a rule by its handle. If it is not there any more, or cannot be read, only its place is known.
 func (r *Ruleset) Line(p Place, handle uint64) Line {
 	lines, ok := r.lines[p]
 	if !ok {
-		lines, _ = r.read(p)
+		lines, _ = read(p)
 		r.lines[p] = lines
 	}
 	if l, ok := lines[handle]; ok {
@@ -119,7 +91,7 @@ func (r *Ruleset) Reached(b Base, skip func(Place) bool) (lines []Line, err erro
 			continue
 		}
 		seen[p] = true
-		rules, err := r.read(p)
+		rules, err := read(p)
 		if err != nil {
 			return nil, err
 		}
@@ -133,15 +105,13 @@ func (r *Ruleset) Reached(b Base, skip func(Place) bool) (lines []Line, err erro
 	return lines, nil
 }
 
-func (r *Ruleset) read(p Place) (lines map[uint64]Line, err error) {
-	lines = map[uint64]Line{}
-	if r.reader == nil {
-		return lines, nil
-	}
-	rules, err := list(r.reader, unix.NFT_MSG_GETRULE, p, decodeRule)
+// read reads the rules of a chain.
+func read(p Place) (lines map[uint64]Line, err error) {
+	rules, err := list(unix.NFT_MSG_GETRULE, p, decodeRule)
 	if err != nil {
-		return nil, fmt.Errorf("list the rules of chain %s of table %s %s: %w", p.Chain, p.Family, p.Table, err)
+		return nil, fmt.Errorf("%v: %w", p, err)
 	}
+	lines = map[uint64]Line{}
 	for i, l := range rules {
 		l.Position = i + 1
 		lines[l.Handle] = l
@@ -222,44 +192,6 @@ func (l *Line) noteTarget(name string, revision uint32, info []byte) {
 	case "CT":
 		l.Untracks = len(info) >= 2 && binary.NativeEndian.Uint16(info)&notrack != 0
 	}
-}
-
-// Tables returns all tables. Without nf_tables there are none.
-func Tables() (all []Table, err error) {
-	err = withReader(func(r *reader) error {
-		all, err = r.tables()
-		return err
-	})
-	return all, err
-}
-
-// HasElements reports whether a set of the table has elements.
-func (t Table) HasElements(set string) (has bool, err error) {
-	err = withReader(func(r *reader) error {
-		messages, err := list(r, unix.NFT_MSG_GETSETELEM, Place{t.Family, t.Table, set}, func(_ byte, b []byte) bool {
-			return nfnl.First(nfnl.First(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM) != nil
-		})
-		has = slices.Contains(messages, true)
-		return err
-	})
-	return has, err
-}
-
-// TableNames returns the names of all tables of a family.
-func TableNames(f model.Family) (names []string, err error) {
-	tables, err := Tables()
-	for _, t := range tables {
-		if t.Family == nft.FamilyWord(f) {
-			names = append(names, t.Table)
-		}
-	}
-	return names, err
-}
-
-// Owned reports whether a table of a name belongs to a process that runs.
-func Owned(name string) (bool, error) {
-	tables, err := Tables()
-	return slices.ContainsFunc(tables, func(t Table) bool { return t.Table == name && t.Owned }), err
 }
 
 // FiltersEarly reports whether a chain of somebody's is before connection tracking, and so may drop packets of a

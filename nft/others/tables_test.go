@@ -44,7 +44,6 @@ func TestReached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
 	place := Place{Family: "inet", Table: "theirs", Chain: "input"}
 	if want := []Base{{Place: place, Hook: Input, Priority: 7, Drops: true}}; !slices.Equal(r.Bases, want) {
 		t.Fatalf("base chains: want %v, got %v", want, r.Bases)
@@ -96,7 +95,6 @@ func TestUserDataOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
 	for _, b := range r.Bases {
 		lines, err := r.Reached(b, func(Place) bool { return false })
 		if err != nil {
@@ -134,7 +132,6 @@ func TestRulesThatMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
 	var got []string
 	for _, at := range []Place{{"ip", "raw", "PREROUTING"}, {"ip", "mangle", "PREROUTING"}, {"inet", "theirs", "early"}} {
 		r.Line(at, 0) // reads all

@@ -18,7 +18,6 @@ func listing(t *testing.T, at Place) (lines []Line, errs []error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
 	r.Line(at, 0) // reads all
 	for _, l := range r.lines[at] {
 		var err error

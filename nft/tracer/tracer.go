@@ -120,16 +120,13 @@ func (t *Tracer) Close() error {
 	return errors.Join(err, t.rules.CloseLasting(), t.events.Close())
 }
 
-// RemoveStale removes tables of tracers that were killed on a kernel that keeps them (before Linux
-// 5.12): those with a destination that has timed out. A tracer that works still has it. It returns their names.
+// RemoveStale removes tables of tracers that were killed on a kernel that keeps them (before Linux 5.12), where it can't
+// tell them from those of a trace that runs. It returns their names.
 func RemoveStale() (removed []string, err error) {
 	tables, err := others.Tables()
 	for _, t := range tables {
 		if !t.IsTracers() || t.Owned {
 			continue
-		}
-		if works, err := t.HasElements(destinationSet); err != nil || works {
-			continue // it works, or has just gone
 		}
 		conn := &nftables.Conn{}
 		conn.DelTable(t.Library())

@@ -122,11 +122,7 @@ func ReadRules() (r Rules) {
 		return r
 	}
 	set, err := others.ReadRuleset()
-	if err != nil {
-		unread(err)
-		set = &others.Ruleset{}
-	}
-	defer set.Close()
+	unread(err)
 	for _, b := range set.Bases {
 		if b.Place.IsVmapds() || b.Hook == others.Postrouting || b.Place.Family == "bridge" {
 			continue

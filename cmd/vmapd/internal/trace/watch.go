@@ -57,9 +57,6 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 			return s, fmt.Errorf("no packet was sent: %w", err)
 		}
 	}
-	if _, err := tracer.RemoveStale(); err != nil {
-		return s, err
-	}
 	links, err := net.Interfaces()
 	if err != nil {
 		return s, fmt.Errorf("list interfaces: %w", err)
@@ -140,7 +137,6 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	if err != nil {
 		return in, err
 	}
-	defer rules.Close()
 	line := func(e tracer.Event) others.Line {
 		l := rules.Line(e.Place, e.Rule)
 		decides := !e.Place.IsVmapds() || endOf[e.Code] != ""
