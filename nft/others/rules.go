@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/google/nftables/xt"
@@ -192,16 +191,6 @@ func (l *Line) noteTarget(name string, revision uint32, info []byte) {
 	case "CT":
 		l.Untracks = len(info) >= 2 && binary.NativeEndian.Uint16(info)&notrack != 0
 	}
-}
-
-// FiltersEarly reports whether a chain of somebody's is before connection tracking, and so may drop packets of a
-// family, or keep them from being tracked.
-func (r *Ruleset) FiltersEarly(f model.Family) bool {
-	foreign := map[model.Family]string{model.IPv4: "ip6", model.IPv6: "ip"}[f]
-	return slices.ContainsFunc(r.Bases, func(b Base) bool {
-		isFirst := (b.Hook == Prerouting || b.Hook == Output) && b.Priority <= AtConntrack
-		return isFirst && b.Place.Family != foreign && b.Place.Family != "bridge"
-	})
 }
 
 // Untraceable names what may drop packets although no rule of nftables does. tables are those of iptables-legacy.

@@ -49,7 +49,7 @@ type program struct {
 //
 //	set destinations { type ipv4_addr; size 1; flags timeout; elements = { DEST timeout LIFETIME } }
 //	set clients { type ipv4_addr . inet_service; size 1; flags dynamic,timeout; timeout LIFETIME }
-//	set answered, set early { the same }
+//	set senders, set answered, set early { the same }
 //	chain prerouting-begin { type filter hook prerouting priority -2147483648; FIRST }
 //	chain prerouting-early-answers { type filter hook prerouting priority -2147483648; EARLY }
 //	chain prerouting-answers { type filter hook prerouting priority -199; REDIRECT; ANSWER }
@@ -57,10 +57,12 @@ type program struct {
 //	chain prerouting-known { type filter hook prerouting priority -198; KNOWN }
 //	chain prerouting-end { type filter hook prerouting priority 2147483647; }
 //	the same for output; for input, forward and postrouting a chain that begins, and one that ends
+//	chain postrouting-end { type filter hook postrouting priority 2147483647; SENT }
 //
 // Something may drop packets before connection tracking, or keep them from being tracked, so FIRST is before all other
-// rules, and EARLY finds answers without connection tracking: what goes to the client's address and port. Other packets
-// match no rule: they meet the first expressions of five at the hook where they begin.
+// rules, and EARLY finds answers without connection tracking: what goes to the client's address and port, or to those
+// that the first packet had in the end. Other packets match no rule: they meet the first expressions of six at the hook
+// where they begin.
 //
 // The element of destinations has a timeout so that rules which nobody removes cease to match.
 func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
@@ -68,27 +70,31 @@ func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
 	dests := &nftables.Set{Table: p.to, Name: destinationSet, KeyType: p.addr, HasTimeout: true, Size: 1}
 	// The errors of AddSet are those of sets with data and intervals.
 	_ = p.conn.AddSet(dests, []nftables.SetElement{{Key: p.filter.Dest.Addr().AsSlice(), Timeout: p.filter.Lifetime}})
-	clients, answered, early := p.clients("clients"), p.clients("answered"), p.clients("early")
+	clients, senders, answered, early := p.one("clients"), p.one("senders"), p.one("answered"), p.one("early")
 	for _, h := range others.Hooks {
 		name := string(h.Hook)
 		begin := p.base(name+beginSuffix, h.Number, math.MinInt32)
 		if h.Start {
 			p.rule(begin, p.first(dests, clients))
-			p.rule(p.base(name+earlyAnswersSuffix, h.Number, math.MinInt32), p.earlyAnswer(clients, early))
+			earlyAnswers := p.base(name+earlyAnswersSuffix, h.Number, math.MinInt32)
+			p.rule(earlyAnswers, p.earlyAnswer(clients, early))
+			p.rule(earlyAnswers, p.earlyAnswer(senders, early))
 			answers := p.base(name+answersSuffix, h.Number, afterConntrack)
 			p.rule(answers, p.redirect())
 			p.rule(answers, p.answer(dests, clients, answered))
 			p.rule(p.base(name+untrackedSuffix, h.Number, afterAnswers), state(expr.CtStateBitUNTRACKED))
 			p.rule(p.base(name+knownSuffix, h.Number, afterAnswers), p.known(clients))
 		}
-		p.base(name+endSuffix, h.Number, math.MaxInt32)
+		if end := p.base(name+endSuffix, h.Number, math.MaxInt32); h.Hook == others.Postrouting {
+			p.rule(end, p.sent(dests, clients, senders))
+		}
 	}
 	return p.to
 }
 
-// clients adds a set for one client. A full one takes no more, and then the rule that would add an
+// one adds a set for one address and port. A full one takes no more, and then the rule that would add an
 // element does not match: one connection is traced.
-func (p *program) clients(name string) *nftables.Set {
+func (p *program) one(name string) *nftables.Set {
 	s := &nftables.Set{
 		Table: p.to, Name: name, KeyType: nftables.MustConcatSetType(p.addr, nftables.TypeInetService),
 		Concatenation: true, Dynamic: true, HasTimeout: true, Timeout: p.filter.Lifetime, Size: 1,
@@ -144,17 +150,30 @@ func (p *program) first(dests, clients *nftables.Set) []expr.Any {
 
 // answer are the expressions of the rule for answers, also ICMP errors:
 //
-//	ct direction reply ct original ip daddr @destinations
-//	ct original ip saddr . ct original proto-src @clients
+//	ct direction reply ct original ip daddr @destinations ct original ip saddr . ct original proto-src @clients
 //	… != @answered add @answered { … } meta nftrace set 1
 func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
 	const reply = 1 // IP_CT_DIR_REPLY
-	return append([]expr.Any{
-		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, is(reply),
-		p.originalDest(), in(dests, false),
-		original(p.ctSource, unix.NFT_REG_1), original(expr.CtKeyPROTOSRC, p.behindAddress),
-		in(clients, false), in(answered, true), addTo(answered),
-	}, trace()...)
+	return append(append(p.tracked(reply, dests, clients), in(answered, true), addTo(answered)), trace()...)
+}
+
+// sent are the expressions of the rule that notes what source the first packet has in the end:
+//
+//	ct direction original ct original ip daddr @destinations ct original ip saddr . ct original proto-src @clients
+//	add @senders { ip saddr . tcp sport }
+func (p *program) sent(dests, clients, senders *nftables.Set) []expr.Any {
+	const original = 0 // IP_CT_DIR_ORIGINAL
+	return append(p.tracked(original, dests, clients),
+		network(p.source, p.size), transport(0, 2, p.behindAddress), addTo(senders))
+}
+
+// tracked are the expressions for packets of the connection in one direction.
+func (p *program) tracked(direction byte, dests, clients *nftables.Set) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, is(direction),
+		original(p.ct, unix.NFT_REG_1), in(dests, false),
+		original(p.ctSource, unix.NFT_REG_1), original(expr.CtKeyPROTOSRC, p.behindAddress), in(clients, false),
+	}
 }
 
 // redirect are the expressions of the rule for ICMP redirects, which are not the answer and come before it:
@@ -204,9 +223,6 @@ func state(bit uint32) []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, size)},
 	}
 }
-
-// originalDest loads the destination that the client asked for.
-func (p *program) originalDest() expr.Any { return original(p.ct, unix.NFT_REG_1) }
 
 // original loads a key of the original direction, of which the number is 0.
 func original(key expr.CtKey, register uint32) expr.Any {

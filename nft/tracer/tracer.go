@@ -120,8 +120,8 @@ func (t *Tracer) Close() error {
 	return errors.Join(err, t.rules.CloseLasting(), t.events.Close())
 }
 
-// RemoveStale removes tables of tracers that were killed on a kernel that keeps them (before Linux 5.12), where it can't
-// tell them from those of a trace that runs. It returns their names.
+// RemoveStale removes tables of tracers that were killed on a kernel that keeps them (before Linux 5.12), and returns
+// their names. Of one that works it removes the table there, too.
 func RemoveStale() (removed []string, err error) {
 	tables, err := others.Tables()
 	for _, t := range tables {

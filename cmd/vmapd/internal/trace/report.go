@@ -21,7 +21,6 @@ type Input struct {
 	First, Answer path                 // of its first packet, and of the first packet of the other direction
 	Silent        []netip.AddrPort     // endpoints of earlier first packets, which did not answer
 	Entry         *conntrack.Flow      // nil if connection tracking has none
-	MayMiss       bool                 // rules before connection tracking may hide the answer
 	Route         string               // why the kernel has no route, if it was asked and has none
 	Neighbour     string               // why the next hop cannot be reached, if it is known to be so
 	Bridge        string               // why the answer does not pass netfilter, on the bridge of both ends
@@ -196,10 +195,6 @@ func (s *Story) addHints(in *Input) {
 	if in.NoText != "" {
 		s.hint("Some rules are named by their handles, because nft does not list them: %s.", in.NoText)
 	}
-	if silent && in.MayMiss {
-		s.hint("Rules before connection tracking may keep the answer from being tracked. " +
-			"Such an answer to a replaced source is not visible.")
-	}
 	if silent && s.Protocol != model.TCP.String() && in.Dialed != "" {
 		s.hint("vmapd sent a datagram that is no request of the Service's protocol, " +
 			"and many servers do not answer that.")
@@ -316,8 +311,6 @@ func (s *Story) reportSilence(in *Input) string {
 	case in.First.untracked:
 		text = fmt.Sprintf("; no %s packet came back within %v. ICMP errors about untracked connections "+
 			"are not visible", strings.ToUpper(s.Protocol), in.Waited)
-	case in.MayMiss:
-		text = fmt.Sprintf("; no answer was seen within %v", in.Waited)
 	case in.Bridge != "" && in.Neighbour == "":
 		s.here = true
 		text = fmt.Sprintf("; an answer takes that bridge past netfilter (%s): it comes from %v in place of %v, "+

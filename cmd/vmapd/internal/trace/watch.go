@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -170,8 +169,6 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 	}
 	in.Waited, in.Expected = t.Wait, t.Expect(ctx, first.Source.Addr(), arrival, first.Dest)
 	legacy, _ := host.LegacyTables(family)
-	isEarly := slices.Contains(legacy, "raw") || rules.FiltersEarly(family)
-	in.MayMiss = last.Source != first.Source && isEarly
 	if p.isUnexplained() || in.Answer.isUnexplained() {
 		in.Suspects = others.Untraceable(family, legacy)
 		if at := attached(arrival, p.out, in.Answer.out); len(at) > 0 {

@@ -142,6 +142,11 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			[]string{"=> dropped by table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } counter drop comment \"no " +
 				"web\"), which is not vmapd's.\n", "nft -a list chain inet theirs forward.\n", differs},
 		},
+		{
+			"somebody else's rule about answers to this node's address", "tcp", "192.168.98.10:80",
+			"table inet theirs { chain early { type filter hook prerouting priority raw; tcp sport 8080 drop; }; }",
+			[]string{"But the answer was dropped on the return path, by table inet theirs, chain early, rule 1 (tcp sport 8080 drop)"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.rules != "" {
