@@ -72,20 +72,20 @@ func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
 	_ = p.conn.AddSet(dests, []nftables.SetElement{{Key: p.filter.Dest.Addr().AsSlice(), Timeout: p.filter.Lifetime}})
 	clients, senders, answered, early := p.one("clients"), p.one("senders"), p.one("answered"), p.one("early")
 	for _, h := range others.Hooks {
-		name := string(h.Hook)
-		begin := p.base(name+beginSuffix, h.Number, math.MinInt32)
+		name := string(h.Hook) + "-"
+		begin := p.base(name+First, h.Number, math.MinInt32)
 		if h.Start {
 			p.rule(begin, p.first(dests, clients))
-			earlyAnswers := p.base(name+earlyAnswersSuffix, h.Number, math.MinInt32)
+			earlyAnswers := p.base(name+EarlyAnswer, h.Number, math.MinInt32)
 			p.rule(earlyAnswers, p.earlyAnswer(clients, early))
 			p.rule(earlyAnswers, p.earlyAnswer(senders, early))
-			answers := p.base(name+answersSuffix, h.Number, afterConntrack)
+			answers := p.base(name+Answer, h.Number, afterConntrack)
 			p.rule(answers, p.redirect())
 			p.rule(answers, p.answer(dests, clients, answered))
-			p.rule(p.base(name+untrackedSuffix, h.Number, afterAnswers), state(expr.CtStateBitUNTRACKED))
-			p.rule(p.base(name+knownSuffix, h.Number, afterAnswers), p.known(clients))
+			p.rule(p.base(name+Untracked, h.Number, afterAnswers), state(expr.CtStateBitUNTRACKED))
+			p.rule(p.base(name+Known, h.Number, afterAnswers), p.known(clients))
 		}
-		if end := p.base(name+endSuffix, h.Number, math.MaxInt32); h.Hook == others.Postrouting {
+		if end := p.base(name+End, h.Number, math.MaxInt32); h.Hook == others.Postrouting {
 			p.rule(end, p.sent(dests, clients, senders))
 		}
 	}

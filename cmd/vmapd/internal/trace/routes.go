@@ -1,10 +1,9 @@
 package trace
 
 import (
-	"cmp"
+	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
@@ -25,24 +25,21 @@ func noRoute(p tracer.Packet, mark uint32, in string) string {
 	from, to := p.Source.Addr(), p.Dest.Addr()
 	o := &netlink.RouteGetOptions{Iif: in, SrcAddr: from.AsSlice(), Mark: mark}
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), o)
-	family, all := "ipv4", in
+	isLocal := slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Type == unix.RTN_LOCAL })
+	sysctl := fmt.Sprintf("net/ipv4/conf/%s/forwarding", in)
 	if to.Is6() {
-		family, all = "ipv6", "all" // ip6_forward looks at that alone
+		sysctl = "net/ipv6/conf/all/forwarding" // ip6_forward looks at that alone
 	}
-	is := func(types ...int) bool {
-		return slices.ContainsFunc(routes, func(r netlink.Route) bool { return slices.Contains(types, r.Type) })
-	}
-	sysctl := fmt.Sprintf("net/%s/conf/%s/forwarding", family, all)
-	by := ruledBy(p, mark, in)
-	switch {
-	case by != "":
-		return by
-	case in != "" && !is(unix.RTN_LOCAL) && read(sysctl) == "0":
+	if in != "" && !isLocal && read(sysctl) == "0" {
 		return fmt.Sprintf("this node does not forward packets (the sysctl %s is 0)", nodesetup.Dotted(sysctl))
-	case err == nil && is(unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT):
-		return "a route says that it must not be reached"
-	case err == nil:
+	}
+	if err == nil {
 		return ""
+	}
+	if by := ruledBy(p, mark, in); by != "" {
+		return by
+	}
+	switch {
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // EXDEV: newer kernels
 		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, "+
 			"because answers would leave by another one (the sysctl net.ipv4.conf.%s.rp_filter)", from, in, in)
@@ -50,8 +47,6 @@ func noRoute(p tracer.Packet, mark uint32, in string) string {
 		return fmt.Sprintf("it refuses %v → %v on interface %s as martian", from, to, in)
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return "no route"
-	case errors.Is(err, unix.EACCES):
-		return "a route prohibits it"
 	}
 	return err.Error()
 }
@@ -62,36 +57,32 @@ func ruledBy(p tracer.Packet, mark uint32, in string) string {
 	if p.Dest.Addr().Is6() {
 		family = netlink.FAMILY_V6
 	}
-	rules, _ := netlink.RuleList(family)
-	slices.SortStableFunc(rules, func(a, b netlink.Rule) int { return cmp.Compare(a.Priority, b.Priority) })
+	rules, _ := netlink.RuleList(family) // in the order of their priorities
 	for _, rule := range rules {
 		if ruleMatches(rule, p, mark, in) == rule.Invert {
 			continue
 		}
-		where := fmt.Sprintf("ip rule %d", max(0, rule.Priority))
+		where := fmt.Sprintf("ip rule %d", rule.Priority)
 		if mark != 0 && rule.Mark != 0 {
 			where += fmt.Sprintf(", by the packet's mark %#x", mark)
 		}
 		if name := actions[int(rule.Type)]; name != "" {
 			return fmt.Sprintf("%s makes it %s", where, name)
 		}
-		table, tableName := &netlink.Route{Table: rule.Table}, strconv.Itoa(rule.Table)
+		routes, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: rule.Table}, netlink.RT_FILTER_TABLE)
+		routes = slices.DeleteFunc(routes, func(r netlink.Route) bool { return !contains(r.Dst, p.Dest.Addr()) })
+		if len(routes) == 0 {
+			continue
+		}
+		best := slices.MaxFunc(routes, func(a, b netlink.Route) int { return bytes.Compare(a.Dst.Mask, b.Dst.Mask) })
+		table := strconv.Itoa(rule.Table)
 		if rule.Table == unix.RT_TABLE_MAIN {
-			tableName = "main"
+			table = "main"
 		}
-		routes, _ := netlink.RouteListFiltered(family, table, netlink.RT_FILTER_TABLE)
-		var best *netlink.Route
-		for i, route := range routes {
-			if contains(route.Dst, p.Dest.Addr()) && (best == nil || ones(route.Dst) > ones(best.Dst)) {
-				best = &routes[i]
-			}
+		if name := actions[best.Type]; name != "" {
+			return fmt.Sprintf("the route %v of table %s makes it %s (%s)", best.Dst, table, name, where)
 		}
-		if best != nil {
-			if name := actions[best.Type]; name != "" {
-				return fmt.Sprintf("the route %v of table %s makes it %s (%s)", best.Dst, tableName, name, where)
-			}
-			return "" // the kernel takes this one
-		}
+		return "" // the kernel takes this one
 	}
 	return ""
 }
@@ -102,12 +93,8 @@ var actions = map[int]string{
 }
 
 func ruleMatches(r netlink.Rule, p tracer.Packet, mark uint32, in string) bool {
-	mask := uint32(math.MaxUint32)
-	if r.Mask != nil {
-		mask = *r.Mask
-	}
 	inRange := func(r *netlink.RulePortRange, port uint16) bool { return r == nil || r.Start <= port && port <= r.End }
-	return mark&mask == r.Mark && contains(r.Src, p.Source.Addr()) && contains(r.Dst, p.Dest.Addr()) &&
+	return mark&ptr.Deref(r.Mask, 0) == r.Mark && contains(r.Src, p.Source.Addr()) && contains(r.Dst, p.Dest.Addr()) &&
 		(r.IifName == "" || r.IifName == in || r.IifName == "lo" && in == "") &&
 		(r.IPProto == 0 || r.IPProto == int(p.Protocol)) && inRange(r.Sport, p.Source.Port()) &&
 		inRange(r.Dport, p.Dest.Port())
@@ -115,14 +102,6 @@ func ruleMatches(r netlink.Rule, p tracer.Packet, mark uint32, in string) bool {
 
 // contains reports whether a range has an address; nil has all.
 func contains(n *net.IPNet, a netip.Addr) bool { return n == nil || n.Contains(a.AsSlice()) }
-
-func ones(n *net.IPNet) int {
-	if n == nil {
-		return 0
-	}
-	size, _ := n.Mask.Size()
-	return size
-}
 
 // attached names the interfaces of a packet's path to which programs of eBPF are attached.
 func attached(names ...string) (list []string) {

@@ -291,9 +291,9 @@ func (p *path) enter(e tracer.Event) {
 func (p *path) step(e tracer.Event, h *Hook) {
 	isPolicy := e.Kind == tracer.Policy
 	if p.ours {
-		p.untracked, p.known = p.untracked || e.Untracked(), p.known || e.Known()
-		_, last := e.Stage()
-		h.ended = h.ended || last && isPolicy
+		p.untracked, p.known = p.untracked || e.Matches(tracer.Untracked), p.known || e.Matches(tracer.Known)
+		_, stage := e.Stage()
+		h.ended = h.ended || stage == tracer.End && isPolicy
 		return
 	}
 	if !isPolicy && e.Rule == 0 { // the chain has ended

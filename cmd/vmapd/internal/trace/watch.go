@@ -227,12 +227,13 @@ func (c *Collector) Add(e tracer.Event) {
 
 // begin notes a packet that the tracer's rules mark. They mark the first packets of one connection.
 func (c *Collector) begin(e tracer.Event) {
-	isFirst, isAnswer := e.Begins()
+	isFirst := e.Matches(tracer.First)
 	first, last := ends(c.First)
 	p := *e.Packet
 	isToClient := p.Dest == last.Source || p.Dest == first.Source ||
 		p.IsICMP() && (p.Dest.Addr() == last.Source.Addr() || p.Dest.Addr() == first.Source.Addr()) // ICMP has no ports
 	isFromDest := p.Source == first.Dest || p.Source == last.Dest
+	isAnswer := isToClient && (e.Matches(tracer.Answer) || isFromDest && e.Matches(tracer.EarlyAnswer))
 	switch {
 	case isFirst && len(c.First) == 0:
 		c.byID[e.ID] = &c.First
@@ -241,7 +242,7 @@ func (c *Collector) begin(e tracer.Event) {
 		c.Earlier, c.First = append(c.Earlier, c.First), nil
 		c.byID[e.ID] = &c.First
 	case isFirst: // the same one, or one that is sent again for another reason
-	case isAnswer && len(c.Answer) == 0 && isToClient && (!e.Early() || isFromDest):
+	case isAnswer && len(c.Answer) == 0:
 		c.byID[e.ID] = &c.Answer
 	}
 }
