@@ -21,7 +21,6 @@ type Flow struct {
 	Zone       bool // in another than the default zone, in either direction
 	Translated bool // its destination is (IPS_DST_NAT); IPVS sets no status
 	Answered   bool // there was a packet of the other direction
-	State      byte // of a TCP connection: enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h
 
 	id    uint32
 	reply []byte // the tuple of replies, in the message
@@ -58,8 +57,6 @@ func parseFlow(b []byte) (f Flow, err error) {
 	f.Zone = number(b, nl.CTA_ZONE)|number(original, ctaTupleZone)|number(f.reply, ctaTupleZone) != 0
 	status := number(b, nl.CTA_STATUS)
 	f.Translated, f.Answered = status&ipsDstNAT != 0, status&ipsSeenReply != 0
-	tcp := attribute(attribute(b, nl.CTA_PROTOINFO), nl.CTA_PROTOINFO_TCP)
-	f.State = byte(number(tcp, nl.CTA_PROTOINFO_TCP_STATE))
 	if !f.Source.IsValid() || !f.Dest.IsValid() || !f.ReplySource.IsValid() {
 		return f, errShort
 	}

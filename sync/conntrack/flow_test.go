@@ -14,7 +14,7 @@ import (
 )
 
 // sameFlow compares flows without what a message alone has.
-var sameFlow = cmp.Options{cmpopts.IgnoreUnexported(Flow{}), cmpopts.IgnoreFields(Flow{}, "State"), cmpopts.EquateComparable(netip.AddrPort{})}
+var sameFlow = cmp.Options{cmpopts.IgnoreUnexported(Flow{}), cmpopts.EquateComparable(netip.AddrPort{})}
 
 // tracked are messages of a kernel's: a masqueraded flow of each family.
 func tracked(t testing.TB) map[string][]byte {

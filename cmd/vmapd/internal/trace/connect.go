@@ -19,6 +19,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
+const thisNode = "this node"
+
 // choosePort lets the kernel choose the port of a connection, so that it is known before the first packet.
 func (t *Watch) choosePort() error {
 	from, at := t.Filter.Source.Addr(), ":0"
@@ -62,7 +64,7 @@ func (t *Watch) dial(ctx context.Context) error {
 		}
 		defer conn.Close()
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			t.small = fill(ctx, tcp, min(t.Wait, fillTime))
+			t.in.OnlySmall = fill(ctx, tcp, min(t.Wait, fillTime))
 			return nil
 		}
 		_ = conn.SetDeadline(time.Now().Add(t.Wait))
@@ -109,7 +111,7 @@ func (t *Watch) unseen(err error) error {
 	end := outcome(err)
 	switch {
 	case errors.Is(err, unix.ENETUNREACH):
-		client := map[bool]string{true: "this node", false: "the client"}[t.from == nil]
+		client := map[bool]string{true: thisNode, false: "the client"}[t.from == nil]
 		return fmt.Errorf("no packet was sent: %s has no route to %v: it needs one that covers cluster IPs; "+
 			"a default route is enough", client, t.Filter.Dest.Addr())
 	case err != nil && end == err.Error():
@@ -143,7 +145,7 @@ func findNamespace(addr netip.Addr) (ns *os.File, name string, found bool) {
 		return err
 	}
 	if _ = has(); found {
-		return nil, "this node", true
+		return nil, thisNode, true
 	}
 	named, _ := filepath.Glob("/run/netns/*") // the patterns are valid
 	ofProcesses, _ := filepath.Glob("/proc/[0-9]*/ns/net")

@@ -47,11 +47,6 @@ func (in *Input) answered() bool {
 	return in.Entry != nil && in.Entry.Answered || in.Dialed == succeeded
 }
 
-// tcpStates is enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h, as nf_conntrack names them. The first is none.
-var tcpStates = [...]string{
-	"", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE", "SYN_SENT2",
-}
-
 // NewStory makes a story of what was seen.
 func NewStory(in Input) Story {
 	p := &in.First
@@ -73,15 +68,7 @@ func NewStory(in Input) Story {
 		}
 		s.hint("The packet was not seen after %s, but it was answered.", p.hooks[len(p.hooks)-1].Name)
 	}
-	if e := in.Entry; e != nil {
-		state := map[bool]string{true: ", answered", false: ", not answered"}[e.Answered]
-		if e.State > 0 && int(e.State) < len(tcpStates) {
-			state = tcpStates[e.State] + state
-		}
-		s.Tracking = strings.TrimPrefix(state, ", ")
-	}
-	answer, lost := s.reportAnswer(&in)
-	s.Answer.Lost = lost
+	answer := s.reportAnswer(&in)
 	s.translates = s.translated()
 	if e := in.Expected; e != nil {
 		s.translates = s.translates || e.Listener && s.Verdict == Delivered
@@ -155,23 +142,19 @@ func (in *Input) answer() Answer {
 	return a
 }
 
-// icmpError names an error: RFC 792 and RFC 4443.
+// icmpError names an error: the codes of "destination unreachable" of RFC 792 and RFC 4443.
 func icmpError(p tracer.Packet) string {
 	const prohibited = "administratively prohibited"
-	type kind struct {
-		is6        bool
-		kind, code uint8
+	kind, names := uint8(3), map[uint8]string{
+		0: "network unreachable", 1: "host unreachable", 3: "port unreachable", 9: prohibited, 10: prohibited, 13: prohibited,
 	}
-	name, ok := map[kind]string{
-		{false, 3, 0}: "network unreachable", {false, 3, 1}: "host unreachable", {false, 3, 3}: "port unreachable",
-		{false, 3, 9}: prohibited, {false, 3, 10}: prohibited, {false, 3, 13}: prohibited,
-		{true, 1, 0}: "no route", {true, 1, 1}: prohibited, {true, 1, 3}: "address unreachable",
-		{true, 1, 4}: "port unreachable",
-	}[kind{p.Source.Addr().Is6(), p.Type, p.Code}]
-	if !ok {
-		return fmt.Sprintf("ICMP type %d, code %d", p.Type, p.Code)
+	if p.Source.Addr().Is6() {
+		kind, names = 1, map[uint8]string{0: "no route", 1: prohibited, 3: "address unreachable", 4: "port unreachable"}
 	}
-	return name
+	if name := names[p.Code]; name != "" && p.Type == kind {
+		return name
+	}
+	return fmt.Sprintf("ICMP type %d, code %d", p.Type, p.Code)
 }
 
 func (s *Story) hint(format string, args ...any) {
@@ -266,9 +249,9 @@ func because(by *others.Line) string {
 	return ", though no rule of nftables was seen to say so"
 }
 
-// reportAnswer goes on about the answer, and reports whether the client has not got it.
-func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
-	a, p := s.Answer, &in.Answer
+// reportAnswer goes on about the answer, and notes if the client has not got it.
+func (s *Story) reportAnswer(in *Input) (text string) {
+	a, p := &s.Answer, &in.Answer
 	switch a.Kind {
 	case Accepted:
 		text = ", which accepted it"
@@ -285,7 +268,7 @@ func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
 	case Replied:
 		text = ", which answered"
 	case NoAnswer:
-		return s.reportSilence(in), false
+		return s.reportSilence(in)
 	}
 	switch accepted := a.Kind == Accepted || a.Kind == Replied; {
 	case p.verdict == Dropped, p.verdict == Rejected:
@@ -296,12 +279,13 @@ func (s *Story) reportAnswer(in *Input) (text string, lost bool) {
 		text += fmt.Sprintf(". But the answer was not tracked%s: it came from %v in place of %v, "+
 			"and the client does not know that address", because(p.untracks), a.From, s.Destination)
 	case accepted && p.verdict == Forwarded && in.Dialed != "" && in.Dialed != succeeded:
-		return text + fmt.Sprintf(". But the answer was lost after this node's rules, after it left by %s", p.out), true
+		a.Lost = true
+		return text + ". But the answer was lost after this node's rules, after it left by " + p.out
 	default:
-		return text, false
+		return text
 	}
-	s.here = true
-	return text, true
+	a.Lost, s.here = true, true
+	return text
 }
 
 // reportSilence says that there was no answer and, if it is known, why.

@@ -52,8 +52,7 @@ type Story struct {
 	Answer Answer `json:"answer"`
 	// Silent are endpoints that did not answer in time, so that the kernel chose again. Hooks are those of the last
 	// choice.
-	Silent   []netip.AddrPort `json:"silent,omitempty"`
-	Tracking string           `json:"connectionTracking,omitempty"` // the state there, in the end
+	Silent []netip.AddrPort `json:"silent,omitempty"`
 
 	Hints      []string       `json:"hints,omitempty"`
 	Verdict    Verdict        `json:"verdict"`
@@ -131,9 +130,6 @@ func (s *Story) Write(t *report.Text, all bool) {
 		if s.Answer.Out != "" {
 			t.Say("   It left by %s.", s.Answer.Out)
 		}
-	}
-	if s.Tracking != "" {
-		t.Say("connection tracking: %s", s.Tracking)
 	}
 }
 

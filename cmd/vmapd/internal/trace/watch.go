@@ -34,11 +34,9 @@ type Watch struct {
 	// Unseen is called if vmapd can't connect as the client, which has an address of a pod; it says why.
 	Unseen func(why string)
 
-	from      *os.File          // the client's network namespace; nil: that of this process
-	namespace string            // its name
-	dialed    string            // how the connection ended that vmapd made
-	small     string            // what says that full packets do not pass; "": they do
-	names     map[uint32]string // of interfaces
+	from  *os.File          // the client's network namespace; nil: that of this process
+	names map[uint32]string // of interfaces
+	in    Input
 }
 
 // Run reports on the connection that it makes, or on the next one that somebody makes.
@@ -46,12 +44,13 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	t.Filter.Lifetime = t.Timeout + t.Wait + time.Second
 	t.Connect = t.Connect && t.Filter.Protocol != model.SCTP
 	if client := t.Filter.Source.Addr(); t.Connect && client.IsValid() {
-		if t.from, t.namespace, t.Connect = findNamespace(client); !t.Connect {
+		if t.from, t.in.Namespace, t.Connect = findNamespace(client); !t.Connect {
 			t.Unseen(cantEnter())
 		}
 		defer t.from.Close()
 	}
 	if t.Connect {
+		t.in.Namespace = cmp.Or(t.in.Namespace, thisNode)
 		if err := t.choosePort(); err != nil {
 			return s, fmt.Errorf("no packet was sent: %w", err)
 		}
@@ -73,12 +72,10 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	if err := t.watch(ctx, running, c); err != nil {
 		return s, err
 	}
-	in, err := t.ask(ctx, c)
-	in.Dialed, in.OnlySmall = t.dialed, t.small
-	if t.Connect {
-		in.Namespace = cmp.Or(t.namespace, "this node")
+	if err := t.ask(ctx, c); err != nil {
+		return s, err
 	}
-	return NewStory(in), err
+	return NewStory(t.in), nil
 }
 
 // watch reads events until those of a connection are complete, or the time is over.
@@ -104,37 +101,36 @@ func (t *Watch) watch(ctx context.Context, running *tracer.Tracer, c *Collector)
 		if !isSeen && len(c.First) > 0 {
 			isSeen, over = true, time.Now().Add(t.Wait)
 		}
-		select {
-		case dialErr = <-done:
-			if t.dialed = outcome(dialErr); !isSeen {
-				over = time.Now().Add(t.Wait)
-			}
-		default:
-		}
-		isOver := time.Now().After(over)
+		isQuiet, isOver := len(events) == 0, time.Now().After(over)
 		complete, ended := c.complete()
-		if lost := follow(c.First, nil, t.names); isSeen && len(events) == 0 && lost.noRoute() != "" {
-			ended = true
+		if first := follow(c.First, nil, t.names); isSeen && isQuiet && (ended || first.noRoute() != "") {
+			return nil // nothing more can come, whatever the client still waits for
+		}
+		if t.Connect && t.in.Dialed == "" {
+			select {
+			case dialErr = <-done: // in time
+				t.in.Dialed = outcome(dialErr)
+			default:
+			}
+			continue // with the events until then
 		}
 		switch {
-		case isSeen && ended && len(events) == 0: // nothing more can come, whatever the client still waits for
+		case isSeen && (isOver || isQuiet && complete):
 			return nil
-		case t.Connect && t.dialed == "": // it ends in time
-		case isSeen && (isOver || len(events) == 0 && complete):
-			return nil
-		case isSeen || !isOver:
-		case !t.Connect:
-			return fmt.Errorf("no new connection to %v has come to this node within %v", t.Filter.Dest, t.Timeout)
-		default:
+		case isSeen:
+		case t.Connect && isQuiet:
 			return t.unseen(dialErr)
+		case !t.Connect && isOver:
+			return fmt.Errorf("no new connection to %v has come to this node within %v", t.Filter.Dest, t.Timeout)
 		}
 	}
 }
 
-func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
+func (t *Watch) ask(ctx context.Context, c *Collector) error {
+	in := &t.in
 	rules, err := others.ReadRuleset()
 	if err != nil {
-		return in, err
+		return err
 	}
 	line := func(e tracer.Event) others.Line {
 		l := rules.Line(e.Place, e.Rule)
@@ -165,11 +161,11 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 		}
 	})
 	if err != nil {
-		return in, err
+		return err
 	}
 	in.Waited, in.Expected = t.Wait, t.Expect(ctx, first.Source.Addr(), arrival, first.Dest)
-	legacy, _ := host.LegacyTables(family)
 	if p.isUnexplained() || in.Answer.isUnexplained() {
+		legacy, _ := host.LegacyTables(family)
 		in.Suspects = others.Untraceable(family, legacy)
 		if at := attached(arrival, p.out, in.Answer.out); len(at) > 0 {
 			in.Suspects = append(in.Suspects, fmt.Sprintf("Programs of eBPF are attached to %s, and drop packets without a "+
@@ -188,7 +184,7 @@ func (t *Watch) ask(ctx context.Context, c *Collector) (in Input, err error) {
 			in.Bridge = pastNetfilter(p.out, family)
 		}
 	}
-	return in, nil
+	return nil
 }
 
 // Collector keeps the events of a connection: of its first packet, and of the first one of the other direction. It

@@ -103,12 +103,11 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"1. prerouting, from eth0\n", "   table ip vmapd, chain services, rule 4 (ip daddr . meta l4proto . th dport " +
 				"vmap @service-ips) => goto endpoints-3-to-4\n",
 			":8080 now.\n", ". forward, from eth0, to veth", "(SYN and ACK).\n   It left by eth0.\n",
-			"\nconnection tracking: ", ", answered\n",
 			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
 		}},
 		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{
 			"The source is 192.168.0.2:",
-			"\nconnection tracking: answered\n", "=> forwarded to 10.0.0.", ", which answered.\n",
+			"=> forwarded to 10.0.0.", ", which answered.\n",
 		}},
 		{"nothing listens over UDP", "udp", "172.30.0.30:80", "", []string{
 			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing " +
