@@ -1,7 +1,6 @@
 package names
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -177,38 +176,32 @@ func (d *Directory) ByAddress() map[netip.Addr][]Endpoint {
 	return all
 }
 
-// podAt is a pod by its object or, without that, by the endpoints of slices.
+// podAt is a pod by its object or, without that, by an endpoint of a slice.
 type podAt struct {
 	model.NamespacedName
-	addrs                           []netip.Addr // preferred ones first
-	node                            string
-	hostNetwork, terminating, ended bool
+	addrs                    []netip.Addr // none of a pod that has ended
+	node                     string
+	hostNetwork, terminating bool
 }
 
 func (d *Directory) pods() (list []podAt) {
-	at := map[model.NamespacedName]int{}
-	for _, p := range d.Pods {
-		name, addrs := model.NamespacedName{Namespace: p.Namespace, Name: p.Name}, []string{p.Status.PodIP}
-		for _, ip := range p.Status.PodIPs {
-			addrs = append(addrs, ip.IP)
+	objects := map[model.NamespacedName]bool{}
+	for _, o := range d.Pods {
+		p := podAt{node: o.Spec.NodeName, hostNetwork: o.Spec.HostNetwork}
+		p.Namespace, p.Name = o.Namespace, o.Name
+		if o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
+			ips := []string{o.Status.PodIP}
+			for _, ip := range o.Status.PodIPs {
+				ips = append(ips, ip.IP)
+			}
+			p.addrs = Addrs(ips)
 		}
-		at[name] = len(list)
-		list = append(list, podAt{
-			NamespacedName: name, addrs: Addrs(addrs), node: p.Spec.NodeName, hostNetwork: p.Spec.HostNetwork,
-			ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
-		})
+		objects[p.NamespacedName] = true
+		list = append(list, p)
 	}
 	for _, e := range d.endpoints() {
-		i, known := at[e.Pod]
-		if !known {
-			i, at[e.Pod] = len(list), len(list)
-			list = append(list, podAt{NamespacedName: e.Pod, node: e.NodeName, terminating: e.IsTerminating()})
-		}
-		if i >= len(d.Pods) && e.Pod.Name != "" {
-			p := &list[i]
-			p.addrs = append(p.addrs, Addrs(e.Addresses[:1])...)
-			// The order of the slices has no meaning: IPv4 first.
-			slices.SortStableFunc(p.addrs, func(a, b netip.Addr) int { return cmp.Compare(a.BitLen(), b.BitLen()) })
+		if e.Pod.Name != "" && !objects[e.Pod] {
+			list = append(list, podAt{e.Pod, Addrs(e.Addresses[:1]), e.NodeName, false, e.IsTerminating()})
 		}
 	}
 	return list
@@ -221,10 +214,8 @@ func (d *Directory) PodAt(addr netip.Addr) (name string) {
 		return ""
 	}
 	for _, p := range d.pods() {
-		if slices.Contains(p.addrs, addr) && !p.ended {
-			if name = p.String(); !p.terminating {
-				return name
-			}
+		if slices.Contains(p.addrs, addr) && (name == "" || !p.terminating) {
+			name = p.String()
 		}
 	}
 	return name

@@ -187,11 +187,14 @@ func (d *Directory) findPod(ref Ref, namespace string, e *end) error {
 	if err != nil {
 		return err
 	}
-	p := pods[slices.Index(among, name)]
-	if e.what = "pod " + name.String(); p.ended {
-		return fmt.Errorf("%s has terminated and has no address", e.what)
+	e.what = "pod " + name.String()
+	for _, p := range pods {
+		if p.NamespacedName == name {
+			e.addrs, e.node, e.process = append(e.addrs, p.addrs...), p.node, p.hostNetwork
+		}
 	}
-	e.addrs, e.node, e.process = p.addrs, p.node, p.hostNetwork
+	slices.SortFunc(e.addrs, netip.Addr.Compare) // the order of slices has no meaning: IPv4 first
+	e.addrs = slices.Compact(e.addrs)
 	return nil
 }
 

@@ -100,7 +100,7 @@ func TestResolve(t *testing.T) {
 		{"a mistake in a node", "node/node-7", "svc/one", nil, "--from: node \"node-7\" not found; the nodes: node-1, node-2"},
 		{"a mistake in a pod", "pod/web-3", "svc/one", nil, "--from: pod \"web-3\" not found"},
 		{"a pod without permission", "pod/client", "svc/one", nil, "--from: pod \"client\" not found (only pods that are endpoints of Services are known: forbidden)"},
-		{"a pod that has ended", "pod/done", "svc/one", nil, "--from: pod shop/done has terminated and has no address"},
+		{"a pod that has ended", "pod/done", "svc/one", nil, "--from: pod shop/done has no address"},
 		{"a pod without a node", "pod/new", "svc/one", nil, "--from: pod shop/new has no address"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
@@ -110,22 +111,22 @@ func readServices(ctx context.Context, c *client.Client, d *names.Directory, q *
 }
 
 func readEndpoints(ctx context.Context, c *client.Client, d *names.Directory, q *names.Query) (err error) {
-	if q == nil {
-		return each(ctx, c.EndpointSlices(), metav1.ListOptions{}, func(s *discoveryv1.EndpointSlice) {
-			d.Slices = append(d.Slices, names.NewSlice(s))
-		})
-	}
-	var of, in []string // namespaces: of the Services, and all that are read
+	of, in := sets.New[string](), sets.New[string]() // namespaces: of the Services, and all that are read
 	for _, s := range d.Services {
-		of = append(of, s.Namespace)
+		of.Insert(s.Namespace)
+		in.Insert(s.Namespace)
 	}
-	in = slices.Clone(of)
-	for _, pod := range q.Named(names.Pod) {
-		if in = append(in, q.NamespaceOf(pod)); d.NoPods != nil {
+	var pods []names.Ref
+	if q != nil {
+		pods = q.Named(names.Pod)
+	}
+	for _, pod := range pods {
+		namespace := q.NamespaceOf(pod)
+		if in.Insert(namespace); d.NoPods != nil {
 			continue
 		}
-		pods := c.Pods().In(q.NamespaceOf(pod))
-		err := each(ctx, pods, client.Named(pod.Name), func(p *corev1.Pod) { d.Pods = append(d.Pods, p) })
+		add := func(p *corev1.Pod) { d.Pods = append(d.Pods, p) }
+		err := each(ctx, c.Pods().In(namespace), client.Named(pod.Name), add)
 		if apierrors.IsForbidden(err) {
 			d.NoPods, err = err, nil
 		}
@@ -133,15 +134,14 @@ func readEndpoints(ctx context.Context, c *client.Client, d *names.Directory, q 
 			return err
 		}
 	}
-	if len(in) == 0 || slices.Contains(in, "") {
-		in = []string{""}
+	if q == nil || len(in) == 0 || in.Has("") {
+		in = sets.New("")
 	}
-	slices.Sort(in)
-	for _, namespace := range slices.Compact(in) {
+	for _, namespace := range sets.List(in) {
 		list := c.EndpointSlices().In(namespace)
 		err = errors.Join(err, each(ctx, list, metav1.ListOptions{}, func(s *discoveryv1.EndpointSlice) {
 			o := names.NewSlice(s)
-			if slices.Contains(of, o.Namespace) || slices.ContainsFunc(o.List(), q.HasEnd) {
+			if q == nil || of.Has(o.Namespace) || slices.ContainsFunc(o.List(), q.HasEnd) {
 				d.Slices = append(d.Slices, o)
 			}
 		}))
