@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -102,44 +101,6 @@ func ruleMatches(r netlink.Rule, p tracer.Packet, mark uint32, in string) bool {
 
 // contains reports whether a range has an address; nil has all.
 func contains(n *net.IPNet, a netip.Addr) bool { return n == nil || n.Contains(a.AsSlice()) }
-
-// attached names the interfaces of a packet's path to which programs of eBPF are attached.
-func attached(names ...string) (list []string) {
-	for _, name := range slices.Compact(names) {
-		l, err := netlink.LinkByName(name)
-		if err != nil {
-			continue
-		}
-		found := l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
-		for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-			filters, _ := netlink.FilterList(l, parent)
-			found = found || slices.ContainsFunc(filters, func(f netlink.Filter) bool { return f.Type() == "bpf" })
-		}
-		const ingress, egress = 46, 47 // BPF_TCX_INGRESS, BPF_TCX_EGRESS
-		for _, at := range []uint32{ingress, egress} {
-			found = found || queried(l.Attrs().Index, at) > 0
-		}
-		if found {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
-// queried returns the number of programs that bpf(2) attached to an interface; 0 without the right to ask.
-func queried(index int, at uint32) int {
-	query := struct { // of union bpf_attr
-		target, at, flags, attachFlags uint32
-		ids                            uint64
-		count, pad                     uint32
-		rest                           [32]byte
-	}{target: uint32(index), at: at}
-	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(&query)), unsafe.Sizeof(query))
-	if errno != 0 {
-		return 0
-	}
-	return int(query.count)
-}
 
 // isReversed reports whether packets to an address leave by another interface than the one by which packets from there
 // come in, where the reverse path filter demands that they do not. In its loose mode (2), any interface will do.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
@@ -167,10 +166,6 @@ func (t *Watch) ask(ctx context.Context, c *Collector) error {
 	if p.isUnexplained() || in.Answer.isUnexplained() {
 		legacy, _ := host.LegacyTables(family)
 		in.Suspects = others.Untraceable(family, legacy)
-		if at := attached(arrival, p.out, in.Answer.out); len(at) > 0 {
-			in.Suspects = append(in.Suspects, fmt.Sprintf("Programs of eBPF are attached to %s, and drop packets without a "+
-				"trace here: bpftool net.", strings.Join(at, ", ")))
-		}
 	}
 	if last.Dest != first.Dest && !isVmapds(p.dnat) && in.Expected != nil && in.Expected.Service == "" {
 		second := t.Expect(ctx, first.Source.Addr(), arrival, last.Dest)
