@@ -20,7 +20,7 @@ func (x *explainer) explainEndpoints() {
 	selection := x.in.Builder.Selection(x.d.Port.Name, x.d.Port.Family)
 	var used, unused [][2]string // address, and what is said of it
 	for _, t := range x.d.Targets {
-		e := x.endpoint(t.Addr.Addr())
+		e := x.endpoint(t.Addr)
 		text := sayWhere(e, t.Local)
 		if e.IsTerminating() {
 			text += ", terminating"
@@ -36,11 +36,10 @@ func (x *explainer) explainEndpoints() {
 	}
 	for _, c := range selection.Candidates {
 		if !slices.ContainsFunc(x.d.Targets, func(t model.Target) bool { return t.Addr == c.Addr }) {
-			e := x.endpoint(c.Addr.Addr())
-			why, where := sayExcluded(c, x.d.TrafficPolicy, e), sayWhere(e, c.Has(model.OnThisNode))
-			unused = append(unused, [2]string{
-				c.Addr.String(), fmt.Sprintf("%s; %s, EndpointSlice %s", why, where, report.List(selection.Offers[c.Addr], 0)),
-			})
+			e := x.endpoint(c.Addr)
+			unused = append(unused, [2]string{c.Addr.String(), fmt.Sprintf("%s; %s, EndpointSlice %s",
+				sayExcluded(c, x.d.TrafficPolicy, e), sayWhere(e, c.Has(model.OnThisNode)),
+				report.List(selection.Offers[c.Addr], 0))})
 		}
 	}
 	x.table(used)
@@ -64,8 +63,8 @@ func (x *explainer) explainEndpoints() {
 }
 
 // endpoint returns what slices have about an endpoint of the Service; a snapshot has no names.
-func (x *explainer) endpoint(addr netip.Addr) (e names.Endpoint) {
-	if list := x.own[addr]; len(list) > 0 {
+func (x *explainer) endpoint(at netip.AddrPort) (e names.Endpoint) {
+	if list := x.own[at.Addr()]; len(list) > 0 {
 		return list[0]
 	}
 	return e
@@ -73,25 +72,21 @@ func (x *explainer) endpoint(addr netip.Addr) (e names.Endpoint) {
 
 // sayHints says which hints selected endpoints or, in a line, why all were ignored.
 func (x *explainer) sayHints(s model.Selection) string {
-	ready, hinted, zone := 0, 0, "(unknown)"
+	zone, hinted, unhinted := "(unknown)", false, false // among those that are ready
 	if x.node != nil {
 		zone = cmp.Or(x.node.Zone, zone)
 	}
 	for _, c := range s.Candidates {
-		if c.Has(model.Ready) {
-			ready++
-		}
-		if c.Has(model.Ready|model.HintsNodes) || c.Has(model.Ready|model.HintsZones) {
-			hinted++
-		}
+		has := c.Has(model.HintsNodes) || c.Has(model.HintsZones)
+		hinted, unhinted = hinted || c.Has(model.Ready) && has, unhinted || c.Has(model.Ready) && !has
 	}
 	switch {
-	case x.d.TrafficPolicy != model.Cluster || hinted == 0:
+	case x.d.TrafficPolicy != model.Cluster || !hinted:
 	case s.Hints == model.NodeHints:
 		return " by hints for this node"
 	case s.Hints == model.ZoneHints:
 		return " by hints for this node's zone " + zone
-	case hinted < ready:
+	case unhinted:
 		x.line("hints are ignored: not every ready endpoint has them")
 	default:
 		x.line("hints are ignored: none is for this node or its zone %s", zone)
@@ -163,13 +158,13 @@ func (x *explainer) saySlices(selection model.Selection) {
 		case selection.Slices[i].Why == model.OverBudget:
 			why = "is beyond the budget of the Service's endpoints"
 		default:
-			var ports []string
+			var ports []model.Port
 			for _, p := range s.Ports {
 				port := model.Port{Name: ptr.Deref(p.Name, ""), Protocol: ptr.Deref(p.Protocol, "")}
 				port.Port = ptr.Deref(p.Port, 0)
-				ports = append(ports, names.PortText(port))
+				ports = append(ports, port)
 			}
-			why = "offers " + cmp.Or(strings.Join(ports, ", "), "no port")
+			why = "offers " + cmp.Or(names.PortsText(ports), "no port")
 		}
 		x.line("EndpointSlice %v (%s) %s", s, report.Plural(len(s.Endpoints), "endpoint"), why)
 	}
@@ -245,47 +240,52 @@ func (x *explainer) sayNodePorts(s names.ServiceObject) {
 		}
 		p.Port = p.NodePort
 		x.line("%s is the node port of Service %v; node ports of this node answer on %s (--nodeport-addresses).",
-			names.PortText(p), s, on)
+			names.PortsText([]model.Port{p}), s, on)
 	}
 }
 
 func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string {
-	family := model.FamilyOf(x.d.Dest.Addr())
-	isOfFamily := func(a netip.Addr) bool { return model.FamilyOf(a) == family }
-	var ports []string
-	has := false
-	for _, p := range s.Ports {
-		protocol, _ := model.ParseProtocol(p.Protocol)
-		ports = append(ports, names.PortText(p))
-		has = has || p.Port == int32(x.d.Dest.Port()) && protocol == x.d.Protocol
-	}
+	family, addrs := model.FamilyOf(x.d.Dest.Addr()), names.Addrs(s.ClusterIPs)
 	proxy, others := s.Labels[model.LabelServiceProxyName]
 	switch {
 	case others:
 		return fmt.Sprintf("which the label %s=%s assigns to another proxy", model.LabelServiceProxyName, proxy)
 	case s.Type == "ExternalName":
 		return "of type ExternalName: it is only a name in DNS, and no proxy serves it"
-	case len(s.ClusterIPs) == 0 || s.ClusterIPs[0] == "" || s.ClusterIPs[0] == "None":
+	case len(addrs) == 0:
 		return "which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it"
-	case !slices.ContainsFunc(names.Addrs(s.ClusterIPs), isOfFamily):
+	case !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return model.FamilyOf(a) == family }):
 		return fmt.Sprintf("which has no %v cluster IP, so it is not served over %[1]v", family)
 	case in.IPMode == "Proxy":
 		return "with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them"
-	case has && slices.ContainsFunc(x.in.Snapshot.Problems(), func(p model.Problem) bool {
-		return p.Budget != "" && p.Object.NamespacedName == s.NamespacedName
-	}):
-		x.over = s.String()
-		return "which is over the limit, and not served there: see its problems"
-	case has:
-		return "which is not served there: see its problems"
 	}
-	return fmt.Sprintf("which has no port %s; its ports: %s", x.port(), cmp.Or(strings.Join(ports, ", "), "none"))
+	for _, p := range s.Ports {
+		if protocol, _ := model.ParseProtocol(p.Protocol); p.Port == int32(x.d.Dest.Port()) && protocol == x.d.Protocol {
+			x.unserved = s.String()
+			return "which is not served there: see its problems"
+		}
+	}
+	return fmt.Sprintf("which has no port %s; its ports: %s", x.port(), cmp.Or(names.PortsText(s.Ports), "none"))
 }
 
 // sayOwners names what has the address: endpoints, Nodes and ServiceCIDRs.
 func (x *explainer) sayOwners() {
 	addr, known := x.d.Dest.Addr(), len(x.lines) > 0
-	x.sayEndpoint(addr, x.in.Objects.ByAddress()[addr])
+	var of []string // Services
+	list := x.in.Objects.ByAddress()[addr]
+	for _, e := range list {
+		if name := e.Slice.Labels[model.LabelServiceName]; name != "" {
+			of = append(of, e.Slice.Namespace+"/"+name)
+		}
+	}
+	if len(list) > 0 {
+		who := "an endpoint"
+		if pod := x.in.Objects.PodAt(addr); pod != "" {
+			who = "pod " + pod
+		}
+		x.line("%v is the own address of %s, on %s, in Services: %s. Connecting to it directly bypasses them.", addr, who,
+			cmp.Or(list[0].NodeName, "an unknown node"), cmp.Or(report.List(slices.Compact(of), maxRows), "none"))
+	}
 	switch n := x.in.Objects.NodeAt(addr); {
 	case n != nil && n.Name != x.in.Config.NodeName:
 		x.line("%v is an address of the node %s, which decides about the connection (--node-name %[2]s).", addr, n.Name)
@@ -300,23 +300,5 @@ func (x *explainer) sayOwners() {
 				x.about = append(x.about, model.ObjectRef{Kind: "ServiceCIDR", NamespacedName: name})
 			}
 		}
-	}
-}
-
-func (x *explainer) sayEndpoint(addr netip.Addr, list []names.Endpoint) {
-	var of []string
-	for _, e := range list {
-		name := e.Slice.Labels[model.LabelServiceName]
-		if text := e.Slice.Namespace + "/" + name; name != "" && !slices.Contains(of, text) {
-			of = append(of, text)
-		}
-	}
-	who, services := "an endpoint", report.List(of, maxRows)
-	if pod := x.in.Objects.PodAt(addr); pod != "" {
-		who = "pod " + pod
-	}
-	if len(list) > 0 {
-		x.line("%v is the own address of %s, on %s, in Services: %s. Connecting to it directly bypasses them.",
-			addr, who, cmp.Or(list[0].NodeName, "an unknown node"), cmp.Or(services, "none"))
 	}
 }

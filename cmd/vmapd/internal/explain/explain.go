@@ -95,9 +95,10 @@ type explainer struct {
 	slices  []names.SliceObject // its slices, and their endpoints by address
 	own     map[netip.Addr][]names.Endpoint
 	about   []model.ObjectRef // what the connection is about, for the problems
-	over    string            // the Service with the destination, which is beyond a limit of one Service
-	lines   []string          // for the next step
-	e       Explanation
+	// unserved is the Service that has the destination, which is not served.
+	unserved string
+	lines    []string // for the next step
+	e        Explanation
 }
 
 // Explain explains what happens to a connection.
@@ -179,19 +180,15 @@ func (x *explainer) conclude() string {
 		}
 		return "forwarded to " + someOf(list)
 	case x.d.Verdict == model.NotOurs:
-		text := fmt.Sprintf("not a Service: the connection continues to %s unchanged", x.e.Dest)
-		if x.over != "" {
-			text += fmt.Sprintf(", because Service %s is over the limit", x.over)
-		}
-		return text
+		return fmt.Sprintf("not a Service: the connection continues to %s unchanged", x.e.Dest)
 	case x.d.Why == model.NoEndpoints:
 		why = fmt.Sprintf("Service %s, %s, has no endpoint that can answer", x.e.Service, x.portText())
 	case x.d.Why == model.NoLocalEndpoints:
 		why = "the policy is Local, and no endpoint on this node can answer"
 	case x.d.Why == model.SourceNotAllowed:
 		why = x.e.Client + " is not in loadBalancerSourceRanges"
-	case x.over != "":
-		why = fmt.Sprintf("Service %s is over the limit, and %s is not served", x.over, x.e.Dest)
+	case x.unserved != "":
+		why = fmt.Sprintf("Service %s does not serve %s: see its problems", x.unserved, x.e.Dest)
 	case x.d.Verdict == model.Rejected:
 		why = fmt.Sprintf("%v is a cluster IP, and its Service has no port %s", addr, x.port())
 	default:
@@ -223,14 +220,11 @@ const maxRows = 10
 // someOf lists addresses or, if they are many, returns their number.
 func someOf(list []string) string {
 	const few = 3
-	switch n := len(list); {
-	case n == 1:
-		return list[0]
-	case n <= few:
-		return strings.Join(list[:n-1], ", ") + " or " + list[n-1]
-	default:
-		return fmt.Sprintf("one of %d endpoints", n)
+	if len(list) > few {
+		return fmt.Sprintf("one of %d endpoints", len(list))
 	}
+	last := list[len(list)-1]
+	return strings.TrimPrefix(strings.Join(list[:len(list)-1], ", ")+" or "+last, " or ")
 }
 
 // Compare adds a step: that the kernel's rules of a backend agree with what the daemon wants, in what way they differ,

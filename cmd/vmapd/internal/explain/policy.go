@@ -104,27 +104,25 @@ func (x *explainer) explainSourceRanges() {
 }
 
 func (x *explainer) explainPolicy() {
-	field, value, who, said := "externalTrafficPolicy", "Cluster", "", "endpoints on any node may answer."
+	field, value, said := "externalTrafficPolicy", "Cluster", "endpoints on any node may answer."
 	if x.d.Frontend.Kind == model.ClusterIP {
 		field = "internalTrafficPolicy"
 	}
 	if x.d.Frontend.TrafficPolicy == model.Local {
 		value = "Local"
 	}
+	const inside = ", but the client is %s: the connection is treated as if it came through the load balancer to a node " +
+		"with endpoints"
 	switch {
 	case x.d.Why == model.FromPodInside:
-		who = "a pod"
+		value += fmt.Sprintf(inside, "a pod")
 	case x.d.Why == model.FromNodeInside, x.d.Why == model.LoopbackForwarder && x.d.Frontend.ShortCircuit:
-		who = "on this node"
+		value += fmt.Sprintf(inside, "on this node")
 	case value == "Local":
 		said = "only endpoints on this node may answer."
 		if field == "externalTrafficPolicy" && !x.d.Node && !x.family.Pods.Known() {
 			said += " Pods would be exempt, but this node cannot distinguish them from other clients."
 		}
-	}
-	if who != "" {
-		value += fmt.Sprintf(", but the client is %s: the connection is treated as if it came through the load "+
-			"balancer to a node with endpoints", who)
 	}
 	x.step("%s is %s: %s", field, value, said)
 	switch {
@@ -158,20 +156,10 @@ func (x *explainer) explainChoice() {
 			"same endpoint again, if it is still one of them. Otherwise: %s",
 			affinity.Truncate(time.Second), strings.ToLower(how[:1])+how[1:])
 	}
-	x.explainRetry()
-	x.step("%s", how)
-}
-
-// explainRetry says when the kernel chooses another endpoint.
-func (x *explainer) explainRetry() {
-	sp := x.d.Port
-	switch after := sp.RetryAfter; {
-	case after == 0 || len(x.d.Targets) == 1 || x.d.Why == model.LoopbackForwarder || x.in.ByListeners:
-	case sp.Affinity > 0 || sp.Algorithm.HasTable():
-		x.line("Without an answer to two packets, %v apart, the kernel chooses another endpoint (backend nftables).", after)
-	default:
+	if after := x.d.Port.RetryAfter; after > 0 && len(x.d.Targets) > 1 && !x.e.Listener {
 		x.line("Without an answer within %v, the kernel chooses another endpoint (backend nftables).", after)
 	}
+	x.step("%s", how)
 }
 
 func (x *explainer) explainSourceAddress() {

@@ -214,11 +214,9 @@ func (d *Directory) findService(ref Ref, namespace string, e *end) error {
 		return fmt.Errorf("%s has no cluster IP, as it is headless or an ExternalName: DNS returns other addresses, "+
 			"and no proxy serves it; name a pod, as in pod/NAME:PORT", e.what)
 	}
-	var ports []string
 	var found []model.Port
 	for _, p := range s.Ports {
 		protocol, _ := model.ParseProtocol(p.Protocol) // an invalid one is TCP here; the builder reports it
-		ports = append(ports, PortText(p))
 		if (ref.Port == "" || p.Name == ref.Port || strconv.Itoa(int(p.Port)) == ref.Port) &&
 			(ref.Protocol == "" || protocol.String() == ref.Protocol) {
 			found = append(found, p)
@@ -229,16 +227,20 @@ func (d *Directory) findService(ref Ref, namespace string, e *end) error {
 		e.port = uint16(found[0].Port)
 		e.protocol, _ = model.ParseProtocol(found[0].Protocol)
 	case e.port == 0: // else it is TCP, if the Service has both; the explanation has the Service's ports
-		return fmt.Errorf("%q names no port of %s; its ports: %s", ref.text, e.what, strings.Join(ports, ", "))
+		return fmt.Errorf("%q names no port of %s; its ports: %s", ref.text, e.what, PortsText(s.Ports))
 	}
 	return nil
 }
 
-// PortText names a port of a Service or a slice.
-func PortText(p model.Port) string {
-	text := fmt.Sprintf("%d/%s", p.Port, strings.ToLower(cmp.Or(p.Protocol, "TCP")))
-	if p.Name != "" {
-		return fmt.Sprintf("%q (%s)", p.Name, text)
+// PortsText names ports of a Service or a slice.
+func PortsText(ports []model.Port) string {
+	var list []string
+	for _, p := range ports {
+		text := fmt.Sprintf("%d/%s", p.Port, strings.ToLower(cmp.Or(p.Protocol, "TCP")))
+		if p.Name != "" {
+			text = fmt.Sprintf("%q (%s)", p.Name, text)
+		}
+		list = append(list, text)
 	}
-	return text
+	return strings.Join(list, ", ")
 }
