@@ -16,8 +16,8 @@ import (
 // genmsg is the size of struct nfgenmsg, which begins with the family.
 const genmsg = 4
 
-// list returns what decode makes of the objects of all programs that a message lists; without nf_tables, there are none.
-// It starts again if the objects changed meanwhile, since the kernel may have left some out. The lists of google/nftables
+// list returns what decode makes of the objects of all programs that a message lists; without nf_tables, of none. It
+// starts again if the objects changed meanwhile, since the kernel may have left some out. The lists of google/nftables
 // are not for these: a rule that it can't decode makes it panic, or return none of the chain's rules, and it leaves out
 // expressions that it does not know.
 func list[T any](kind uint16, of Place, decode func(family byte, attrs []byte) T) ([]T, error) {

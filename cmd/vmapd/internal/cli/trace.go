@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -85,37 +84,27 @@ func (x *tracing) check() (want explain.Expectation, err error) {
 
 // aim finds the addresses of both ends. Names are those of the daemon, the manifests or the cluster.
 func (x *tracing) aim(ctx context.Context, stderr io.Writer) error {
-	client, isAny := cmp.Or(x.from, "node"), x.from == "any"
-	if isAny {
+	client := cmp.Or(x.from, "node")
+	if x.Connect = client != "any"; !x.Connect {
 		client = "node"
 	}
 	q, err := x.query.Between(client, x.to)
+	if err == nil && q.HasNames() {
+		var e explain.Explanation
+		if e, err = x.explanation(ctx, q, stderr); err != nil {
+			return err
+		}
+		if q.From.Kind != names.Process {
+			client = e.Client
+		}
+		q, err = x.query.Between(client, e.Dest)
+	}
 	if err != nil {
 		return err
 	}
-	to, from := q.To, q.From
-	isNamed := from.Kind != names.Process && from.Kind != names.Address
-	if isNamed || to.Kind != names.Address {
-		e, err := x.explanation(ctx, q, stderr)
-		if err != nil {
-			return err
-		}
-		if to, err = names.ParseDestination(e.Dest); err == nil && isNamed {
-			from, err = names.ParseSource(e.Client)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	port, _ := strconv.ParseUint(to.Port, 10, 16) // it is a number
-	x.Filter.Source, x.Filter.Dest = netip.AddrPortFrom(from.Addr, 0), netip.AddrPortFrom(to.Addr, uint16(port))
-	if x.Filter.Protocol, err = model.ParseProtocol(strings.ToUpper(to.Protocol)); err != nil {
-		return err
-	}
-	if x.Connect = !isAny; from.Addr.IsValid() && from.Addr.Is4() != to.Addr.Is4() {
-		return fmt.Errorf("--from: %v and %v are of different IP families", from.Addr, to.Addr)
-	}
-	return nil
+	a, err := new(names.Directory).Resolve(q)
+	x.Filter.Source, x.Filter.Dest, x.Filter.Protocol = netip.AddrPortFrom(a.Source, 0), a.Dest, a.Protocol
+	return err
 }
 
 func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {

@@ -59,6 +59,11 @@ func (q *Query) Named(k Kind) []Ref {
 	return slices.DeleteFunc([]Ref{q.From, q.To}, func(r Ref) bool { return r.Kind != k })
 }
 
+// HasNames reports whether objects are needed to find the addresses.
+func (q *Query) HasNames() bool {
+	return q.From.Kind != Address && q.From.Kind != Process || q.To.Kind != Address
+}
+
 // HasEnd reports whether an endpoint is an end of the connection.
 func (q *Query) HasEnd(e Endpoint) bool {
 	is := func(r Ref) bool {

@@ -21,32 +21,17 @@ import (
 
 const thisNode = "this node"
 
-// choosePort lets the kernel choose the port of a connection, so that it is known before the first packet.
+// choosePort lets the kernel choose the port of a connection, so that it is known before the first packet. One that is
+// free for TCP is rarely used for UDP.
 func (t *Watch) choosePort() error {
-	from, at := t.Filter.Source.Addr(), ":0"
-	if from.IsValid() {
-		at = netip.AddrPortFrom(from, 0).String()
-	}
+	from := t.Filter.Source.Addr()
 	return inside(t.from, func() error {
-		var chosen net.Addr
-		if t.Filter.Protocol == model.TCP {
-			l, err := net.Listen("tcp", at)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = l.Close() }()
-			chosen = l.Addr()
-		} else {
-			l, err := net.ListenPacket("udp", at)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = l.Close() }()
-			chosen = l.LocalAddr()
+		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)))
+		if err != nil {
+			return err
 		}
-		p, err := netip.ParseAddrPort(chosen.String())
-		t.Filter.Source = netip.AddrPortFrom(from, p.Port())
-		return err
+		t.Filter.Source = netip.AddrPortFrom(from, uint16(l.Addr().(*net.TCPAddr).Port))
+		return l.Close()
 	})
 }
 
@@ -80,16 +65,16 @@ const fillTime = time.Second
 // fill sends as much as a full packet, and reports that it is not acknowledged in time, as where a smaller MTU on the
 // path makes it vanish.
 func fill(ctx context.Context, conn *net.TCPConn, within time.Duration) string {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return ""
-	}
 	var info *unix.TCPInfo
-	read := func() bool {
+	read := func() error {
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			return err
+		}
 		_ = raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO) })
-		return err == nil && info != nil
+		return err
 	}
-	if !read() {
+	if read() != nil {
 		return ""
 	}
 	size := int(info.Snd_mss)
@@ -98,7 +83,7 @@ func fill(ctx context.Context, conn *net.TCPConn, within time.Duration) string {
 	}
 	const established, pause = 1, 5 * time.Millisecond // TCP_ESTABLISHED
 	for end := time.Now().Add(within); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(pause) {
-		if !read() || info.Unacked == 0 || info.State != established {
+		if read() != nil || info.Unacked == 0 || info.State != established {
 			return ""
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
@@ -291,11 +290,7 @@ func (s *Story) reportAnswer(in *Input) (text string) {
 // reportSilence says that there was no answer and, if it is known, why.
 func (s *Story) reportSilence(in *Input) string {
 	text := fmt.Sprintf(", which did not answer within %v", in.Waited)
-	switch {
-	case in.First.untracked:
-		text = fmt.Sprintf("; no %s packet came back within %v. ICMP errors about untracked connections "+
-			"are not visible", strings.ToUpper(s.Protocol), in.Waited)
-	case in.Bridge != "" && in.Neighbour == "":
+	if in.Bridge != "" && in.Neighbour == "" {
 		s.here = true
 		text = fmt.Sprintf("; an answer takes that bridge past netfilter (%s): it comes from %v in place of %v, "+
 			"and the client does not know that address", in.Bridge, s.Endpoint, s.Destination)

@@ -122,14 +122,20 @@ func (s *Story) Write(t *report.Text, all bool) {
 	for i, h := range s.Hooks {
 		h.write(t, fmt.Sprintf("%d. ", i+1), "   ", all)
 	}
-	if packet := s.Answer.packet(); packet != "" {
-		t.Say("%d. The answer came from %s.", len(s.Hooks)+1, packet)
-		for _, h := range s.Answer.Hooks {
-			h.write(t, "   ", "      ", all)
-		}
-		if s.Answer.Out != "" {
-			t.Say("   It left by %s.", s.Answer.Out)
-		}
+	a := &s.Answer
+	if !a.From.IsValid() {
+		return
+	}
+	kinds := map[AnswerKind]string{
+		Accepted: "SYN and ACK", Reset: "reset", Replied: "a packet", Unreachable: "ICMP: " + a.Error,
+	}
+	from := strings.TrimSuffix(a.From.String(), ":0") // ICMP has no ports
+	t.Say("%d. The answer came from %s (%s).", len(s.Hooks)+1, from, kinds[a.Kind])
+	for _, h := range a.Hooks {
+		h.write(t, "   ", "      ", all)
+	}
+	if a.Out != "" {
+		t.Say("   It left by %s.", a.Out)
 	}
 }
 
@@ -156,18 +162,6 @@ func (s *Story) writeVerdict(t *report.Text) {
 	for _, h := range s.Hints {
 		t.Wrap(h, "note: ", "  ")
 	}
-}
-
-// packet names the source and the kind of an answer, or is empty if no packet was seen.
-func (a *Answer) packet() string {
-	kind := map[AnswerKind]string{Accepted: "SYN and ACK", Reset: "reset", Replied: "a packet"}[a.Kind]
-	switch {
-	case !a.From.IsValid():
-		return ""
-	case a.Kind == Unreachable:
-		return fmt.Sprintf("%v (ICMP: %s)", a.From.Addr(), a.Error)
-	}
-	return fmt.Sprintf("%v (%s)", a.From, kind)
 }
 
 func (h *Hook) write(t *report.Text, first, indent string, all bool) {
