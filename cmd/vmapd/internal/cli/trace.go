@@ -251,7 +251,7 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 		}
 	}
 	return report.Print(stdout, x.output, out, func(t *report.Text) {
-		s.Write(t, x.All)
+		s.Write(t)
 		if len(out.Doctor) > 0 {
 			t.Say("")
 			t.Say("vmapd doctor on this node:")

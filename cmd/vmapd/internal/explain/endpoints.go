@@ -25,9 +25,6 @@ func (x *explainer) explainEndpoints() {
 		if e.IsTerminating() {
 			text += ", terminating"
 		}
-		if t.SNAT == model.Hairpin {
-			text += ", the client itself"
-		}
 		if hints := slices.Concat(e.HintNodes, e.HintZones); len(hints) > 0 {
 			text += ", for " + strings.Join(hints, ", ")
 		}

@@ -120,9 +120,6 @@ func (x *explainer) explainPolicy() {
 		value += fmt.Sprintf(inside, "on this node")
 	case value == "Local":
 		said = "only endpoints on this node may answer."
-		if field == "externalTrafficPolicy" && !x.d.Node && !x.family.Pods.Known() {
-			said += " Pods would be exempt, but this node cannot distinguish them from other clients."
-		}
 	}
 	x.step("%s is %s: %s", field, value, said)
 	switch {
@@ -176,9 +173,6 @@ func (x *explainer) explainSourceAddress() {
 			verb = "becomes this node's"
 		}
 		x.step("%sThe source address %s%s.", where, verb, snatTexts[reason])
-	}
-	if len(addrs[model.KeepSource]) > 0 && !x.family.Pods.Known() && !x.d.Node && x.d.Frontend.Kind == model.ClusterIP {
-		x.next("Is %s a pod? This node cannot distinguish pods from other clients, which replies may not reach.", x.e.Client)
 	}
 }
 

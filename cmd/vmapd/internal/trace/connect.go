@@ -134,13 +134,7 @@ func findNamespace(addr netip.Addr) (ns *os.File, name string, found bool) {
 	}
 	named, _ := filepath.Glob("/run/netns/*") // the patterns are valid
 	ofProcesses, _ := filepath.Glob("/proc/[0-9]*/ns/net")
-	seen := map[uint64]bool{}
 	for _, path := range slices.Concat(named, ofProcesses) {
-		var stat unix.Stat_t
-		if err := unix.Stat(path, &stat); err != nil || seen[stat.Ino] {
-			continue
-		}
-		seen[stat.Ino] = true
 		ns, err := os.Open(path)
 		if err != nil {
 			continue

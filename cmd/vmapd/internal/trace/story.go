@@ -105,9 +105,8 @@ func (s *Story) Answered() bool {
 
 func (s *Story) translated() bool { return s.Endpoint != s.Destination }
 
-// Write writes the story as text for people: the verdict, what to do, and the path. With all, look-ups of vmapd's that
-// decide nothing are not folded.
-func (s *Story) Write(t *report.Text, all bool) {
+// Write writes the story as text for people: the verdict, what to do, and the path.
+func (s *Story) Write(t *report.Text) {
 	s.writeVerdict(t)
 	t.Say("")
 	if s.Namespace != "" {
@@ -120,7 +119,7 @@ func (s *Story) Write(t *report.Text, all bool) {
 		t.Say("A first packet went to %v, without an answer in time: the kernel chose again.", a)
 	}
 	for i, h := range s.Hooks {
-		h.write(t, fmt.Sprintf("%d. ", i+1), "   ", all)
+		h.write(t, fmt.Sprintf("%d. ", i+1), "   ")
 	}
 	a := &s.Answer
 	if !a.From.IsValid() {
@@ -132,7 +131,7 @@ func (s *Story) Write(t *report.Text, all bool) {
 	from := strings.TrimSuffix(a.From.String(), ":0") // ICMP has no ports
 	t.Say("%d. The answer came from %s (%s).", len(s.Hooks)+1, from, kinds[a.Kind])
 	for _, h := range a.Hooks {
-		h.write(t, "   ", "      ", all)
+		h.write(t, "   ", "      ")
 	}
 	if a.Out != "" {
 		t.Say("   It left by %s.", a.Out)
@@ -164,7 +163,7 @@ func (s *Story) writeVerdict(t *report.Text) {
 	}
 }
 
-func (h *Hook) write(t *report.Text, first, indent string, all bool) {
+func (h *Hook) write(t *report.Text, first, indent string) {
 	title := string(h.Name)
 	if h.In != "" {
 		title += ", from " + h.In
@@ -173,17 +172,10 @@ func (h *Hook) write(t *report.Text, first, indent string, all bool) {
 		title += ", to " + h.Out
 	}
 	t.Say("%s%s", first, title)
-	folded := 0
 	for i, line := range h.Lines {
-		switch m := h.marks[i]; {
-		case m.own && !all:
-			if folded++; i+1 == len(h.Lines) || !h.marks[i+1].own {
-				t.Say("%s%s of vmapd matched (-v)", indent, report.Plural(folded, "rule"))
-				folded = 0
-			}
-		case m.ends:
+		if h.ends && i+1 == len(h.Lines) {
 			t.Mark(report.Fail, "%s%s", indent, line)
-		default:
+		} else {
 			t.Say("%s%s", indent, line)
 		}
 	}
@@ -196,18 +188,23 @@ type Hook struct {
 	Out   string      `json:"out,omitempty"`   // interface
 	Lines []string    `json:"lines,omitempty"` // rules that decided something or changed the packet, its new addresses
 
-	marks   []mark // of the lines
-	notable bool   // a rule ended the packet's path here or, if it is another program's, changed the packet
+	folded  int  // look-ups of vmapd's, which decide nothing against the packet, in the last line
+	ends    bool // the last line ends the packet's path
+	notable bool // a rule ended the packet's path here or, if it is another program's, changed the packet
 	ended   bool
 }
 
-type mark struct {
-	own  bool // a look-up of vmapd's, which decides nothing against the packet
-	ends bool // the packet's path
+func (h *Hook) line(format string, args ...any) {
+	h.Lines, h.folded = append(h.Lines, fmt.Sprintf(format, args...)), 0
 }
 
-func (h *Hook) line(m mark, format string, args ...any) {
-	h.Lines, h.marks = append(h.Lines, fmt.Sprintf(format, args...)), append(h.marks, m)
+func (h *Hook) fold() {
+	n := h.folded + 1
+	if n > 1 {
+		h.Lines = h.Lines[:len(h.Lines)-1]
+	}
+	h.line("%s of vmapd matched (-v)", report.Plural(n, "rule"))
+	h.folded = n
 }
 
 // path is a packet's path through the kernel.
@@ -269,10 +266,10 @@ func (p *path) enter(e tracer.Event) {
 		p.first, p.last = *e.Packet, *e.Packet
 	}
 	if to := e.Packet.Dest; to != p.last.Dest {
-		h.line(mark{}, "The destination is %v now.", to)
+		h.line("The destination is %v now.", to)
 	}
 	if from := e.Packet.Source; from != p.last.Source {
-		h.line(mark{}, "The source is %v now.", from)
+		h.line("The source is %v now.", from)
 	}
 	p.last = *e.Packet
 }
@@ -306,14 +303,17 @@ func (p *path) step(e tracer.Event, h *Hook) {
 	if end != "" {
 		p.verdict, p.ended = end, &l
 	}
-	text, verdict, isOurs := ruleText(l), verdictText(e), isVmapds(&l)
-	changes := (l.Marks || l.Untracks) && !isOurs
-	h.notable = h.notable || changes || p.verdict != ""
-	if isPolicy && end == Dropped || !isPolicy && (verdict != "" || changes) {
-		if verdict != "" && !(l.Decides && strings.Contains(l.Text, verdict)) {
-			text += " => " + verdict
-		}
-		h.line(mark{own: isOurs && end == "", ends: end != ""}, "%s", text)
+	text, verdict := ruleText(l), verdictText(e)
+	changes := (l.Marks || l.Untracks) && !isVmapds(&l)
+	h.ends, h.notable = end != "", h.notable || changes || p.verdict != ""
+	switch {
+	case isPolicy && end != Dropped, !isPolicy && verdict == "" && !changes:
+	case isVmapds(&l) && end == "" && l.Text == "":
+		h.fold()
+	case verdict != "" && !(l.Decides && strings.Contains(l.Text, verdict)):
+		h.line("%s => %s", text, verdict)
+	default:
+		h.line("%s", text)
 	}
 }
 

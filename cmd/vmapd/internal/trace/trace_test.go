@@ -128,9 +128,9 @@ var interfaces = map[uint32]string{2: "eth0", 3: "veth2"}
 // line returns the rule of an event.
 func line(e tracer.Event) others.Line {
 	for _, l := range []others.Line{
-		{Place: place("vmapd", "services"), Handle: 5, Position: 5, Text: "ip daddr vmap @service-ips"},
+		{Place: place("vmapd", "services"), Handle: 5, Position: 5},
 		{Place: place("vmapd", "services"), Handle: 4, Position: 1, Text: "ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop"},
-		{Place: place("vmapd", "endpoints-1-to-1"), Handle: 6, Position: 1, Text: "dnat to numgen map @endpoints", DNAT: true},
+		{Place: place("vmapd", "endpoints-1-to-1"), Handle: 6, Position: 1, DNAT: true},
 		{Place: place("vmapd", "reject-chain"), Handle: 7, Position: 1, Text: "meta l4proto tcp reject with tcp reset", Rejects: true},
 		{Place: place("filter", "FORWARD"), Handle: 3, Position: 2, Decides: true, Text: "tcp dport 8080 drop comment \"no \x1b[31mweb\""},
 		{Place: place("filter", "FORWARD"), Handle: 4, Position: 3, Decides: true, Text: "handle 4"},
@@ -218,7 +218,7 @@ func TestStories(t *testing.T) {
 func text(t *testing.T, s Story) string {
 	t.Helper()
 	var out strings.Builder
-	if err := report.Print(&out, report.InText, nil, func(t *report.Text) { s.Write(t, false) }); err != nil {
+	if err := report.Print(&out, report.InText, nil, func(t *report.Text) { s.Write(t) }); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

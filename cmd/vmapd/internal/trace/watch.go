@@ -25,7 +25,7 @@ type Watch struct {
 	Wait    time.Duration // for an answer
 	// Connect makes the connection, if it is not one of SCTP, and if the client's network namespace is visible.
 	Connect bool
-	All     bool // rules of vmapd's that decide nothing have a text, too
+	All     bool // rules of vmapd's that decide nothing have a text, too, and are not folded
 	// Expect returns vmapd's decision about a connection that came in by an interface, or by none; nil: not known.
 	Expect func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation
 	// Waits is called before the wait for somebody else's connection.
