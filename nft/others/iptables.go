@@ -24,8 +24,8 @@ var iptablesTables = []string{"raw", "mangle", "nat", "filter", "security"}
 func (IPTables) Chains(f model.Family) (names []string, err error) {
 	chains, err := list(unix.NFT_MSG_GETCHAIN, Place{Family: nft.FamilyWord(f)}, decodeChain)
 	for _, c := range chains {
-		if slices.Contains(iptablesTables, c.Table) {
-			names = append(names, c.Chain)
+		if slices.Contains(iptablesTables, c.Place.Table) {
+			names = append(names, c.Place.Chain)
 		}
 	}
 	return names, err
@@ -44,7 +44,9 @@ func (IPTables) Remove(f model.Family, theirs func(chain string) bool) error {
 	chains, err := list(unix.NFT_MSG_GETCHAIN, Place{Family: nft.FamilyWord(f)}, decodeChain)
 	errs := []error{err}
 	for _, table := range iptablesTables {
-		in := slices.DeleteFunc(slices.Clone(chains), func(c chain) bool { return c.Table != table || !theirs(c.Chain) })
+		in := slices.DeleteFunc(slices.Clone(chains), func(c chain) bool {
+			return c.Place.Table != table || !theirs(c.Place.Chain)
+		})
 		if len(in) == 0 {
 			continue
 		}
@@ -57,7 +59,7 @@ func (IPTables) Remove(f model.Family, theirs func(chain string) bool) error {
 
 // remove removes chains of a table.
 func remove(chains []chain, theirs func(chain string) bool) error {
-	in := Place{Family: chains[0].Family, Table: chains[0].Table}
+	in := Place{Family: chains[0].Place.Family, Table: chains[0].Place.Table}
 	rules, err := list(unix.NFT_MSG_GETRULE, in, decodeRule)
 	if err != nil {
 		return err
@@ -75,14 +77,14 @@ func remove(chains []chain, theirs func(chain string) bool) error {
 		}
 	}
 	for _, c := range chains {
-		conn.FlushChain(&nftables.Chain{Table: table, Name: c.Chain})
+		conn.FlushChain(&nftables.Chain{Table: table, Name: c.Place.Chain})
 	}
 	var used []string
 	for _, c := range chains {
-		if c.uses > uses[c.Chain] {
-			used = append(used, c.Chain)
+		if c.uses > uses[c.Place.Chain] {
+			used = append(used, c.Place.Chain)
 		} else {
-			conn.DelChain(&nftables.Chain{Table: table, Name: c.Chain})
+			conn.DelChain(&nftables.Chain{Table: table, Name: c.Place.Chain})
 		}
 	}
 	if err := conn.Flush(); err != nil || len(used) == 0 {

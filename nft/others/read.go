@@ -102,26 +102,35 @@ func Owned(name string) (bool, error) {
 	return slices.ContainsFunc(tables, func(t Table) bool { return t.Table == name && t.Owned }), err
 }
 
-// chain is one of anybody's.
+// Base is a chain that the kernel calls.
+type Base struct {
+	Place    Place
+	Hook     Hook
+	Priority int32
+	Drops    bool // by its policy
+}
+
+// chain is one of anybody's, without a hook if the kernel does not call it.
 type chain struct {
-	Place
-	base     bool // the kernel calls it
-	hook     uint32
-	priority int32
-	drops    bool   // by its policy
-	uses     uint32 // its rules, and the rules and elements that lead to it
+	Base
+	uses uint32 // its rules, and the rules and elements that lead to it
 }
 
 const drop = 0 // NF_DROP
 
-func decodeChain(family byte, b []byte) chain {
-	c := chain{Place: Place{FamilyName(family), text(b, unix.NFTA_CHAIN_TABLE), text(b, unix.NFTA_CHAIN_NAME)}}
-	hook := nfnl.First(b, unix.NFTA_CHAIN_HOOK)
-	c.base = hook != nil
-	c.hook = nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM))
-	c.priority = int32(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_PRIORITY)))
+func decodeChain(family byte, b []byte) (c chain) {
+	c.Place = Place{FamilyName(family), text(b, unix.NFTA_CHAIN_TABLE), text(b, unix.NFTA_CHAIN_NAME)}
 	c.uses = nfnl.Uint32(nfnl.First(b, unix.NFTA_CHAIN_USE))
+	if hook := nfnl.First(b, unix.NFTA_CHAIN_HOOK); hook != nil {
+		number := nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM))
+		for _, h := range Hooks {
+			if uint32(h.Number) == number {
+				c.Hook = h.Hook
+			}
+		}
+		c.Priority = int32(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_PRIORITY)))
+	}
 	policy := nfnl.First(b, unix.NFTA_CHAIN_POLICY)
-	c.drops = policy != nil && nfnl.Uint32(policy) == drop
+	c.Drops = policy != nil && nfnl.Uint32(policy) == drop
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables/xt"
@@ -34,52 +35,34 @@ type Line struct {
 	comment string // of iptables-nft, which nft does not list
 }
 
-// Base is a chain that the kernel calls.
-type Base struct {
-	Place    Place
-	Hook     Hook
-	Priority int32
-	Drops    bool // by its policy
-}
-
 // Ruleset has the base chains of all tables. Rules are read when they are asked for.
 type Ruleset struct {
-	lines map[Place]map[uint64]Line
-	texts map[Place]map[uint64]string // as nft lists them
 	Bases []Base
+	texts map[Place]map[uint64]string // as nft lists them
 }
 
 // ReadRuleset reads the base chains. Without nf_tables, there are none.
 func ReadRuleset() (*Ruleset, error) {
-	r := &Ruleset{lines: map[Place]map[uint64]Line{}, texts: map[Place]map[uint64]string{}}
+	r := &Ruleset{texts: map[Place]map[uint64]string{}}
 	chains, err := list(unix.NFT_MSG_GETCHAIN, Place{}, decodeChain)
 	for _, c := range chains {
-		if !c.base || c.IsTracers() || c.Family == "netdev" || c.Family == "arp" {
-			continue
-		}
-		for _, h := range Hooks {
-			if uint32(h.Number) == c.hook {
-				r.Bases = append(r.Bases, Base{Place: c.Place, Hook: h.Hook, Priority: c.priority, Drops: c.drops})
-			}
+		if c.Hook != "" && !c.Place.IsTracers() && c.Place.Family != "netdev" && c.Place.Family != "arp" {
+			r.Bases = append(r.Bases, c.Base)
 		}
 	}
 	return r, err
 }
 
-// Line returns a rule by its handle. If it is not there any more, or cannot be read, only its place is known.
-func (r *Ruleset) Line(p Place, handle uint64) Line {
-	lines, ok := r.lines[p]
-	if !ok {
-		lines, _ = read(p)
-		r.lines[p] = lines
-	}
-	if l, ok := lines[handle]; ok {
-		return l
+// Rule returns a rule by its handle. If it is not there any more, or cannot be read, only its place is known.
+func Rule(p Place, handle uint64) Line {
+	lines, _ := read(p)
+	if i := slices.IndexFunc(lines, func(l Line) bool { return l.Handle == handle }); i >= 0 {
+		return lines[i]
 	}
 	return Line{Place: p, Handle: handle}
 }
 
-// Reached returns the rules of a base chain and of the chains to which these lead, in no order. Chains for which
+// Reached returns the rules of a base chain and of the chains to which these lead. Chains for which
 // skip returns true are left out.
 func (r *Ruleset) Reached(b Base, skip func(Place) bool) (lines []Line, err error) {
 	seen := map[Place]bool{}
@@ -105,17 +88,15 @@ func (r *Ruleset) Reached(b Base, skip func(Place) bool) (lines []Line, err erro
 }
 
 // read reads the rules of a chain.
-func read(p Place) (lines map[uint64]Line, err error) {
+func read(p Place) ([]Line, error) {
 	rules, err := list(unix.NFT_MSG_GETRULE, p, decodeRule)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", p, err)
 	}
-	lines = map[uint64]Line{}
-	for i, l := range rules {
-		l.Position = i + 1
-		lines[l.Handle] = l
+	for i := range rules {
+		rules[i].Position = i + 1
 	}
-	return lines, nil
+	return rules, nil
 }
 
 func decodeRule(family byte, b []byte) Line {

@@ -2,7 +2,6 @@ package others
 
 import (
 	"fmt"
-	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -128,14 +127,13 @@ func TestRulesThatMark(t *testing.T) {
 		}
 	}
 	nettest.Run(t, "table inet theirs { chain early { type filter hook prerouting priority raw; notrack; meta mark set 1; ct mark set 1; counter; meta nftrace set 1;\n}\n}\n", "nft", "-f", "-")
-	r, err := ReadRuleset()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
 	for _, at := range []Place{{"ip", "raw", "PREROUTING"}, {"ip", "mangle", "PREROUTING"}, {"inet", "theirs", "early"}} {
-		r.Line(at, 0) // reads all
-		for _, l := range slices.SortedFunc(maps.Values(r.lines[at]), func(a, b Line) int { return a.Position - b.Position }) {
+		lines, err := read(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lines {
 			got = append(got, fmt.Sprintf("%s %d untracks=%v marks=%v", at.Table, l.Position, l.Untracks, l.Marks))
 		}
 	}

@@ -2,7 +2,6 @@ package others
 
 import (
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,19 +13,16 @@ import (
 // listing returns the rules of a chain with their texts, and the errors of these.
 func listing(t *testing.T, at Place) (lines []Line, errs []error) {
 	t.Helper()
-	r, err := ReadRuleset()
+	lines, err := read(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Line(at, 0) // reads all
-	for _, l := range r.lines[at] {
-		var err error
-		if l.Text, err = r.Text(t.Context(), l); err != nil {
+	r := Ruleset{texts: map[Place]map[uint64]string{}}
+	for i, l := range lines {
+		if lines[i].Text, err = r.Text(t.Context(), l); err != nil {
 			errs = append(errs, err)
 		}
-		lines = append(lines, l)
 	}
-	slices.SortFunc(lines, func(a, b Line) int { return a.Position - b.Position })
 	return lines, errs
 }
 

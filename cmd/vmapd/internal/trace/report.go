@@ -71,7 +71,8 @@ func NewStory(in Input) Story {
 	s.translates = s.translated()
 	if e := in.Expected; e != nil {
 		s.translates = s.translates || e.Listener && s.Verdict == Delivered
-		s.Expected, s.Differs = e.Conclusion, s.differs(e, isVmapds(p.ended) || isVmapds(in.Answer.ended))
+		s.Endpoints, s.Expected = e.Used, e.Conclusion
+		s.Differs = s.differs(e, isVmapds(p.ended) || isVmapds(in.Answer.ended))
 		i := slices.IndexFunc(e.Used, func(u explain.Endpoint) bool { return u.Address == s.Endpoint })
 		if i >= 0 {
 			s.Pod = e.Used[i].Pod

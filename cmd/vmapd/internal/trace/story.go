@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
@@ -63,6 +64,8 @@ type Story struct {
 	Conclusion string         `json:"conclusion"`
 	Remedy     string         `json:"remedy,omitempty"`  // "": nothing is known
 	Differs    bool           `json:"differs,omitempty"` // from what vmapd expects
+
+	Endpoints []explain.Endpoint `json:"-"` // of the Service, to which vmapd may forward the connection
 
 	translates bool // the destination is a Service's: a listener of vmapd's has it, or a rule has replaced it
 	here       bool // something on this node keeps the answer away

@@ -132,7 +132,7 @@ func (t *Watch) ask(ctx context.Context, c *Collector) error {
 		return err
 	}
 	line := func(e tracer.Event) others.Line {
-		l := rules.Line(e.Place, e.Rule)
+		l := others.Rule(e.Place, e.Rule)
 		decides := !e.Place.IsVmapds() || endOf[e.Code] != ""
 		if (decides || t.All) && (verdictText(e) != "" || l.Marks || l.Untracks) {
 			var err error
