@@ -6,9 +6,6 @@ import (
 	"go/token"
 	"path/filepath"
 	"testing"
-
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
-	"github.com/vmapd/vmapd/model"
 )
 
 // constants returns the names of the constants of a type of package model, in the order of their values.
@@ -44,7 +41,9 @@ func constants(t *testing.T, of string) []string {
 }
 
 func TestEachValueOfTheModelHasAName(t *testing.T) {
-	for kind, texts := range map[string][]string{"SNATReason": snatTexts[:], "FrontendKind": roleTexts[:]} {
+	for kind, texts := range map[string][]string{
+		"SNATReason": snatTexts[:], "FrontendKind": roleTexts[:], "Exclusion": exclusions[:],
+	} {
 		of := map[string]string{}
 		for i, c := range constants(t, kind) {
 			switch {
@@ -56,18 +55,5 @@ func TestEachValueOfTheModelHasAName(t *testing.T) {
 				of[texts[i]] = c
 			}
 		}
-	}
-}
-
-func TestEachExclusionHasASentence(t *testing.T) {
-	of := map[string]string{}
-	for i, c := range constants(t, "Exclusion") {
-		candidate := model.Candidate{}
-		candidate.Excluded[model.Local] = model.Exclusion(i)
-		said := sayExcluded(candidate, model.Local, names.Endpoint{})
-		if said == "" || of[said] != "" {
-			t.Errorf("sayExcluded has %q for model.%s, and for model.%s", said, c, of[said])
-		}
-		of[said] = c
 	}
 }

@@ -100,26 +100,27 @@ func sayWhere(e names.Endpoint, local bool) string {
 	return strings.TrimSpace(e.Pod.Name + " " + where)
 }
 
-// sayExcluded says why a policy does not select an endpoint: it has a sentence for each Exclusion.
+var exclusions = [...]string{
+	model.NotExcluded:     "usable, but not yet in the rules", // the objects are newer than the snapshot that decides
+	model.NotServing:      "not ready (readiness probe failing, or still starting?)",
+	model.NotLocal:        "not on this node",
+	model.ReadyOnesExist:  "terminating, and others are ready",
+	model.HintsOtherNodes: "its hints are for other nodes: ",
+	model.HintsOtherZones: "its hints are for other zones: ",
+}
+
+// sayExcluded says why a policy does not select an endpoint.
 func sayExcluded(c model.Candidate, policy model.TrafficPolicy, e names.Endpoint) string {
-	switch c.Excluded[policy] {
-	case model.NotExcluded:
-		return "usable, but not yet in the rules" // the objects are newer than the snapshot that decides
-	case model.NotServing:
-		if c.Has(model.Terminating) {
-			return "terminating and no longer serving"
-		}
-		return "not ready (readiness probe failing, or still starting?)"
-	case model.NotLocal:
-		return "not on this node"
-	case model.ReadyOnesExist:
-		return "terminating, and others are ready"
-	case model.HintsOtherNodes:
-		return "its hints are for other nodes: " + strings.Join(e.HintNodes, ", ")
-	case model.HintsOtherZones:
-		return "its hints are for other zones: " + strings.Join(e.HintZones, ", ")
+	why := c.Excluded[policy]
+	switch {
+	case why == model.NotServing && c.Has(model.Terminating):
+		return "terminating and no longer serving"
+	case why == model.HintsOtherNodes:
+		return exclusions[why] + strings.Join(e.HintNodes, ", ")
+	case why == model.HintsOtherZones:
+		return exclusions[why] + strings.Join(e.HintZones, ", ")
 	}
-	return ""
+	return exclusions[why]
 }
 
 func (x *explainer) table(list [][2]string) {

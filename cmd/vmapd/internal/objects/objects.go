@@ -45,7 +45,22 @@ func Read(
 	ctx context.Context, c *client.Client, q *names.Query, noPods error, nodes ...string,
 ) (d *names.Directory, refused []error, err error) {
 	d = &names.Directory{NoPods: noPods}
-	for _, err := range []error{readNodes(ctx, c, d, nodes), readCIDRs(ctx, c, d)} {
+	named := []metav1.ListOptions{{}}
+	for i, name := range nodes { // with the right to list, and not that to get one
+		named = append(named[:i], client.Named(name))
+	}
+	var ofNodes error
+	for _, o := range named {
+		add := func(n *corev1.Node) { d.Nodes = append(d.Nodes, kube.Node(n)) }
+		ofNodes = errors.Join(ofNodes, each(ctx, c.Nodes(), o, add))
+	}
+	ofCIDRs := each(ctx, c.ServiceCIDRs(), metav1.ListOptions{}, func(r *networkingv1.ServiceCIDR) {
+		d.ServiceCIDRs = append(d.ServiceCIDRs, kube.ServiceCIDR(r))
+	})
+	if apierrors.IsNotFound(ofCIDRs) { // clusters before 1.33 have none (KEP-1880)
+		ofCIDRs = nil
+	}
+	for _, err := range []error{ofNodes, ofCIDRs} {
 		switch {
 		case apierrors.IsForbidden(err):
 			refused = append(refused, err)
@@ -74,27 +89,6 @@ func each[L runtime.Object, T any](
 		return fmt.Errorf("list %s: %w", from.Name, err)
 	}
 	return nil
-}
-
-func readNodes(ctx context.Context, c *client.Client, d *names.Directory, named []string) (err error) {
-	add := func(n *corev1.Node) { d.Nodes = append(d.Nodes, kube.Node(n)) }
-	if named == nil {
-		return each(ctx, c.Nodes(), metav1.ListOptions{}, add)
-	}
-	for _, name := range named { // with the right to list, and not that to get one
-		err = errors.Join(err, each(ctx, c.Nodes(), client.Named(name), add))
-	}
-	return err
-}
-
-func readCIDRs(ctx context.Context, c *client.Client, d *names.Directory) error {
-	err := each(ctx, c.ServiceCIDRs(), metav1.ListOptions{}, func(r *networkingv1.ServiceCIDR) {
-		d.ServiceCIDRs = append(d.ServiceCIDRs, kube.ServiceCIDR(r))
-	})
-	if apierrors.IsNotFound(err) { // clusters before 1.33 have none (KEP-1880)
-		return nil
-	}
-	return err
 }
 
 func readServices(ctx context.Context, c *client.Client, d *names.Directory, q *names.Query) error {

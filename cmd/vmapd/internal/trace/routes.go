@@ -39,7 +39,7 @@ func noRoute(p tracer.Packet, mark uint32, in string) string {
 		return by
 	}
 	switch {
-	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // EXDEV: newer kernels
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // EINVAL: newer kernels
 		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, "+
 			"because answers would leave by another one (the sysctl net.ipv4.conf.%s.rp_filter)", from, in, in)
 	case errors.Is(err, unix.EINVAL):
