@@ -341,9 +341,8 @@ func ParseExpectation(s string) (w Expectation, err error) {
 // Differs returns how a connection differs from the expectation, or "".
 func (w Expectation) Differs(outcome report.Outcome, conclusion string, endpoints []Endpoint) string {
 	is := func(u Endpoint) bool {
-		pod := strings.TrimPrefix(w.endpoint, "pod/")
-		return w.endpoint == u.Address.String() || w.endpoint == u.Address.Addr().String() ||
-			u.Pod != "" && (pod == u.Pod || strings.HasSuffix(u.Pod, "/"+pod))
+		forms := []string{u.Address.String(), u.Address.Addr().String(), u.Pod, path.Base(u.Pod)}
+		return slices.Contains(forms, strings.TrimPrefix(w.endpoint, "pod/"))
 	}
 	switch {
 	case w.outcome == "":

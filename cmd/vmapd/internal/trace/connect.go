@@ -124,8 +124,8 @@ func findNamespace(addr netip.Addr) (ns *os.File, name string, found bool) {
 	has := func() error {
 		list, err := net.InterfaceAddrs()
 		found = slices.ContainsFunc(list, func(a net.Addr) bool {
-			p, err := netip.ParsePrefix(a.String())
-			return err == nil && p.Addr().Unmap() == addr
+			n, ok := a.(*net.IPNet)
+			return ok && n.IP.Equal(addr.AsSlice())
 		})
 		return err
 	}

@@ -142,12 +142,7 @@ func (t *Watch) ask(ctx context.Context, c *Collector) error {
 		}
 		return l
 	}
-	in.First, in.Answer = follow(c.First, line, t.names), follow(c.Answer, line, t.names)
-	for _, events := range c.Earlier {
-		if p := follow(events, nil, nil); p.verdict.arrived() {
-			in.Silent = append(in.Silent, p.last.Dest)
-		}
-	}
+	in.First, in.Answer, in.Silent = follow(c.First, line, t.names), follow(c.Answer, line, t.names), c.Silent
 	p := &in.First
 	first, last, arrival := p.first, p.last, p.arrival()
 	family := model.FamilyOf(first.Dest.Addr())
@@ -187,7 +182,7 @@ func (t *Watch) ask(ctx context.Context, c *Collector) error {
 type Collector struct {
 	Table         string // of the tracer
 	First, Answer []tracer.Event
-	Earlier       [][]tracer.Event // of first packets that were translated and sent again: First is the last one
+	Silent        []netip.AddrPort // to which earlier first packets were translated: First is the last one
 
 	byID map[uint32]*[]tracer.Event
 }
@@ -205,9 +200,11 @@ func (c *Collector) Add(e tracer.Event) {
 	hook, _ := e.Stage()
 	isLater := e.In == loopback || e.Place.IsTracers() && hook != others.Prerouting && hook != others.Output
 	list := c.byID[e.ID]
-	for _, l := range [...]*[]tracer.Event{&c.First, &c.Answer} {
-		if _, last := ends(*l); list == nil && e.Packet != nil && isLater && last == *e.Packet {
-			list = l
+	if list == nil && e.Packet != nil && isLater {
+		for _, l := range [...]*[]tracer.Event{&c.First, &c.Answer} {
+			if p := follow(*l, nil, nil); p.last == *e.Packet {
+				list = l
+			}
 		}
 	}
 	if list != nil {
@@ -218,9 +215,9 @@ func (c *Collector) Add(e tracer.Event) {
 
 // begin notes a packet that the tracer's rules mark. They mark the first packets of one connection.
 func (c *Collector) begin(e tracer.Event) {
-	isFirst := e.Matches(tracer.First)
-	first, last := ends(c.First)
-	p := *e.Packet
+	isFirst, p := e.Matches(tracer.First), *e.Packet
+	before := follow(c.First, nil, nil)
+	first, last := before.first, before.last
 	isToClient := p.Dest == last.Source || p.Dest == first.Source ||
 		p.IsICMP() && (p.Dest.Addr() == last.Source.Addr() || p.Dest.Addr() == first.Source.Addr()) // ICMP has no ports
 	isFromDest := p.Source == first.Dest || p.Source == last.Dest
@@ -229,27 +226,14 @@ func (c *Collector) begin(e tracer.Event) {
 	case isFirst && len(c.First) == 0:
 		c.byID[e.ID] = &c.First
 	case isFirst && e.In != loopback && first.Dest != last.Dest:
-		clear(c.byID)
-		c.Earlier, c.First = append(c.Earlier, c.First), nil
-		c.byID[e.ID] = &c.First
+		if before.verdict.arrived() {
+			c.Silent = append(c.Silent, last.Dest)
+		}
+		c.First, c.byID = nil, map[uint32]*[]tracer.Event{e.ID: &c.First}
 	case isFirst: // the same one, or one that is sent again for another reason
 	case isAnswer && len(c.Answer) == 0:
 		c.byID[e.ID] = &c.Answer
 	}
-}
-
-// ends returns the packet as it was at first and at last.
-func ends(events []tracer.Event) (first, last tracer.Packet) {
-	for _, e := range events {
-		if e.Packet == nil {
-			continue
-		}
-		if first == (tracer.Packet{}) {
-			first = *e.Packet
-		}
-		last = *e.Packet
-	}
-	return first, last
 }
 
 // complete reports whether nothing more is to come of the first packet and of its answer, if there is to be one; ended:
