@@ -8,5 +8,5 @@
 // nftables sees it.
 //
 // The table belongs to the socket (flag owner, since Linux 5.12), so the kernel removes it however the process ends. On
-// older kernels, the set element that the rules look up times out, and the daemon's start removes the table.
+// older kernels, the set element that the rules look up times out, and [RemoveStale] removes the table.
 package tracer

@@ -120,9 +120,9 @@ func (t *Tracer) Close() error {
 	return errors.Join(err, t.rules.CloseLasting(), t.events.Close())
 }
 
-// RemoveStale removes tables of tracers that were killed on a kernel that keeps them (before Linux 5.12), and returns
-// their names. Of one that works it removes the table there, too.
-func RemoveStale() (removed []string, err error) {
+// RemoveStale removes tables of tracers that were killed on a kernel that keeps them (before Linux 5.12). Of one that
+// works it removes the table there, too.
+func RemoveStale() error {
 	tables, err := others.Tables()
 	for _, t := range tables {
 		if !t.IsTracers() || t.Owned {
@@ -131,9 +131,8 @@ func RemoveStale() (removed []string, err error) {
 		conn := &nftables.Conn{}
 		conn.DelTable(t.Library())
 		if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-			return removed, fmt.Errorf("remove the table %s of an earlier trace: %w", t.Table, err)
+			return fmt.Errorf("remove the table %s of an earlier trace: %w", t.Table, err)
 		}
-		removed = append(removed, t.Table)
 	}
-	return removed, err
+	return err
 }

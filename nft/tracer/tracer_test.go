@@ -3,7 +3,6 @@ package tracer
 import (
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +20,8 @@ func TestStaleTablesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tr.Close() }()
-	removed, err := RemoveStale()
-	if !slices.Equal(removed, []string{"vmapd-trace-0"}) || err != nil {
-		t.Errorf("removed %q, %v", removed, err)
+	if err := RemoveStale(); err != nil {
+		t.Error(err)
 	}
 	got := nettest.Run(t, "", "nft", "list", "tables")
 	if strings.Contains(got, "vmapd-trace-0\n") || !strings.Contains(got, "vmapd-tracer\n") || !strings.Contains(got, tr.Table()) {
@@ -51,7 +49,7 @@ func TestATracerRemovesItsTable(t *testing.T) {
 	if got := nettest.Run(t, "", "nft", "list", "tables"); got != "" {
 		t.Errorf("something is left:\n%s", got)
 	}
-	if _, err := RemoveStale(); err != nil {
+	if err := RemoveStale(); err != nil {
 		t.Error(err)
 	}
 }

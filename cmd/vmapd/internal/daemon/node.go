@@ -13,7 +13,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -37,8 +36,8 @@ func (d *Daemon) announce(ctx context.Context) {
 	}
 }
 
-// setUpNode applies the settings of connection tracking and the OOM score, and removes the rules of
-// a trace that was killed. Failures become warnings and events, and do not keep Services from being programmed.
+// setUpNode applies the settings of connection tracking and the OOM score. Failures become warnings and events, and do
+// not keep Services from being programmed.
 func (d *Daemon) setUpNode() {
 	o := nodesetup.Options{Log: d.Log}
 	for _, err := range nodesetup.Apply(o, d.Config.Conntrack) {
@@ -46,13 +45,6 @@ func (d *Daemon) setUpNode() {
 		d.events.Node(events.Warning, events.ReasonConntrackFailed, err.Error())
 	}
 	nodesetup.OOM(o, int(*d.Config.KubeProxy.OOMScoreAdj))
-	removed, err := tracer.RemoveStale()
-	if err != nil {
-		d.Log.Warn("rules of a trace that was killed may still be there", slog.Any("err", err))
-	}
-	if len(removed) > 0 {
-		d.Log.Info("removed the tables of traces that were killed", slog.Any("tables", removed))
-	}
 }
 
 func warnOfSetting(log *slog.Logger, err error) {

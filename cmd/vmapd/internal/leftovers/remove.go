@@ -46,7 +46,7 @@ func cleanUp(d *Finder, part func(Found) Found) error {
 	if err = part(found).Remove(); errors.Is(err, kernel.ErrOwned) {
 		err = fmt.Errorf("%w (stop the daemon first)", err)
 	}
-	_, traces := tracer.RemoveStale()
+	traces := tracer.RemoveStale()
 	left, unknown := d.All()
 	if err = errors.Join(err, traces, unknown); len(part(left)) > 0 {
 		err = errors.Join(err, fmt.Errorf("still there: %v; %s", part(left), Remedy))
