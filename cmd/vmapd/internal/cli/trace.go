@@ -207,6 +207,7 @@ func writeEach(
 ) (worst trace.Story, err error) {
 	var table report.Table
 	var faulty []string
+	var all []trace.Story
 	for _, at := range slices.SortedFunc(maps.Keys(stories), netip.AddrPort.Compare) {
 		s, level := stories[at], report.OK
 		if !s.Answered() {
@@ -215,17 +216,17 @@ func writeEach(
 		if !s.Answered() || len(faulty) == 0 {
 			worst = s
 		}
+		all = append(all, s)
 		table.Rows = append(table.Rows, report.Row{Level: level, Cells: []string{at.String(), s.Conclusion}})
 	}
 	for _, u := range rest {
 		table.Notes = append(table.Notes, strings.TrimSpace(fmt.Sprintf("%v %s", u.Address, u.Pod))+" was never chosen")
 	}
-	value, all := slices.Collect(maps.Values(stories)), report.Plural(len(stories), "endpoint")
-	return worst, report.Print(stdout, format, value, func(t *report.Text) {
-		if len(faulty) > 0 {
-			t.Verdict(report.Fail, "%d of %s faulty: %s", len(faulty), all, report.List(faulty, 0))
+	return worst, report.Print(stdout, format, all, func(t *report.Text) {
+		if total := report.Plural(len(all), "endpoint"); len(faulty) > 0 {
+			t.Verdict(report.Fail, "%d of %s faulty: %s", len(faulty), total, report.List(faulty, 0))
 		} else {
-			t.Verdict(report.OK, "all of %s answered", all)
+			t.Verdict(report.OK, "all of %s answered", total)
 		}
 		t.Say("")
 		t.Table(table)

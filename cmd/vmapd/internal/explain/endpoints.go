@@ -18,7 +18,7 @@ import (
 
 func (x *explainer) explainEndpoints() {
 	selection := x.in.Builder.Selection(x.d.Port.Name, x.d.Port.Family)
-	var used, unused [][2]string // address, and what is said of it
+	var used, unused []string
 	for _, t := range x.d.Targets {
 		e := x.endpoint(t.Addr)
 		text := sayWhere(e, t.Local)
@@ -28,23 +28,22 @@ func (x *explainer) explainEndpoints() {
 		if hints := slices.Concat(e.HintNodes, e.HintZones); len(hints) > 0 {
 			text += ", for " + strings.Join(hints, ", ")
 		}
-		used = append(used, [2]string{t.Addr.String(), text})
+		used = append(used, fmt.Sprintf("%v  %s", t.Addr, text))
 		x.e.Used = append(x.e.Used, Endpoint{t.Addr, e.Pod.String(), e.NodeName, t.SNAT.Masquerade()})
 	}
 	for _, c := range selection.Candidates {
 		if !slices.ContainsFunc(x.d.Targets, func(t model.Target) bool { return t.Addr == c.Addr }) {
 			e := x.endpoint(c.Addr)
-			unused = append(unused, [2]string{c.Addr.String(), fmt.Sprintf("%s; %s, EndpointSlice %s",
-				sayExcluded(c, x.d.TrafficPolicy, e), sayWhere(e, c.Has(model.OnThisNode)),
-				report.List(selection.Offers[c.Addr], 0))})
+			unused = append(unused, fmt.Sprintf("%v  %s; %s, EndpointSlice %s", c.Addr, sayExcluded(c, x.d.TrafficPolicy, e),
+				sayWhere(e, c.Has(model.OnThisNode)), report.List(selection.Offers[c.Addr], 0)))
 		}
 	}
-	x.table(used)
+	x.list(used)
 	if len(used) > 0 && len(unused) > 0 {
 		x.line("not used:")
 	}
-	x.table(unused)
-	which := x.sayHints(selection)
+	x.list(unused)
+	x.sayHints(selection)
 	x.saySlices(selection)
 	total := len(used) + len(unused)
 	if total == 0 {
@@ -52,7 +51,7 @@ func (x *explainer) explainEndpoints() {
 		x.advise()
 		return
 	}
-	x.step("%d of %s used%s:", len(used), report.Plural(total, "endpoint"), which)
+	x.step("%d of %s used:", len(used), report.Plural(total, "endpoint"))
 	if x.d.Why == model.NoEndpoints {
 		x.next("Why is no pod ready? kubectl -n %s get pods -o wide, and kubectl -n %[1]s describe pod NAME",
 			x.service.Namespace)
@@ -67,28 +66,22 @@ func (x *explainer) endpoint(at netip.AddrPort) (e names.Endpoint) {
 	return e
 }
 
-// sayHints says which hints selected endpoints or, in a line, why all were ignored.
-func (x *explainer) sayHints(s model.Selection) string {
-	zone, hinted, unhinted := "(unknown)", false, false // among those that are ready
-	if x.node != nil {
-		zone = cmp.Or(x.node.Zone, zone)
-	}
+// sayHints says why hints of all ready endpoints were ignored.
+func (x *explainer) sayHints(s model.Selection) {
+	hinted, unhinted := false, false // among those that are ready
 	for _, c := range s.Candidates {
 		has := c.Has(model.HintsNodes) || c.Has(model.HintsZones)
 		hinted, unhinted = hinted || c.Has(model.Ready) && has, unhinted || c.Has(model.Ready) && !has
 	}
 	switch {
-	case x.d.TrafficPolicy != model.Cluster || !hinted:
-	case s.Hints == model.NodeHints:
-		return " by hints for this node"
-	case s.Hints == model.ZoneHints:
-		return " by hints for this node's zone " + zone
+	case x.d.TrafficPolicy != model.Cluster || !hinted || s.Hints != model.NoHints:
 	case unhinted:
 		x.line("hints are ignored: not every ready endpoint has them")
+	case x.node == nil || x.node.Zone == "":
+		x.line("hints are ignored: none is for this node or its zone (unknown)")
 	default:
-		x.line("hints are ignored: none is for this node or its zone %s", zone)
+		x.line("hints are ignored: none is for this node or its zone %s", x.node.Zone)
 	}
-	return ""
 }
 
 // sayWhere names the pod of an endpoint of the Service, which is in its namespace, and the node.
@@ -123,17 +116,9 @@ func sayExcluded(c model.Candidate, policy model.TrafficPolicy, e names.Endpoint
 	return exclusions[why]
 }
 
-func (x *explainer) table(list [][2]string) {
-	width := 0
-	for _, r := range list[:min(len(list), maxRows)] {
-		width = max(width, len(r[0]))
-	}
-	for i, r := range list {
-		if i == maxRows {
-			x.line("  and %d more", len(list)-i)
-			return
-		}
-		x.line("  %-*s  %s", width, r[0], r[1])
+func (x *explainer) list(endpoints []string) {
+	for _, text := range report.First(endpoints, maxRows) {
+		x.line("  %s", text)
 	}
 }
 
@@ -266,7 +251,7 @@ func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string 
 	return fmt.Sprintf("which has no port %s; its ports: %s", x.port(), cmp.Or(names.PortsText(s.Ports), "none"))
 }
 
-// sayOwners names what has the address: endpoints, Nodes and ServiceCIDRs.
+// sayOwners names what has the address: endpoints and Nodes.
 func (x *explainer) sayOwners() {
 	addr, known := x.d.Dest.Addr(), len(x.lines) > 0
 	var of []string // Services
@@ -289,14 +274,5 @@ func (x *explainer) sayOwners() {
 		x.line("%v is an address of the node %s, which decides about the connection (--node-name %[2]s).", addr, n.Name)
 	case slices.Contains(x.family.NodeAddrs, addr) && !known:
 		x.line("%v is an address of this node, and no Service served on it has the node port %s.", addr, x.port())
-	}
-	for _, c := range x.in.Objects.ServiceCIDRs {
-		for _, text := range c.CIDRs {
-			if p, err := model.ParsePrefix(text); err == nil && p.Contains(addr) && x.d.Why == model.UnallocatedAddr {
-				x.line("%v is in %s, a range of cluster IPs (ServiceCIDR).", addr, text)
-				name := model.NamespacedName{Name: c.Name}
-				x.about = append(x.about, model.ObjectRef{Kind: "ServiceCIDR", NamespacedName: name})
-			}
-		}
 	}
 }
