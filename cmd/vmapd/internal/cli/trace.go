@@ -122,7 +122,7 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	x.Expect = func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation {
 		return x.expected(ctx, client, in, dest, stderr)
 	}
-	x.Unseen = func(why string) { x.suggest(ctx, stderr, why) }
+	x.Unseen = func() { x.suggest(ctx, stderr) }
 	waiting := fmt.Sprintf("waiting for a new connection from %s to %s", cmp.Or(x.from, "node"), x.to)
 	if x.Filter.Protocol == model.SCTP {
 		waiting = "SCTP needs a client of its own: " + waiting
@@ -153,16 +153,16 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 const exitInterrupted = 130
 
 // suggest says why vmapd does not connect from a pod, and with which command the pod does.
-func (x *tracing) suggest(ctx context.Context, stderr io.Writer, why string) {
+func (x *tracing) suggest(ctx context.Context, stderr io.Writer) {
 	e := x.expected(ctx, x.Filter.Source.Addr(), "", x.Filter.Dest, io.Discard)
 	if e == nil || e.Pod == "" {
 		return // another machine's connections are waited for
 	}
 	namespace, pod, _ := strings.Cut(e.Pod, "/")
 	nc := "sh -c '" + netcat(x.Filter.Dest, x.Filter.Protocol) + "'"
-	report.Complain(stderr, fmt.Sprintf("can't connect from pod %s: %s. Let it connect meanwhile:\n"+
-		"  kubectl exec -n %s %s -- %s\n  kubectl debug -n %[3]s %[4]s --image=busybox -- %[5]s   (if it has no nc)",
-		e.Pod, why, namespace, pod, nc))
+	const text = "can't connect from pod %s: that needs CAP_SYS_ADMIN and, in a container, hostPID. Let it connect:\n" +
+		"  kubectl exec -n %s %s -- %s\n  kubectl debug -n %[2]s %[3]s --image=busybox -- %[4]s   (if it has no nc)"
+	report.Complain(stderr, fmt.Sprintf(text, e.Pod, namespace, pod, nc))
 }
 
 // netcat connects, and sends a line: without, UDP has no packet.

@@ -56,13 +56,10 @@ func (f *Facts) Examine() {
 var nowhere = []int{unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT}
 
 // HasNetAdmin reports whether this process has CAP_NET_ADMIN, in its user namespace.
-func HasNetAdmin() bool { return Has(unix.CAP_NET_ADMIN) }
-
-// Has reports whether this process has a capability, in its user namespace.
-func Has(capability int) bool {
+func HasNetAdmin() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<capability) != 0
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
 }
 
 // hostAddrs returns the addresses of this machine, also those of the backends ipvs and userspace.

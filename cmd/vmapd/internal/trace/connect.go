@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -145,13 +144,6 @@ func findNamespace(addr netip.Addr) (ns *os.File, name string, found bool) {
 		_ = ns.Close()
 	}
 	return nil, "", false
-}
-
-func cantEnter() string {
-	if !doctor.Has(unix.CAP_SYS_ADMIN) {
-		return "this process lacks CAP_SYS_ADMIN, and so can't enter the pod's network namespace"
-	}
-	return "no process that is visible here has the address: a container needs hostPID"
 }
 
 // inside calls a function in a network namespace; nil is that of this process.

@@ -30,8 +30,8 @@ type Watch struct {
 	Expect func(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort) *explain.Explanation
 	// Waits is called before the wait for somebody else's connection.
 	Waits func()
-	// Unseen is called if vmapd can't connect as the client, which has an address of a pod; it says why.
-	Unseen func(why string)
+	// Unseen is called if vmapd can't connect as the client: it sees no network namespace with the address.
+	Unseen func()
 
 	from  *os.File          // the client's network namespace; nil: that of this process
 	names map[uint32]string // of interfaces
@@ -44,7 +44,7 @@ func (t Watch) Run(ctx context.Context) (s Story, err error) {
 	t.Connect = t.Connect && t.Filter.Protocol != model.SCTP
 	if client := t.Filter.Source.Addr(); t.Connect && client.IsValid() {
 		if t.from, t.in.Namespace, t.Connect = findNamespace(client); !t.Connect {
-			t.Unseen(cantEnter())
+			t.Unseen()
 		}
 		defer t.from.Close()
 	}
