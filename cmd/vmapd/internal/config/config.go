@@ -179,7 +179,7 @@ func (c *Config) optionsOfIPVS() ipvs.Options {
 	p := c.KubeProxy
 	o := ipvs.Options{MasqueradeMark: 1 << *p.IPTables.MasqueradeBit, ExcludeCIDRs: validCIDRs(p.IPVS.ExcludeCIDRs)}
 	ipvsAlone := func(s setting) bool { return Backend(s.section()) == IPVS }
-	if err := firstError(kubeProxySettings, p, ipvsAlone); err != nil {
+	if err := c.firstError(ipvsAlone); err != nil {
 		c.note(slog.LevelWarn, c.place(err.Field), "%s: ignored, because ipvs is not chosen", err.ErrorBody())
 		return o
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8sjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -20,9 +21,9 @@ const proxyKind = "KubeProxyConfiguration"
 // maxFile limits the size of a file: a ConfigMap can have 1 MiB.
 const maxFile = 4 << 20
 
-// decode reads data into out, a pointer to a struct of the kind want with these settings. It returns an error in odd
-// for each field that is unknown or there twice.
-func decode(data []byte, out any, settings []setting, want schema.GroupVersionKind) (odd []error, err error) {
+// decode reads data into out, a pointer to a struct of the kind want. It returns an error in odd for each field that is
+// unknown or there twice.
+func decode(data []byte, out any, want schema.GroupVersionKind) (odd []error, err error) {
 	text, err := yaml.YAMLToJSON(data)
 	if err != nil {
 		return nil, err
@@ -40,29 +41,36 @@ func decode(data []byte, out any, settings []setting, want schema.GroupVersionKi
 	}
 	unknown, err := kjson.UnmarshalStrict(text, out)
 	if _, named := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !named {
-		err = fmt.Errorf("%s: %w", refused(text, settings, out), err)
+		err = fmt.Errorf("%s: %w", refused(text), err)
 	}
 	return append(odd, unknown...), err
 }
 
 // refused returns the path of the field that cannot be read. It is for values that unmarshal themselves, like
 // durations: the decoder does not name their fields.
-func refused(text []byte, settings []setting, out any) string {
+func refused(text []byte) string {
 	var all map[string]any
+	scratch := both{new(proxyconfig.KubeProxyConfiguration), new(VmapdConfiguration)}
 	_ = json.Unmarshal(text, &all)
 	for _, s := range settings {
 		value, found, _ := unstructured.NestedFieldNoCopy(all, strings.Split(s.field, ".")...)
 		one, _ := json.Marshal(value)
-		if found && json.Unmarshal(one, fieldByPath(out, s.field).Addr().Interface()) != nil {
+		if found && json.Unmarshal(one, scratch.field(s.field).Addr().Interface()) != nil {
 			return s.field
 		}
 	}
 	return "a field"
 }
 
-// fieldByPath returns a field of the struct that c points to. Path has the names in a file.
-func fieldByPath(c any, path string) reflect.Value {
-	v := reflect.ValueOf(c).Elem()
+// both are the two configurations, which have no path in common.
+type both struct {
+	*proxyconfig.KubeProxyConfiguration
+	*VmapdConfiguration
+}
+
+// field returns a field. Path has the names in a file.
+func (b both) field(path string) reflect.Value {
+	v := reflect.ValueOf(b)
 	for name := range strings.SplitSeq(path, ".") {
 		fields := reflect.VisibleFields(v.Type())
 		i := slices.IndexFunc(fields, func(f reflect.StructField) bool {

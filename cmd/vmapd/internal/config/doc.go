@@ -9,5 +9,5 @@
 // that was given. The flags of vmapd always apply, and override its file.
 //
 // Nothing is ignored in silence: a field without effect is read, checked and, if it is set, named in a [Note]. The
-// table in settings.go describes every field and flag; configuration.md and the flags' help are made of it.
+// tables in configuration.md describe every field and flag; settings.go reads them, and has defaults and checks.
 package config

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -28,7 +27,6 @@ type Flags struct {
 	set         *pflag.FlagSet // of all flags, also where a command has some of them
 	kubeProxy   proxyconfig.KubeProxyConfiguration
 	own         VmapdConfiguration
-	hostname    string
 	clusterCIDR []string
 	master      string
 	from        []string
@@ -46,22 +44,25 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.InitOnly, "init-only", false, "")
 	fs.StringArrayVar(&f.from, "from", nil, "")
 	fs.StringVar(&f.master, "master", "", "")
-	fs.StringVar(&f.hostname, "hostname-override", "", "")
 	fs.StringSliceVar(&f.clusterCIDR, "cluster-cidr", nil, "")
 	fs.Int32Var(&f.healthzPort, "healthz-port", healthzPort, "")
 	fs.Int32Var(&f.metricsPort, "metrics-port", metricsPort, "")
 	fs.String("boot-id-file", "", "")
 	fs.String("machine-id-file", "", "")
 
-	setDefaults(&f.kubeProxy)
-	setOwnDefaults(&f.own)
+	all := both{&f.kubeProxy, &f.own}
+	setDefaults(all)
 	_ = logsapi.RegisterLogFormat(JSONLog, nil, logsapi.LoggingStableOptions) // fails if it is registered
 	logsapi.AddFlags(&f.kubeProxy.Logging, fs)
-	define(fs, kubeProxySettings, &f.kubeProxy)
-	define(fs, ownSettings, &f.own)
-	describe(fs)
-	// Without their flags, these depend on other fields.
-	f.kubeProxy.HealthzBindAddress, f.kubeProxy.MetricsBindAddress = "", ""
+	for _, s := range settings {
+		if s.field != "" && s.flag != "" && fs.Lookup(s.flag) == nil {
+			define(fs, s.flag, all.field(s.field))
+		}
+	}
+	fs.VisitAll(func(flag *pflag.Flag) {
+		s := settingOf("", flag.Name)
+		flag.Usage, flag.Hidden = s.help(), s.kind != honoured
+	})
 }
 
 // AddSome defines some of the daemon's flags, for other commands.
@@ -85,80 +86,42 @@ func (f *Flags) Parse(args []string) error {
 	return nil
 }
 
-// define defines the flags that set a field of c; its value is the default.
-func define(fs *pflag.FlagSet, settings []setting, c any) {
-	for _, s := range settings {
-		if s.field == "" || s.flag == "" || fs.Lookup(s.flag) != nil {
-			continue
-		}
-		v := fieldByPath(c, s.field)
-		if v.Kind() != reflect.Pointer {
-			v = v.Addr()
-		}
-		if v.Type().Elem().Kind() == reflect.String {
-			v = v.Convert(reflect.TypeFor[*string]())
-		}
-		switch p := v.Interface().(type) {
-		case *string:
-			fs.StringVar(p, s.flag, *p, "")
-		case *bool:
-			fs.BoolVar(p, s.flag, *p, "")
-		case *int32:
-			fs.Int32Var(p, s.flag, *p, "")
-		case *float32:
-			fs.Float32Var(p, s.flag, *p, "")
-		case *[]string:
-			fs.StringSliceVar(p, s.flag, *p, "")
-		case *map[string]bool:
-			fs.Var(cliflag.NewMapStringBool(p), s.flag, "")
-		case *metav1.Duration:
-			fs.DurationVar(&p.Duration, s.flag, p.Duration, "")
-		}
+// define defines the flag that sets a field; its value is the default.
+func define(fs *pflag.FlagSet, name string, v reflect.Value) {
+	if v.Kind() != reflect.Pointer {
+		v = v.Addr()
 	}
-}
-
-// describe gives each flag the text of its setting as its help. A flag that sets two fields has the text of the first.
-func describe(fs *pflag.FlagSet) {
-	for _, s := range slices.Backward(slices.Concat(kubeProxySettings, ownSettings)) {
-		if flag := fs.Lookup(s.flag); flag != nil {
-			flag.Usage, flag.Hidden = s.help(), s.kind > honoured
-		}
+	if v.Type().Elem().Kind() == reflect.String {
+		v = v.Convert(reflect.TypeFor[*string]())
+	}
+	switch p := v.Interface().(type) {
+	case *string:
+		fs.StringVar(p, name, *p, "")
+	case *bool:
+		fs.BoolVar(p, name, *p, "")
+	case *int32:
+		fs.Int32Var(p, name, *p, "")
+	case *float32:
+		fs.Float32Var(p, name, *p, "")
+	case *[]string:
+		fs.StringSliceVar(p, name, *p, "")
+	case *map[string]bool:
+		fs.Var(cliflag.NewMapStringBool(p), name, "")
+	case *metav1.Duration:
+		fs.DurationVar(&p.Duration, name, p.Duration, "")
 	}
 }
 
 func (f *Flags) given(name string) bool { return f.set != nil && f.set.Changed(name) }
 
-// configuration returns the flags of kube-proxy in the form of a file. Without their flag,
-// fields with a default that depends on others stay empty.
-func (f *Flags) configuration() *proxyconfig.KubeProxyConfiguration {
-	c := f.kubeProxy.DeepCopy()
-	c.ClusterCIDR = strings.Join(f.clusterCIDR, ",")
-	c.NFTables.MasqueradeAll = c.IPTables.MasqueradeAll
-	c.NFTables.SyncPeriod, c.NFTables.MinSyncPeriod = c.IPTables.SyncPeriod, c.IPTables.MinSyncPeriod
-	c.HealthzBindAddress = withPort(c.HealthzBindAddress, f.healthzPort)
-	c.MetricsBindAddress = withPort(c.MetricsBindAddress, f.metricsPort)
-	return c
-}
-
-// merge overrides the fields of a section with those of the flags that were given.
-func (f *Flags) merge(settings []setting, section string, to, from any) {
+// merge sets the fields of the flags that were given and apply.
+func (f *Flags) merge(to both) {
+	f.kubeProxy.ClusterCIDR = strings.Join(f.clusterCIDR, ",")
 	for _, s := range settings {
-		if s.field != "" && strings.HasPrefix(s.field, section) && f.given(s.flag) {
-			fieldByPath(to, s.field).Set(fieldByPath(from, s.field))
+		if s.field != "" && f.given(s.flag) && s.applies(f) {
+			to.field(s.field).Set(both{&f.kubeProxy, &f.own}.field(settingOf("", s.flag).field))
 		}
 	}
-}
-
-// withoutEffect returns the flags that were given although --config overrides them, sorted.
-func (f *Flags) withoutEffect() []string {
-	var names []string
-	for _, s := range kubeProxySettings {
-		if f.given(s.flag) && !appliesWithFile[s.flag] && !strings.HasPrefix(s.field, loggingSection) {
-			names = append(names, s.flag)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // JSONLog is the value of Config.LogFormat for JSON. All others mean text.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -28,12 +29,12 @@ type file struct{ path, data string }
 // Load reads the files that the flags name, and combines all settings. An error names the file and field, or the flag,
 // of the first invalid setting. The flags must be parsed, and must not change any more.
 func Load(f *Flags) (*Config, error) {
-	c := &Config{flags: f, From: slices.Clone(f.from)}
-	if err := cmp.Or(c.loadKubeProxy(), c.loadOwn()); err != nil {
+	c := &Config{flags: f, From: slices.Clone(f.from), KubeProxy: new(proxyconfig.KubeProxyConfiguration)}
+	if err := c.readFiles(); err != nil {
 		return nil, err
 	}
-	setDefaults(c.KubeProxy)
-	setOwnDefaults(&c.Own)
+	c.override()
+	setDefaults(c.both())
 	c.Backend, c.BackendReason = c.chooseBackend()
 	noPause := f.ConfigFile == "" && f.given("iptables-min-sync-period")
 	if c.KubeProxy.Mode == proxyconfig.ProxyMode(IPTables) && c.Backend == IPTables && !noPause {
@@ -50,55 +51,46 @@ func Load(f *Flags) (*Config, error) {
 	return c, nil
 }
 
-func (c *Config) loadKubeProxy() error {
-	path := c.flags.ConfigFile
+func (c *Config) both() both { return both{c.KubeProxy, &c.Own} }
+
+func (c *Config) readFiles() error {
+	path, own := c.flags.ConfigFile, c.flags.OwnConfigFile
+	odd, err := c.read("--config", path, c.KubeProxy, proxyconfig.SchemeGroupVersion.WithKind(proxyKind))
+	if err != nil {
+		return err
+	}
+	for _, o := range odd { // as kube-proxy, it accepts unknown and duplicate fields
+		c.note(slog.LevelWarn, path, "%v: ignored", o)
+	}
+	odd, err = c.read("--vmapd-config", own, &c.Own, ownVersion.WithKind(ownKind))
+	if err == nil && len(odd) > 0 {
+		err = fmt.Errorf("%s: %w", own, odd[0]) // only vmapd defines these fields, so an unknown one is a mistake
+	}
+	return err
+}
+
+// override puts flags over the files.
+func (c *Config) override() {
+	f, p := c.flags, c.KubeProxy
+	f.set.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && !settingOf("", flag.Name).applies(f) {
+			c.note(slog.LevelWarn, "--"+flag.Name, "ignored because of --config, as by kube-proxy")
+		}
+	})
+	inFile := p.HostnameOverride
+	f.merge(c.both())
+	p.HostnameOverride = strings.ToLower(strings.TrimSpace(cmp.Or(p.HostnameOverride, inFile)))
+	if f.ConfigFile == "" {
+		p.HealthzBindAddress = withPort(p.HealthzBindAddress, f.healthzPort)
+		p.MetricsBindAddress = withPort(p.MetricsBindAddress, f.metricsPort)
+	}
+}
+
+// read reads the file of a flag, if it is given; see [decode].
+func (c *Config) read(flag, path string, out any, want schema.GroupVersionKind) (odd []error, err error) {
 	if path == "" {
-		c.KubeProxy = c.flags.configuration()
-	} else {
-		// As kube-proxy, it accepts unknown and duplicate fields.
-		c.KubeProxy = &proxyconfig.KubeProxyConfiguration{}
-		kind := proxyconfig.SchemeGroupVersion.WithKind(proxyKind)
-		odd, err := c.read("--config", path, c.KubeProxy, kubeProxySettings, kind)
-		if err != nil {
-			return err
-		}
-		for _, o := range odd {
-			c.note(slog.LevelWarn, path, "%v: ignored", o)
-		}
-		c.flags.merge(kubeProxySettings, loggingSection, c.KubeProxy, &c.flags.kubeProxy)
-		for _, name := range c.flags.withoutEffect() {
-			c.note(slog.LevelWarn, "--"+name, "ignored because of --config, as by kube-proxy")
-		}
+		return nil, nil
 	}
-	if c.flags.given("hostname-override") && c.flags.hostname != "" {
-		c.KubeProxy.HostnameOverride = c.flags.hostname
-		if strings.TrimSpace(c.flags.hostname) == "" {
-			return errors.New("--hostname-override: must not consist of spaces only")
-		}
-	}
-	c.KubeProxy.HostnameOverride = strings.ToLower(strings.TrimSpace(c.KubeProxy.HostnameOverride))
-	return nil
-}
-
-func (c *Config) loadOwn() error {
-	if path := c.flags.OwnConfigFile; path != "" {
-		odd, err := c.read("--vmapd-config", path, &c.Own, ownSettings, ownVersion.WithKind(ownKind))
-		if err != nil {
-			return err
-		}
-		if len(odd) > 0 {
-			// Only vmapd defines these fields, so an unknown one is a mistake.
-			return fmt.Errorf("%s: %w", path, odd[0])
-		}
-	}
-	c.flags.merge(ownSettings, "", &c.Own, &c.flags.own)
-	return nil
-}
-
-// read reads the file of a flag; see [decode].
-func (c *Config) read(
-	flag, path string, out any, settings []setting, want schema.GroupVersionKind,
-) (odd []error, err error) {
 	data := []byte(c.flags.ConfigText)
 	if len(data) == 0 || path != c.flags.ConfigFile {
 		data, err = os.ReadFile(path)
@@ -110,7 +102,7 @@ func (c *Config) read(
 		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
 	}
 	c.files = append(c.files, file{path, string(data)})
-	if odd, err = decode(data, out, settings, want); err != nil {
+	if odd, err = decode(data, out, want); err != nil {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	return odd, err
@@ -119,6 +111,9 @@ func (c *Config) read(
 // validateFlags checks the rules that concern flags alone.
 func (c *Config) validateFlags() error {
 	f := c.flags
+	if name := f.kubeProxy.HostnameOverride; name != "" && strings.TrimSpace(name) == "" {
+		return errors.New("--hostname-override: must not consist of spaces only")
+	}
 	if len(f.from) > 0 && (f.given("kubeconfig") || f.master != "") {
 		return errors.New("--from excludes --kubeconfig and --master")
 	}
@@ -130,20 +125,19 @@ func (c *Config) validateFlags() error {
 	return nil
 }
 
-// place returns where a field is set: a flag, or file and path. The two configurations have no path in common.
+// place returns where a field is set: a flag, or file and path.
 func (c *Config) place(path string) string {
-	file, flag := c.flags.ConfigFile, flagOf(kubeProxySettings, path)
-	flagWins := strings.HasPrefix(path, loggingSection)
-	if own := flagOf(ownSettings, path); own != "" {
-		file, flag, flagWins = c.flags.OwnConfigFile, own, true
+	s, file := settingOf(path, ""), c.flags.ConfigFile
+	if s.own {
+		file = c.flags.OwnConfigFile
 	}
 	switch {
-	case file != "" && !(flagWins && c.flags.given(flag)):
+	case file != "" && !(s.applies(c.flags) && c.flags.given(s.flag)):
 		return file + ": " + path
-	case flag == "":
+	case s.flag == "":
 		return path
 	}
-	return "--" + flag
+	return "--" + s.flag
 }
 
 func (c *Config) set(path, value string) string { return c.place(path) + "=" + value }
@@ -194,10 +188,22 @@ const (
 
 func period(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
-// setDefaults sets kube-proxy's defaults, but for the pause of a backend with short syncs.
-func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
-	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
-	fillIn(kubeProxySettings, c)
+// setDefaults sets the fields without a value to kube-proxy's defaults and vmapd's, but for the pause of a backend with
+// short syncs.
+func setDefaults(c both) {
+	c.KubeProxyConfiguration.APIVersion, c.KubeProxyConfiguration.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
+	c.VmapdConfiguration.APIVersion, c.VmapdConfiguration.Kind = ownVersion.String(), ownKind
+	for _, s := range settings {
+		if s.def == nil || !c.field(s.field).IsZero() {
+			continue
+		}
+		f := c.field(s.field)
+		if f.Kind() == reflect.Pointer {
+			f.Set(reflect.New(f.Type().Elem()))
+			f = f.Elem()
+		}
+		f.Set(reflect.ValueOf(s.def).Convert(f.Type()))
+	}
 	anywhere, here := "0.0.0.0", "127.0.0.1"
 	if a, _ := model.ParseAddr(c.BindAddress); a.Is6() {
 		anywhere, here = "::", "::1"
@@ -205,29 +211,6 @@ func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, anywhere), healthzPort)
 	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, here), metricsPort)
 	logsapi.SetRecommendedLoggingConfiguration(&c.Logging)
-}
-
-func setOwnDefaults(c *VmapdConfiguration) {
-	c.APIVersion, c.Kind = ownVersion.String(), ownKind
-	fillIn(ownSettings, c)
-}
-
-// fillIn sets the fields of a configuration that have no value to their defaults.
-func fillIn(settings []setting, config any) {
-	for _, s := range settings {
-		if s.def == nil {
-			continue
-		}
-		f := fieldByPath(config, s.field)
-		if !f.IsZero() {
-			continue
-		}
-		if f.Kind() == reflect.Pointer {
-			f.Set(reflect.New(f.Type().Elem()))
-			f = f.Elem()
-		}
-		f.Set(reflect.ValueOf(s.def).Convert(f.Type()))
-	}
 }
 
 // withPort adds a port to an address without one. It does not change malformed addresses: validation reports them.

@@ -15,25 +15,22 @@ import (
 // noteIgnored adds a note for each field without effect that does not have its default, and for flags that are
 // deprecated.
 func (c *Config) noteIgnored() {
-	var defaults proxyconfig.KubeProxyConfiguration
-	setDefaults(&defaults)
-	var ownDefaults VmapdConfiguration
-	setOwnDefaults(&ownDefaults)
-	note := func(settings []setting, given, defaults any) {
-		for _, s := range settings {
-			switch {
-			case s.kind == honoured || s.field == "" && (c.flags.ConfigFile != "" || !c.flags.given(s.flag)):
-			case s.kind == deprecated:
-				c.note(slog.LevelWarn, "--"+s.flag, "%s", s.help())
-			case s.field == "":
-				c.note(slog.LevelInfo, "--"+s.flag, "%s", s.help())
-			case !sameField(s.field, given, defaults):
-				c.note(slog.LevelInfo, c.place(s.field), "%s", s.help())
-			}
+	defaults := both{new(proxyconfig.KubeProxyConfiguration), new(VmapdConfiguration)}
+	setDefaults(defaults)
+	same := func(path string) bool { // an empty list is like a missing one
+		return equality.Semantic.DeepEqual(c.both().field(path).Interface(), defaults.field(path).Interface())
+	}
+	for _, s := range settings {
+		switch {
+		case s.kind == honoured || s.field == "" && (c.flags.ConfigFile != "" || !c.flags.given(s.flag)):
+		case s.kind == deprecated:
+			c.note(slog.LevelWarn, "--"+s.flag, "%s", s.help())
+		case s.field == "":
+			c.note(slog.LevelInfo, "--"+s.flag, "%s", s.help())
+		case !same(s.field):
+			c.note(slog.LevelInfo, c.place(s.field), "%s", s.help())
 		}
 	}
-	note(kubeProxySettings, c.KubeProxy, &defaults)
-	note(ownSettings, &c.Own, &ownDefaults)
 }
 
 // noteSurprises adds notes for valid settings that may be mistakes.
@@ -55,11 +52,6 @@ func (c *Config) noteSurprises(b Backend) {
 	if len(f.from) > 0 && p.ClientConnection.Kubeconfig != "" {
 		c.note(slog.LevelInfo, c.place("clientConnection.kubeconfig"), "ignored because of --from")
 	}
-}
-
-// sameField reports whether two configurations of the same type agree in a field; an empty list is like a missing one.
-func sameField(path string, a, b any) bool {
-	return equality.Semantic.DeepEqual(fieldByPath(a, path).Interface(), fieldByPath(b, path).Interface())
 }
 
 // The feature gates on which vmapd's behaviour depends.

@@ -12,7 +12,7 @@ var ownVersion = schema.GroupVersion{Group: "vmapd.io", Version: "v1alpha1"}
 
 const ownKind = "VmapdConfiguration"
 
-// VmapdConfiguration has the settings that kube-proxy has no field for; settings.go describes them. A missing field has
+// VmapdConfiguration has the settings that kube-proxy has no field for; configuration.md describes them. A missing field has
 // its default.
 type VmapdConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -25,14 +25,13 @@ import (
 func (c *Config) validate() error {
 	p := c.KubeProxy
 	err := cmp.Or(
-		firstError(kubeProxySettings, p, func(s setting) bool {
+		c.firstError(func(s setting) bool {
 			section := Backend(s.section())
 			ofMode := section == IPVS || section == NFTables
 			return !ofMode || section == c.Backend || section == modeOf(p) ||
 				s.flag == "ipvs-exclude-cidrs" && c.flags.ConfigFile == "" && c.flags.given(s.flag) // of a cleanup, too
 		}),
 		validatePeriods(p), validateLocalMode(p), validateLogging(p.Logging),
-		firstError(ownSettings, &c.Own, func(setting) bool { return true }),
 	)
 	if err != nil {
 		return fmt.Errorf("%s: %s", c.place(err.Field), err.ErrorBody())
@@ -40,13 +39,13 @@ func (c *Config) validate() error {
 	return c.validateFlags()
 }
 
-// firstError returns the first error of a configuration in some of its fields, or nil.
-func firstError(settings []setting, config any, in func(setting) bool) *field.Error {
+// firstError returns the first error in some of the fields, or nil.
+func (c *Config) firstError(in func(setting) bool) *field.Error {
 	for _, s := range settings {
 		if s.check == nil || !in(s) {
 			continue
 		}
-		path, value := field.NewPath(s.field), reflect.Indirect(fieldByPath(config, s.field)).Interface()
+		path, value := field.NewPath(s.field), reflect.Indirect(c.both().field(s.field)).Interface()
 		if list, ok := value.([]string); ok {
 			i := slices.IndexFunc(list, func(item string) bool { return s.check(item) != "" })
 			if i < 0 {
