@@ -1,15 +1,9 @@
 package cli
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
@@ -25,9 +19,9 @@ With --keep-kube-proxy, it removes only what vmapd left, for a node on which kub
 runs again. Before kube-proxy has written its rules, it removes nothing, and the exit
 code is 1. If kube-proxy's dummy device exists, the virtual servers stay, too.
 
-Where a proxy runs, it asks first; without a terminal it refuses. It needs CAP_NET_ADMIN
-and, where the node has tables of iptables-legacy, its programs. If something is left at
-the end, or could not be examined, it says so, and the exit code is 1.`
+Where a proxy runs, it refuses without --yes. It needs CAP_NET_ADMIN and, where the node
+has tables of iptables-legacy, its programs. If something is left at the end, or could not
+be examined, it says so, and the exit code is 1.`
 
 func newCleanupCommand() *cobra.Command {
 	var flags config.Flags
@@ -46,35 +40,15 @@ func newCleanupCommand() *cobra.Command {
 			if keepKubeProxy {
 				return leftovers.RemoveOwn(conf.IPVS())
 			}
-			running := leftovers.RunningProxy(cmd.Context(), conf.MetricsBindAddress)
-			if running != "" && !yes {
-				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), running); err != nil {
-					return err
-				}
+			if running := leftovers.RunningProxy(cmd.Context(), conf.MetricsBindAddress); running != "" && !yes {
+				return fmt.Errorf("%s: without its rules, connections to Services fail. Nothing was removed: end it "+
+					"first, or use --keep-kube-proxy for vmapd's rules alone, or --yes for all rules", running)
 			}
 			return leftovers.Remove(conf.IPVS())
 		},
 	}
 	flags.AddSome(c.Flags(), "config", "ipvs-exclude-cidrs")
 	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only vmapd's rules, none of kube-proxy's")
-	c.Flags().BoolVar(&yes, "yes", false, "remove the rules of a proxy that runs, too, without a question")
+	c.Flags().BoolVar(&yes, "yes", false, "remove the rules of a proxy that runs, too")
 	return c
-}
-
-func confirm(in io.Reader, out io.Writer, running string) error {
-	file, ok := in.(*os.File)
-	if ok {
-		_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-		ok = err == nil
-	}
-	if !ok {
-		return fmt.Errorf("%s, so nothing was removed: end it first, or use --keep-kube-proxy for vmapd's rules alone, "+
-			"or --yes for all rules", running)
-	}
-	fmt.Fprintf(out, "%s: without its rules, connections to Services fail. Remove them? [y/N] ", running)
-	answer, _ := bufio.NewReader(in).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return errors.New("nothing was removed")
-	}
-	return nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"net/url"
 	"os/exec" //nolint:depguard // it only looks for programs
 	"time"
@@ -45,9 +44,7 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Examine this node",
 		Long:  doctorLong,
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.Flags().Changed("socket"))
-		},
+		RunE:  x.run,
 	}
 	f := c.Flags()
 	x.flags.AddSome(f, "config", "vmapd-config", "backend")
@@ -59,9 +56,10 @@ func newDoctorCommand() *cobra.Command {
 
 const examineTime = 30 * time.Second
 
-func (x *examination) run(ctx context.Context, stdout io.Writer, socketGiven bool) error {
+func (x *examination) run(cmd *cobra.Command, _ []string) error {
+	ctx := cmd.Context()
 	conf, err := config.Load(&x.flags)
-	if conf != nil && !socketGiven {
+	if conf != nil && !cmd.Flags().Changed("socket") {
 		x.socket = *conf.Own.Socket
 	}
 	r, asked := askReport(ctx, x.socket, x.all)
@@ -81,7 +79,7 @@ func (x *examination) run(ctx context.Context, stdout io.Writer, socketGiven boo
 		}
 		r = examine(facts)
 	}
-	if err := report.Print(stdout, x.output, r, r.Write); err != nil {
+	if err := report.Print(cmd.OutOrStdout(), x.output, r, r.Write); err != nil {
 		return err
 	}
 	if code := r.ExitCode(); code != 0 {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,8 +66,9 @@ func asPlugin() *cobra.Command {
 	p := &kubectlPlugin{}
 	root := &cobra.Command{
 		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: kubectlLong,
-		RunE:         func(*cobra.Command, []string) error { return missing("COMMAND") },
-		SilenceUsage: true, SilenceErrors: true,
+		RunE:             func(*cobra.Command, []string) error { return missing("COMMAND") },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { p.begin(cmd) },
+		SilenceUsage:     true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -89,77 +89,70 @@ func asPlugin() *cobra.Command {
 	return root
 }
 
-type kubectlPlugin struct{ plugin.Plugin }
-
-func (p *kubectlPlugin) begin(cmd *cobra.Command) plugin.Kubectl {
-	var k plugin.Kubectl
-	for _, name := range kubectlFlags {
-		if f := cmd.Flags().Lookup(name); f.Changed {
-			k.Flags = append(k.Flags, "--"+name+"="+f.Value.String())
-		}
-	}
-	p.Kubectl = k.Output
-	return k
+type kubectlPlugin struct {
+	plugin.Plugin
+	program plugin.Kubectl
 }
 
-// status asks all nodes or, about a Service or with --node, one.
-func (p *kubectlPlugin) status() *cobra.Command {
-	c := newStatusCommand()
-	var wait time.Duration
-	c.Flags().DurationVar(&wait, "wait", 0, "without a Service: wait so long for all nodes to be ready")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 || p.Node != "" {
-			cmd.Flag("wait").Changed = false // it is the plugin's
-			return p.inPod(cmd, args)
-		}
-		p.begin(cmd)
-		end := time.Now().Add(wait)
-		for {
-			nodes, err := p.Ask(cmd.Context(), []string{"status"})
-			if err != nil {
-				return err
-			}
-			ready := !slices.ContainsFunc(nodes, func(n plugin.Answer) bool { return !n.Ready() })
-			if !ready && time.Now().Before(end) && cmd.Context().Err() == nil {
-				time.Sleep(watchInterval)
-				continue
-			}
-			format := report.Format(cmd.Flag("output").Value.String())
-			err = report.Print(cmd.OutOrStdout(), format, nodes,
-				func(t *report.Text) { t.Table(plugin.NodesTable(nodes, time.Now())) })
-			if err == nil && !ready {
-				return exitError(1)
-			}
-			return err
+func (p *kubectlPlugin) begin(cmd *cobra.Command) {
+	for _, name := range kubectlFlags {
+		if f := cmd.Flags().Lookup(name); f.Changed {
+			p.program.Flags = append(p.program.Flags, "--"+name+"="+f.Value.String())
 		}
 	}
+	p.Kubectl = p.program.Output
+}
+
+func (p *kubectlPlugin) status() *cobra.Command {
+	c := newStatusCommand()
+	wait := c.Flags().Duration("wait", 0, "without a Service: wait so long for all nodes to be ready")
+	notReady := func(nodes []plugin.Answer) bool {
+		return slices.ContainsFunc(nodes, func(n plugin.Answer) bool { return !n.Ready() })
+	}
+	p.onNodes(c, wait, notReady, 1, func(t *report.Text, nodes []plugin.Answer) {
+		t.Table(plugin.NodesTable(nodes, time.Now()))
+	})
 	return c
 }
 
-// doctor asks all nodes or, with --node, one.
 func (p *kubectlPlugin) doctor() *cobra.Command {
 	c := newDoctorCommand()
+	p.onNodes(c, new(time.Duration), plugin.Failed, doctor.ExitFail, plugin.WriteReports)
+	return c
+}
+
+// onNodes lets a command ask all nodes or, with --node or about a Service, one. The code is for bad answers.
+func (p *kubectlPlugin) onNodes(c *cobra.Command, wait *time.Duration, bad func([]plugin.Answer) bool, code exitError,
+	text func(*report.Text, []plugin.Answer),
+) {
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if p.Node != "" {
+		if f := cmd.Flag("wait"); f != nil {
+			f.Changed = false // it is the plugin's
+		}
+		if p.Node != "" || len(args) > 0 {
 			return p.inPod(cmd, args)
 		}
-		p.begin(cmd)
-		line, err := lineOf(cmd, args)
-		if err != nil {
-			return err
+		if cmd.Flags().Changed("watch") {
+			return errors.New("--watch: only with a Service, or with --node")
 		}
-		nodes, err := p.Ask(cmd.Context(), line)
+		line, err := lineOf(cmd, nil)
+		var nodes []plugin.Answer
+		for end := time.Now().Add(*wait); err == nil; time.Sleep(watchInterval) {
+			nodes, err = p.Ask(cmd.Context(), line)
+			if !bad(nodes) || time.Now().After(end) || cmd.Context().Err() != nil {
+				break
+			}
+		}
 		if err != nil {
 			return err
 		}
 		format := report.Format(cmd.Flag("output").Value.String())
-		err = report.Print(cmd.OutOrStdout(), format, nodes, func(t *report.Text) { plugin.WriteReports(t, nodes) })
-		if err == nil && plugin.Failed(nodes) {
-			return exitError(doctor.ExitFail)
+		err = report.Print(cmd.OutOrStdout(), format, nodes, func(t *report.Text) { text(t, nodes) })
+		if err == nil && bad(nodes) {
+			return code
 		}
 		return err
 	}
-	return c
 }
 
 func (p *kubectlPlugin) ui() *cobra.Command {
@@ -167,13 +160,14 @@ func (p *kubectlPlugin) ui() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			k := p.begin(cmd)
 			target, err := p.find(cmd, "", nil)
 			if err != nil {
 				return err
 			}
 			const connections = 2
-			tunnel := func(context.Context, string, string) (net.Conn, error) { return k.Dial(target.Exec("tunnel")), nil }
+			tunnel := func(context.Context, string, string) (net.Conn, error) {
+				return p.program.Dial(target.Exec("tunnel")), nil
+			}
 			transport := &http.Transport{MaxConnsPerHost: connections, DialContext: tunnel}
 			daemon := socket.Client{Path: "node " + target.Node, Transport: transport}
 			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), daemon, port)
@@ -189,7 +183,6 @@ func (p *kubectlPlugin) bundle() *cobra.Command {
 		Use: "bundle [NODE...]", Short: "Collect what a bug report needs, from all nodes or some, in an archive",
 		Long: bundleLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.begin(cmd)
 			if p.Node != "" {
 				args = append(args, p.Node)
 			}
@@ -243,10 +236,6 @@ func lineOf(cmd *cobra.Command, args []string) ([]string, error) {
 // inPod runs a command in the pod of the node that it is about.
 func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 	flags := cmd.Flags()
-	if _, err := lineOf(cmd, args); err != nil {
-		return err
-	}
-	k := p.begin(cmd)
 	refs, err := refsOf(cmd, args)
 	if err != nil {
 		return err
@@ -265,30 +254,25 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(target.Client) > 0 && flags.Changed("from") {
+	isPod := len(target.Client) > 0 && flags.Changed("from") // the client
+	if isPod {
 		six := flags.Changed("ipv6") || len(args) > 0 && strings.HasPrefix(args[0], "[")
 		at := slices.IndexFunc(target.Client, func(a string) bool { return strings.Contains(a, ":") == six })
 		if err := flags.Set("from", target.Client[max(0, at)]); err != nil {
 			return err
 		}
 	}
-	line, err := lineOf(cmd, args) // the flags have changed
+	line, err := lineOf(cmd, args)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
-	var connecting sync.WaitGroup
-	defer func() {
-		cancel()
-		connecting.Wait()
-	}()
-	if cmd.Name() == "trace" && len(target.Client) > 0 && flags.Changed("from") {
-		connecting.Go(func() {
-			p.connect(ctx, target, refs[0], namespace, flags.Lookup("from").Value.String(), args[0])
-		})
+	defer cancel()
+	if cmd.Name() == "trace" && isPod {
+		go p.connect(ctx, target, refs[0], namespace, flags.Lookup("from").Value.String(), args[0])
 	}
 	run := target.Exec(append([]string{"attached"}, line...)...)
-	code, err := k.Exec(cmd.Context(), run, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	code, err := p.program.Exec(cmd.Context(), run, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err == nil && code != 0 {
 		return exitError(code)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -37,9 +36,8 @@ const exitDifferent = 2
 
 type preflighter struct {
 	NodeFlags
-	proxyFlags []string // kube-proxy's
-	version    string
-	output     report.Format
+	version string // kube-proxy's
+	output  report.Format
 }
 
 func newPreflightCommand() *cobra.Command {
@@ -48,13 +46,7 @@ func newPreflightCommand() *cobra.Command {
 		Use:   "preflight {-f PATH | --kubeconfig FILE} [flags] [-- KUBE-PROXY-FLAG...]",
 		Short: "List what changes without kube-proxy",
 		Long:  preflightLong,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return fmt.Errorf("unexpected argument %q (kube-proxy's flags follow --)", args[0])
-			}
-			p.proxyFlags = args
-			return p.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE:  p.run,
 	}
 	f := c.Flags()
 	p.addFlags(f, "name of the Node (default: the only Node, or the one with the host's name)", "backend")
@@ -66,21 +58,34 @@ func newPreflightCommand() *cobra.Command {
 	return c
 }
 
-func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (p *preflighter) run(cmd *cobra.Command, proxyFlags []string) error {
 	switch {
+	case len(proxyFlags) > 0 && cmd.ArgsLenAtDash() != 0:
+		return fmt.Errorf("unexpected argument %q (kube-proxy's flags follow --)", proxyFlags[0])
 	case !p.hasObjects():
 		return missing("objects: manifests (-f PATH) or a cluster (--kubeconfig FILE)")
-	case p.ConfigFile != "" && len(p.proxyFlags) > 0:
+	case p.ConfigFile != "" && len(proxyFlags) > 0:
 		return errors.New("give either --config or kube-proxy's flags: with --config, it ignores them")
-	case p.kubeconfig == "" && p.ConfigFile == "" && len(p.proxyFlags) == 0:
+	case p.kubeconfig == "" && p.ConfigFile == "" && len(proxyFlags) == 0:
 		return missing("kube-proxy's configuration: its file (--config), or its flags after --")
 	}
-	in, complete, err := p.input(ctx, stderr)
+	in, err := p.input(cmd.Context(), proxyFlags)
 	if err != nil {
 		return err
 	}
+	objects, complete, err := p.read(cmd.Context(), nil, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	in.Objects = objects
+	if in.Config.NodeName, err = config.OnlyNode(in.Config.NodeName, objects.Nodes); err != nil {
+		return err
+	}
+	if _, err := objects.Node(in.Config.NodeName); err != nil {
+		return fmt.Errorf("--node-name: %w", err)
+	}
 	r := preflight.Compare(in)
-	if err := report.Print(stdout, p.output, r, r.Write); err != nil {
+	if err := report.Print(cmd.OutOrStdout(), p.output, r, r.Write); err != nil {
 		return err
 	}
 	switch {
@@ -92,22 +97,39 @@ func (p *preflighter) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// input reads everything. It is not complete if an object could not be read.
-func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight.Input, complete bool, err error) {
+// input reads the two configurations, and kube-proxy's version.
+func (p *preflighter) input(ctx context.Context, proxyFlags []string) (in preflight.Input, err error) {
 	var cluster *client.Client
 	if p.kubeconfig != "" {
 		if cluster, err = p.connect(); err != nil {
-			return in, false, err
+			return in, err
 		}
 	}
-	c, err := p.configuration(ctx, cluster)
+	if cluster != nil && p.ConfigFile == "" && len(proxyFlags) == 0 {
+		data, err := cluster.ConfigMap(ctx, metav1.NamespaceSystem, "kube-proxy")
+		if err == nil && data["config.conf"] == "" {
+			err = errors.New("it has no config.conf")
+		}
+		if err != nil {
+			const without = "without it: --config FILE, or kube-proxy's flags after --"
+			return in, fmt.Errorf("read the ConfigMap kube-system/kube-proxy: %w (%s)", err, without)
+		}
+		p.ConfigFile, p.ConfigText = "config.conf", data["config.conf"]
+	}
+	if err := p.Parse(proxyFlags); err != nil {
+		return in, fmt.Errorf("kube-proxy's flags: %w", err)
+	}
+	c, err := config.Load(&p.Flags)
 	if err != nil {
-		return in, false, err
+		return in, err
 	}
 	in = preflight.Input{
 		KubeProxy: c.KubeProxy, Config: c.Model(), Backend: string(c.Backend),
 		ProxyFile: filepath.Base(cmp.Or(p.ConfigFile, "config.conf")),
 		OwnFile:   filepath.Base(cmp.Or(p.OwnConfigFile, "vmapd.yaml")),
+	}
+	if p.NodeName != "" {
+		in.Config.NodeName = strings.ToLower(p.NodeName)
 	}
 	if c.Backend == config.Auto {
 		in.Backend = string(config.NFTables)
@@ -115,38 +137,8 @@ func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight
 	for _, n := range c.Notes {
 		in.Notes = append(in.Notes, n.Text)
 	}
-	if in.Version, err = p.minorVersion(ctx, cluster); err != nil {
-		return in, false, err
-	}
-	if in.Objects, complete, err = p.read(ctx, nil, stderr); err != nil {
-		return in, false, err
-	}
-	given := strings.ToLower(cmp.Or(p.NodeName, in.Config.NodeName))
-	if in.Config.NodeName, err = config.OnlyNode(given, in.Objects.Nodes); err != nil {
-		return in, false, err
-	}
-	if _, err = in.Objects.Node(in.Config.NodeName); err != nil {
-		err = fmt.Errorf("--node-name: %w", err)
-	}
-	return in, complete, err
-}
-
-func (p *preflighter) configuration(ctx context.Context, cluster *client.Client) (*config.Config, error) {
-	if cluster != nil && p.ConfigFile == "" && len(p.proxyFlags) == 0 {
-		data, err := cluster.ConfigMap(ctx, metav1.NamespaceSystem, "kube-proxy")
-		if err == nil && data["config.conf"] == "" {
-			err = errors.New("it has no config.conf")
-		}
-		if err != nil {
-			const without = "without it: --config FILE, or kube-proxy's flags after --"
-			return nil, fmt.Errorf("read the ConfigMap kube-system/kube-proxy: %w (%s)", err, without)
-		}
-		p.ConfigFile, p.ConfigText = "config.conf", data["config.conf"]
-	}
-	if err := p.Parse(p.proxyFlags); err != nil {
-		return nil, fmt.Errorf("kube-proxy's flags: %w", err)
-	}
-	return config.Load(&p.Flags)
+	in.Version, err = p.minorVersion(ctx, cluster)
+	return in, err
 }
 
 func (p *preflighter) minorVersion(ctx context.Context, cluster *client.Client) (int, error) {

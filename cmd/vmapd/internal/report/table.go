@@ -1,9 +1,11 @@
 package report
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/vmapd/vmapd/model"
@@ -39,28 +41,26 @@ func (t *Text) Table(table Table) {
 	if len(table.Columns) > 0 && len(rows) > 0 {
 		rows = append([]Row{{Cells: table.Columns}}, rows...)
 	}
-	widths := map[int]int{}
-	lines := make([][]string, len(rows))
-	for i, r := range rows {
-		for column, cell := range r.Cells {
-			if cell = model.OneLine(cell); cell == "" && len(table.Columns) > 0 {
-				cell = "<none>"
+	width := 0 // of titles
+	for _, r := range rows {
+		width = max(width, utf8.RuneCountInString(r.Cells[0])+gap)
+	}
+	w := tabwriter.NewWriter(&t.out, 0, 0, gap, ' ', 0)
+	for _, r := range rows {
+		cells := make([]string, len(r.Cells))
+		for i, cell := range r.Cells {
+			if cells[i] = model.OneLine(cell); cells[i] == "" && len(table.Columns) > 0 {
+				cells[i] = "<none>"
 			}
-			lines[i] = append(lines[i], cell)
-			widths[column] = max(widths[column], utf8.RuneCountInString(cell))
 		}
-	}
-	for i, cells := range lines {
-		before, last := "", cells[len(cells)-1]
-		for column, cell := range cells[:len(cells)-1] {
-			before += cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+gap)
-		}
+		last := &cells[len(cells)-1]
 		if len(table.Columns) == 0 {
-			indent := strings.Repeat(" ", utf8.RuneCountInString(before))
-			last = strings.TrimSpace(Wrap(last, indent, indent, t.columns))
+			*last = strings.ReplaceAll(strings.TrimSpace(Wrap(*last, "", "", t.columns-width)), "\n", "\n\t")
 		}
-		t.out.WriteString(before + t.colour(rows[i].Level, last) + "\n")
+		*last = t.colour(r.Level, *last)
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
+	_ = w.Flush() // to memory
 	for _, n := range table.Notes {
 		t.Say("%s", n)
 	}
