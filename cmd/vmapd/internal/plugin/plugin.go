@@ -145,13 +145,11 @@ const endTime = 3 * time.Second
 // Output runs kubectl for its output. Its errors are those that it prints.
 func (k Kubectl) Output(ctx context.Context, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := k.command(ctx, args)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	code, err := run(cmd)
+	code, err := k.Exec(ctx, args, &stdout, &stderr)
 	if code != 0 {
-		err = cmp.Or(ctx.Err(), errors.New(strings.TrimSpace(stderr.String())))
+		err = errors.New(strings.TrimSpace(stderr.String()))
 	}
-	return stdout.Bytes(), err
+	return stdout.Bytes(), cmp.Or(ctx.Err(), err)
 }
 
 // Exec runs kubectl with the given streams. If that ran and failed, it returns the exit code. When ctx ends, the
@@ -164,10 +162,17 @@ func (k Kubectl) Exec(ctx context.Context, args []string, stdout, stderr io.Writ
 		return 0, err
 	}
 	cmd.Cancel = input.Close
-	if code, err = run(cmd); ctx.Err() != nil {
+	err = cmd.Run()
+	failed, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ctx.Err() != nil:
 		return 0, nil //nolint:nilerr // it is to end
+	case ok:
+		return max(1, failed.ExitCode()), nil
+	case errors.Is(err, exec.ErrNotFound):
+		err = fmt.Errorf("the program kubectl is needed: %w", err)
 	}
-	return code, err
+	return 0, err
 }
 
 // Dial connects with a command in a pod.
@@ -188,16 +193,4 @@ func (k Kubectl) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = endTime
 	return cmd
-}
-
-// run returns the exit code of a command that ran, or why it did not.
-func run(cmd *exec.Cmd) (code int, err error) {
-	err = cmd.Run()
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		return max(1, failed.ExitCode()), nil
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		err = fmt.Errorf("the program kubectl is needed: %w", err)
-	}
-	return 0, err
 }

@@ -69,35 +69,29 @@ func (s *Service) level() report.Level {
 // Services returns the service ports that a filter chooses, at most limit, or all with 0.
 func (v *View) Services(filter Filter, limit int) Services {
 	problems, items := v.problems(filter), []Service{}
-	ranks := map[model.NamespacedName]int{} // of each Service: that of its worst port, as its ports stay together
-	add := func(s Service) {
-		name := s.name()
-		s.Problems = len(problems[name])
-		items = append(items, s)
-		if at, ok := ranks[name]; !ok || slices.Index(worstFirst, s.State) < at {
-			ranks[name] = slices.Index(worstFirst, s.State)
-		}
-	}
+	served := map[model.NamespacedName]bool{}
 	for _, sp := range v.Ports(filter) {
-		add(v.service(sp))
+		s := v.service(sp)
+		s.Problems = len(problems[sp.Name.NamespacedName])
+		served[sp.Name.NamespacedName] = true
+		items = append(items, s)
 	}
-	byName := func(a, b model.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
-	for _, name := range slices.SortedFunc(maps.Keys(problems), byName) {
-		if _, served := ranks[name]; !served {
-			reason := reasonOf(problems[name][0])
-			add(Service{Namespace: name.Namespace, Name: name.Name, State: LeftOut, Reason: reason})
+	for name, list := range problems {
+		if !served[name] {
+			items = append(items, Service{
+				Namespace: name.Namespace, Name: name.Name, State: LeftOut, Reason: reasonOf(list[0]), Problems: len(list),
+			})
 		}
 	}
-	slices.SortStableFunc(items, func(a, b Service) int { return cmp.Compare(ranks[a.name()], ranks[b.name()]) })
+	slices.SortStableFunc(items, func(a, b Service) int {
+		worse := cmp.Compare(slices.Index(worstFirst, a.State), slices.Index(worstFirst, b.State))
+		return cmp.Or(worse, cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	left := 0
 	if limit > 0 && len(items) > limit {
 		left, items = len(items)-limit, items[:limit]
 	}
 	return Services{Items: items, Left: left}
-}
-
-func (s *Service) name() model.NamespacedName {
-	return model.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
 // Names returns the Services of a name that are served, or of which a problem keeps something from being served.

@@ -167,9 +167,9 @@ func TestSince(t *testing.T) {
 	check(w.round(6), "other 1s rejected", "web 5s forwarded")
 	other.TCP("second", 81).Set(w.Builder)
 	v := w.round(8, model.IPv4)
-	if got := v.Services(status.Filter{Name: "other"}, 0); got.Items[1].State != status.Waiting ||
-		got.Items[1].Reason != "no" || !got.Items[1].Since.IsZero() {
-		t.Errorf("a port whose round failed: %+v", got.Items[1])
+	if got := v.Services(status.Filter{Name: "other"}, 0); got.Items[0].State != status.Waiting ||
+		got.Items[0].Reason != "no" || !got.Items[0].Since.IsZero() {
+		t.Errorf("a port whose round failed: %+v", got.Items[0])
 	}
 	if got := v.Services(status.Filter{Name: "web"}, 0); got.Items[0].State != report.Forwarded {
 		t.Errorf("a port that was programmed before the round that failed: %+v", got.Items[0])
@@ -178,7 +178,7 @@ func TestSince(t *testing.T) {
 	one := reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(9), Err: errors.New("not this one")}
 	one.Refused[model.IPv4] = map[model.ServicePortName]bool{modeltest.PortName("ns1/other", "second", model.TCP): true}
 	w.Done(one)
-	if got := w.View().Services(status.Filter{Name: "other"}, 0).Items[1]; got.State != status.Waiting ||
+	if got := w.View().Services(status.Filter{Name: "other"}, 0).Items[0]; got.State != status.Waiting ||
 		got.Reason != "not this one" {
 		t.Errorf("a port that the kernel refuses alone: %+v", got)
 	}
