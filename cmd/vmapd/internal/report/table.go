@@ -30,7 +30,7 @@ func (table *Table) Pair(title, text string, l Level) {
 	table.Rows = append(table.Rows, Row{[]string{title, text}, l})
 }
 
-// Table adds a table. A last cell is as long as it is, and wrapped if the table has no columns. An empty cell is
+// Table adds a table. A last cell is as long as it is, and wrapped where it follows a title. An empty cell is
 // <none>.
 func (t *Text) Table(table Table) {
 	const gap = 2
@@ -54,7 +54,7 @@ func (t *Text) Table(table Table) {
 			}
 		}
 		last := &cells[len(cells)-1]
-		if len(table.Columns) == 0 {
+		if len(table.Columns) == 0 && len(cells) == 2 {
 			*last = strings.ReplaceAll(strings.TrimSpace(Wrap(*last, "", "", t.columns-width)), "\n", "\n\t")
 		}
 		*last = t.colour(r.Level, *last)

@@ -28,7 +28,6 @@ type Port struct {
 	Addresses []Address  `json:"addresses,omitempty"`
 	Backends  []Endpoint `json:"endpointList,omitempty"`
 	More      int        `json:"moreEndpoints,omitempty"` // than those of the list
-	Settings  []string   `json:"settings,omitempty"`      // that are not the usual ones
 	// Connections is the number of new connections since counting began, Tracked that of entries in connection
 	// tracking; nil: they are not counted.
 	Connections *uint64 `json:"connections,omitempty"`
@@ -90,7 +89,7 @@ func (v *View) One(name model.NamespacedName, found Found) One {
 
 func (v *View) port(sp *model.ServicePort, found Found) Port {
 	tracked := found.Flows[sp]
-	p := Port{Service: v.service(sp), Settings: settings(sp), Backends: found.endpoints(sp, tracked)}
+	p := Port{Service: v.service(sp), Backends: found.endpoints(sp, tracked)}
 	for _, fe := range sp.Frontends {
 		a := Address{
 			Kind: fe.Kind.String(), Port: fe.VIP.Port, State: report.OfAction(fe.Action), Restricted: fe.Restricted,
@@ -117,22 +116,6 @@ func (v *View) port(sp *model.ServicePort, found Found) Port {
 		p.Backends, p.More = p.Backends[:found.Most], len(p.Backends)-found.Most
 	}
 	return p
-}
-
-func settings(sp *model.ServicePort) (list []string) {
-	if sp.Algorithm != model.Random {
-		list = append(list, "algorithm "+sp.Algorithm.String())
-	}
-	if sp.Affinity > 0 {
-		list = append(list, fmt.Sprintf("session affinity for %v", sp.Affinity))
-	}
-	if sp.ConnectionGrace > 0 {
-		list = append(list, fmt.Sprintf("connections to endpoints that are gone end after %v", sp.ConnectionGrace))
-	}
-	if len(sp.SourceRanges) > 0 {
-		list = append(list, fmt.Sprintf("sources %v", sp.SourceRanges))
-	}
-	return list
 }
 
 // endpoints returns the endpoints of a service port: those that serve, those that drain, and others of the Service.
@@ -211,9 +194,6 @@ func (o *One) summary(now time.Time) report.Table {
 			text += " (since " + report.Age(p.Since, now) + ")"
 		}
 		t.Pair(p.Family+" "+p.port(), text, p.level())
-		for _, setting := range p.Settings {
-			t.Pair("", setting, "")
-		}
 		if p.Connections != nil {
 			t.Pair("Connections", fmt.Sprintf("%d new ones since counting began", *p.Connections), "")
 		}
