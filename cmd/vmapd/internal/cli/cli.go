@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
@@ -73,7 +74,7 @@ the kernel lacks a feature, it uses IPVS, iptables or listeners of its own.`
 
 // Command returns vmapd's command, for pages and tests.
 func Command() *cobra.Command {
-	var s start
+	var f config.Flags
 	root := &cobra.Command{
 		Use:   "vmapd",
 		Short: "A Kubernetes Service proxy on nftables maps",
@@ -83,10 +84,10 @@ func Command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.run(cmd.Context(), cmd.ErrOrStderr())
+			return runDaemon(cmd.Context(), &f, cmd.ErrOrStderr())
 		},
 	}
-	s.AddFlags(root.Flags())
+	f.AddFlags(root.Flags())
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(),
 		newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand())

@@ -15,60 +15,52 @@ import (
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
-// start is the command without a subcommand.
-type start struct {
-	config.Flags
-	log *slog.Logger // nil before the configuration is read
-}
-
-// run runs the daemon, or does a task in its place. An error for which the daemon exits is a line of its log, if it has
-// run, or if the log is JSON.
-func (s *start) run(ctx context.Context, stderr io.Writer) error {
-	running, err := s.start(ctx, stderr)
-	if err == nil || !running && s.LogFormat() != config.JSONLog {
+// runDaemon is the command without a subcommand: it runs the daemon, or does a task in its place. An error for which the
+// daemon exits is a line of its log, if it has run, or if the log is JSON.
+func runDaemon(ctx context.Context, f *config.Flags, stderr io.Writer) error {
+	slog.SetDefault(newLogger(stderr, f.LogFormat(), slog.LevelInfo)) // until the configuration is read
+	running, err := start(ctx, f, stderr)
+	if err == nil || !running && f.LogFormat() != config.JSONLog {
 		return err
 	}
-	if s.log == nil {
-		s.log = newLogger(stderr, config.JSONLog, slog.LevelInfo)
-	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		s.log.Error("exiting because of an error", slog.String("err", line))
+		slog.Error("exiting because of an error", slog.String("err", line))
 	}
 	return exitError(1)
 }
 
-func (s *start) start(ctx context.Context, stderr io.Writer) (running bool, err error) {
+func start(ctx context.Context, f *config.Flags, stderr io.Writer) (running bool, err error) {
 	started := time.Now()
-	c, err := config.Load(&s.Flags)
+	c, err := config.Load(f)
 	if err != nil {
 		return false, err
 	}
 	level := new(slog.LevelVar)
 	level.Set(levelOf(int(c.KubeProxy.Logging.Verbosity)))
-	s.log = newLogger(stderr, c.KubeProxy.Logging.Format, level)
+	log := newLogger(stderr, c.KubeProxy.Logging.Format, level)
 	// client-go logs here where it has no other log. Other libraries use package log, such as for unknown attributes.
-	klog.SetLogger(informer.Debug(s.log))
+	klog.SetLogger(informer.Debug(log))
 	slog.SetLogLoggerLevel(slog.LevelDebug)
-	slog.SetDefault(s.log)
-	if !s.InitOnly { // the daemon says them, with the same configuration
+	slog.SetDefault(log)
+	if !f.InitOnly { // the daemon says them, with the same configuration
 		for _, n := range c.Notes {
-			s.log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
+			log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
 		}
 	}
 	switch {
-	case s.WriteConfigTo != "":
-		return false, c.WriteFile(s.WriteConfigTo)
-	case s.CleanUp:
+	case f.WriteConfigTo != "":
+		return false, c.WriteFile(f.WriteConfigTo)
+	case f.CleanUp:
 		return false, leftovers.Remove(c.IPVS())
-	case s.InitOnly:
-		daemon.InitOnly(c, s.log)
+	case f.InitOnly:
+		daemon.InitOnly(c, log)
 		return false, nil
 	}
-	daemon.LimitMemory(s.log)
+	daemon.LimitMemory(log)
 	d, err := daemon.New(daemon.Options{
-		Config: c, Log: s.log, Started: started,
+		Config: c, Log: log, Started: started,
 		SetVerbosity: func(v int) {
-			s.log.Info("verbosity changed", slog.Int("v", v))
+			log.Info("verbosity changed", slog.Int("v", v))
 			level.Set(levelOf(v))
 		},
 	})
@@ -82,7 +74,7 @@ func (s *start) start(ctx context.Context, stderr io.Writer) (running bool, err 
 	if d.LeavesRules() {
 		stopped = "stopped; the rules stay"
 	}
-	s.log.Info(stopped)
+	log.Info(stopped)
 	return true, nil
 }
 

@@ -19,13 +19,11 @@ import (
 	"github.com/vmapd/vmapd/nft/others"
 )
 
-const doctorLong = `Doctor examines this node: the daemon and what it needs, the kernel, and everything
-else on the node that breaks connections to Services. Each line is fail, warn or ok, with
-the evidence and, below, the remedy; failures come first.
+const doctorLong = `Doctor examines this node: the daemon and what it needs, the kernel, and what else breaks
+connections to Services. Each line is fail, warn or ok, with the evidence and the remedy.
 
 The running daemon answers at its unix socket. Without one, doctor shows what the node
-alone shows, and --config and --vmapd-config are the daemon's files. It needs root, and
-changes nothing.
+alone shows, and --config and --vmapd-config are the daemon's files. It needs root.
 
 Exit codes: 3 if a line is a failure, 1 if the node could not be examined, and 0
 otherwise.`

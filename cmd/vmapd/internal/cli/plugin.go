@@ -40,18 +40,13 @@ in its pods, by kubectl.
   kubectl vmapd status shop/frontend --rules
   kubectl vmapd bundle                           for a bug report
 
-A pod that is the client of a trace connects itself: with the right to create pods/exec for it, and
-with nc in its image.
-
 Without --node, the node is that of the client, or of the destination, if these are pods or nodes;
-else, one node of all is asked.
+else, one node of all is asked. A pod that is the client of a trace connects itself, with nc.
 
 It needs the rights to get and list vmapd's pods and to create pods/exec in their namespace,
-and to read the pods that are named. With the right to list Nodes, status
-and doctor show those without a pod of vmapd, too.`
+and to read the pods that are named, and for all nodes, to list Nodes.`
 
-const bundleLong = `Bundle collects what the daemons of all nodes, or of those that are named, say: their state,
-their Services, doctor's report, logs and versions, and the Services, EndpointSlices and Nodes,
+const bundleLong = `Bundle collects the daemons' state, Services, doctor's report, logs and versions, and the objects
 from which "vmapd render -f" makes the rules. No Secret is read, and in logs, a line ends where
 a token or a header with one may begin. Look at it before you send it: it has names and addresses.
 What could not be collected is named, also in the archive, and the exit code is 1.`
@@ -96,7 +91,7 @@ type kubectlPlugin struct {
 
 func (p *kubectlPlugin) begin(cmd *cobra.Command) {
 	for _, name := range kubectlFlags {
-		if f := cmd.Flags().Lookup(name); f.Changed {
+		if f := cmd.Flag(name); f.Changed {
 			p.program.Flags = append(p.program.Flags, "--"+name+"="+f.Value.String())
 		}
 	}

@@ -34,13 +34,11 @@ type tabled interface {
 const watchInterval = time.Second
 
 const statusLong = `Status shows the state of the daemon on this node: whether it is ready, its problems, what
-doctor has found, the number of service ports by state, and the
-last syncs.
+doctor has found, the number of service ports by state, and the last syncs.
 
-With the name of a Service, it describes that: its addresses, its endpoints with their pods,
-nodes, zones, shares of new connections and states, its connections and its problems. --rules
-adds its rules; "vmapd doctor" says whether the kernel has the same. "vmapd explain" has the
-reason why an endpoint is not used.
+With the name of a Service, it describes that: its addresses, its endpoints with their shares
+of new connections, its connections and its problems. "vmapd explain" has the reason why an
+endpoint is not used.
 
   vmapd status
   vmapd status shop/web --rules
@@ -55,12 +53,11 @@ last changed.
 
 const asksLong = `
 
-It asks the daemon by its unix socket, which only root may do. In the daemon's container:
-kubectl exec -n kube-system ds/vmapd -- vmapd `
+It asks the daemon by its unix socket, which only root may do.`
 
 func newStatusCommand() *cobra.Command {
 	var q question
-	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", statusLong+asksLong+"status")
+	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", statusLong+asksLong)
 	c.Args = cobra.MaximumNArgs(1)
 	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its part of the table of nftables")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -92,7 +89,7 @@ func newStatusCommand() *cobra.Command {
 
 func newServicesCommand() *cobra.Command {
 	var q question
-	c := q.command("services", "Show the Services that the daemon serves", servicesLong+asksLong+"services")
+	c := q.command("services", "Show the Services that the daemon serves", servicesLong+asksLong)
 	c.Args = cobra.NoArgs
 	c.Flags().BoolVarP(&q.all, "all-namespaces", "A", false, "show the Services of all namespaces")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -148,9 +145,8 @@ func (q *question) run(cmd *cobra.Command, path string, query url.Values, empty 
 }
 
 const uiLong = `Ui serves a page for a browser on 127.0.0.1, and prints its address: the state of this node
-with reasons and remedies, its Services, those that fail first, and for each its addresses,
-endpoints, connections and rules. It asks the daemon by its unix socket, opens nothing else,
-and changes nothing. For another machine's browser: kubectl vmapd ui`
+with reasons and remedies, and its Services, those that fail first. It asks the daemon by its
+unix socket, and changes nothing. For another machine's browser: kubectl vmapd ui`
 
 func newUICommand() *cobra.Command {
 	var path string
