@@ -86,14 +86,11 @@ func (c *Config) nodePortAddresses() model.NodePortAddresses {
 	}
 	n, _ := ParseNodePortAddresses(list) // it is valid
 	if p.Mode == proxyconfig.ProxyMode(IPTables) {
-		// On loopback, kube-proxy's iptables mode serves IPv4 only.
-		included := n.All || n.Unlisted[model.IPv4] || n.Localhost[model.IPv4] ||
-			slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(model.IPv4.Loopback()) })
 		if n.Localhost[model.IPv4] && !*p.IPTables.LocalhostNodePorts {
 			c.note(slog.LevelWarn, c.place("iptables.localhostNodePorts"),
 				"false: node ports do not answer on 127.0.0.1, although nodePortAddresses includes it")
 		}
-		n.Localhost[model.IPv4] = included && *p.IPTables.LocalhostNodePorts
+		n.Localhost[model.IPv4] = OnLoopback(n) && *p.IPTables.LocalhostNodePorts
 	}
 	place := c.place("nodePortAddresses")
 	for _, p := range n.CIDRs {
@@ -110,6 +107,12 @@ func (c *Config) nodePortAddresses() model.NodePortAddresses {
 		}
 	}
 	return n
+}
+
+// OnLoopback reports whether the addresses include 127.0.0.1. On loopback, kube-proxy's mode iptables serves IPv4 only.
+func OnLoopback(n model.NodePortAddresses) bool {
+	return n.All || n.Unlisted[model.IPv4] || n.Localhost[model.IPv4] ||
+		slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(model.IPv4.Loopback()) })
 }
 
 // ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and CIDRs. An empty list means

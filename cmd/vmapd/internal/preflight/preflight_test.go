@@ -235,7 +235,7 @@ func TestSettingsKeepWhatWas(t *testing.T) {
 
 func TestText(t *testing.T) {
 	r := preflight.Report{
-		Node: "n", Mode: "iptables", Version: "1.36", Backend: "nftables", Services: 9, NotConcerned: 1,
+		Node: "n", Mode: "iptables", Version: "1.36", Backend: "nftables", Services: 9,
 		Differences: []preflight.Difference{{
 			Title: strings.Repeat("word ", 20), Change: "Change.", Details: []string{"one"}, Remedy: "remedy",
 			Services: []string{"a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7"}, Setting: &preflight.Setting{
@@ -264,7 +264,7 @@ backend nftables.
 Configuration:
 -  a note
 
-=> 1 difference, 0 notes; not applicable here: 1 known difference
+=> 1 difference, 0 notes
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

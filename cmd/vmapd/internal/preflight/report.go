@@ -13,7 +13,6 @@ package preflight
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -83,9 +82,7 @@ func (in *Input) loopback() bool {
 		return false
 	}
 	n, err := config.ParseNodePortAddresses(in.KubeProxy.NodePortAddresses)
-	included := slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(model.IPv4.Loopback()) })
-	return err == nil && (len(in.KubeProxy.NodePortAddresses) == 0 || n.All || n.Unlisted[model.IPv4] ||
-		n.Localhost[model.IPv4] || included)
+	return err == nil && (len(in.KubeProxy.NodePortAddresses) == 0 || config.OnLoopback(n))
 }
 
 // Report is the result.
@@ -99,8 +96,6 @@ type Report struct {
 	// Differences change connections that are answered before or after the switch. Notes do not.
 	Differences []Difference `json:"differences"`
 	Notes       []Difference `json:"notes"`
-	// NotConcerned is the number of known differences of this mode and backend that concern no Service here.
-	NotConcerned int `json:"notConcerned"`
 	// Configuration is what vmapd says about the configuration.
 	Configuration []string `json:"configuration"`
 }
@@ -170,13 +165,12 @@ func Compare(in Input) *Report {
 	if in.Version > 0 {
 		r.Version = fmt.Sprintf("1.%d", in.Version)
 	}
-	r.Differences = c.apply(differences, &r.NotConcerned)
-	r.Notes = c.apply(notes, &r.NotConcerned)
+	r.Differences, r.Notes = c.apply(differences), c.apply(notes)
 	return r
 }
 
-// apply returns the differences of the rows that apply, and counts those that concern no Service.
-func (c *comparison) apply(rows []row, notConcerned *int) []Difference {
+// apply returns the differences of the rows that apply.
+func (c *comparison) apply(rows []row) []Difference {
 	list := []Difference{}
 	for _, r := range rows {
 		if !r.applies(c) {
@@ -189,7 +183,6 @@ func (c *comparison) apply(rows []row, notConcerned *int) []Difference {
 			}
 		}
 		if r.concerns != nil && len(d.Services) == 0 {
-			*notConcerned++
 			continue
 		}
 		slices.Sort(d.Services)
@@ -230,8 +223,7 @@ func (r *Report) Write(t *report.Text) {
 		level, total = report.Warn, report.Plural(len(r.Differences), "difference")
 	}
 	t.Say("")
-	t.Verdict(level, "%s, %s; not applicable here: %s", total, report.Plural(len(r.Notes), "note"),
-		report.Plural(r.NotConcerned, "known difference"))
+	t.Verdict(level, "%s, %s", total, report.Plural(len(r.Notes), "note"))
 }
 
 // most is how many Services and details are shown.
