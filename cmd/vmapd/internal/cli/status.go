@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -24,11 +23,6 @@ type question struct {
 	namespace string
 	all       bool
 	rules     bool
-}
-
-// tabled is an answer, with tables as its text.
-type tabled interface {
-	Tables(now time.Time) []report.Table
 }
 
 const watchInterval = time.Second
@@ -65,7 +59,7 @@ func newStatusCommand() *cobra.Command {
 			if q.rules {
 				return missing("SERVICE: --rules is about one")
 			}
-			return q.run(cmd, "/v1/status", nil, func() tabled { return new(status.Overview) })
+			return ask(&q, cmd, "/v1/status", nil, (*status.Overview).Tables)
 		}
 		ref, err := names.ParseService(args[0])
 		if err != nil {
@@ -80,9 +74,7 @@ func newStatusCommand() *cobra.Command {
 		if q.rules {
 			query.Set("rules", "")
 		}
-		return q.run(cmd, "/v1/service", query, func() tabled {
-			return &status.One{Namespace: query.Get("namespace"), Name: query.Get("name")}
-		})
+		return ask(&q, cmd, "/v1/service", query, (*status.One).Tables)
 	}
 	return c
 }
@@ -98,8 +90,9 @@ func newServicesCommand() *cobra.Command {
 			query.Set("namespace", cmp.Or(q.namespace, "default"))
 			none = fmt.Sprintf("no Services in namespace %q; -A shows those of all namespaces", query.Get("namespace"))
 		}
-		return q.run(cmd, "/v1/services", query, func() tabled {
-			return &status.Services{Namespaces: q.all, Wide: q.format == report.Wide, None: none}
+		return ask(&q, cmd, "/v1/services", query, func(s *status.Services, now time.Time) []report.Table {
+			s.Namespaces, s.Wide, s.None = q.all, q.format == report.Wide, none
+			return s.Tables(now)
 		})
 	}
 	return c
@@ -115,30 +108,26 @@ func (q *question) command(use, short, long string) *cobra.Command {
 	return c
 }
 
-// run prints the answer to a question and, with --watch, what changes. What is deleted meanwhile is an empty answer.
-func (q *question) run(cmd *cobra.Command, path string, query url.Values, empty func() tabled) error {
+// ask prints the answer to a question and, with --watch, what changes.
+func ask[T any](
+	q *question, cmd *cobra.Command, path string, query url.Values, tables func(*T, time.Time) []report.Table,
+) error {
 	if q.watch && q.format != report.InText && q.format != report.Wide {
 		return errors.New("--watch: only with -o text or wide")
 	}
 	ctx, p := cmd.Context(), report.Watcher{W: cmd.OutOrStdout(), Format: q.format}
 	now := time.Now() // for all answers: ages alone are no change
-	for again := false; ; again = true {
-		answer := empty()
-		err := q.daemon.Get(ctx, path, query, answer)
-		refused, ok := errors.AsType[*socket.Error](err)
-		switch {
-		case ok && again && refused.Status == http.StatusNotFound:
-		case err != nil && again && ctx.Err() != nil:
-			return nil //nolint:nilerr // the end of --watch
-		case err != nil:
+	for {
+		answer := new(T)
+		if err := q.daemon.Get(ctx, path, query, answer); err != nil {
 			return err
 		}
-		if err := p.Print(answer, answer.Tables(now)); err != nil || !q.watch {
+		if err := p.Print(answer, tables(answer, now)); err != nil || !q.watch {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		case <-time.After(watchInterval):
 		}
 	}
