@@ -139,19 +139,19 @@ func (x *connection) explanation(
 		}
 		return e, err
 	}
-	conf, traffic, err := x.Load(stderr)
+	conf, err := x.Load(stderr)
 	if err != nil {
 		return e, err
 	}
-	q.NodeName = traffic.NodeName
-	d, _, err := x.read(ctx, &q, stderr)
+	q.NodeName = conf.Model().NodeName
+	d, err := x.read(ctx, &q, stderr)
 	if err != nil {
 		return e, err
 	}
 	if q.Default, err = config.OnlyNode(q.NodeName, d.Nodes); err != nil {
 		return e, err
 	}
-	in, err := explain.NewInput(d, traffic, q)
+	in, err := explain.NewInput(d, conf.Model(), q)
 	if err != nil {
 		return e, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -24,9 +22,9 @@ import (
 // files or in a cluster.
 type NodeFlags struct {
 	config.Flags
-	NodeName   string   // of --node-name; "": not given
 	Paths      []string // of manifests
 	kubeconfig string
+	incomplete bool // an object could not be read
 }
 
 // addFlags defines the flags, but for --kubeconfig, and some more of the daemon's.
@@ -53,11 +51,11 @@ func (n *NodeFlags) connect() (*client.Client, error) {
 	return c, nil
 }
 
-// load reads manifests, and prints what it can't read. They are complete if that is nothing.
-func (n *NodeFlags) load(stderr io.Writer) (o *manifest.Objects, complete bool, err error) {
+// load reads manifests, and prints what it can't read.
+func (n *NodeFlags) load(stderr io.Writer) (*manifest.Objects, error) {
 	o, errs, err := manifest.Load(n.Paths)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if text := o.Unread(); text != "" { // a kind of ours may be misspelt
 		report.Complain(stderr, "warning: "+text)
@@ -65,47 +63,40 @@ func (n *NodeFlags) load(stderr io.Writer) (o *manifest.Objects, complete bool, 
 	for _, e := range errs {
 		report.Complain(stderr, e.Error())
 	}
-	if complete = len(errs) == 0; !complete && o.Len() == 0 {
+	if n.incomplete = len(errs) > 0; n.incomplete && o.Len() == 0 {
 		err = exitError(1)
 	}
-	return o, complete, err
+	return o, err
 }
 
-// read reads the objects that a query is about, or all. If some could not be read, it prints them: they are not
-// complete.
-func (n *NodeFlags) read(
-	ctx context.Context, q *names.Query, stderr io.Writer,
-) (d *names.Directory, complete bool, err error) {
+// read reads the objects that a query is about, or all, and prints which it can't read.
+func (n *NodeFlags) read(ctx context.Context, q *names.Query, stderr io.Writer) (*names.Directory, error) {
 	if n.kubeconfig == "" {
-		o, complete, err := n.load(stderr)
+		o, err := n.load(stderr)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		return objects.Of(o), complete, nil
+		return objects.Of(o), nil
 	}
 	cluster, err := n.connect()
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	d, refused, err := objects.Read(ctx, cluster, q, nil)
 	for _, e := range refused {
 		report.Complain(stderr, fmt.Sprintf("%v; continuing without them", e))
 	}
-	return d, len(refused) == 0, err
+	n.incomplete = len(refused) > 0
+	return d, err
 }
 
-// Load returns the configuration, and its part that decides about traffic.
-func (n *NodeFlags) Load(stderr io.Writer) (*config.Config, model.Config, error) {
+// Load returns the configuration, and prints warnings about its files.
+func (n *NodeFlags) Load(stderr io.Writer) (*config.Config, error) {
 	c, err := config.Load(&n.Flags)
-	if err != nil {
-		return nil, model.Config{}, err
+	if err == nil {
+		warn(&n.Flags, c, stderr)
 	}
-	warn(&n.Flags, c, stderr)
-	traffic := c.Model()
-	if n.NodeName != "" {
-		traffic.NodeName = strings.ToLower(n.NodeName)
-	}
-	return c, traffic, nil
+	return c, err
 }
 
 // warn prints the warnings about configuration files, for commands without a log. Warnings about

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,15 +72,13 @@ func (p *preflighter) run(cmd *cobra.Command, proxyFlags []string) error {
 	if err != nil {
 		return err
 	}
-	objects, complete, err := p.read(cmd.Context(), nil, cmd.ErrOrStderr())
-	if err != nil {
+	if in.Objects, err = p.read(cmd.Context(), nil, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	in.Objects = objects
-	if in.Config.NodeName, err = config.OnlyNode(in.Config.NodeName, objects.Nodes); err != nil {
+	if in.Config.NodeName, err = config.OnlyNode(in.Config.NodeName, in.Objects.Nodes); err != nil {
 		return err
 	}
-	if _, err := objects.Node(in.Config.NodeName); err != nil {
+	if _, err := in.Objects.Node(in.Config.NodeName); err != nil {
 		return fmt.Errorf("--node-name: %w", err)
 	}
 	r := preflight.Compare(in)
@@ -89,7 +86,7 @@ func (p *preflighter) run(cmd *cobra.Command, proxyFlags []string) error {
 		return err
 	}
 	switch {
-	case !complete:
+	case p.incomplete:
 		return exitError(1) // the errors were printed
 	case len(r.Differences) > 0:
 		return exitError(exitDifferent)
@@ -127,9 +124,6 @@ func (p *preflighter) input(ctx context.Context, proxyFlags []string) (in prefli
 		KubeProxy: c.KubeProxy, Config: c.Model(), Backend: string(c.Backend),
 		ProxyFile: filepath.Base(cmp.Or(p.ConfigFile, "config.conf")),
 		OwnFile:   filepath.Base(cmp.Or(p.OwnConfigFile, "vmapd.yaml")),
-	}
-	if p.NodeName != "" {
-		in.Config.NodeName = strings.ToLower(p.NodeName)
 	}
 	if c.Backend == config.Auto {
 		in.Backend = string(config.NFTables)

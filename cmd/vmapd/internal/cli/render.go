@@ -61,15 +61,15 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 	if !ok {
 		return fmt.Errorf("--ip-family: unknown family %q (ipv4, ipv6)", r.IPFamily)
 	}
-	conf, traffic, err := r.Load(stderr)
+	conf, err := r.Load(stderr)
 	if err != nil {
 		return err
 	}
-	read, complete, err := r.load(stderr)
+	read, err := r.load(stderr)
 	if err != nil {
 		return err
 	}
-	d := names.Directory{Nodes: manifest.Of[model.Node](read)}
+	traffic, d := conf.Model(), names.Directory{Nodes: manifest.Of[model.Node](read)}
 	traffic.NodeName, err = config.OnlyNode(traffic.NodeName, d.Nodes)
 	if err = cmp.Or(err, d.CheckNode(traffic.NodeName)); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 			return fmt.Errorf("write the rules of %v: %w", f, err)
 		}
 	}
-	if !complete || len(problems) > 0 {
+	if r.incomplete || len(problems) > 0 {
 		return exitError(1)
 	}
 	return nil

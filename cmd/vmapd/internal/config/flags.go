@@ -23,6 +23,7 @@ type Flags struct {
 	ConfigFile    string
 	OwnConfigFile string
 	ConfigText    string // what ConfigFile has, "" to read it
+	NodeName      string // of other commands, in place of --hostname-override; "" for that
 
 	set         *pflag.FlagSet // of all flags, also where a command has some of them
 	kubeProxy   proxyconfig.KubeProxyConfiguration

@@ -79,7 +79,7 @@ func (c *Config) override() {
 	})
 	inFile := p.HostnameOverride
 	f.merge(c.both())
-	p.HostnameOverride = strings.ToLower(strings.TrimSpace(cmp.Or(p.HostnameOverride, inFile)))
+	p.HostnameOverride = strings.ToLower(strings.TrimSpace(cmp.Or(f.NodeName, p.HostnameOverride, inFile)))
 	if f.ConfigFile == "" {
 		p.HealthzBindAddress = withPort(p.HealthzBindAddress, f.healthzPort)
 		p.MetricsBindAddress = withPort(p.MetricsBindAddress, f.metricsPort)

@@ -166,7 +166,7 @@ func (s *scenario) load(t *testing.T) *loaded {
 	t.Helper()
 	s.once.Do(func() {
 		command := s.parseFlags(t)
-		conf, traffic, err := command.Load(t.Output())
+		conf, err := command.Load(t.Output())
 		if err != nil {
 			t.Fatalf("flags: %v", err)
 		}
@@ -176,6 +176,7 @@ func (s *scenario) load(t *testing.T) *loaded {
 		if err != nil {
 			t.Fatal(err)
 		}
+		traffic := conf.Model()
 		if traffic.NodeName, err = config.OnlyNode(traffic.NodeName, manifest.Of[model.Node](objects)); err != nil {
 			t.Fatal(err)
 		}
