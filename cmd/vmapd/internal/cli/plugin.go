@@ -214,7 +214,7 @@ func (p *kubectlPlugin) find(cmd *cobra.Command, namespace string, refs []names.
 
 // lineOf returns the command line in a pod, and refuses flags about this machine.
 func lineOf(cmd *cobra.Command, args []string) ([]string, error) {
-	for _, name := range []string{"filename", "live", "master", "config", "vmapd-config", "socket"} {
+	for _, name := range []string{"filename", "config", "vmapd-config", "socket"} {
 		if cmd.Flags().Changed(name) {
 			return nil, fmt.Errorf("--%s: only with vmapd %s, on this machine", name, cmd.Name())
 		}
@@ -228,12 +228,20 @@ func lineOf(cmd *cobra.Command, args []string) ([]string, error) {
 	return append(line, args...), nil
 }
 
-// inPod runs a command in the pod of the node that it is about.
-func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
+// inPod runs a command in the pod of the node that it is about. Any node knows a Service.
+func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) (err error) {
 	flags := cmd.Flags()
-	refs, err := refsOf(cmd, args)
-	if err != nil {
-		return err
+	var ends []names.Ref // of a connection
+	if from := flags.Lookup("from"); from != nil {
+		client := from.Value.String()
+		if client == "" || client == "any" {
+			client = "node"
+		}
+		q, err := names.Query{}.Between(client, args[0])
+		if err != nil {
+			return err
+		}
+		ends = []names.Ref{q.From, q.To}
 	}
 	namespace := ""
 	if f := flags.Lookup("namespace"); f != nil {
@@ -245,13 +253,12 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 		}
 		f.Changed = true
 	}
-	target, err := p.find(cmd, namespace, refs)
+	target, err := p.find(cmd, namespace, ends)
 	if err != nil {
 		return err
 	}
-	isPod := len(target.Client) > 0 && flags.Changed("from") // the client
-	if isPod {
-		six := flags.Changed("ipv6") || len(args) > 0 && strings.HasPrefix(args[0], "[")
+	if len(target.Client) > 0 {
+		six := flags.Changed("ipv6") || strings.HasPrefix(args[0], "[")
 		at := slices.IndexFunc(target.Client, func(a string) bool { return strings.Contains(a, ":") == six })
 		if err := flags.Set("from", target.Client[max(0, at)]); err != nil {
 			return err
@@ -263,8 +270,8 @@ func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	if cmd.Name() == "trace" && isPod {
-		go p.connect(ctx, target, refs[0], namespace, flags.Lookup("from").Value.String(), args[0])
+	if cmd.Name() == "trace" && len(target.Client) > 0 {
+		go p.connect(ctx, target, ends[0], namespace, flags.Lookup("from").Value.String(), args[0])
 	}
 	run := target.Exec(append([]string{"attached"}, line...)...)
 	code, err := p.program.Exec(cmd.Context(), run, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -299,27 +306,4 @@ func (p *kubectlPlugin) connect(
 		case <-time.After(watchInterval):
 		}
 	}
-}
-
-// refsOf returns what a command is about: the client and the destination of a connection, or a Service.
-func refsOf(cmd *cobra.Command, args []string) (refs []names.Ref, err error) {
-	parse := names.ParseService
-	if from := cmd.Flags().Lookup("from"); from != nil {
-		parse = names.ParseDestination
-		if text := from.Value.String(); text != "" {
-			client, err := names.ParseSource(text)
-			if err != nil {
-				return nil, fmt.Errorf("--from: %w", err)
-			}
-			refs = append(refs, client)
-		}
-	}
-	if len(args) > 0 {
-		ref, err := parse(args[0])
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", args[0], err)
-		}
-		refs = append(refs, ref)
-	}
-	return refs, nil
 }
