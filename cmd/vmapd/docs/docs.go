@@ -1,9 +1,32 @@
-// Package docs has the page that the program reads, beside those for people.
+// Package docs has the pages with tables that the program reads, too, so that both say the same.
 package docs
 
-import _ "embed"
+import (
+	_ "embed"
+	"strings"
+)
 
-// Configuration is the page with the tables of all settings: the help of flags is made of them.
+// Configuration has all settings, FromKubeProxy the differences from kube-proxy.
 //
 //go:embed configuration.md
 var Configuration string
+
+//go:embed from-kube-proxy.md
+var FromKubeProxy string
+
+// Rows returns the cells of each row of a table in a page.
+func Rows(page, table string) (rows [][]string) {
+	_, text, _ := strings.Cut(page, "<!-- table: "+table+" -->")
+	text, _, _ = strings.Cut(text, "<!-- end -->")
+	_, text, _ = strings.Cut(text, "|---|\n")
+	for line := range strings.Lines(text) {
+		var cells []string
+		for cell := range strings.SplitSeq(strings.Trim(line, "|\n"), "|") {
+			cells = append(cells, strings.TrimSpace(cell))
+		}
+		if len(cells) > 1 {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}

@@ -37,16 +37,9 @@ var settings = append(rows("kube-proxy"), rows("vmapd")...)
 
 // rows returns the settings in a table of configuration.md.
 func rows(table string) (list []setting) {
-	_, text, _ := strings.Cut(docs.Configuration, "<!-- table: "+table+" -->")
-	text, _, _ = strings.Cut(text, "<!-- end -->")
-	for line := range strings.Lines(text) {
-		if cells := strings.Split(line, "|"); len(cells) > 4 && strings.Contains(cells[1]+cells[2], "`") {
-			for i, cell := range cells {
-				cells[i] = strings.TrimSpace(cell)
-			}
-			field, flag := strings.Trim(cells[1], "`"), strings.TrimLeft(strings.Trim(cells[2], "`"), "-")
-			list = append(list, setting{field, flag, cells[3], cells[4], table == "vmapd", rules[field]})
-		}
+	for _, cells := range docs.Rows(docs.Configuration, table) {
+		field, flag := strings.Trim(cells[0], "`"), strings.TrimLeft(strings.Trim(cells[1], "`"), "-")
+		list = append(list, setting{field, flag, cells[2], cells[3], table == "vmapd", rules[field]})
 	}
 	return list
 }

@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/model"
 )
 
-// row is a known difference. It applies with the modes and backends that it names, with all if it names none.
+// row is a known difference. It applies with the modes and backends that it names, with all if it names none. What the
+// page From kube-proxy has about it, by its ID as the anchor, is not here: title, change, remedy and the former modes.
 type row struct {
 	id, title, change, remedy string
 	from, to                  []string
@@ -20,17 +22,34 @@ type row struct {
 	edit func(*comparison, *Difference)
 }
 
+// fromPage adds what the page has.
+func fromPage(rows []row) []row {
+	for _, cells := range docs.Rows(docs.FromKubeProxy, "differences") {
+		id, text, _ := strings.Cut(strings.TrimPrefix(cells[1], `<a id="`), `"></a>**`)
+		i := slices.IndexFunc(rows, func(r row) bool { return r.id == id })
+		if i < 0 {
+			continue
+		}
+		r := &rows[i]
+		r.title, r.change, _ = strings.Cut(text, ".**")
+		r.change = strings.TrimSpace(r.change)
+		r.remedy = strings.TrimSuffix(strings.TrimSuffix(cells[2], "`"+r.own+"` in vmapd's file"), "; ")
+		if cells[0] != "any" {
+			r.from = strings.Split(cells[0], ", ")
+		}
+	}
+	return rows
+}
+
 func (r *row) applies(c *comparison) bool {
 	return (r.from == nil || slices.Contains(r.from, c.mode())) &&
 		(r.to == nil || slices.Contains(r.to, c.Backend)) && (r.when == nil || r.when(c))
 }
 
 // differences are the rows that change connections which are answered before or after, the most important first.
-var differences = []row{
+var differences = fromPage([]row{
 	{
-		id: "node-port-address", title: "Node ports answer on fewer addresses",
-		remedy: "the mode in kube-proxy's file with backend: nftables in vmapd's keeps the addresses, too",
-		from:   []string{iptables, ipvs}, concerns: hasNodePort,
+		id: "node-port-address", concerns: hasNodePort,
 		when: func(c *comparison) bool {
 			return len(c.KubeProxy.NodePortAddresses) == 0 && !c.Config.NodePortAddresses.All
 		},
@@ -41,17 +60,12 @@ var differences = []row{
 		},
 	},
 	{
-		id: "node-port-loopback", title: "Node ports do not answer on 127.0.0.1",
-		change: "kube-proxy's answer there. With the setting, vmapd listens there for TCP and UDP.",
-		from:   []string{iptables}, concerns: hasNodePort,
+		id: "node-port-loopback", concerns: hasNodePort,
 		when: func(c *comparison) bool { return c.loopback() && !c.Config.NodePortAddresses.Localhost[model.IPv4] },
 		edit: func(c *comparison, d *Difference) { d.Setting = c.nodePortSetting() },
 	},
 	{
-		id: "external-in-service-cidr", title: "External addresses in a ServiceCIDR are not served",
-		change:   "The API server may give an external IP or load balancer's address to another Service.",
-		remedy:   "give the Services other addresses, or allow these",
-		own:      "externalAddresses: {allowServiceCIDRs: true}",
+		id: "external-in-service-cidr", own: "externalAddresses: {allowServiceCIDRs: true}",
 		concerns: hasAddressInServiceCIDR,
 		when:     func(c *comparison) bool { return !c.Config.ExternalAddresses.InServiceCIDRs },
 	},
@@ -65,16 +79,9 @@ var differences = []row{
 			}
 		},
 	},
+	{id: "source-ranges", concerns: hasRestrictedExternalIP},
 	{
-		id: "source-ranges", title: "Source ranges apply to an address that is an external IP, too",
-		change: "An address may be the load balancer's and an external IP: kube-proxy admits all clients to it.",
-		remedy: "add the clients' ranges to loadBalancerSourceRanges, or give the Service another external IP",
-		from:   []string{iptables}, concerns: hasRestrictedExternalIP,
-	},
-	{
-		id: "node-hints", title: "Hints for nodes are honoured (trafficDistribution: PreferSameNode)",
-		change:   "kube-proxy ignores them before 1.34, and without the gate PreferSameTrafficDistribution.",
-		remedy:   "remove spec.trafficDistribution of the Services",
+		id:       "node-hints",
 		concerns: func(c *comparison, s *model.Service) bool { return c.hinted[s.NamespacedName] },
 		when: func(c *comparison) bool {
 			on, set := c.KubeProxy.FeatureGates["PreferSameTrafficDistribution"]
@@ -82,52 +89,23 @@ var differences = []row{
 		},
 	},
 	{
-		id: "forward-policy", title: "No rule accepts traffic of Services in the chain FORWARD of iptables",
-		change: "kube-proxy's rules do. If its policy is DROP, the traffic may be dropped (iptables -S FORWARD).",
-		remedy: "let the network plugin or the firewall accept the pods' traffic, or keep the mode",
-		from:   []string{iptables, ipvs}, to: []string{nftables},
+		id: "forward-policy", to: []string{nftables},
 		edit: func(c *comparison, d *Difference) { d.Setting = &Setting{c.OwnFile, "backend: " + c.mode()} },
 	},
+	{id: "input-policy", concerns: hasHealthCheck},
 	{
-		id: "input-policy", title: "No rule accepts health checks of load balancers in the chain INPUT of iptables",
-		change: "kube-proxy's rules do. If its policy is DROP, they may be dropped (iptables -S INPUT).",
-		remedy: "accept connections of your load balancers to the health-check node ports",
-		from:   []string{iptables, ipvs}, concerns: hasHealthCheck,
-	},
-	{
-		id: "invalid-packets", title: "Packets that are INVALID for connection tracking are forwarded",
-		change: "kube-proxy drops them.", own: "dropInvalid: true",
-		remedy: "drop those of Services, or set conntrack.tcpBeLiberal: true in kube-proxy's file, which makes " +
-			"them rare",
-		from: []string{iptables}, to: []string{nftables, iptables, ipvs},
+		id: "invalid-packets", own: "dropInvalid: true", to: []string{nftables, iptables, ipvs},
 		when: func(c *comparison) bool { return !c.KubeProxy.Conntrack.TCPBeLiberal && !c.Config.DropInvalid },
 	},
+	{id: "ipvs-device", own: "backend: ipvs", to: []string{nftables, iptables}},
+	{id: "ipvs-scheduler", own: "backend: ipvs", to: []string{nftables, iptables, userspace}},
 	{
-		id: "ipvs-device", title: "No address of a Service is on a device of the node", own: "backend: ipvs",
-		change: "kube-ipvs0 is removed: programs that listen on all addresses do not answer on cluster IPs, " +
-			"a ping of a cluster IP is not answered, and strictARP has no effect.",
-		from: []string{ipvs}, to: []string{nftables, iptables},
-	},
-	{
-		id: "ipvs-scheduler", title: "ipvs.scheduler has no effect", own: "backend: ipvs",
-		change: "lbAlgorithm in vmapd's file chooses: at random by default, by the client's address with maglev.",
-		from:   []string{ipvs}, to: []string{nftables, iptables, userspace},
-	},
-	{
-		id: "ipvs-timeouts", title: "Timeouts of IPVS have no effect",
-		change: "Those of connection tracking apply.",
-		remedy: "set tcpEstablishedTimeout, udpTimeout and udpStreamTimeout of conntrack in kube-proxy's file",
-		from:   []string{ipvs}, to: []string{nftables, iptables, userspace},
+		id: "ipvs-timeouts", to: []string{nftables, iptables, userspace},
 		when: func(c *comparison) bool {
 			return c.KubeProxy.IPVS.TCPTimeout.Duration+c.KubeProxy.IPVS.UDPTimeout.Duration > 0
 		},
 	},
-	{
-		id: "ipvs-local", title: "Traffic policies Local drop connections without an endpoint on the node",
-		change: "kube-proxy's mode ipvs uses endpoints on other nodes. All backends of vmapd drop.",
-		remedy: "the policy Cluster, or an endpoint on each node that has clients",
-		from:   []string{ipvs}, concerns: hasLocalPolicy,
-	},
+	{id: "ipvs-local", concerns: hasLocalPolicy},
 	{
 		id: "userspace-source", title: "Endpoints see an address of the node", remedy: "another backend",
 		change: "The backend userspace connects to endpoints itself. Connections last as long as vmapd runs.",
@@ -137,68 +115,42 @@ var differences = []row{
 		id: "userspace-sctp", title: "SCTP is not served", change: "The backend userspace has TCP and UDP only.",
 		remedy: "another backend", to: []string{userspace}, concerns: hasSCTP,
 	},
-}
+})
 
 // notes are the rows that change no answer to a new connection.
-var notes = []row{
+var notes = fromPage([]row{
 	{
-		id: "session-affinity", title: "Clients with session affinity may get another endpoint, once",
-		change:   "vmapd does not know which one kube-proxy chose for them.",
+		id:       "session-affinity",
 		concerns: func(_ *comparison, s *model.Service) bool { return s.SessionAffinity == "ClientIP" },
 	},
 	{
-		id: "connection-retry", title: "A connection without an answer within a second gets another endpoint",
-		change: "An endpoint that is more than a second away is never reached: connectionRetry: false, or the " +
-			"annotation " + model.AnnotationConnectionRetry + " of its Service. It needs CONFIG_NF_CONNTRACK_TIMEOUT.",
-		to: []string{nftables}, when: func(c *comparison) bool { return c.Config.ConnectionRetry },
+		id: "connection-retry", to: []string{nftables},
+		when: func(c *comparison) bool { return c.Config.ConnectionRetry },
 	},
+	{id: "ipvs-connections", to: []string{nftables, iptables, userspace}},
+	{id: "unused-port"},
 	{
-		id: "ipvs-connections", title: "Established connections may end at the switch",
-		change: "The virtual servers of IPVS are removed. Choose a quiet time.",
-		from:   []string{ipvs}, to: []string{nftables, iptables, userspace},
-	},
-	{
-		id: "unused-port", title: "A ping of a cluster IP, and ports that the Service does not have, are refused",
-		change: "With kube-proxy, such packets leave the node or are lost.", from: []string{iptables},
-	},
-	{
-		id: "unallocated-address", title: "Packets to an address of a ServiceCIDR that no Service has are dropped",
-		change: "kube-proxy sends them on in the modes iptables and ipvs, and before 1.33.",
-		to:     []string{nftables, iptables, ipvs},
+		id: "unallocated-address", to: []string{nftables, iptables, ipvs},
 		when: func(c *comparison) bool {
 			return len(c.Objects.ServiceCIDRs) > 0 && (c.mode() != nftables || c.Version < 33)
 		},
 	},
 	{
-		id: "source-ranges-endpoints", title: "Source ranges apply to Services without endpoints, too",
-		change:   "vmapd drops other clients' packets. kube-proxy rejects them while there is no endpoint.",
-		from:     []string{iptables},
+		id:       "source-ranges-endpoints",
 		concerns: func(_ *comparison, s *model.Service) bool { return len(s.SourceRanges) > 0 },
 	},
 	{
-		id: "node-port-endpoints", title: "Where node ports do not answer, they are not rejected either",
-		change: "kube-proxy rejects the node port of a Service without endpoints on all addresses of the node.",
-		from:   []string{iptables}, concerns: hasNodePort,
+		id: "node-port-endpoints", concerns: hasNodePort,
 		when: func(c *comparison) bool { return !c.Config.NodePortAddresses.All },
 	},
-	{
-		id: "chains", title: "The chains KUBE-… of iptables are removed, except the kubelet's",
-		change: "Programs that look for them find none. With nftables, no packet has kube-proxy's mark 0x4000.",
-		from:   []string{iptables, ipvs},
-	},
-	{
-		id: "tables", title: "The tables are ip vmapd and ip6 vmapd, in place of ip kube-proxy and ip6 kube-proxy",
-		change: "DNAT is at -101 in place of -100: a node port has priority over a host port of the same number. " +
-			"Calico's Felix on Auto looks for kube-proxy's table.",
-		remedy: "set Calico's mode to nftables, in the Installation",
-		from:   []string{nftables}, to: []string{nftables},
-	},
+	{id: "chains"},
+	{id: "tables", to: []string{nftables}},
 	{
 		id: "backend", title: "Metrics and details are those of the backend, in place of kube-proxy's mode",
 		change: "cmd/vmapd/docs/internals.md lists what backends other than nftables have of their own.",
 		when:   func(c *comparison) bool { return c.mode() != c.Backend },
 	},
-}
+})
 
 func hasNodePort(_ *comparison, s *model.Service) bool {
 	return slices.ContainsFunc(s.Ports, func(p model.Port) bool { return p.NodePort > 0 })
