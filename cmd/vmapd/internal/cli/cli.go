@@ -91,7 +91,7 @@ func Command() *cobra.Command {
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(),
 		newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand())
-	root.AddCommand(newStatusCommand(), newServicesCommand(), newUICommand(), newTunnelCommand(), newAttachedCommand())
+	root.AddCommand(newStatusCommand(), newServicesCommand(), newOwnUICommand(), newTunnelCommand(), newAttachedCommand())
 	return root
 }
 

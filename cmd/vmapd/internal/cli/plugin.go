@@ -23,7 +23,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/plugin"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/ui"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -75,7 +74,7 @@ func asPlugin() *cobra.Command {
 	for _, name := range kubectlFlags {
 		f.String(name, "", "as kubectl's")
 	}
-	root.AddCommand(p.status(), p.doctor(), p.ui(), p.bundle(), newVersionCommand())
+	root.AddCommand(p.status(), p.doctor(), newUICommand(p.tunnel), p.bundle(), newVersionCommand())
 	inPods := []*cobra.Command{newExplainCommand(), newTraceCommand(), newServicesCommand()}
 	for _, c := range inPods {
 		c.RunE = p.inPod
@@ -150,26 +149,15 @@ func (p *kubectlPlugin) onNodes(c *cobra.Command, wait *time.Duration, bad func(
 	}
 }
 
-func (p *kubectlPlugin) ui() *cobra.Command {
-	var port uint16
-	c := &cobra.Command{
-		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			target, err := p.find(cmd, "", nil)
-			if err != nil {
-				return err
-			}
-			const connections = 2
-			tunnel := func(context.Context, string, string) (net.Conn, error) {
-				return p.program.Dial(target.Exec("tunnel")), nil
-			}
-			transport := &http.Transport{MaxConnsPerHost: connections, DialContext: tunnel}
-			daemon := socket.Client{Path: "node " + target.Node, Transport: transport}
-			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), daemon, port)
-		},
+// tunnel reaches a node's daemon by a command in its pod.
+func (p *kubectlPlugin) tunnel(cmd *cobra.Command) (socket.Client, error) {
+	target, err := p.find(cmd, "", nil)
+	const connections = 2
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		return p.program.Dial(target.Exec("tunnel")), nil
 	}
-	addPort(c, &port)
-	return c
+	transport := &http.Transport{MaxConnsPerHost: connections, DialContext: dial}
+	return socket.Client{Path: "node " + target.Node, Transport: transport}, err
 }
 
 func (p *kubectlPlugin) bundle() *cobra.Command {

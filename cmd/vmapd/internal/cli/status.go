@@ -137,20 +137,26 @@ const uiLong = `Ui serves a page for a browser on 127.0.0.1, and prints its addr
 with reasons and remedies, and its Services, those that fail first. It asks the daemon by its
 unix socket, and changes nothing. For another machine's browser: kubectl vmapd ui`
 
-func newUICommand() *cobra.Command {
-	var path string
+// newUICommand serves a page with the answers of a daemon, which find finds.
+func newUICommand(find func(*cobra.Command) (socket.Client, error)) *cobra.Command {
 	var port uint16
 	c := &cobra.Command{
 		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), socket.Client{Path: path}, port)
+			daemon, err := find(cmd)
+			if err != nil {
+				return err
+			}
+			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), daemon, port)
 		},
 	}
-	c.Flags().StringVar(&path, "socket", socket.DefaultPath, "the daemon's unix socket")
-	addPort(c, &port)
+	c.Flags().Uint16Var(&port, "port", 0, "port of the page; 0 is a free one")
 	return c
 }
 
-func addPort(c *cobra.Command, port *uint16) {
-	c.Flags().Uint16Var(port, "port", 0, "port of the page; 0 is a free one")
+func newOwnUICommand() *cobra.Command {
+	var daemon socket.Client
+	c := newUICommand(func(*cobra.Command) (socket.Client, error) { return daemon, nil })
+	c.Flags().StringVar(&daemon.Path, "socket", socket.DefaultPath, "the daemon's unix socket")
+	return c
 }
