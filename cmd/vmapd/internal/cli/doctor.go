@@ -128,7 +128,7 @@ func otherDaemon(ctx context.Context, path string) string {
 func examineNode(ctx context.Context, f *doctor.Facts, c *config.Config) {
 	found, err := leftovers.NewFinder(c.IPVS()).All()
 	f.Leftovers, f.Unexamined = found.String(), err
-	if proxy := leftovers.Answering(ctx, c.MetricsBindAddress); proxy != "" {
+	if proxy := leftovers.Answering(ctx, c.KubeProxy.MetricsBindAddress); proxy != "" {
 		f.OtherProxies = []string{proxy}
 	}
 	if c.Backend == config.IPTables || c.Backend == config.IPVS {

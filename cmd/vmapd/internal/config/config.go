@@ -29,10 +29,7 @@ type Config struct {
 	// From are files and folders of manifests in place of a cluster.
 	From []string
 
-	// HealthzBindAddress and MetricsBindAddress are an IP address and a port; empty disables them.
-	HealthzBindAddress string
-	MetricsBindAddress string
-	FastPath           devices.Choice
+	FastPath devices.Choice
 
 	// SyncPeriod is half the time for which a change may wait until the node is unhealthy. Default: 30s.
 	SyncPeriod time.Duration
@@ -45,7 +42,7 @@ type Config struct {
 	// Notes are lines for the log: each setting without effect, and each default that is not kube-proxy's.
 	Notes []Note
 
-	// The two configurations, with their defaults. Nobody changes them.
+	// The two configurations, with their defaults; an address that is disabled is empty. Nobody changes them.
 	KubeProxy *proxyconfig.KubeProxyConfiguration
 	Own       VmapdConfiguration
 
@@ -112,12 +109,11 @@ func (c *Config) WriteFile(path string) error {
 // fill derives the fields of c from the two configurations.
 func (c *Config) fill() {
 	p := c.KubeProxy
-	c.HealthzBindAddress, c.MetricsBindAddress = p.HealthzBindAddress, p.MetricsBindAddress
 	if c.disabled("healthz-bind-address", "healthz-port", c.flags.healthzPort) {
-		c.HealthzBindAddress = ""
+		p.HealthzBindAddress = ""
 	}
 	if c.disabled("metrics-bind-address", "metrics-port", c.flags.metricsPort) {
-		c.MetricsBindAddress = ""
+		p.MetricsBindAddress = ""
 	}
 	c.FastPath, _ = devices.Parse(c.Own.FastPath)
 	_, sync, pause := periods(p)
@@ -130,7 +126,7 @@ func (c *Config) fill() {
 		UDPTimeout:            p.Conntrack.UDPTimeout.Duration,
 		UDPStreamTimeout:      p.Conntrack.UDPStreamTimeout.Duration,
 	}
-	c.model, c.ipvs = c.trafficOf(c.Backend), c.optionsOfIPVS()
+	c.model, c.ipvs = c.traffic(), c.optionsOfIPVS()
 }
 
 // disabled reports whether the flags disable an address: a file cannot.
@@ -141,11 +137,11 @@ func (c *Config) disabled(address, port string, n int32) bool {
 	return c.flags.given(address) && c.flags.set.Lookup(address).Value.String() == "" || c.flags.given(port) && n == 0
 }
 
-// trafficOf requires valid configurations.
-func (c *Config) trafficOf(b Backend) model.Config {
-	p := c.KubeProxy
+// traffic requires valid configurations.
+func (c *Config) traffic() model.Config {
+	p, b := c.KubeProxy, c.Backend
 	m := model.Config{
-		NodeName: p.HostnameOverride, NodePortAddresses: c.nodePortAddresses(), MasqueradeAll: c.masqueradeAll(b),
+		NodeName: p.HostnameOverride, NodePortAddresses: c.nodePortAddresses(), MasqueradeAll: c.masqueradeAll(),
 		DropInvalid: c.Own.DropInvalid, ConnectionGrace: c.Own.ConnectionGrace.Duration,
 		ConnectionRetry: *c.Own.ConnectionRetry,
 		Budgets:         Budgets(b),
@@ -164,13 +160,9 @@ func (c *Config) trafficOf(b Backend) model.Config {
 	}
 	m.LocalPods.Mode = localModes[p.DetectLocalMode]
 	m.LocalPods.ClusterCIDRs = validCIDRs(strings.Split(p.ClusterCIDR, ","))
-	switch m.LocalPods.Mode {
-	case model.ByBridge:
-		m.LocalPods.Interface = p.DetectLocal.BridgeInterface
-	case model.ByInterfacePrefix:
-		m.LocalPods.Interface = p.DetectLocal.InterfaceNamePrefix
-	case model.ByClusterCIDR, model.ByNodeCIDR:
-	}
+	m.LocalPods.Interface = map[model.LocalPodsMode]string{
+		model.ByBridge: p.DetectLocal.BridgeInterface, model.ByInterfacePrefix: p.DetectLocal.InterfaceNamePrefix,
+	}[m.LocalPods.Mode]
 	return m
 }
 

@@ -29,7 +29,7 @@ func TestKubeadmClustersStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := fmt.Sprintf("backend %s (%s)\nmodel %+v\nipvs %+v\nhealthz %s metrics %s\nconntrack %+v\nperiods %v %v\n\n%s",
-				c.Backend, c.BackendReason, c.Model(), c.IPVS(), c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack,
+				c.Backend, c.BackendReason, c.Model(), c.IPVS(), c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, c.Conntrack,
 				c.SyncPeriod, c.MinSyncPeriod, notes(c))
 			got = strings.ReplaceAll(got, path, "config.conf")
 			testaid.Golden(t, strings.TrimSuffix(path, ".yaml")+".golden", got)

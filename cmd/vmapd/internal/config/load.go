@@ -46,7 +46,7 @@ func Load(f *Flags) (*Config, error) {
 	}
 	c.noteIgnored()
 	c.noteGates()
-	c.noteSurprises(c.Backend)
+	c.noteSurprises()
 	c.fill()
 	return c, nil
 }

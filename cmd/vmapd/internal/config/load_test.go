@@ -152,8 +152,8 @@ func TestPrecedence(t *testing.T) {
 	if got := m.LocalPods.ClusterCIDRs[0].String(); got != "10.0.0.0/8" {
 		t.Errorf("--cluster-cidr is not ignored: %v", got)
 	}
-	if c.MetricsBindAddress != "127.0.0.1:10249" || c.HealthzBindAddress != "0.0.0.0:10256" {
-		t.Errorf("flags disable %q, %q", c.MetricsBindAddress, c.HealthzBindAddress)
+	if c.KubeProxy.MetricsBindAddress != "127.0.0.1:10249" || c.KubeProxy.HealthzBindAddress != "0.0.0.0:10256" {
+		t.Errorf("flags disable %q, %q", c.KubeProxy.MetricsBindAddress, c.KubeProxy.HealthzBindAddress)
 	}
 	if m.NodeName != "from-flag" || c.Client().Master != "https://192.168.0.1" || c.Client().Kubeconfig != "file" {
 		t.Errorf("node %q, client %+v", m.NodeName, c.Client())
@@ -247,7 +247,7 @@ func TestWhatIsWrittenLoadsAgain(t *testing.T) {
 func inForce(c *config.Config) string {
 	own, _ := json.Marshal(c.Own)
 	return fmt.Sprintf("%v %v\n%s\n%+v\n%+v\n%+v\n%+v\n%v %v %v\n%s", c.SyncPeriod, c.MinSyncPeriod, c.Backend, c.Model(),
-		c.IPVS(), c.IPTables(), c.Client(), c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack, own)
+		c.IPVS(), c.IPTables(), c.Client(), c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, c.Conntrack, own)
 }
 
 func TestFeatureGates(t *testing.T) {

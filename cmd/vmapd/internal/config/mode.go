@@ -69,8 +69,8 @@ func (c *Config) noteDefaultMode() {
 
 // masqueradeAll is set by the section of kube-proxy's mode, or by that of the backend. IPVS
 // uses the section of iptables.
-func (c *Config) masqueradeAll(b Backend) bool {
-	p := c.KubeProxy
+func (c *Config) masqueradeAll() bool {
+	p, b := c.KubeProxy, c.Backend
 	iptables := modeOf(p) != NFTables || b == IPTables || b == IPVS
 	nftables := modeOf(p) == NFTables || b == NFTables || b == Auto
 	return iptables && p.IPTables.MasqueradeAll || nftables && p.NFTables.MasqueradeAll

@@ -145,8 +145,8 @@ func TestAddressesOfServers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := tt.in.mustLoad(t, tt.args...)
-			if c.HealthzBindAddress != tt.healthz || c.MetricsBindAddress != tt.metrics {
-				t.Errorf("got %q, %q, want %q, %q", c.HealthzBindAddress, c.MetricsBindAddress, tt.healthz, tt.metrics)
+			if c.KubeProxy.HealthzBindAddress != tt.healthz || c.KubeProxy.MetricsBindAddress != tt.metrics {
+				t.Errorf("got %q, %q, want %q, %q", c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, tt.healthz, tt.metrics)
 			}
 		})
 	}

@@ -34,8 +34,8 @@ func (c *Config) noteIgnored() {
 }
 
 // noteSurprises adds notes for valid settings that may be mistakes.
-func (c *Config) noteSurprises(b Backend) {
-	p, f := c.KubeProxy, c.flags
+func (c *Config) noteSurprises() {
+	p, f, b := c.KubeProxy, c.flags, c.Backend
 	if p.DetectLocalMode == defaultLocalMode && p.ClusterCIDR == "" {
 		c.note(slog.LevelInfo, c.place("clusterCIDR"),
 			"empty: pods cannot be distinguished from other clients, so traffic to cluster IPs is not masqueraded")

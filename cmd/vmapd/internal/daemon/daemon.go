@@ -241,8 +241,8 @@ func (d *Daemon) openPorts() {
 		Started: d.Started, Version: buildinfo.Current().String(),
 		Profiling: c.KubeProxy.EnableProfiling, SetVerbosity: d.SetVerbosity,
 	}
-	d.healthzPort = server("healthz", c.HealthzBindAddress, d.tracker.Handler(), events.ReasonHealthzFailed)
-	d.metricsPort = server("metrics", c.MetricsBindAddress, pages.Handler(), events.ReasonMetricsFailed)
+	d.healthzPort = server("healthz", c.KubeProxy.HealthzBindAddress, d.tracker.Handler(), events.ReasonHealthzFailed)
+	d.metricsPort = server("metrics", c.KubeProxy.MetricsBindAddress, pages.Handler(), events.ReasonMetricsFailed)
 }
 
 // Run programs the node until ctx ends, or a part fails so that a new start is needed.

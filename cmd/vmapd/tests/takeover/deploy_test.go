@@ -132,8 +132,8 @@ func checkBesideIt(t *testing.T, before, after *appsv1.DaemonSet) {
 	}
 	_, conf := load(t, &corev1.Container{Name: "without arguments"}, func(arg string) string { return arg })
 	for _, want := range []string{
-		"--upstream=http://" + conf.MetricsBindAddress + "/",
-		"--secure-listen-address=[$(HOST_IP)]:" + strings.TrimPrefix(conf.MetricsBindAddress, "127.0.0.1:"),
+		"--upstream=http://" + conf.KubeProxy.MetricsBindAddress + "/",
+		"--secure-listen-address=[$(HOST_IP)]:" + strings.TrimPrefix(conf.KubeProxy.MetricsBindAddress, "127.0.0.1:"),
 		"--kubeconfig=" + beside.VolumeMounts[0].MountPath + "/kubeconfig.conf",
 	} {
 		if !slices.Contains(beside.Args, want) {
