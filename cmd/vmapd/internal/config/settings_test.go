@@ -43,6 +43,15 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 	}
 }
 
+// A default or a check of a field that the page does not have would be lost.
+func TestEveryRuleIsOfAField(t *testing.T) {
+	for field := range rules {
+		if settingOf(field, "").field == "" {
+			t.Errorf("%s is not in the table", field)
+		}
+	}
+}
+
 // leaves returns the paths of the fields in a file that are no sections.
 func leaves(t reflect.Type) []string {
 	unmarshaler := reflect.TypeFor[interface{ UnmarshalJSON([]byte) error }]()
