@@ -15,8 +15,8 @@ import (
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
-// runDaemon is the command without a subcommand: it runs the daemon, or does a task in its place. An error for which the
-// daemon exits is a line of its log, if it has run, or if the log is JSON.
+// runDaemon is the command without a subcommand: it runs the daemon, or does a task in its place. An error for which
+// the daemon exits is a line of its log, if it has run, or if the log is JSON.
 func runDaemon(ctx context.Context, f *config.Flags, stderr io.Writer) error {
 	slog.SetDefault(newLogger(stderr, f.LogFormat(), slog.LevelInfo)) // until the configuration is read
 	running, err := start(ctx, f, stderr)
