@@ -33,7 +33,7 @@ const (
 	deprecated = "deprecated" // it has an effect, and the help hides it
 )
 
-var settings = append(rows("kube-proxy"), rows("vmapd")...)
+var settings = slices.Concat([][]setting{rows("kube-proxy"), rows("vmapd")}...)
 
 // rows returns the settings in a table of configuration.md.
 func rows(table string) (list []setting) {
