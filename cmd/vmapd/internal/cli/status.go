@@ -45,9 +45,7 @@ last changed.
   vmapd services -A
   vmapd services -n shop -w               changes, too`
 
-const asksLong = `
-
-It asks the daemon by its unix socket, which only root may do.`
+const asksLong = "\n\nIt asks the daemon by its unix socket, which only root may do."
 
 func newStatusCommand() *cobra.Command {
 	var q question

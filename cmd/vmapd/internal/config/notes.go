@@ -21,13 +21,12 @@ func (c *Config) noteIgnored() {
 		return equality.Semantic.DeepEqual(c.both().field(path).Interface(), defaults.field(path).Interface())
 	}
 	for _, s := range settings {
-		switch {
-		case s.kind == honoured || s.field == "" && (c.flags.ConfigFile != "" || !c.flags.given(s.flag)):
-		case s.kind == deprecated:
+		switch given := c.flags.ConfigFile == "" && c.flags.given(s.flag); {
+		case s.kind == deprecated && given:
 			c.note(slog.LevelWarn, "--"+s.flag, "%s", s.help())
-		case s.field == "":
+		case s.kind == ignored && s.field == "" && given:
 			c.note(slog.LevelInfo, "--"+s.flag, "%s", s.help())
-		case !same(s.field):
+		case s.kind == ignored && s.field != "" && !same(s.field):
 			c.note(slog.LevelInfo, c.place(s.field), "%s", s.help())
 		}
 	}

@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -96,10 +95,10 @@ func (v *View) Services(filter Filter, limit int) Services {
 
 // Names returns the Services of a name that are served, or of which a problem keeps something from being served.
 func (v *View) Names(name string) (list []model.NamespacedName) {
-	for _, sp := range v.Ports(Filter{Name: name}) {
-		list = append(list, sp.Name.NamespacedName)
+	for _, s := range v.Services(Filter{Name: name}, 0).Items {
+		list = append(list, model.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 	}
-	return slices.AppendSeq(list, maps.Keys(v.problems(Filter{Name: name})))
+	return list
 }
 
 func (v *View) problems(filter Filter) map[model.NamespacedName][]model.Problem {
