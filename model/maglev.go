@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"encoding/binary"
 	"hash/fnv"
 	"math/bits"
@@ -40,18 +39,20 @@ func (sp *ServicePort) Table(p TrafficPolicy) []uint32 {
 
 // Slots returns the length of Table.
 func (sp *ServicePort) Slots(p TrafficPolicy) int {
-	if !sp.Algorithm.HasTable() {
-		return 0
+	if n := sp.SlotCount(p); sp.Algorithm.HasTable() && n > 1 {
+		return n
 	}
-	n := sp.Count(p)
-	if n < 2 {
-		return 0
-	}
-	return tableSize(int(sp.TableSize), n)
+	return 0
 }
 
 // SlotCount returns how many slots a list has: those of its lookup table or, without one, one an endpoint.
-func (sp *ServicePort) SlotCount(p TrafficPolicy) int { return cmp.Or(sp.Slots(p), sp.Count(p)) }
+func (sp *ServicePort) SlotCount(p TrafficPolicy) int {
+	n := sp.Count(p)
+	if sp.Algorithm.HasTable() && n > 1 {
+		return tableSize(int(sp.TableSize), n)
+	}
+	return n
+}
 
 // tableSize returns the size of the table for n endpoints: size or, where that is too small to give each endpoint a few
 // slots, size times a power of four. All clients but 1/n move where it changes, so it does not follow n more closely.

@@ -69,12 +69,16 @@ func (sp *ServicePort) Serves(a netip.AddrPort) bool {
 	if sp == nil {
 		return false
 	}
-	compare := func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) }
-	if _, ok := slices.BinarySearchFunc(sp.Endpoints, a, compare); ok {
+	if _, ok := sp.Find(a); ok {
 		return true
 	}
 	_, ok := slices.BinarySearchFunc(sp.Draining, a, netip.AddrPort.Compare)
 	return ok
+}
+
+// Find returns the index in Endpoints of the one with an address.
+func (sp *ServicePort) Find(a netip.AddrPort) (int, bool) {
+	return slices.BinarySearchFunc(sp.Endpoints, a, func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 }
 
 // NoLocalEndpoints reports whether a Local policy, for connections from inside or from

@@ -205,6 +205,10 @@ func stale(maps []Purge, old, now *model.ServicePort) []Purge {
 
 // lacks reports whether a list of a service port lacks an endpoint that another version has.
 func lacks(now, old *model.ServicePort, l model.TrafficPolicy) bool {
-	left, _ := difference(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
-	return len(left) > 0
+	for e := range old.In(l) {
+		if i, found := now.Find(e.Addr); !found || !now.Endpoints[i].In(l) {
+			return true
+		}
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"iter"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -41,11 +42,12 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 			edit.Delete(&c.Old.Name)
 			continue
 		}
-		if c.Old != nil {
-			r.updateSlots(edit, old, c.Old, c.New)
-		} else {
-			r.assignSlots(edit, nil, c.New)
-		}
+		assignSlots(edit, c.New, func(l model.TrafficPolicy) []netip.AddrPort {
+			if c.Old == nil {
+				return nil
+			}
+			return old.slots(c.Old, l)
+		})
 		grown = r.needed.add(c.New) || grown
 	}
 	r.orders = edit.Done()
@@ -65,7 +67,7 @@ func (o Options) Adopt(table *nft.Table, left *Ruleset, s *model.FamilySnapshot)
 	}
 	edit := r.orders.Edit(model.ServicePortKeys)
 	for sp := range s.ServicePorts() {
-		r.assignSlots(edit, table, sp)
+		assignSlots(edit, sp, func(l model.TrafficPolicy) []netip.AddrPort { return slotsIn(table, sp, l) })
 		r.needed.add(sp)
 		r.needed.usage.count(sp, 1)
 	}
@@ -174,8 +176,7 @@ func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
 			return
 		}
 		for old, now := range r.portsSince(have) {
-			before, after := r.versions(have, old, now)
-			c := Change{have.unit(before), r.unit(after)}
+			c := Change{have.unit(have.version(old, r, now)), r.unit(r.version(now, have, old))}
 			c.New.Clients = stale(c.New.Clients, old, now)
 			if !yield(c) {
 				return

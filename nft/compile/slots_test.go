@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 )
 
 func pods(numbers ...int) []netip.AddrPort {
@@ -18,7 +19,7 @@ func pods(numbers ...int) []netip.AddrPort {
 	return list
 }
 
-// plainSlots says what moveSlots and keepSlots do: who has a slot keeps it, the others fill
+// plainSlots says what keepSlots does: who has a slot keeps it, the others fill
 // the holes.
 func plainSlots(have, want []netip.AddrPort) []netip.AddrPort {
 	list := make([]netip.AddrPort, len(want))
@@ -38,18 +39,27 @@ func plainSlots(have, want []netip.AddrPort) []netip.AddrPort {
 	return list
 }
 
-func TestMoveSlots(t *testing.T) {
+func TestKeepSlots(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		some := func() []int { return r.Perm(12)[:r.IntN(12)] }
 		have, want := pods(some()...), pods(some()...)
 		slices.SortFunc(want, netip.AddrPort.Compare)
-		sorted := slices.SortedFunc(slices.Values(have), netip.AddrPort.Compare)
-		left, joined := difference(bySlot{order: sorted}, bySlot{order: want})
-		got := moveSlots(have, left, joined)
-		plain := plainSlots(have, want)
-		if !slices.Equal(plain, got) || !slices.Equal(plain, keepSlots(have, bySlot{order: want})) {
-			t.Fatalf("seed %d: from %v to %v: %v, want %v", seed, have, want, got, plain)
+		b := model.NewBuilder(model.Config{NodeName: "node-1"})
+		modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).Set(b)
+		slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 80)
+		for _, a := range want {
+			slice = slice.Ready(a.Addr().String())
+		}
+		slice.Set(b)
+		for sp := range b.Snapshot().Family(model.IPv4).ServicePorts() {
+			got := slices.Clone(want)
+			for i, at := range keepSlots(have, sp, model.Cluster) {
+				got[i] = sp.Endpoints[at].Addr
+			}
+			if plain := plainSlots(have, want); !slices.Equal(plain, got) {
+				t.Fatalf("seed %d: from %v to %v: %v, want %v", seed, have, want, got, plain)
+			}
 		}
 	}
 }
