@@ -2,6 +2,7 @@ package compile
 
 import (
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -29,13 +30,28 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 		if !yield(first) {
 			return
 		}
-		urgent, services := r.urgent(), r.services()
-		if !yield(r.service(services[0])) {
+		services, urgent, ofOthers := map[netip.Addr][]*model.ServicePort{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}
+		for sp := range r.snapshot.ServicePorts() {
+			ip := clusterIPOf(sp)
+			services[ip] = append(services[ip], sp)
+			// An address of the node that is a Service's has priority over other Services' node ports.
+			urgent[ip] = urgent[ip] || isUrgent(sp) || slices.ContainsFunc(sp.Frontends, r.isOnNode)
+			ofOthers[ip] = ofOthers[ip] || slices.ContainsFunc(sp.Frontends, r.isClusterIPOfOther)
+		}
+		ips := slices.SortedFunc(maps.Keys(services), netip.Addr.Compare)
+		var together []*model.ServicePort
+		for _, ip := range ips {
+			if one := services[ip]; ofOthers[ip] && len(together)+len(one) <= mostTogether {
+				together = append(together, one...)
+				delete(services, ip)
+			}
+		}
+		if !yield(r.service(together)) {
 			return
 		}
 		for _, now := range [...]bool{true, false} {
-			for _, ports := range services[1:] {
-				if urgent[clusterIPOf(ports[0])] == now && !yield(r.service(ports)) {
+			for _, ip := range ips {
+				if one := services[ip]; one != nil && urgent[ip] == now && !yield(r.service(one)) {
 					return
 				}
 			}
@@ -66,47 +82,14 @@ func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 	return all
 }
 
-// mostTogether service ports come in one transaction, which must fit into the socket's memory. Of a tenant's thousands,
-// the others come alone, and may be refused for moments.
+// mostTogether service ports of Services with an external address that is another one's cluster IP, which refuses what
+// no frontend has, come in one transaction, which must fit into the socket's memory. Of a tenant's thousands, the others
+// come alone, and may be refused for moments.
 const mostTogether = 256
 
-// services returns the service ports of each Service, by its cluster IP. All Services with an external address that is
-// another one's cluster IP are together, and come first: that address refuses what no frontend has.
-func (r *Ruleset) services() (all [][]*model.ServicePort) {
-	ports := slices.SortedStableFunc(r.snapshot.ServicePorts(), func(a, b *model.ServicePort) int {
-		return clusterIPOf(a).Compare(clusterIPOf(b))
-	})
-	all = make([][]*model.ServicePort, 1, len(ports)+1)
-	for from, to := 0, 1; from < len(ports); to++ {
-		if to < len(ports) && clusterIPOf(ports[to]) == clusterIPOf(ports[from]) {
-			continue
-		}
-		if one := ports[from:to]; len(all[0])+len(one) <= mostTogether && slices.ContainsFunc(one, r.hasClusterIP) {
-			all[0] = append(all[0], one...)
-		} else {
-			all = append(all, one)
-		}
-		from = to
-	}
-	return all
-}
-
-// hasClusterIP reports whether an external address of a service port is the cluster IP of a Service.
-func (r *Ruleset) hasClusterIP(sp *model.ServicePort) bool {
-	return slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool {
-		return fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)
-	})
-}
-
-// urgent says of each Service, by its cluster IP, whether it must be among the first: an address of the node that is a
-// Service's has priority over other Services' node ports.
-func (r *Ruleset) urgent() map[netip.Addr]bool {
-	urgent := map[netip.Addr]bool{}
-	for sp := range r.snapshot.ServicePorts() {
-		ip := clusterIPOf(sp)
-		urgent[ip] = urgent[ip] || isUrgent(sp) || slices.ContainsFunc(sp.Frontends, r.isOnNode)
-	}
-	return urgent
+// isClusterIPOfOther reports whether a frontend has an external address that is the cluster IP of a Service.
+func (r *Ruleset) isClusterIPOfOther(fe model.Frontend) bool {
+	return fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)
 }
 
 // clusterIPOf returns the cluster IP of a service port.
