@@ -117,7 +117,7 @@ func checkApplied(t *testing.T, have *compile.Ruleset, b *batch.Batch, want *com
 	}
 	checkSets(t, have.AllSets(), b, want)
 	checkFlowtables(t, have, b, want)
-	checkChains(t, have.AllChains(), b, want)
+	checkChains(t, have.Table().Chains, b, want)
 }
 
 func checkSets(t *testing.T, have []nft.Set, b *batch.Batch, want *compile.Ruleset) {
@@ -173,7 +173,7 @@ func checkChains(t *testing.T, have []nft.Chain, b *batch.Batch, want *compile.R
 		delete(got, name)
 	}
 	wanted := map[string]string{}
-	for _, c := range want.AllChains() {
+	for _, c := range want.Table().Chains {
 		wanted[c.Name] = chainText(want.Family, c)
 	}
 	testaid.Equal(t, "chains after the batch", wanted, got)

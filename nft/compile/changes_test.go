@@ -100,7 +100,7 @@ func TestTheRuleThatForgetsAClient(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.11").Policies("Cluster", "Local").
 		Sticky(60).TCP("http", 80)
 	s := modeltest.Snapshot(modeltest.Config(), service, modeltest.OurNode()).Family(model.IPv4)
-	for _, chain := range (compile.Options{}).Compile(nil, s).AllChains() {
+	for _, chain := range (compile.Options{}).Compile(nil, s).Table().Chains {
 		if chain.Name != "remember-ns1/web/tcp/http" {
 			continue
 		}

@@ -14,8 +14,7 @@ import (
 // snapshot when they are needed.
 type Ruleset struct {
 	Family model.Family
-	// Sets and Chains are those that all service ports share, sorted by name. AllSets and
-	// AllChains also return those of single service ports.
+	// Sets and Chains are those that all service ports share, sorted by name.
 	Sets    []nft.Set
 	Chains  []nft.Chain
 	Options Options // with which it was compiled
@@ -76,35 +75,26 @@ func (o Options) Adopt(table *nft.Table, left *Ruleset, s *model.FamilySnapshot)
 	return r
 }
 
-// AllSets returns the declarations of all sets and maps, sorted by name.
-func (r *Ruleset) AllSets() []nft.Set {
-	all := slices.Clone(r.Sets)
-	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, affinityFor(sp).sets()...)
+// AllSets returns the declarations of all sets and maps.
+func (r *Ruleset) AllSets() (all []nft.Set) {
+	for unit := range r.Units() {
+		all = append(all, unit.Sets...)
 	}
-	slices.SortFunc(all, func(a, b nft.Set) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// AllChains returns all chains, sorted by name.
-func (r *Ruleset) AllChains() []nft.Chain {
-	all := slices.Clone(r.Chains)
-	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, r.Options.affinityChains(affinityFor(sp), r.snapshot.Settings)...)
-	}
-	slices.SortFunc(all, func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-// Table returns the table that the ruleset wants.
+// Table returns the table that the ruleset wants, with sets and chains sorted by name.
 func (r *Ruleset) Table() *nft.Table {
 	t := &nft.Table{
-		Family: r.Family, Timeouts: r.Options.Timeouts, Sets: r.AllSets(), Flowtables: r.Options.Flowtables(),
-		Chains: r.AllChains(), Elements: map[string]nft.Elements{},
+		Family: r.Family, Timeouts: r.Options.Timeouts, Flowtables: r.Options.Flowtables(),
+		Elements: map[string]nft.Elements{},
 	}
 	for unit := range r.Units() {
+		t.Sets, t.Chains = append(t.Sets, unit.Sets...), append(t.Chains, unit.Chains...)
 		unit.Elements(t.Add)
 	}
+	slices.SortFunc(t.Sets, func(a, b nft.Set) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(t.Chains, func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) })
 	return t
 }
 
@@ -112,33 +102,22 @@ func (r *Ruleset) Table() *nft.Table {
 // The cost does not depend on other service ports.
 func (r *Ruleset) OfPort(name model.ServicePortName) *nft.Table {
 	t := &nft.Table{Family: r.Family, Elements: map[string]nft.Elements{}}
-	sp, ok := r.snapshot.ServicePort(name)
-	if !ok {
-		return t
-	}
+	sp, _ := r.snapshot.ServicePort(name)
 	unit, leads := r.unit(version{ServicePort: sp}), map[string]bool{}
 	unit.Elements(func(set string, e nft.Element) {
 		t.Add(set, e)
 		leads[e.Verdict.Chain] = true
 	})
-	for _, s := range slices.Concat(r.Sets, unit.Sets) {
-		if t.Elements[s.Name] != nil {
-			t.Sets = append(t.Sets, s)
-		}
-	}
-	chains := slices.Concat(unit.Chains, r.Chains)
-	for _, c := range chains { // external-affinity-… and local-… lead to others; no chain behind these does
+	t.Sets, t.Chains = slices.Concat(r.Sets, unit.Sets), slices.Concat(unit.Chains, r.Chains)
+	for _, c := range t.Chains { // external-affinity-… and local-… lead to others; no chain behind these does
 		for _, rule := range c.Rules {
 			if v, ok := rule[len(rule)-1].(nft.Verdict); ok && leads[c.Name] {
 				leads[v.Chain] = true
 			}
 		}
 	}
-	for _, c := range chains {
-		if leads[c.Name] {
-			t.Chains = append(t.Chains, c)
-		}
-	}
+	t.Sets = slices.DeleteFunc(t.Sets, func(s nft.Set) bool { return t.Elements[s.Name] == nil })
+	t.Chains = slices.DeleteFunc(t.Chains, func(c nft.Chain) bool { return !leads[c.Name] })
 	return t
 }
 
@@ -239,9 +218,9 @@ func (r *Ruleset) Former(sp *model.ServicePort) *model.ServicePort {
 func (r *Ruleset) Counters() iter.Seq2[*model.ServicePort, []string] {
 	return func(yield func(*model.ServicePort, []string) bool) {
 		for sp := range r.snapshot.ServicePorts() {
-			keys := make([]string, len(sp.Frontends))
-			for i, fe := range sp.Frontends {
-				keys[i] = nft.FrontendsOf(fe.Kind).Key(fe.VIP)
+			var keys []string
+			for _, fe := range sp.Frontends {
+				keys = append(keys, nft.FrontendsOf(fe.Kind).Key(fe.VIP))
 			}
 			if r.Options.Counters && !yield(sp, keys) {
 				return

@@ -39,7 +39,7 @@ func FuzzNames(f *testing.F) {
 					t.Errorf("a set of %d characters: %q", len(set.Name), set.Name)
 				}
 			}
-			for _, chain := range r.AllChains() {
+			for _, chain := range r.Table().Chains {
 				if !name.MatchString(chain.Name) || len(chain.Name) > longest || strings.ContainsAny(chain.Comment, "\n") {
 					t.Errorf("a chain of %d characters: %q: %q", len(chain.Name), chain.Name, chain.Comment)
 				}

@@ -18,7 +18,7 @@ func chainsOf(t *testing.T, o Options, service modeltest.Service, slice modeltes
 	r := o.Compile(nil, s)
 	for sp := range s.ServicePorts() {
 		chains := map[string]nft.Chain{}
-		for _, c := range r.AllChains() {
+		for _, c := range r.Table().Chains {
 			chains[c.Name] = c
 		}
 		fe := sp.Frontends[0]

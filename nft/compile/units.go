@@ -115,14 +115,13 @@ func isUrgent(sp *model.ServicePort) bool {
 }
 
 // PortsWith returns the service ports with an element for which is reports true.
-func (r *Ruleset) PortsWith(is func(set, key string) bool) []*model.ServicePort {
-	return slices.Collect(func(yield func(*model.ServicePort) bool) {
-		for sp := range r.snapshot.ServicePorts() {
-			found := false
-			r.unit(version{ServicePort: sp}).Elements(func(set string, e nft.Element) { found = found || is(set, e.Key) })
-			if found && !yield(sp) {
-				return
-			}
+func (r *Ruleset) PortsWith(is func(set, key string) bool) (list []*model.ServicePort) {
+	for sp := range r.snapshot.ServicePorts() {
+		found := false
+		r.unit(version{ServicePort: sp}).Elements(func(set string, e nft.Element) { found = found || is(set, e.Key) })
+		if found {
+			list = append(list, sp)
 		}
-	})
+	}
+	return list
 }

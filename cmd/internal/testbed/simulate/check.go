@@ -80,7 +80,7 @@ func (w *world) read(f model.Family) (table *nft.Table, ok bool) {
 	}
 	for _, s := range append(slices.Clip(w.between), model.NewBuilder(w.node.Config).Snapshot()) {
 		if s != nil {
-			recognize(table, retrying.Compile(nil, s.Family(f)).AllChains())
+			recognize(table, retrying.Compile(nil, s.Family(f)).Table().Chains)
 		}
 	}
 	w.readings[f] = reading{generation, table}

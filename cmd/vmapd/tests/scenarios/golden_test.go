@@ -88,7 +88,7 @@ func chainsGolden(t *testing.T, all []*scenario, f model.Family) string {
 	byName := map[string]nft.Chain{}
 	for _, s := range all {
 		after := s.situation(t, f)
-		chains := after.conf.NFTables().Compile(nil, after.FamilySnapshot).AllChains()
+		chains := after.conf.NFTables().Compile(nil, after.FamilySnapshot).Table().Chains
 		for _, c := range choosingChains(before.FamilySnapshot, after.FamilySnapshot, chains) {
 			byName[c.Name] = c
 		}
@@ -122,7 +122,7 @@ func chainGolden(have *compile.Ruleset, b *batch.Batch, c nft.Chain) string {
 		return fmt.Sprintf("add chain %s { %s%s }\n", c.Name, hook, strings.Join(now, "; "))
 	}
 	var was []string
-	for _, h := range have.AllChains() {
+	for _, h := range have.Table().Chains {
 		if h.Name == c.Name {
 			was = ruleTexts(h, b.Family)
 		}
