@@ -17,53 +17,45 @@ type choice struct {
 	of        *nft.Frontends
 	list      model.TrafficPolicy
 	algorithm model.Algorithm
-	capacity  capacity
+	capacity  capacity // may be 0 with inside: others are dropped
 	retry     retry
+	// inside is the capacity for connections from pods and the node, which are sent to any endpoint, and others to one on
+	// this node. If it is 0, all connections are alike.
+	inside capacity
 }
 
-// An externalLocalChain sends connections from pods and the node to any endpoint, and
-// others to the endpoints on this node.
-type externalLocalChain struct {
-	of         *nft.Frontends
-	algorithm  model.Algorithm
-	local, all capacity // local may be 0: others are dropped
-	retry      retry
-}
-
-// newChoice returns the chain for a frontend and the endpoints that its traffic policy selects.
+// newChoice returns the chain for a frontend.
 func newChoice(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) choice {
-	l := fe.TrafficPolicy
-	a := algorithmFor(sp.Count(l), sp.Algorithm)
-	return choice{of, l, a, capacityFor(sp.SlotCount(l), l, a), retryOf(sp)}
+	c := choice{of: of, list: fe.TrafficPolicy, algorithm: sp.Algorithm, retry: retryOf(sp)}
+	n, inside := sp.SlotCount(c.list), 0
+	if fe.ShortCircuit {
+		inside = sp.SlotCount(model.Cluster)
+	}
+	if max(n, inside) <= 1 { // all algorithms are the same, and share a chain
+		c.algorithm = model.Random
+	}
+	if c.capacity = capacityFor(n, c.list, c.algorithm); inside > 0 {
+		c.inside = capacityFor(inside, model.Cluster, c.algorithm)
+	}
+	return c
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
 // endpoints has one, too: the chain for up to two rejects if all slots are empty. So the
 // verdict stays when the first endpoint comes or the last one leaves.
 func chooses(fe model.Frontend) bool {
-	return fe.Action == model.Forward || fe.Action == model.Reject && fe.TrafficPolicy == model.Cluster
+	return fe.ShortCircuit || fe.Action == model.Forward || fe.Action == model.Reject && fe.TrafficPolicy == model.Cluster
 }
 
-func newExternalLocalChain(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) externalLocalChain {
-	all, local := sp.SlotCount(model.Cluster), 0
-	if fe.Action == model.Forward {
-		local = sp.SlotCount(model.Local)
-	}
-	a := algorithmFor(max(all, local), sp.Algorithm)
-	return externalLocalChain{
-		of, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a), retryOf(sp),
-	}
-}
-
-// choices returns the chains that an externalLocalChain leads to: for all endpoints, and for those on this node.
-func (c externalLocalChain) choices() (all, local choice) {
+// choices returns the chains that one with inside leads to: for all endpoints, and for those on this node.
+func (c choice) choices() (all, local choice) {
 	sub := func(l model.TrafficPolicy, of capacity) choice {
 		if of == (capacity{1, 1}) {
-			return choice{c.of, l, model.Random, capacityFor(1, l, model.Random), c.retry}
+			return choice{of: c.of, list: l, capacity: capacityFor(1, l, model.Random), retry: c.retry}
 		}
-		return choice{c.of, l, c.algorithm, of, c.retry}
+		return choice{of: c.of, list: l, algorithm: c.algorithm, capacity: of, retry: c.retry}
 	}
-	return sub(model.Cluster, c.all), sub(model.Local, c.local)
+	return sub(model.Cluster, c.inside), sub(model.Local, c.capacity)
 }
 
 // keyOf returns the expressions that make a frontend's key of a packet.
@@ -90,15 +82,14 @@ func suffix(a model.Algorithm) string {
 }
 
 func (c choice) name() string {
-	local := ""
-	if c.list == model.Local {
-		local = "local-"
+	end := suffix(c.algorithm) + c.retry.suffix()
+	switch {
+	case c.inside.hi > 0:
+		return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.of), c.capacity, c.inside, end)
+	case c.list == model.Local:
+		return prefix(c.of) + "local-endpoints-" + c.capacity.String() + end
 	}
-	return prefix(c.of) + local + "endpoints-" + c.capacity.String() + suffix(c.algorithm) + c.retry.suffix()
-}
-
-func (c externalLocalChain) name() string {
-	return fmt.Sprintf("%slocal-%v-of-%v%s%s", prefix(c.of), c.local, c.all, suffix(c.algorithm), c.retry.suffix())
+	return prefix(c.of) + "endpoints-" + c.capacity.String() + end
 }
 
 // chain returns the chain. While the kernel commits a batch, a packet may still follow the old verdict and find the
@@ -107,7 +98,10 @@ func (c externalLocalChain) name() string {
 //
 // The first rule, for TCP alone, works around nft 1.0.6, which turns the first rule of a file that looks into a map
 // with data "typeof tcp dport" into a rule for TCP.
-func (c choice) chain(o Options, _ *model.Settings) nft.Chain {
+func (c choice) chain(o Options, s *model.Settings) nft.Chain {
+	if c.inside.hi > 0 {
+		return c.byOrigin(s)
+	}
 	dnat := func(how nft.Field, mod int) nft.Statement {
 		slot := nft.Expr{Field: how, Mod: uint32(mod)}
 		return nft.DNAT{Key: append(slices.Clone(keyOf(c.of)), slot), Map: c.of.Endpoints[c.list]}
@@ -168,25 +162,24 @@ func (c choice) protocols() []model.Protocol {
 	return []model.Protocol{model.TCP}
 }
 
-func (c externalLocalChain) chain(_ Options, s *model.Settings) nft.Chain {
+// byOrigin returns the chain that tells connections from pods and the node from others.
+func (c choice) byOrigin(s *model.Settings) nft.Chain {
 	all, local := c.choices()
 	others := goTo(local.name())
-	if c.local.hi == 0 {
+	if c.capacity.hi == 0 {
 		others = nft.Verdict{Kind: nft.DropPacket}
 	}
 	return nft.Chain{
 		Name:  c.name(),
 		Rules: append(fromInside(s, goTo(all.name())), nft.Rule{others}),
 		Comment: fmt.Sprintf("this node and its pods: one of %s; others: one of the %s on this node",
-			c.all.words(), c.local.words()),
+			c.inside.words(), c.capacity.words()),
 	}
 }
 
 // verdict returns the verdict for new connections to a frontend.
 func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Verdict {
 	switch {
-	case fe.ShortCircuit:
-		return goTo(newExternalLocalChain(of, sp, fe).name())
 	case chooses(fe):
 		return goTo(newChoice(of, sp, fe).name())
 	case fe.Action == model.Drop:
@@ -195,50 +188,34 @@ func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Ve
 	return goTo(rejectChain)
 }
 
-// choosing is a chain that a choice or an externalLocalChain describes.
-type choosing interface {
-	name() string
-	chain(o Options, s *model.Settings) nft.Chain
-}
-
 // neededChains are the chains and rules that depend on the service ports. Chains that choose are only added: before
 // Linux 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next start leaves
 // out those that are not needed.
 type neededChains struct {
-	choosing map[choosing]bool
+	choosing map[choice]bool
 	usage    usage
 }
 
 // add adds the chains that a service port needs. It reports whether some of them are new. Other rulesets may share the
 // map: it does not change but is copied.
 func (c *neededChains) add(sp *model.ServicePort) (grown bool) {
-	insert := func(one choosing) {
-		switch {
-		case c.choosing[one]:
-			return
-		case !grown:
+	for _, fe := range sp.Frontends {
+		if !chooses(fe) {
+			continue
+		}
+		one := newChoice(nft.FrontendsOf(fe.Kind), sp, fe)
+		if c.choosing[one] { // as mostly, without garbage
+			continue
+		}
+		if !grown {
 			c.choosing, grown = maps.Clone(c.choosing), true
 		}
-		if c.choosing == nil {
-			c.choosing = map[choosing]bool{}
-		}
 		c.choosing[one] = true
-	}
-	for _, fe := range sp.Frontends {
-		of := nft.FrontendsOf(fe.Kind)
-		switch {
-		case fe.ShortCircuit:
-			if one := newExternalLocalChain(of, sp, fe); !c.choosing[one] {
-				all, local := one.choices()
-				insert(one)
-				insert(all)
-				if one.local.hi > 0 {
-					insert(local)
-				}
-			}
-		case chooses(fe):
-			if one := newChoice(of, sp, fe); !c.choosing[one] { // as mostly, without garbage
-				insert(one)
+		if one.inside.hi > 0 {
+			all, local := one.choices()
+			c.choosing[all] = true
+			if local.capacity.hi > 0 {
+				c.choosing[local] = true
 			}
 		}
 	}
@@ -249,15 +226,6 @@ func (c *neededChains) add(sp *model.ServicePort) (grown bool) {
 // its verdict. For a new verdict the kernel would validate all verdicts of the table again (nft_table_validate), and
 // for a new chain walk the map of endpoints (nf_tables_bind_set).
 type capacity struct{ lo, hi int }
-
-// algorithmFor returns the algorithm to choose one of n endpoints. With one endpoint all
-// algorithms are the same, and share a chain.
-func algorithmFor(n int, a model.Algorithm) model.Algorithm {
-	if n <= 1 {
-		return model.Random
-	}
-	return a
-}
 
 // capacityFor returns the capacity of the chain for n slots of a list: up to the next power of two. Only a random
 // choice can be repeated when it finds an empty slot; the other algorithms need the exact number.

@@ -61,7 +61,7 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 // perhaps chains that nothing needs now; nil: nothing.
 func (o Options) Adopt(table *nft.Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: o.LayoutSets()}
-	if left != nil {
+	if r.needed.choosing = map[choice]bool{}; left != nil {
 		r.needed.choosing = left.needed.choosing
 	}
 	edit := r.orders.Edit(model.ServicePortKeys)
