@@ -32,26 +32,25 @@ const (
 	rememberOwn      = "remember-"
 )
 
-// affinity is what a service port needs for session affinity.
+// affinity is what a service port needs for session affinity; without, it has no lists.
 type affinity struct {
 	sp   *model.ServicePort
 	name string
-	// has says to which lists the policies can send a connection, even if a list is empty just
+	// lists are those to which the policies can send a connection, even if a list is empty just
 	// now: otherwise all clients would be forgotten while it is.
-	has      [len(model.TrafficPolicies)]bool
+	lists    []model.TrafficPolicy
 	external bool // some frontend needs both
 }
 
-// affinityFor returns nil for service ports without affinity.
-func affinityFor(sp *model.ServicePort) *affinity {
-	if sp == nil || sp.Affinity == 0 || len(sp.Frontends) == 0 {
-		return nil
+func affinityFor(sp *model.ServicePort) (a affinity) {
+	if sp == nil || sp.Affinity == 0 {
+		return a
 	}
-	a := &affinity{sp: sp, name: nft.OwnName(sp.Name)}
-	for _, fe := range sp.Frontends {
-		a.has[fe.TrafficPolicy] = true
-		if isExternalLocal(fe) {
-			a.has[model.Cluster], a.external = true, true
+	a = affinity{sp: sp, name: nft.OwnName(sp.Name), external: slices.ContainsFunc(sp.Frontends, isExternalLocal)}
+	for _, l := range model.TrafficPolicies {
+		leads := func(fe model.Frontend) bool { return fe.TrafficPolicy == l }
+		if a.external || slices.ContainsFunc(sp.Frontends, leads) {
+			a.lists = append(a.lists, l)
 		}
 	}
 	return a
@@ -64,22 +63,16 @@ func isExternalLocal(fe model.Frontend) bool {
 }
 
 // sets returns its maps.
-func (a *affinity) sets() []nft.Set {
-	if a == nil {
-		return nil
-	}
-	var list []nft.Set
-	for _, l := range model.TrafficPolicies {
-		if a.has[l] {
-			list = append(list, nft.DeclarationOf(nft.AffinityMap(a.sp.Name, l)))
-		}
+func (a affinity) sets() (list []nft.Set) {
+	for _, l := range a.lists {
+		list = append(list, nft.DeclarationOf(nft.AffinityMap(a.sp.Name, l)))
 	}
 	return list
 }
 
 // affinityChains returns the chains of a service port with affinity.
-func (o Options) affinityChains(a *affinity, s *model.Settings) []nft.Chain {
-	if a == nil {
+func (o Options) affinityChains(a affinity, s *model.Settings) []nft.Chain {
+	if a.lists == nil {
 		return nil
 	}
 	proto := protocolIs(a.sp.Name.Protocol)
@@ -88,10 +81,7 @@ func (o Options) affinityChains(a *affinity, s *model.Settings) []nft.Chain {
 	remember := nft.Chain{Name: rememberOwn + a.name, Comment: "a client of " + port + " got an endpoint"}
 	gone := nft.Rule{proto, inSet(endpointKey, nft.GoneEndpoints)}
 	var forget nft.Rule
-	for _, l := range model.TrafficPolicies {
-		if !a.has[l] {
-			continue
-		}
+	for _, l := range a.lists {
 		clients := nft.AffinityMap(a.sp.Name, l)
 		chains = append(chains, nft.Chain{
 			Name:    clients,
@@ -128,7 +118,7 @@ func (o Options) comesBack(sp *model.ServicePort, clients string) []nft.Rule {
 }
 
 // verdict returns the verdict for connections to a frontend: to the chain for clients that come back.
-func (a *affinity) verdict(fe model.Frontend) nft.Verdict {
+func (a affinity) verdict(fe model.Frontend) nft.Verdict {
 	if isExternalLocal(fe) {
 		return jumpTo(externalAffinity + a.name)
 	}
@@ -136,14 +126,8 @@ func (a *affinity) verdict(fe model.Frontend) nft.Verdict {
 }
 
 // elements adds its endpoints.
-func (a *affinity) elements(add AddFunc) {
-	if a == nil {
-		return
-	}
-	for _, l := range model.TrafficPolicies {
-		if !a.has[l] {
-			continue
-		}
+func (a affinity) elements(add AddFunc) {
+	for _, l := range a.lists {
 		for e := range a.sp.In(l) {
 			key := nft.AffinityEndpoint(a.sp.Name, l, endpointData(e))
 			add(nft.AffinityEndpoints, nft.Element{Key: key, Comment: elementComment(a.sp.Name)})
@@ -174,8 +158,7 @@ type Clients struct {
 // Clients returns those of a map that is to be purged, or false if the ruleset does not have the map.
 func (r *Ruleset) Clients(p Purge) (Clients, bool) {
 	sp, _ := r.snapshot.ServicePort(p.Port)
-	a := affinityFor(sp)
-	if a == nil || !a.has[p.List] {
+	if !slices.Contains(affinityFor(sp).lists, p.List) {
 		return Clients{}, false
 	}
 	c := Clients{Endpoints: map[string]bool{}, Timeout: sp.Affinity}
@@ -186,11 +169,9 @@ func (r *Ruleset) Clients(p Purge) (Clients, bool) {
 }
 
 // clients returns its maps of clients.
-func (a *affinity) clients() (list []Purge) {
-	for _, l := range model.TrafficPolicies {
-		if a != nil && a.has[l] {
-			list = append(list, Purge{a.sp.Name, l})
-		}
+func (a affinity) clients() (list []Purge) {
+	for _, l := range a.lists {
+		list = append(list, Purge{a.sp.Name, l})
 	}
 	return list
 }
@@ -199,7 +180,7 @@ func (a *affinity) clients() (list []Purge) {
 func stale(maps []Purge, old, now *model.ServicePort) []Purge {
 	before := affinityFor(old)
 	return slices.DeleteFunc(maps, func(p Purge) bool {
-		return before == nil || !before.has[p.List] || old.Affinity == now.Affinity && !lacks(now, old, p.List)
+		return !slices.Contains(before.lists, p.List) || old.Affinity == now.Affinity && !lacks(now, old, p.List)
 	})
 }
 

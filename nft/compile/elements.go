@@ -56,7 +56,7 @@ func (r *Ruleset) unit(v version) Unit {
 }
 
 // portElements adds the elements of one service port.
-func (r *Ruleset) portElements(v version, affinity *affinity, add AddFunc) {
+func (r *Ruleset) portElements(v version, affinity affinity, add AddFunc) {
 	sp := v.ServicePort
 	comment := elementComment(sp.Name)
 	for _, fe := range sp.Frontends {
@@ -67,11 +67,14 @@ func (r *Ruleset) portElements(v version, affinity *affinity, add AddFunc) {
 		if r.Options.Counters {
 			add(of.Counters, nft.Element{Key: key, Comment: comment})
 		}
-		if affinity == nil && onNode { // the port may have the number of another Service's node port
+		if affinity.lists == nil && onNode { // the port may have the number of another Service's node port
 			add(of.Remember, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Return}})
 		}
 		if fe.Restricted {
 			add(nft.FirewallIPs, nft.Element{Key: key})
+			for _, p := range sp.Allowed(fe) {
+				add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(fe.VIP, p))
+			}
 		}
 		if !hasSlots(fe) {
 			continue
@@ -92,25 +95,12 @@ func (r *Ruleset) portElements(v version, affinity *affinity, add AddFunc) {
 			add(of.SourceNAT, nft.Element{Key: key, Verdict: goTo(masqueradeNode)})
 		case model.MasqueradeOutside:
 		}
-		if affinity != nil {
+		if affinity.lists != nil {
 			add(of.Affinity, nft.Element{Key: key, Verdict: affinity.verdict(fe)})
 			add(of.Remember, nft.Element{Key: key, Verdict: goTo(rememberOwn + affinity.name)})
 		}
 	}
-	sourceRanges(sp, add)
 	affinity.elements(add)
-}
-
-// sourceRanges adds the sources that may connect to frontends of a service port.
-func sourceRanges(sp *model.ServicePort, add AddFunc) {
-	for _, fe := range sp.Frontends {
-		if !fe.Restricted {
-			continue
-		}
-		for _, p := range sp.Allowed(fe) {
-			add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(fe.VIP, p))
-		}
-	}
 }
 
 // isOnNode reports whether the address of a frontend is one of the node, where node ports are, too.

@@ -22,7 +22,7 @@ func chainsOf(t *testing.T, o Options, service modeltest.Service, slice modeltes
 			chains[c.Name] = c
 		}
 		fe := sp.Frontends[0]
-		if a := affinityFor(sp); a != nil {
+		if a := affinityFor(sp); a.lists != nil {
 			for _, rule := range chains[a.verdict(fe).Chain].Rules {
 				rules = append(rules, rule.Text(model.IPv4))
 			}
