@@ -117,7 +117,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		invalid = append(invalid, lateAnswer)
 	}
 	if s.DropInvalid {
-		invalid = append(invalid, invalidRules()...)
+		invalid = append(invalid, invalidRules...)
 	}
 	if len(invalid) > 0 {
 		chains = append(chains, nft.Chain{
@@ -135,20 +135,17 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	}
 	chains = append(chains, o.fastPathChains()...)
 	if c.usage.affinity > 0 {
-		first := []nft.Rule{{nft.MatchFirst, jumpTo(rememberChain)}}
-		chains = append(chains,
-			nft.Chain{
-				Name: rememberArrival, Hook: nft.Prerouting, Prio: priorityRemember, Filter: true, Ahead: true, Rules: first,
+		for name, hook := range map[string]nft.Hook{rememberArrival: nft.Prerouting, rememberOutput: nft.Output} {
+			chains = append(chains, nft.Chain{
+				Name: name, Hook: hook, Prio: priorityRemember, Filter: true, Ahead: true,
+				Rules:   []nft.Rule{{nft.MatchFirst, jumpTo(rememberChain)}},
 				Comment: "first packets of connections, behind all DNAT",
-			},
-			nft.Chain{
-				Name: rememberOutput, Hook: nft.Output, Prio: priorityRemember, Filter: true, Ahead: true, Rules: first,
-				Comment: "first packets of connections, behind all DNAT",
-			},
-			nft.Chain{
-				Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts),
-				Comment: "session affinity: remember the client's endpoint",
 			})
+		}
+		chains = append(chains, nft.Chain{
+			Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts),
+			Comment: "session affinity: remember the client's endpoint",
+		})
 	}
 	for one := range c.choosing {
 		chains = append(chains, one.chain(o, s))
@@ -245,11 +242,9 @@ func byOrigin(addrs, nodePorts string) []nft.Rule {
 
 // invalidRules drop packets in the conntrack state INVALID, such as a segment outside the
 // window: a reply would reach the client with the pod's own address.
-func invalidRules() []nft.Rule {
-	return []nft.Rule{
-		{nft.MatchInvalid, inSet(replyKey, nft.ServiceEndpoints), nft.Verdict{Kind: nft.DropPacket}},
-		{nft.MatchInvalid, inSet(destKey, nft.ClusterIPs), nft.Verdict{Kind: nft.DropPacket}},
-	}
+var invalidRules = []nft.Rule{
+	{nft.MatchInvalid, inSet(replyKey, nft.ServiceEndpoints), nft.Verdict{Kind: nft.DropPacket}},
+	{nft.MatchInvalid, inSet(destKey, nft.ClusterIPs), nft.Verdict{Kind: nft.DropPacket}},
 }
 
 // fromInside returns rules that apply a statement to connections from pods and from the node itself.

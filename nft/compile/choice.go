@@ -66,30 +66,21 @@ func keyOf(s *nft.Frontends) nft.Key {
 	return vipKey
 }
 
-// prefix returns the beginning of the names of these frontends' chains.
-func prefix(s *nft.Frontends) string {
-	if s.NodePorts {
-		return "nodeport-"
-	}
-	return ""
-}
-
-func suffix(a model.Algorithm) string {
-	if a == model.Random {
-		return ""
-	}
-	return "-" + a.String()
-}
-
 func (c choice) name() string {
-	end := suffix(c.algorithm) + c.retry.suffix()
+	name := "endpoints-" + c.capacity.String()
 	switch {
 	case c.inside.hi > 0:
-		return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.of), c.capacity, c.inside, end)
+		name = fmt.Sprintf("local-%v-of-%v", c.capacity, c.inside)
 	case c.list == model.Local:
-		return prefix(c.of) + "local-endpoints-" + c.capacity.String() + end
+		name = "local-" + name
 	}
-	return prefix(c.of) + "endpoints-" + c.capacity.String() + end
+	if c.of.NodePorts {
+		name = "nodeport-" + name
+	}
+	if c.algorithm != model.Random {
+		name += "-" + c.algorithm.String()
+	}
+	return name + c.retry.suffix()
 }
 
 // chain returns the chain. While the kernel commits a batch, a packet may still follow the old verdict and find the
@@ -100,34 +91,26 @@ func (c choice) name() string {
 // with data "typeof tcp dport" into a rule for TCP.
 func (c choice) chain(o Options, s *model.Settings) nft.Chain {
 	if c.inside.hi > 0 {
-		return c.byOrigin(s)
+		return c.bySource(s)
 	}
 	dnat := func(how nft.Field, mod int) nft.Statement {
 		slot := nft.Expr{Field: how, Mod: uint32(mod)}
 		return nft.DNAT{Key: append(slices.Clone(keyOf(c.of)), slot), Map: c.of.Endpoints[c.list]}
 	}
-	how := nft.RandomSlot
-	switch c.algorithm {
-	case model.Random:
-	case model.Maglev:
-		how = nft.HashSlot
-	case model.MaglevPort:
-		how = nft.FlowSlot
+	how := [...]nft.Field{
+		model.Random: nft.RandomSlot, model.Maglev: nft.HashSlot, model.MaglevPort: nft.FlowSlot,
+	}[c.algorithm]
+	made := nft.Chain{Name: c.name(), Comment: "choose one of " + c.capacity.words()}
+	protocols, draws := []model.Protocol{model.TCP}, c.capacity.draws()
+	if c.retry == retryDNS { // a rule for UDP, the only protocol here, has the first draw
+		protocols, draws = append(protocols, model.UDP), draws[1:]
 	}
-	made := nft.Chain{
-		Name:    c.name(),
-		Comment: "choose one of " + c.capacity.words(),
-	}
-	for _, p := range c.protocols() {
+	for _, p := range protocols {
 		if how != nft.RandomSlot && c.retry == retryTCP && o.retries(c.retry) {
 			again := nft.Rule{protocolIs(p), repeated, dnat(nft.RandomSlot, c.capacity.hi)}
 			made.Rules = append(made.Rules, o.retrying(c.retry, again))
 		}
 		made.Rules = append(made.Rules, o.retrying(c.retry, nft.Rule{protocolIs(p), dnat(how, c.capacity.hi)}))
-	}
-	draws := c.capacity.draws()
-	if c.retry == retryDNS {
-		draws = draws[1:] // a rule for UDP, the only protocol here, has the first
 	}
 	for _, mod := range draws {
 		made.Rules = append(made.Rules, nft.Rule{dnat(how, mod)})
@@ -154,16 +137,8 @@ func (c choice) chain(o Options, s *model.Settings) nft.Chain {
 	return made
 }
 
-// protocols are those that the first rules are for, one each.
-func (c choice) protocols() []model.Protocol {
-	if c.retry == retryDNS {
-		return []model.Protocol{model.TCP, model.UDP}
-	}
-	return []model.Protocol{model.TCP}
-}
-
-// byOrigin returns the chain that tells connections from pods and the node from others.
-func (c choice) byOrigin(s *model.Settings) nft.Chain {
+// bySource returns the chain that tells connections from pods and the node from others.
+func (c choice) bySource(s *model.Settings) nft.Chain {
 	all, local := c.choices()
 	others := goTo(local.name())
 	if c.capacity.hi == 0 {
