@@ -58,7 +58,7 @@ func NewBuilder(c Config) *Builder {
 		records:       map[NamespacedName]*record{},
 		slices:        map[NamespacedName]*endpointSlice{},
 		cidrs:         map[string][]netip.Prefix{},
-		claims:        claims{map[VIP]*service{}, map[VIP][]*service{}},
+		claims:        claims{},
 		problems:      map[ObjectRef][]Problem{},
 		edit:          newEdit(c.DropInvalid),
 		settingsStale: true,
@@ -127,26 +127,27 @@ func (b *Builder) replaceService(r *record, s *service) {
 
 // claim registers the frontends that a Service asks for, and marks the other Services that do.
 func (b *Builder) claim(s *service) {
-	s.refuse(&b.addrScope, true)
+	for i, a := range s.addrs {
+		s.addrs[i].refused = b.addrScope.refusal(a)
+	}
 	for v := range s.wants() {
-		b.markClaimants(v, b.claims.add(v, s))
+		b.claims.add(v, s)
+		b.markClaimants(v)
 	}
 }
 
 // withdraw takes back the claims of a Service.
 func (b *Builder) withdraw(s *service) {
 	for v := range s.wants() {
-		b.markClaimants(v, b.claims.remove(v, s))
+		b.claims.remove(v, s)
+		b.markClaimants(v)
 	}
 }
 
-// markClaimants marks Services that ask for a VIP and, for a node port, those with its number for the health check.
-func (b *Builder) markClaimants(v VIP, list []*service) {
-	if v.Addr.IsUnspecified() && v.Protocol == TCP {
-		list = append(list, b.claims.all(healthCheckVIP(v.Port))...)
-	}
-	for _, o := range list {
-		b.markDirty(o.record)
+// markClaimants marks the Services that ask for a VIP.
+func (b *Builder) markClaimants(v VIP) {
+	for _, s := range b.claims[v] {
+		b.markDirty(s.record)
 	}
 }
 

@@ -176,7 +176,8 @@ func (b *Builder) setAddrScope(now addrScope) {
 	}
 	b.addrScope = now
 	for _, r := range b.records {
-		if s := r.service; s != nil && s.refuse(&now, false) {
+		s := r.service
+		if s != nil && slices.ContainsFunc(s.addrs, func(a serviceAddr) bool { return a.kind != ClusterIP }) {
 			b.withdraw(s)
 			b.claim(s)
 			b.markDirty(r)

@@ -70,42 +70,30 @@ func (e *familyEdit) deletePort(name ServicePortName) {
 	}
 }
 
-// recount takes a service port from the counts and adds another. The cost depends on the
-// endpoints that only one of them has.
+// recount takes a service port from the counts and adds another.
 func (e *familyEdit) recount(old, now *ServicePort) {
 	e.noLocal.count(now, +1)
 	e.noLocal.count(old, -1)
-	left, joined := old.Endpoints, now.Endpoints
-	for len(left) > 0 || len(joined) > 0 {
-		order := -1
-		switch {
-		case len(left) == 0:
-			order = +1
-		case len(joined) > 0:
-			order = left[0].Addr.Compare(joined[0].Addr)
-		}
-		if order == 0 && left[0].Hairpin == joined[0].Hairpin {
-			left, joined = left[1:], joined[1:]
-			continue
-		}
-		if order >= 0 {
-			e.countEndpoint(now, joined[0], +1)
-			joined = joined[1:]
-		}
-		if order <= 0 {
-			e.countEndpoint(old, left[0], -1)
-			left = left[1:]
-		}
-	}
+	e.countEndpoints(now, old, +1)
+	e.countEndpoints(old, now, -1)
 }
 
-// countEndpoint adds an endpoint to the counts (by is 1) or takes it from them (-1).
-func (e *familyEdit) countEndpoint(sp *ServicePort, ep Endpoint, by int) {
-	if ep.Hairpin {
-		e.hairpins.count(ep.Addr.Addr(), by)
-	}
-	if e.dropInvalid {
-		e.endpoints.count(VIP{ep.Addr.Addr(), sp.Name.Protocol, ep.Addr.Port()}, by)
+// countEndpoints adds the endpoints that another service port lacks to the counts (by is 1), or takes them from there
+// (-1).
+func (e *familyEdit) countEndpoints(sp, other *ServicePort, by int) {
+	for _, ep := range sp.Endpoints {
+		if !ep.Hairpin && !e.dropInvalid {
+			continue
+		}
+		if i, found := other.Find(ep.Addr); found && other.Endpoints[i].Hairpin == ep.Hairpin {
+			continue
+		}
+		if ep.Hairpin {
+			e.hairpins.count(ep.Addr.Addr(), by)
+		}
+		if e.dropInvalid {
+			e.endpoints.count(VIP{ep.Addr.Addr(), sp.Name.Protocol, ep.Addr.Port()}, by)
+		}
 	}
 }
 

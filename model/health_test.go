@@ -237,34 +237,3 @@ func TestThePrimaryAddressCanBeConfigured(t *testing.T) {
 	config.PrimaryAddress = netip.MustParseAddr("fd00::77")
 	testaid.Equal(t, "with another address, node ports answer on", []string{modeltest.NodeIP4, "fd00::77"}, where())
 }
-
-// An API server gives each number to one Service. Where a number has been given twice, the load balancer
-// may be answered by a pod, or about another Service.
-func TestAHealthCheckNodePortThatAnotherServiceHas(t *testing.T) {
-	const field = "Service ns1/web: spec.healthCheckNodePort: "
-	const nodePort = field + "30100 is a node port of Service ns1/other, which gets the connections"
-	const healthCheck = "30100 is the one of Service %s, too: the node answers about one of them"
-	other := func(name, ip string) modeltest.Service {
-		return modeltest.NewService(name).On(ip).Typed("NodePort").TCP("http", 80)
-	}
-	b := modeltest.Builder(modeltest.Config(), lb("ns1/web", 30100), other("ns1/other", "172.30.0.42").NodePort(30100))
-	checkProblems(t, b.Snapshot(), nodePort)
-	other("ns1/other", "172.30.0.42").NodePort(30101).Set(b)
-	checkProblems(t, b.Snapshot())
-	other("ns1/other", "172.30.0.42").UDP("dns", 53).NodePort(30100).Set(b)
-	checkProblems(t, b.Snapshot())
-	other("ns1/other", "fd00:172:30::42").NodePort(30100).Set(b)
-	checkProblems(t, b.Snapshot(), nodePort)
-	lb("ns1/web", 30100).On("172.30.0.41").Set(b)
-	checkProblems(t, b.Snapshot())
-	lb("ns1/web", 30080).TCP("other", 81).NodePort(30080).Set(b)
-	checkProblems(t, b.Snapshot(), field+"30080 is a node port of Service ns1/web, which gets the connections")
-
-	lb("ns1/web", 30100).On("172.30.0.41").Set(b)
-	second := lb("ns2/web", 30100).On("172.30.0.43")
-	second.Set(b)
-	checkProblems(t, b.Snapshot(), field+fmt.Sprintf(healthCheck, "ns2/web"),
-		"Service ns2/web: spec.healthCheckNodePort: "+fmt.Sprintf(healthCheck, "ns1/web"))
-	second.Delete(b)
-	checkProblems(t, b.Snapshot())
-}

@@ -10,7 +10,7 @@ import (
 func (b *Builder) sizes() map[string]int {
 	all := map[string]int{
 		"records": len(b.records), "slices": len(b.slices), "cidrs": len(b.cidrs), "dirty": cap(b.dirty),
-		"claims": len(b.claims.owners), "waiting claims": len(b.claims.waiting), "problems": len(b.problems),
+		"claims": len(b.claims), "problems": len(b.problems),
 		"snapshot problems": len(b.last.problems),
 	}
 	for _, f := range Families {

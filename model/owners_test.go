@@ -57,12 +57,6 @@ func TestTheOldestClaimantWins(t *testing.T) {
 		checkProblems(t, s)
 	})
 
-	t.Run("two ports of one Service with one number: the first wins", func(t *testing.T) {
-		s := modeltest.Snapshot(modeltest.Config(), modeltest.NewService("ns1/a").On("172.30.0.41").TCP("a", 80).TCP("b", 80))
-		checkPorts(t, s, "ns1/a:a/tcp [172.30.0.41:80 reject]", "ns1/a:b/tcp []")
-		checkProblems(t, s, `Service ns1/a: cluster IP 172.30.0.41:80/tcp of port "b" belongs to its port "a", which stands before it`)
-	})
-
 	t.Run("node ports are claimed like addresses", func(t *testing.T) {
 		a := modeltest.NewService("ns1/a").CreatedAt(2).On("172.30.0.41").TCP("", 80).NodePort(30001)
 		b := modeltest.NewService("ns1/b").CreatedAt(1).On("172.30.0.42").TCP("", 80).NodePort(30001)

@@ -89,19 +89,25 @@ func (s *service) parseAddrs(in Service, entries int) {
 
 func (s *service) parsePorts(ports []Port) {
 	s.ports = make([]servicePort, 0, len(ports))
-	names, numbers, nodePorts := map[portKey]bool{}, map[VIP]bool{}, map[VIP]bool{}
+	names, taken := map[portKey]bool{}, map[VIP]bool{}
 	for i, in := range ports {
 		p, field, err := parseServicePort(in)
-		if err == nil && names[p.key()] {
-			field, err = "name", fmt.Errorf("a second %s port with the name %q", strings.ToUpper(p.protocol.String()), p.name)
+		number, nodePort := VIP{Protocol: p.protocol, Port: p.port}, VIP{IPv4.Unspecified(), p.protocol, p.nodePort}
+		protocol := strings.ToUpper(p.protocol.String())
+		switch {
+		case err != nil:
+		case names[p.key()]:
+			field, err = "name", fmt.Errorf("a second %s port with the name %q", protocol, p.name)
+		case taken[number]:
+			field, err = "port", fmt.Errorf("a second %s port with the number %d", protocol, p.port)
+		case p.nodePort != 0 && taken[nodePort]:
+			field, err = "nodePort", fmt.Errorf("a second %s port with the node port %d", protocol, p.nodePort)
 		}
 		if err != nil {
 			s.problems().add(fmt.Sprintf("spec.ports[%d].%s", i, field), "%v", err)
 			continue
 		}
-		number, nodePort := VIP{Protocol: p.protocol, Port: p.port}, VIP{Protocol: p.protocol, Port: p.nodePort}
-		p.portTaken, p.nodePortTaken = numbers[number], p.nodePort != 0 && nodePorts[nodePort]
-		names[p.key()], numbers[number], nodePorts[nodePort] = true, true, true
+		names[p.key()], taken[number], taken[nodePort] = true, true, true
 		s.ports = append(s.ports, p)
 	}
 }

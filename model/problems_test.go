@@ -44,6 +44,8 @@ func TestBadServices(t *testing.T) {
 		{"node port 70000", bad.TCP("q", 100).NodePort(70000), rest, []string{"Service ns1/bad: spec.ports[1].nodePort: 70000 is not between 1 and 65535"}},
 		{"an unknown protocol", bad.Port(model.Port{Name: "q", Protocol: "ICMP", Port: 1}), rest, []string{`Service ns1/bad: spec.ports[1].protocol: "ICMP" is none of TCP, UDP, SCTP`}},
 		{"a protocol in small letters", bad.Port(model.Port{Name: "q", Protocol: "tcp", Port: 1}), rest, []string{`Service ns1/bad: spec.ports[1].protocol: "tcp" is none of TCP, UDP, SCTP`}},
+		{"a port number twice", bad.TCP("q", 99), rest, []string{"Service ns1/bad: spec.ports[1].port: a second TCP port with the number 99"}},
+		{"a node port twice", bad.NodePort(30001).TCP("q", 100).NodePort(30001), rest[:len(rest)-1] + ", :30001 reject masquerade]", []string{"Service ns1/bad: spec.ports[1].nodePort: a second TCP port with the node port 30001"}},
 		{"a port name twice", bad.TCP("p", 100), rest, []string{`Service ns1/bad: spec.ports[1].name: a second TCP port with the name "p"`}},
 		{"a port name with a quote", bad.TCP(`q"`, 100), rest, []string{`Service ns1/bad: spec.ports[1].name: "q\"" is not a DNS label`}},
 		{"a port name with a newline", bad.TCP("q\n", 100), rest, []string{`Service ns1/bad: spec.ports[1].name: "q\n" is not a DNS label`}},

@@ -106,9 +106,15 @@ func (sel *Selection) addSlice(s *endpointSlice, name ServicePortName, f Family,
 // Claimants returns the service ports that ask for a VIP. The first one gets it.
 func (b *Builder) Claimants(v VIP) []ServicePortName {
 	var list []ServicePortName
-	for _, s := range b.claims.all(v) {
-		for p := range s.wanting(v) {
-			list = append(list, s.portName(p))
+	for _, s := range b.claims[v] {
+		for _, p := range s.ports {
+			number := p.port
+			if v.Addr.IsUnspecified() {
+				number = p.nodePort
+			}
+			if number == v.Port && p.protocol == v.Protocol {
+				list = append(list, s.portName(p))
+			}
 		}
 	}
 	return list

@@ -29,9 +29,6 @@ type servicePort struct {
 	protocol Protocol
 	port     uint16
 	nodePort uint16 // 0 means none
-
-	// An earlier port of the Service has the number, with the same protocol.
-	portTaken, nodePortTaken bool
 }
 
 // portKey identifies a port within a Service.
@@ -171,13 +168,9 @@ func (s *service) problems() *problemList {
 	return list
 }
 
-// wants yields the VIPs of all frontends that a Service asks for, before any decision, and that of its
-// health-check node port.
+// wants yields the VIPs of all frontends that a Service asks for, before any decision.
 func (s *service) wants() iter.Seq[VIP] {
 	return func(yield func(VIP) bool) {
-		if n := s.healthCheckNodePort; n != 0 && !yield(healthCheckVIP(n)) {
-			return
-		}
 		for _, f := range Families {
 			for _, p := range s.ports {
 				for fe := range s.frontends(f, p, len(s.addrs)) {
@@ -189,9 +182,6 @@ func (s *service) wants() iter.Seq[VIP] {
 		}
 	}
 }
-
-// healthCheckVIP is what a Service with a health-check node port claims. No frontend has a loopback address.
-func healthCheckVIP(port uint16) VIP { return VIP{IPv4.Loopback(), TCP, port} }
 
 // frontends yields the frontends that a port asks for in a family, cluster IP first, on a number of addresses at most.
 func (s *service) frontends(f Family, p servicePort, most int) iter.Seq[Frontend] {
@@ -215,35 +205,6 @@ func (s *service) frontends(f Family, p servicePort, most int) iter.Seq[Frontend
 			yield(Frontend{Kind: NodePort, VIP: VIP{f.Unspecified(), p.protocol, p.nodePort}})
 		}
 	}
-}
-
-// wanting yields the ports that ask for a VIP that the Service asks for. The first one gets it, if the Service does.
-func (s *service) wanting(v VIP) iter.Seq[servicePort] {
-	return func(yield func(servicePort) bool) {
-		for _, p := range s.ports {
-			number := p.port
-			if v.Addr.IsUnspecified() {
-				number = p.nodePort
-			}
-			if number == v.Port && p.protocol == v.Protocol && !yield(p) {
-				return
-			}
-		}
-	}
-}
-
-// refuse sets the refusals of a Service's addresses, and reports whether one changes. No claim
-// of the Service may stand meanwhile.
-func (s *service) refuse(scope *addrScope, set bool) (changes bool) {
-	for i, a := range s.addrs {
-		if r := scope.refusal(a); r != a.refused {
-			changes = true
-			if set {
-				s.addrs[i].refused = r
-			}
-		}
-	}
-	return changes
 }
 
 // refusals adds a problem for each address that is refused.

@@ -59,7 +59,6 @@ func (b *Builder) updateService(r *record) {
 	if now != nil {
 		problems.list = slices.Clone(now.rare.problems.list)
 		now.refusals(&problems)
-		b.reportHealthCheck(now, &problems)
 	}
 	var served [len(Families)]part
 	for _, f := range Families {
@@ -95,58 +94,32 @@ func (b *Builder) updateService(r *record) {
 func (b *Builder) frontends(s *service, f Family, p servicePort, addrs int, problems *problemList) []Frontend {
 	list := b.scratchFrontends[:0]
 	for fe := range s.frontends(f, p, addrs) {
-		if b.owns(fe.VIP, s, p) {
+		if of := b.claims.owner(fe.VIP); of == s {
 			list = append(list, fe)
-			continue
-		}
-		if !b.reported(fe, s, p) {
-			problems.add("", "%v %v of port %q belongs to %v", fe.Kind, fe.VIP, p.name, owner{b, fe.VIP, s})
+		} else if fe.Kind != NodePort || f == IPv4 || !s.clusterIP(IPv4).IsValid() { // else IPv4 has the same problem
+			problems.add("", "%v %v of port %q belongs to %v", fe.Kind, fe.VIP, p.name, owner{of, fe.VIP, s})
 		}
 	}
 	b.scratchFrontends = list
 	return append([]Frontend(nil), list...)
 }
 
-// owns reports whether a VIP that a port asks for belongs to it.
-func (b *Builder) owns(v VIP, s *service, p servicePort) bool {
-	taken := p.portTaken
-	if v.Addr.IsUnspecified() {
-		taken = p.nodePortTaken
-	}
-	return b.claims.owners[v] == s && !taken
-}
-
-// reported reports whether a frontend is a node port with the same problem in IPv4.
-func (b *Builder) reported(fe Frontend, s *service, p servicePort) bool {
-	if fe.Kind != NodePort || !fe.VIP.Addr.Is6() || !s.clusterIP(IPv4).IsValid() {
-		return false
-	}
-	v := fe.VIP
-	v.Addr = IPv4.Unspecified()
-	return !b.owns(v, s, p) && b.claims.owners[v] == b.claims.owners[fe.VIP]
-}
-
-// owner describes the owner of a VIP that a port of a Service asks for and does not get.
+// owner describes the owner of a VIP that another Service asks for and does not get.
 type owner struct {
-	b *Builder
-	v VIP
-	s *service
+	*service
+	v     VIP
+	other *service
 }
 
 func (o owner) String() string {
-	s, owner := o.s, o.b.claims.owners[o.v]
-	if owner == s {
-		for first := range s.wanting(o.v) {
-			return fmt.Sprintf("its port %q, which stands before it", first.name)
-		}
+	name, a := o.record.name, o.v.Addr
+	switch {
+	case o.clusterIP(FamilyOf(a)) == a && o.other.clusterIP(FamilyOf(a)) != a:
+		return fmt.Sprintf("Service %v: it is the cluster IP of that Service", name)
+	case o.created == o.other.created:
+		return fmt.Sprintf("Service %v, which is as old and comes first by name", name)
 	}
-	if a := o.v.Addr; owner.clusterIP(FamilyOf(a)) == a && s.clusterIP(FamilyOf(a)) != a {
-		return fmt.Sprintf("Service %v: it is the cluster IP of that Service", owner.record.name)
-	}
-	if owner.created == s.created {
-		return fmt.Sprintf("Service %v, which is as old and comes first by name", owner.record.name)
-	}
-	return fmt.Sprintf("Service %v, which is older", owner.record.name)
+	return fmt.Sprintf("Service %v, which is older", name)
 }
 
 // decide makes all decisions about a service port that has its frontends.
@@ -278,26 +251,4 @@ func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthChe
 		h.Families[f] = HealthCheckOfFamily{true, len(addrs)}
 	}
 	return h
-}
-
-// reportHealthCheck adds a problem if the number of a health-check node port has been given twice. An
-// API server gives each number once.
-func (b *Builder) reportHealthCheck(s *service, problems *problemList) {
-	const field = "spec.healthCheckNodePort"
-	port := s.healthCheckNodePort
-	if port == 0 {
-		return
-	}
-	for _, f := range Families {
-		if o := b.claims.owners[VIP{f.Unspecified(), TCP, port}]; o != nil && s.clusterIP(f).IsValid() {
-			problems.add(field, "%d is a node port of Service %v, which gets the connections", port, o.record.name)
-			return
-		}
-	}
-	for _, o := range b.claims.all(healthCheckVIP(port)) {
-		if o != s {
-			problems.add(field, "%d is the one of Service %v, too: the node answers about one of them", port, o.record.name)
-			return
-		}
-	}
 }

@@ -190,17 +190,14 @@ func TestSelectionIsOfNow(t *testing.T) {
 func TestClaimants(t *testing.T) {
 	young := modeltest.NewService("ns1/young").CreatedAt(9).On("172.30.0.42").External("192.168.99.1").TCP("", 80)
 	old := modeltest.NewService("ns1/old").CreatedAt(1).On("172.30.0.43").External("192.168.99.1").TCP("http", 80).NodePort(30080)
-	twice := modeltest.NewService("ns1/twice").On("172.30.0.44").TCP("a", 80).TCP("b", 80).UDP("c", 80)
+	twice := modeltest.NewService("ns1/twice").On("172.30.0.44").TCP("a", 80).UDP("c", 80)
 	b := modeltest.Builder(modeltest.Config(), young, old, twice)
 	f := b.Snapshot().Family(model.IPv4)
 	for sp := range f.ServicePorts() {
 		for _, fe := range sp.Frontends {
 			want := []string{sp.Name.String()}
-			switch {
-			case fe.Kind == model.ExternalIP:
+			if fe.Kind == model.ExternalIP {
 				want = append(want, "ns1/young")
-			case sp.Name.Port == "a":
-				want = append(want, "ns1/twice:b")
 			}
 			got := []string{}
 			for _, n := range b.Claimants(fe.VIP) {

@@ -277,8 +277,7 @@ func TestLessCommonSituations(t *testing.T) {
 		},
 		{
 			"two ports of one Service on one number", "172.30.0.41:80", twoPorts, nil,
-			[]string{`   Service ns1/web, port "also", claims the same address and port, but ns1/web comes first: it gets ` +
-				`no connections here.`},
+			[]string{"problem: Service ns1/web: spec.ports[1].port: a second TCP port with the number 80"},
 		},
 		{
 			"a port beyond the limit", "172.30.0.41:11000", manyPorts, nil,
