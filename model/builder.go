@@ -29,8 +29,7 @@ type Builder struct {
 	edit          *edit
 	last          *Snapshot
 
-	scratch          []Candidate
-	scratchFrontends []Frontend
+	scratch []Candidate // of lists
 }
 
 // locality is the part of this node's state that decisions about Services depend on.

@@ -2,7 +2,6 @@ package model
 
 import (
 	"math/bits"
-	"slices"
 )
 
 // part is the part of a Service that is served in one family.
@@ -20,11 +19,12 @@ type part struct {
 // that makes it less than the whole.
 func (s *service) part(f Family, c *Config, problems *problemList) part {
 	budgets := c.Budgets
-	endpoints, left := s.record.offered(f, budgets.Endpoints)
-	if left != nil {
+	endpoints, end := s.record.offered(f, budgets.Endpoints)
+	beyond := s.record.slices[end:]
+	if len(beyond) > 0 {
 		problems.over(EndpointsBudget, "",
 			"more than %d %v endpoints: those of EndpointSlice %s, and of further ones by name, are not served",
-			budgets.Endpoints, f, left.name)
+			budgets.Endpoints, f, beyond[0].name)
 	}
 	each := max(1, roundUp(endpoints))
 	limit := budgets.Entries
@@ -32,7 +32,12 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 		limit /= len(Families)
 	}
 	entries := limit
-	served := part{unserved: s.record.endpointsFrom(f, left), algorithm: c.Algorithm, tableSize: c.TableSize}
+	served := part{algorithm: c.Algorithm, tableSize: c.TableSize}
+	for _, s := range beyond {
+		if s.family == f {
+			served.unserved += s.len()
+		}
+	}
 	if a := s.rare.algorithm; a != nil {
 		served.algorithm = *a
 	}
@@ -96,31 +101,19 @@ func (s *service) tables(f Family) int {
 	return n
 }
 
-// offered returns the number of endpoints of a family that the budget allows, and the first slice that it does not.
-func (r *record) offered(f Family, most int) (endpoints int, left *endpointSlice) {
-	for _, s := range r.slices {
+// offered returns the number of endpoints of a family that the budget allows, and the index in slices from which it
+// does not: there is the first one that is too much.
+func (r *record) offered(f Family, most int) (endpoints, end int) {
+	for i, s := range r.slices {
 		if s.family != f {
 			continue
 		}
 		if endpoints+s.weight() > most {
-			return endpoints, s
+			return endpoints, i
 		}
 		endpoints += s.weight()
 	}
-	return endpoints, nil
-}
-
-// endpointsFrom returns the number of endpoints of a family from a slice on, which may be nil.
-func (r *record) endpointsFrom(f Family, from *endpointSlice) int {
-	n := 0
-	if from != nil {
-		for _, s := range r.slices[slices.Index(r.slices, from):] {
-			if s.family == f {
-				n += s.len()
-			}
-		}
-	}
-	return n
+	return endpoints, len(r.slices)
 }
 
 // weight is what a slice uses of the budget of endpoints.

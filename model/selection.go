@@ -1,18 +1,14 @@
 package model
 
-import (
-	"net/netip"
-	"slices"
-)
+import "slices"
 
 // Selection explains which endpoints the traffic policies select for a service port. A snapshot has only the result.
 type Selection struct {
 	// Candidates are the endpoints that slices offer for the port, sorted, each address once.
 	Candidates []Candidate
-	// Offers are the slices that offer each candidate, by its address: several while slices are being rebalanced.
-	Offers map[netip.AddrPort][]NamespacedName
-	// Slices are the Service's slices that offer nothing for the port, sorted by name.
-	Slices []OtherSlice
+	// Slices of the family that offer nothing, sorted by name: NoPort have no port of the name and protocol, and
+	// OverBudget are beyond Budgets.Endpoints.
+	NoPort, OverBudget []NamespacedName
 	// Hints are the hints that made the Cluster list smaller.
 	Hints Hints
 }
@@ -40,24 +36,6 @@ const (
 	ZoneHints              // hints.forZones
 )
 
-// OtherSlice is a slice that offers nothing for a service port.
-type OtherSlice struct {
-	Name      NamespacedName
-	Why       Mismatch
-	Endpoints int // their number
-}
-
-// Mismatch is the reason why a slice offers nothing for a service port.
-type Mismatch uint8
-
-// The mismatches.
-const (
-	OtherFamily   Mismatch = iota // its addresses are of the other IP family
-	NoPort                        // it has no port of this name
-	OtherProtocol                 // its port of this name is for another protocol
-	OverBudget                    // the Service has too many endpoints, see Budgets.Endpoints
-)
-
 // Selection explains the endpoints of a service port in the current snapshot.
 func (b *Builder) Selection(name ServicePortName, f Family) Selection {
 	b.Snapshot()
@@ -66,41 +44,19 @@ func (b *Builder) Selection(name ServicePortName, f Family) Selection {
 		return Selection{}
 	}
 	l := b.lists(r, name, f)
-	selection := Selection{
-		Candidates: slices.Clone(l.candidates), Offers: map[netip.AddrPort][]NamespacedName{}, Hints: l.hints,
-	}
-	_, left := r.offered(f, b.config.Budgets.Endpoints)
-	over := false
-	for _, s := range r.slices {
-		over = over || s == left
-		selection.addSlice(s, name, f, over)
+	selection := Selection{Candidates: slices.Clone(l.candidates), Hints: l.hints}
+	_, end := r.offered(f, b.config.Budgets.Endpoints)
+	for i, s := range r.slices {
+		other := NamespacedName{name.Namespace, s.name}
+		switch _, ok := s.port(name.Port, name.Protocol); {
+		case s.family != f:
+		case i >= end:
+			selection.OverBudget = append(selection.OverBudget, other)
+		case !ok:
+			selection.NoPort = append(selection.NoPort, other)
+		}
 	}
 	return selection
-}
-
-// addSlice adds a slice to its candidates, or to Slices if it has none.
-func (sel *Selection) addSlice(s *endpointSlice, name ServicePortName, f Family, over bool) {
-	other := OtherSlice{Name: NamespacedName{name.Namespace, s.name}, Why: NoPort, Endpoints: s.len()}
-	port, ok := s.port(name.Port, name.Protocol)
-	switch {
-	case s.family != f:
-		other.Why = OtherFamily
-	case over:
-		other.Why = OverBudget
-	case ok:
-		for a, conditions := range s.all("") {
-			addr := netip.AddrPortFrom(a, port)
-			i, _ := slices.BinarySearchFunc(sel.Candidates, Candidate{Addr: addr}, Candidate.compare)
-			isCopy := sel.Candidates[i].Has(Terminating) == conditions.Has(Terminating)
-			if isCopy && !slices.Contains(sel.Offers[addr], other.Name) {
-				sel.Offers[addr] = append(sel.Offers[addr], other.Name)
-			}
-		}
-		return
-	case slices.ContainsFunc(s.ports, func(p slicePort) bool { return p.name == name.Port }):
-		other.Why = OtherProtocol
-	}
-	sel.Slices = append(sel.Slices, other)
 }
 
 // Claimants returns the service ports that ask for a VIP. The first one gets it.

@@ -25,10 +25,9 @@ func (s *Snapshot) Family(f Family) *FamilySnapshot { return &s.families[f] }
 // Problems returns the current problems of all objects, sorted by object.
 func (s *Snapshot) Problems() []Problem { return slices.Clone(s.problems) }
 
-// SameProblems reports whether two snapshots share their list of problems.
+// SameProblems reports whether two snapshots have the same problems.
 func (s *Snapshot) SameProblems(o *Snapshot) bool {
-	return len(s.problems) == len(o.problems) &&
-		(len(s.problems) == 0 || &s.problems[0] == &o.problems[0])
+	return slices.Equal(s.problems, o.problems)
 }
 
 // Node returns the state of the Node object.

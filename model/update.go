@@ -91,8 +91,7 @@ func (b *Builder) updateService(r *record) {
 }
 
 // frontends returns the frontends that a port asks for and gets. It adds a problem for each that belongs to another.
-func (b *Builder) frontends(s *service, f Family, p servicePort, addrs int, problems *problemList) []Frontend {
-	list := b.scratchFrontends[:0]
+func (b *Builder) frontends(s *service, f Family, p servicePort, addrs int, problems *problemList) (list []Frontend) {
 	for fe := range s.frontends(f, p, addrs) {
 		if of := b.claims.owner(fe.VIP); of == s {
 			list = append(list, fe)
@@ -100,8 +99,7 @@ func (b *Builder) frontends(s *service, f Family, p servicePort, addrs int, prob
 			problems.add("", "%v %v of port %q belongs to %v", fe.Kind, fe.VIP, p.name, owner{of, fe.VIP, s})
 		}
 	}
-	b.scratchFrontends = list
-	return append([]Frontend(nil), list...)
+	return list
 }
 
 // owner describes the owner of a VIP that another Service asks for and does not get.
@@ -211,16 +209,10 @@ func (s *service) applyPolicy(fe *Frontend, selected [len(TrafficPolicies)]int) 
 // lists finds both lists of endpoints for one port of a Service. The result is valid until the next call.
 func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
 	b.scratch = b.scratch[:0]
-	rest := b.config.Budgets.Endpoints
-	for _, s := range r.slices {
-		if s.family != f {
-			continue
-		}
-		if rest -= s.weight(); rest < 0 {
-			break
-		}
+	_, end := r.offered(f, b.config.Budgets.Endpoints)
+	for _, s := range r.slices[:end] {
 		port, ok := s.port(name.Port, name.Protocol)
-		if !ok {
+		if !ok || s.family != f {
 			continue
 		}
 		for addr, c := range s.all(b.locality.zone) {

@@ -34,8 +34,12 @@ func (x *explainer) explainEndpoints() {
 	for _, c := range selection.Candidates {
 		if !slices.ContainsFunc(x.d.Targets, func(t model.Target) bool { return t.Addr == c.Addr }) {
 			e := x.endpoint(c.Addr)
+			var offers []string
+			for _, o := range x.own[c.Addr.Addr()] {
+				offers = append(offers, o.Slice.String())
+			}
 			unused = append(unused, fmt.Sprintf("%v  %s; %s, EndpointSlice %s", c.Addr, sayExcluded(c, x.d.TrafficPolicy, e),
-				sayWhere(e, c.Has(model.OnThisNode)), report.List(selection.Offers[c.Addr], 0)))
+				sayWhere(e, c.Has(model.OnThisNode)), report.List(slices.Compact(offers), 0)))
 		}
 	}
 	x.list(used)
@@ -124,7 +128,6 @@ func (x *explainer) list(endpoints []string) {
 
 func (x *explainer) saySlices(selection model.Selection) {
 	for _, s := range x.slices {
-		i := slices.IndexFunc(selection.Slices, func(o model.OtherSlice) bool { return o.Name == s.NamespacedName })
 		_, headless := s.Labels[model.LabelHeadless]
 		why := ""
 		switch {
@@ -134,12 +137,12 @@ func (x *explainer) saySlices(selection model.Selection) {
 			why = "has the label service.kubernetes.io/headless: no proxy uses it"
 		case s.AddressType != "IPv4" && s.AddressType != "IPv6":
 			why = fmt.Sprintf("has the addressType %s: no proxy uses it", s.AddressType)
-		case i < 0, selection.Slices[i].Why == model.OtherFamily && len(selection.Candidates) > 0:
-			continue
-		case selection.Slices[i].Why == model.OtherFamily:
+		case s.AddressType != x.d.Port.Family.String() && len(selection.Candidates) == 0:
 			why = fmt.Sprintf("is not for %v", x.d.Port.Family)
-		case selection.Slices[i].Why == model.OverBudget:
+		case slices.Contains(selection.OverBudget, s.NamespacedName):
 			why = "is beyond the budget of the Service's endpoints"
+		case !slices.Contains(selection.NoPort, s.NamespacedName):
+			continue
 		default:
 			var ports []model.Port
 			for _, p := range s.Ports {
