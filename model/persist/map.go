@@ -37,11 +37,20 @@ type KeyFuncs[K comparable] struct {
 
 // Get returns the value of a key.
 func (m Map[K, V]) Get(f KeyFuncs[K], k K) (value V, ok bool) {
-	s := m.shard(f.Hash(k) % shardCount)
-	if i, ok := s.find(func(other K) int { return f.Compare(other, k) }); ok {
+	if _, s, i, found := m.find(f, k); found {
 		return s[i].value, true
 	}
 	return value, false
+}
+
+// find returns the shard that a key belongs to, and the index that it has or would have.
+func (m Map[K, V]) find(f KeyFuncs[K], k K) (shard uint64, s shard[K, V], i int, found bool) {
+	shard = f.Hash(k) % shardCount
+	if s = m.shard(shard); s == nil {
+		return shard, nil, 0, false // without the garbage of a search
+	}
+	i, found = slices.BinarySearchFunc(s, k, func(e entry[K, V], k K) int { return f.Compare(e.key, k) })
+	return shard, s, i, found
 }
 
 // shard returns a shard, which may be nil.
@@ -66,10 +75,6 @@ func (m Map[K, V]) All() iter.Seq2[K, V] {
 			}
 		}
 	}
-}
-
-func (s shard[K, V]) find(compare func(K) int) (int, bool) {
-	return slices.BinarySearchFunc(s, compare, func(e entry[K, V], compare func(K) int) int { return compare(e.key) })
 }
 
 // Edit collects changes to a Map. Each shard is copied at most once per edit.
@@ -101,28 +106,15 @@ func (e *Edit[K, V]) own(i uint64) *shard[K, V] {
 	return e.now.shards[i]
 }
 
-// find returns the shard that a key belongs to, and the index that it has or would have.
-func (e *Edit[K, V]) find(k K) (shard uint64, s shard[K, V], i int, found bool) {
-	shard = e.Hash(k) % shardCount
-	if s = e.now.shard(shard); s == nil {
-		return shard, nil, 0, false // without the garbage of a search
-	}
-	i, found = s.find(func(other K) int { return e.Compare(other, k) })
-	return shard, s, i, found
-}
-
 // Get returns the value of a key after the changes so far.
 func (e *Edit[K, V]) Get(k K) (value V, ok bool) {
-	if _, s, i, found := e.find(k); found {
-		return s[i].value, true
-	}
-	return value, false
+	return e.now.Get(e.KeyFuncs, k)
 }
 
 // Set sets the value of a key, and reports whether the key is new. If the value differs, k
 // itself replaces the key that compares equal.
 func (e *Edit[K, V]) Set(k K, v V) bool {
-	shard, old, i, found := e.find(k)
+	shard, old, i, found := e.now.find(e.KeyFuncs, k)
 	if found && old[i].value == v {
 		return false
 	}
@@ -138,7 +130,7 @@ func (e *Edit[K, V]) Set(k K, v V) bool {
 
 // Delete removes a key. It may be missing.
 func (e *Edit[K, V]) Delete(k K) {
-	shard, _, i, found := e.find(k)
+	shard, _, i, found := e.now.find(e.KeyFuncs, k)
 	if !found {
 		return
 	}
