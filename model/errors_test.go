@@ -14,7 +14,7 @@ func TestWhatAnErrorLeavesUnprogrammed(t *testing.T) {
 	type ports = map[model.ServicePortName]bool
 	other, bad := errors.New("other"), ports{{Port: "bad"}: true}
 	v4, v6 := &model.FamilyError{Family: model.IPv4, Err: other}, &model.FamilyError{Family: model.IPv6, Err: other}
-	refused := &model.RefusedError{Family: model.IPv6, Ports: bad, Err: errors.Join(other, other)}
+	refused := &model.FamilyError{Family: model.IPv6, Ports: bad, Err: errors.Join(other, other)}
 	for _, tt := range []struct {
 		err      error
 		families [2]bool

@@ -118,7 +118,9 @@ func compareProblems(a, b Problem) int {
 // FamilyError is an error of one IP family. The other family is not affected.
 type FamilyError struct {
 	Family Family
-	Err    error
+	// Ports are the only service ports that are not programmed, but as before, in whole or in part; nil: all of the family.
+	Ports map[ServicePortName]bool
+	Err   error
 }
 
 func (e *FamilyError) Error() string { return e.Family.String() + ": " + e.Err.Error() }
@@ -126,21 +128,8 @@ func (e *FamilyError) Error() string { return e.Family.String() + ": " + e.Err.E
 // Unwrap returns the error without its family.
 func (e *FamilyError) Unwrap() error { return e.Err }
 
-// RefusedError is an error of single service ports of one IP family. They are as before, in whole or in part.
-// Everything else is programmed, in this family and in the other one.
-type RefusedError struct {
-	Family Family
-	Ports  map[ServicePortName]bool
-	Err    error
-}
-
-func (e *RefusedError) Error() string { return e.Family.String() + ": " + e.Err.Error() }
-
-// Unwrap returns the error without its family and service ports.
-func (e *RefusedError) Unwrap() error { return e.Err }
-
-// Failures returns what an error leaves unprogrammed: of each [FamilyError] in it, that family; of each
-// [RefusedError], its service ports; of any other error, both families.
+// Failures returns what an error leaves unprogrammed: of each [FamilyError] in it, that family or its service ports; of
+// any other error, both families.
 func Failures(err error) (families [len(Families)]bool, ports [len(Families)]map[ServicePortName]bool) {
 	var walk func(error)
 	walk = func(err error) {
@@ -148,10 +137,9 @@ func Failures(err error) (families [len(Families)]bool, ports [len(Families)]map
 		case nil:
 			return
 		case *FamilyError:
-			families[e.Family] = true
-			return
-		case *RefusedError:
-			ports[e.Family] = e.Ports
+			if families[e.Family] = families[e.Family] || e.Ports == nil; e.Ports != nil {
+				ports[e.Family] = e.Ports
+			}
 			return
 		case interface{ Unwrap() []error }:
 			for _, inner := range e.Unwrap() {

@@ -117,7 +117,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	}
 	if ports := want.Lacking(); len(ports) > 0 {
 		err := fmt.Errorf("the kernel refuses service ports of SCTP (%s): %w", strings.Join(namesOf(ports), ", "), f.noSCTP)
-		return &model.RefusedError{Family: f.family, Ports: ports, Err: err}
+		return &model.FamilyError{Family: f.family, Ports: ports, Err: err}
 	}
 	return nil
 }

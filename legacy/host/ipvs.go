@@ -139,7 +139,7 @@ func (b *IPVS) Resync() {
 
 // Apply makes the node match s. A failure of one virtual server, address or family does not
 // concern the others. The error has all failures, and the next Apply first reads the node's
-// state. A failure of a few virtual servers is a [model.RefusedError], any other one a [model.FamilyError].
+// state. Each is a [model.FamilyError], that of a few virtual servers with their service ports.
 func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
 	for _, f := range b.families {

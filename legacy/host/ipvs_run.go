@@ -28,7 +28,7 @@ type run struct {
 
 // carryOut carries out one operation after the other. It continues after a failure of one virtual server, address or
 // sysctl, and stops after one without which the rest would not be safe. If service ports alone are concerned, the
-// error is a [model.RefusedError].
+// error is a [model.FamilyError] with these.
 func (r *run) carryOut(plan ipvs.Plan) error {
 	var errs []error
 	refused := map[model.ServicePortName]bool{}
@@ -50,7 +50,7 @@ func (r *run) carryOut(plan ipvs.Plan) error {
 	if err == nil || whole {
 		return err
 	}
-	return &model.RefusedError{Family: r.f.family, Ports: refused, Err: err}
+	return &model.FamilyError{Family: r.f.family, Ports: refused, Err: err}
 }
 
 func (r *run) SetSysctl(s ipvs.Sysctl) error {

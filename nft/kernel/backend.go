@@ -172,8 +172,7 @@ func (b *Backend) Resync() {
 
 // Apply makes the kernel's tables match s. A failure in one family, a [model.FamilyError], leaves its rules as they
 // were and does not affect the other; the next Apply reads the table and repairs it. Of a large batch, the pieces
-// before the failed one stay. A service port that the kernel refuses stays as it was, and a [model.RefusedError] names
-// it.
+// before the failed one stay. A service port that the kernel refuses stays as it was, and the error has it in Ports.
 //
 // Clients of removed endpoints are left to RunPurges.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {

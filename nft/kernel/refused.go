@@ -58,7 +58,7 @@ func (r *refused) err(f model.Family) error {
 	if len(r.ports) == 0 {
 		return nil
 	}
-	return &model.RefusedError{Family: f, Ports: r.ports, Err: errors.Join(r.errs...)}
+	return &model.FamilyError{Family: f, Ports: r.ports, Err: errors.Join(r.errs...)}
 }
 
 // forget forgets the service ports if they are to be tried again: they have changed, nothing else has, as when the loop

@@ -125,7 +125,7 @@ func TestARefusedServicePortFailsNoFamily(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, r := &fakeBackend{}, &recorder{}
 			port := modeltest.PortName("ns1/s1", "", model.TCP)
-			b.fail(&model.RefusedError{Family: model.IPv6, Ports: map[model.ServicePortName]bool{port: true}, Err: errors.New("no")})
+			b.fail(&model.FamilyError{Family: model.IPv6, Ports: map[model.ServicePortName]bool{port: true}, Err: errors.New("no")})
 			s, _ := start(t, 0, b, func(l *Loop) { l.Observers = []Observer{r} })
 			s.Update(Change{}, func(b *model.Builder) {
 				for i := range services {

@@ -72,7 +72,7 @@ func TestSweepUntilClean(t *testing.T) {
 		pass()
 		p.Done(reconcile.Round{Err: errors.New("no")})
 		check("nothing is programmed", 0, 7, false)
-		p.Done(reconcile.Round{Err: &model.RefusedError{Err: errors.New("not this Service")}})
+		p.Done(reconcile.Round{Err: &model.FamilyError{Ports: map[model.ServicePortName]bool{}, Err: errors.New("not this Service")}})
 		check("at the start", 1, 0, false)
 		p.chains = 7
 		pass()
