@@ -39,8 +39,8 @@ type locality struct {
 }
 
 // nodeFacts are the parts of the Node object that traffic depends on. A Node that is deleted,
-// or that registers again and lacks some of them, is still the same machine: the last known
-// ones stay until there are others. A new process knows none.
+// or that registers again and lacks addresses or pod ranges, is still the same machine: the last
+// known ones stay until there are others. A new process knows none.
 type nodeFacts struct {
 	addrs    []netip.Addr
 	podCIDRs []netip.Prefix
@@ -48,7 +48,7 @@ type nodeFacts struct {
 }
 
 // remembered names the facts that the Node object has no longer, or not yet again.
-type remembered struct{ addrs, podCIDRs, zone bool }
+type remembered struct{ addrs, podCIDRs bool }
 
 // NewBuilder returns a Builder without objects.
 func NewBuilder(c Config) *Builder {

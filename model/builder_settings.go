@@ -18,15 +18,10 @@ func (b *Builder) SetNode(n Node) {
 		return // kubelet writes its status every few minutes
 	}
 	found := problemList{object: b.nodeRef()}
-	// The label of the zone can be removed from a Node; the other facts can't.
-	unlabelled := b.node != nil && b.node.UID == n.UID && b.node.Zone != ""
 	last := &b.nodeFacts
 	b.remembers.addrs = learn(&last.addrs, parseAll(&found, "status.addresses[%d].address", n.Addresses, parseUnicast))
 	b.remembers.podCIDRs = learn(&last.podCIDRs, parseAll(&found, "spec.podCIDRs[%d]", n.PodCIDRs, ParsePrefix))
-	b.remembers.zone = n.Zone == "" && last.zone != "" && !unlabelled
-	if !b.remembers.zone {
-		last.zone = n.Zone
-	}
+	last.zone = n.Zone // the label can be removed from a Node
 	n.Addresses, n.PodCIDRs, n.Taints = slices.Clone(n.Addresses), slices.Clone(n.PodCIDRs), slices.Clone(n.Taints)
 	b.node, b.nodeProblems = &n, found.list
 	b.settingsStale = true
@@ -76,20 +71,14 @@ func (b *Builder) nodeRef() ObjectRef {
 func (b *Builder) updateNodeProblems() {
 	found := problemList{object: b.nodeRef(), list: slices.Clip(b.nodeProblems)}
 	last := b.nodeFacts
-	switch {
-	case b.node == nil:
-		if len(last.addrs)+len(last.podCIDRs) > 0 || last.zone != "" {
-			found.add("metadata.name", "no Node has it any more: the last known addresses, pod ranges and zone stay in use")
-		}
-	case b.remembers.addrs:
+	if b.node == nil && (len(last.addrs)+len(last.podCIDRs) > 0 || last.zone != "") {
+		found.add("metadata.name", "no Node has it any more: the last known addresses, pod ranges and zone stay in use")
+	}
+	if b.node != nil && b.remembers.addrs {
 		found.add("status.addresses", "is empty: the last known ones stay in use (%s)", listed(last.addrs))
 	}
 	if b.node != nil && b.remembers.podCIDRs {
 		found.add("spec.podCIDRs", "is empty: the last known ones stay in use (%s)", listed(last.podCIDRs))
-	}
-	if b.node != nil && b.remembers.zone {
-		found.add("metadata.labels",
-			"%s is missing since the Node was recreated: the last known zone stays in use (%q)", LabelZone, last.zone)
 	}
 	if b.node != nil && b.config.LocalPods.Mode == ByNodeCIDR && len(last.podCIDRs) == 0 {
 		found.add("spec.podCIDRs", "is empty: until it is set, pods can't be distinguished from other clients")

@@ -102,7 +102,6 @@ type SliceEndpoint struct {
 // Node holds the fields of a v1 Node that the proxy needs.
 type Node struct {
 	Name      string
-	UID       string   // of the object: a Node that is deleted and registers again has another
 	Addresses []string // status.addresses of type InternalIP, then ExternalIP
 	Zone      string   // the label LabelZone
 	PodCIDRs  []string // spec.podCIDRs

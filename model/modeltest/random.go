@@ -102,7 +102,6 @@ func (r *Random) node() Node {
 	addrs := []string{pick(r, []string{NodeIP4, "192.168.000.003"}), pick(r, []string{NodeIP6, "fd00:192:168::3"})}
 	n := NewNode(pick(r, []string{NodeName, NodeName, NodeName, "node-2"}), addrs[r.IntN(2):]...).
 		In(pick(r, []string{"zone-a", "zone-b", ""}))
-	n.UID = "with " + n.Addresses[0]
 	if n.Zone == "" && len(n.Addresses) == 1 {
 		n.Deleting, n.Addresses = true, append(n.Addresses, "nowhere")
 	}

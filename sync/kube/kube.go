@@ -117,7 +117,7 @@ func Triggered(s *discoveryv1.EndpointSlice) time.Time {
 // ExternalIP, as kube-proxy finds the primary one (k8s.io/component-helpers, GetNodeHostIPs).
 func Node(n *corev1.Node) model.Node {
 	out := model.Node{
-		Name: n.Name, UID: string(n.UID), Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs,
+		Name: n.Name, Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs,
 		Deleting: n.DeletionTimestamp != nil,
 	}
 	for _, t := range n.Spec.Taints {

@@ -171,7 +171,7 @@ func TestServiceWithoutAnAffinityTimeout(t *testing.T) {
 
 func TestNodeListsInternalAddressesFirst(t *testing.T) {
 	want := model.Node{
-		Name: "node1", UID: "u1", Addresses: []string{"192.168.0.2", "fd00:40::2", "203.0.113.2"},
+		Name: "node1", Addresses: []string{"192.168.0.2", "fd00:40::2", "203.0.113.2"},
 		Zone: "z", PodCIDRs: []string{"10.180.0.0/24", "fd00:10:180::/64"},
 		Deleting: true, Taints: []string{"a", "b"},
 	}
