@@ -127,7 +127,7 @@ func (b *Builder) replaceService(r *record, s *service) {
 // claim registers the frontends that a Service asks for, and marks the other Services that do.
 func (b *Builder) claim(s *service) {
 	for i, a := range s.addrs {
-		s.addrs[i].refused = b.addrScope.refusal(a)
+		s.addrs[i].refused = b.addrScope.refusal(a) != ""
 	}
 	for v := range s.wants() {
 		b.claims.add(v, s)

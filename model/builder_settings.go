@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -75,24 +74,15 @@ func (b *Builder) updateNodeProblems() {
 		found.add("metadata.name", "no Node has it any more: the last known addresses, pod ranges and zone stay in use")
 	}
 	if b.node != nil && b.remembers.addrs {
-		found.add("status.addresses", "is empty: the last known ones stay in use (%s)", listed(last.addrs))
+		found.add("status.addresses", "is empty: the last known ones stay in use: %v", last.addrs)
 	}
 	if b.node != nil && b.remembers.podCIDRs {
-		found.add("spec.podCIDRs", "is empty: the last known ones stay in use (%s)", listed(last.podCIDRs))
+		found.add("spec.podCIDRs", "is empty: the last known ones stay in use: %v", last.podCIDRs)
 	}
 	if b.node != nil && b.config.LocalPods.Mode == ByNodeCIDR && len(last.podCIDRs) == 0 {
 		found.add("spec.podCIDRs", "is empty: until it is set, pods can't be distinguished from other clients")
 	}
 	b.setProblems(found.object, found)
-}
-
-// listed returns a list as text.
-func listed[T fmt.Stringer](list []T) string {
-	texts := make([]string, len(list))
-	for i, v := range list {
-		texts[i] = v.String()
-	}
-	return strings.Join(texts, ", ")
 }
 
 // SetHostAddresses replaces the addresses of the node's interfaces other than loopback, the

@@ -23,13 +23,17 @@ const (
 	fnvPrime  = 1099511628211
 )
 
+func fnv[T string | []byte](h uint64, of T) uint64 {
+	for i := range len(of) {
+		h = (h ^ uint64(of[i])) * fnvPrime
+	}
+	return h
+}
+
 func hashServicePortName(n *ServicePortName) uint64 {
 	h := uint64(fnvOffset)
 	for _, s := range [...]string{n.Namespace, n.Name, n.Port} {
-		for i := range len(s) {
-			h = (h ^ uint64(s[i])) * fnvPrime
-		}
-		h = (h ^ 0xff) * fnvPrime // no name has this byte: "a"+"bc" is not "ab"+"c"
+		h = fnv(fnv(h, s), "\xff") // no name has this byte: "a"+"bc" is not "ab"+"c"
 	}
 	return (h ^ uint64(n.Protocol)) * fnvPrime
 }
@@ -39,19 +43,12 @@ func hashName(n NamespacedName) uint64 {
 }
 
 func hashAddr(a netip.Addr) uint64 {
-	h := uint64(fnvOffset)
-	for _, c := range a.As16() {
-		h = (h ^ uint64(c)) * fnvPrime
-	}
-	return h
+	b := a.As16()
+	return fnv(fnvOffset, b[:])
 }
 
 func hashVIP(v VIP) uint64 {
-	h := hashAddr(v.Addr)
-	for _, c := range [...]byte{byte(v.Protocol), byte(v.Port >> 8), byte(v.Port)} {
-		h = (h ^ uint64(c)) * fnvPrime
-	}
-	return h
+	return fnv(hashAddr(v.Addr), []byte{byte(v.Protocol), byte(v.Port >> 8), byte(v.Port)})
 }
 
 func compareVIPs(a, b VIP) int {

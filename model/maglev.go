@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/binary"
-	"hash/fnv"
 	"math/bits"
 	"net/netip"
 )
@@ -149,13 +148,7 @@ func (p *preference) next(size uint32) {
 }
 
 func newPreference(i uint32, e netip.AddrPort, size uint32) preference {
-	h := fnv.New64a()
-	var b [18]byte
-	addr := e.Addr().As16()
-	copy(b[:], addr[:])
-	binary.BigEndian.PutUint16(b[16:], e.Port())
-	h.Write(b[:]) // never fails
-	slot := mix(h.Sum64())
+	slot := mix(fnv(hashAddr(e.Addr()), []byte{byte(e.Port() >> 8), byte(e.Port())}))
 	step := mix(slot)
 	p := preference{endpoint: i, slot: uint32(slot % uint64(size)), step: 1 + uint32(step%uint64(size-1))}
 	for gcd(p.step, size) != 1 { // else it would not reach all slots

@@ -43,8 +43,8 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 	unlabelled.Hinted = "10.0.0.2 10.0.0.3 "
 	const (
 		gone    = "Node node-1: metadata.name: no Node has it any more: the last known addresses, pod ranges and zone stay in use"
-		noAddrs = "Node node-1: status.addresses: is empty: the last known ones stay in use (192.168.0.2)"
-		noPods  = "Node node-1: spec.podCIDRs: is empty: the last known ones stay in use (10.0.0.0/24)"
+		noAddrs = "Node node-1: status.addresses: is empty: the last known ones stay in use: [192.168.0.2]"
+		noPods  = "Node node-1: spec.podCIDRs: is empty: the last known ones stay in use: [10.0.0.0/24]"
 	)
 	for _, step := range []struct {
 		name     string
@@ -83,8 +83,8 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 			"replaced without a deletion in between", func() { node().Set(b) },
 			facts{[]string{"10.7.0.1"}, []string{"10.0.1.0/24"}, "10.0.0.2 10.0.0.3 ", no},
 			[]string{
-				"Node node-1: spec.podCIDRs: is empty: the last known ones stay in use (10.0.1.0/24)",
-				"Node node-1: status.addresses: is empty: the last known ones stay in use (10.7.0.1)",
+				"Node node-1: spec.podCIDRs: is empty: the last known ones stay in use: [10.0.1.0/24]",
+				"Node node-1: status.addresses: is empty: the last known ones stay in use: [10.7.0.1]",
 			},
 		},
 	} {

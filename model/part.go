@@ -66,7 +66,7 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 	}
 	most := 1 + max(0, entries)/max(1, max(frontendEntries, each)*served.ports)
 	for _, a := range s.addrs {
-		if FamilyOf(a.addr) != f || a.refused != notRefused {
+		if FamilyOf(a.addr) != f || a.refused {
 			continue
 		}
 		if served.addrs == most {
@@ -94,7 +94,7 @@ func (s *service) tables(f Family) int {
 	}
 	for _, a := range s.addrs {
 		// The first is the cluster IP, which is counted already.
-		if FamilyOf(a.addr) == f && a.refused == notRefused && a.kind != ClusterIP {
+		if FamilyOf(a.addr) == f && !a.refused && a.kind != ClusterIP {
 			n += external * len(s.ports)
 		}
 	}

@@ -42,28 +42,7 @@ func (p servicePort) key() portKey { return portKey{p.name, p.protocol} }
 type serviceAddr struct {
 	addr    netip.Addr
 	kind    FrontendKind // up to ExternalIP
-	refused refusal
-}
-
-// refusal is a reason for which an address of a Service is not served.
-type refusal uint8
-
-const (
-	notRefused refusal = iota
-	refusedExternalIPs
-	refusedRange
-	refusedServiceCIDR
-	refusedNodeAddress
-)
-
-func (r refusal) String() string {
-	return [...]string{
-		"",
-		"external IPs are disabled (feature gate AllowServiceExternalIPs)",
-		"it is in none of the allowed ranges of external IPs",
-		"it is in a ServiceCIDR, a range of cluster IPs",
-		"it is an address of this node, where these are not allowed",
-	}[r]
+	refused bool         // see addrScope.refusal
 }
 
 // addrScope is all that refusals depend on.
@@ -73,21 +52,21 @@ type addrScope struct {
 	nodeAddrs    []netip.Addr // only with NoNodeAddresses
 }
 
-// refusal returns the reason for which an address is not served.
-func (scope *addrScope) refusal(a serviceAddr) refusal {
+// refusal returns the reason for which an address is not served; "": it is.
+func (scope *addrScope) refusal(a serviceAddr) string {
 	allowed := scope.allowed
 	switch {
 	case a.kind == ClusterIP:
 	case a.kind == ExternalIP && allowed.NoExternalIPs:
-		return refusedExternalIPs
+		return "external IPs are disabled (feature gate AllowServiceExternalIPs)"
 	case a.kind == ExternalIP && len(allowed.Ranges) > 0 && !contains(allowed.Ranges, a.addr):
-		return refusedRange
+		return "it is in none of the allowed ranges of external IPs"
 	case !allowed.InServiceCIDRs && contains(scope.serviceCIDRs, a.addr):
-		return refusedServiceCIDR
+		return "it is in a ServiceCIDR, a range of cluster IPs"
 	case slices.Contains(scope.nodeAddrs, a.addr):
-		return refusedNodeAddress
+		return "it is an address of this node, where these are not allowed"
 	}
-	return notRefused
+	return ""
 }
 
 // rareParts are the fields that few Services have.
@@ -190,7 +169,7 @@ func (s *service) frontends(f Family, p servicePort, most int) iter.Seq[Frontend
 			return // contract of the API: it is not in this family
 		}
 		for _, a := range s.addrs {
-			if FamilyOf(a.addr) != f || a.refused != notRefused {
+			if FamilyOf(a.addr) != f || a.refused {
 				continue
 			}
 			if most == 0 {
@@ -203,15 +182,6 @@ func (s *service) frontends(f Family, p servicePort, most int) iter.Seq[Frontend
 		}
 		if p.nodePort != 0 {
 			yield(Frontend{Kind: NodePort, VIP: VIP{f.Unspecified(), p.protocol, p.nodePort}})
-		}
-	}
-}
-
-// refusals adds a problem for each address that is refused.
-func (s *service) refusals(problems *problemList) {
-	for _, a := range s.addrs {
-		if a.refused != notRefused {
-			problems.add(a.kind.field(), "%v is not served: %v", a.addr, a.refused)
 		}
 	}
 }

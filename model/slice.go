@@ -30,50 +30,40 @@ type slicePort struct {
 	port     uint16
 }
 
-// sliceParser is an endpointSlice under construction.
-type sliceParser struct {
-	*endpointSlice
-	problems problemList
-	nodeName string
-}
-
 // parseEndpointSlice checks an EndpointSlice. It returns nil for one that this proxy does not serve.
 func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, found problemList) {
 	if _, headless := in.Labels[LabelHeadless]; headless || in.AddressType == "FQDN" {
 		return nil, found
 	}
-	s := sliceParser{
-		endpointSlice: &endpointSlice{name: in.Name},
-		problems:      problemList{object: ObjectRef{"EndpointSlice", in.NamespacedName}},
-		nodeName:      nodeName,
-	}
+	s := &endpointSlice{name: in.Name}
+	found.object = ObjectRef{"EndpointSlice", in.NamespacedName}
 	switch in.AddressType {
 	case "IPv4":
 		s.family = IPv4
 	case "IPv6":
 		s.family = IPv6
 	default:
-		s.problems.add("addressType", "%q is none of IPv4, IPv6, FQDN", in.AddressType)
-		return s.endpointSlice, s.problems
+		found.add("addressType", "%q is none of IPv4, IPv6, FQDN", in.AddressType)
+		return s, found
 	}
 	name := in.Labels[LabelServiceName]
 	if name == "" {
-		s.problems.add("metadata.labels", "the label %s is missing: its Service is unknown", LabelServiceName)
-		return s.endpointSlice, s.problems
+		found.add("metadata.labels", "the label %s is missing: its Service is unknown", LabelServiceName)
+		return s, found
 	}
 	s.ports = make([]slicePort, 0, len(in.Ports))
 	for i, p := range in.Ports {
 		if field, err := s.parsePort(p); err != nil {
-			s.problems.add(fmt.Sprintf("ports[%d].%s", i, field), "%v", err)
+			found.add(fmt.Sprintf("ports[%d].%s", i, field), "%v", err)
 		}
 	}
 	slices.SortStableFunc(s.ports, compareSlicePorts) // of two with a name, the first counts
 	s.packed = make([]byte, 0, len(in.Endpoints)*s.stride())
 	for i, e := range in.Endpoints {
-		s.parseEndpoint(i, e)
+		s.parseEndpoint(i, e, nodeName, &found)
 	}
 	s.service = NamespacedName{in.Namespace, name}
-	return s.endpointSlice, s.problems
+	return s, found
 }
 
 // sharePorts takes the list of ports from another slice if it is the same. Those of a Service mostly have
@@ -88,7 +78,7 @@ func (s *endpointSlice) sharePorts(with []*endpointSlice) {
 }
 
 // parsePort adds a port, or returns the field that is wrong.
-func (s *sliceParser) parsePort(p SlicePort) (field string, err error) {
+func (s *endpointSlice) parsePort(p SlicePort) (field string, err error) {
 	// A port without number would mean "all ports", which no proxy serves. One without
 	// name has the empty name, as the API's default says.
 	name := ""
@@ -112,9 +102,9 @@ func (s *sliceParser) parsePort(p SlicePort) (field string, err error) {
 	return "", nil
 }
 
-func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
+func (s *endpointSlice) parseEndpoint(i int, e SliceEndpoint, nodeName string, found *problemList) {
 	if len(e.Addresses) == 0 {
-		s.problems.add(fmt.Sprintf("endpoints[%d].addresses", i), "is empty")
+		found.add(fmt.Sprintf("endpoints[%d].addresses", i), "is empty")
 		return
 	}
 	// The others are not used since the API says that all must be interchangeable.
@@ -123,7 +113,7 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 		err = fmt.Errorf("%q is not an %v address", e.Addresses[0], s.family)
 	}
 	if err != nil {
-		s.problems.add(fmt.Sprintf("endpoints[%d].addresses[0]", i), "%v", err)
+		found.add(fmt.Sprintf("endpoints[%d].addresses[0]", i), "%v", err)
 		return
 	}
 	var c Conditions
@@ -138,7 +128,7 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 	}
 	switch e.NodeName {
 	case "":
-	case s.nodeName:
+	case nodeName:
 		c |= OnThisNode
 	default:
 		c |= elsewhere
@@ -146,7 +136,7 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 	if len(e.HintNodes) > 0 {
 		c |= HintsNodes
 	}
-	if slices.Contains(e.HintNodes, s.nodeName) {
+	if slices.Contains(e.HintNodes, nodeName) {
 		c |= hintsThisNode
 	}
 	s.add(a, c, e.HintZones)

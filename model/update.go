@@ -58,7 +58,11 @@ func (b *Builder) updateService(r *record) {
 	problems := problemList{object: r.object(), most: b.config.Budgets.Problems}
 	if now != nil {
 		problems.list = slices.Clone(now.rare.problems.list)
-		now.refusals(&problems)
+		for _, a := range now.addrs {
+			if a.refused {
+				problems.add(a.kind.field(), "%v is not served: %v", a.addr, b.addrScope.refusal(a))
+			}
+		}
 	}
 	var served [len(Families)]part
 	for _, f := range Families {
