@@ -118,7 +118,7 @@ func compareProblems(a, b Problem) int {
 // FamilyError is an error of one IP family. The other family is not affected.
 type FamilyError struct {
 	Family Family
-	// Ports are the only service ports that are not programmed, but as before, in whole or in part; nil: all of the family.
+	// Ports are the only service ports that are not programmed, but as before, in whole or in part; nil: all are not.
 	Ports map[ServicePortName]bool
 	Err   error
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -200,12 +201,10 @@ const (
 	MaglevPort                  // the same by the client's address and port
 )
 
-func (a Algorithm) String() string {
-	return [...]string{"random", "maglev", "maglev-port"}[a]
-}
+// algorithms are the names of all algorithms.
+var algorithms = [...]string{Random: "random", Maglev: "maglev", MaglevPort: "maglev-port"}
 
-// Algorithms are all algorithms.
-var Algorithms = [...]Algorithm{Random, Maglev, MaglevPort}
+func (a Algorithm) String() string { return algorithms[a] }
 
 // HasTable reports whether the algorithm chooses by [ServicePort.Table].
 func (a Algorithm) HasTable() bool { return a == Maglev || a == MaglevPort }
@@ -219,14 +218,11 @@ func ParseAlgorithm(s string) (a Algorithm, note string, err error) {
 	case "source-hash":
 		return Maglev, `"source-hash" is not available: maglev chooses`, nil
 	}
-	names := make([]string, len(Algorithms))
-	for i, a := range Algorithms {
-		if s == a.String() || s == "" {
-			return a, "", nil
-		}
-		names[i] = a.String()
+	i := slices.Index(algorithms[:], cmp.Or(s, Random.String()))
+	if i < 0 {
+		return 0, "", fmt.Errorf("%q is none of %s", s, strings.Join(algorithms[:], ", "))
 	}
-	return 0, "", fmt.Errorf("%q is none of %s", s, strings.Join(names, ", "))
+	return Algorithm(i), "", nil
 }
 
 // SourceNAT says when a forwarded connection is masqueraded, that is, gets the node's address as its source. A

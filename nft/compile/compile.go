@@ -154,30 +154,21 @@ func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
 		if !yield(r.sharedChange(have)) {
 			return
 		}
-		for old, now := range r.portsSince(have) {
+		port := func(old, now *model.ServicePort) bool {
 			c := Change{have.unit(have.version(old, r, now)), r.unit(r.version(now, have, old))}
 			c.New.Clients = stale(c.New.Clients, old, now)
-			if !yield(c) {
-				return
-			}
+			return yield(c)
 		}
-	}
-}
-
-// portsSince yields the service ports that an earlier ruleset had, and this one has, where one of them may have other
-// elements.
-func (r *Ruleset) portsSince(have *Ruleset) iter.Seq2[*model.ServicePort, *model.ServicePort] {
-	return func(yield func(old, now *model.ServicePort) bool) {
 		for c := range r.snapshot.ServicePortChanges(have.snapshot) {
-			if !yield(c.Old, c.New) {
+			if !port(c.Old, c.New) {
 				return
 			}
 		}
 		if r.snapshot.Settings == have.snapshot.Settings {
 			return
 		}
-		for sp := range r.snapshot.ServicePorts() {
-			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp && !yield(sp, sp) {
+		for sp := range r.snapshot.ServicePorts() { // they may have other elements
+			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp && !port(sp, sp) {
 				return
 			}
 		}

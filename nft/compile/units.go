@@ -83,7 +83,7 @@ func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 }
 
 // mostTogether service ports of Services with an external address that is another one's cluster IP, which refuses what
-// no frontend has, come in one transaction, which must fit into the socket's memory. Of a tenant's thousands, the others
+// no frontend has, come in one transaction, which must fit into the socket's memory. Of a tenant's thousands, the rest
 // come alone, and may be refused for moments.
 const mostTogether = 256
 
