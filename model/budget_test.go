@@ -211,7 +211,7 @@ func TestEndpointsOverTheBudgetAreCounted(t *testing.T) {
 	unserved := func(want int) {
 		t.Helper()
 		s := b.Snapshot()
-		if got := s.Family(model.IPv4).UnservedEndpoints(); got != want || s.Family(model.IPv6).UnservedEndpoints() != 0 {
+		if got := s.Family(model.IPv4).Unserved; got != want || s.Family(model.IPv6).Unserved != 0 {
 			t.Errorf("want %d endpoints over the budget in IPv4, got %d", want, got)
 		}
 	}

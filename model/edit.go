@@ -19,7 +19,7 @@ type familyEdit struct {
 	hairpins    counted[netip.Addr]
 	endpoints   counted[VIP] // only with dropInvalid
 	dropInvalid bool
-	noLocal     noLocal
+	noLocal     NoLocal
 	unserved    int
 }
 
@@ -43,8 +43,8 @@ func (e *edit) done(next *Snapshot) {
 		to.ClusterIPs = from.clusterIPs.Done()
 		to.Hairpins = from.hairpins.Done()
 		to.ServiceEndpoints = from.endpoints.Done()
-		to.noLocal = from.noLocal
-		to.unserved = from.unserved
+		to.NoLocal = from.noLocal
+		to.Unserved = from.unserved
 	}
 }
 

@@ -171,8 +171,8 @@ func TestNoLocalEndpointsAreCounted(t *testing.T) {
 		service("ns1/e", 5, "Cluster", "Cluster"), remote("e"))
 	check := func(internal, external int) {
 		t.Helper()
-		i, e := b.Snapshot().Family(model.IPv4).NoLocalEndpoints()
-		testaid.Equal(t, "internal, external", [2]int{internal, external}, [2]int{i, e})
+		n := b.Snapshot().Family(model.IPv4).NoLocal
+		testaid.Equal(t, "internal, external", model.NoLocal{Internal: internal, External: external}, n)
 	}
 	check(2, 2)
 	remote("b").Local("10.0.0.2").Set(b)

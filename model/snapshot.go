@@ -3,7 +3,6 @@ package model
 import (
 	"iter"
 	"net/netip"
-	"slices"
 
 	"github.com/vmapd/vmapd/model/persist"
 )
@@ -22,13 +21,8 @@ type Snapshot struct {
 // share nothing and are programmed independently.
 func (s *Snapshot) Family(f Family) *FamilySnapshot { return &s.families[f] }
 
-// Problems returns the current problems of all objects, sorted by object.
-func (s *Snapshot) Problems() []Problem { return slices.Clone(s.problems) }
-
-// SameProblems reports whether two snapshots have the same problems.
-func (s *Snapshot) SameProblems(o *Snapshot) bool {
-	return slices.Equal(s.problems, o.problems)
-}
+// Problems returns the current problems of all objects, sorted by object. Nobody may change the list.
+func (s *Snapshot) Problems() []Problem { return s.problems }
 
 // Node returns the state of the Node object.
 func (s *Snapshot) Node() NodeState { return s.node }
@@ -59,33 +53,27 @@ type FamilySnapshot struct {
 	// empty.
 	ServiceEndpoints persist.Map[VIP, struct{}]
 
-	ports    persist.Map[*ServicePortName, *ServicePort] // by the name in the ServicePort
-	noLocal  noLocal
-	unserved int
+	// NoLocal counts the service ports with a policy Local that finds no endpoint on this node though others exist.
+	NoLocal NoLocal
+	// Unserved is the number of endpoints that get no connections because their Service exceeds Budgets.Endpoints. An
+	// endpoint in two slices counts twice.
+	Unserved int
+
+	ports persist.Map[*ServicePortName, *ServicePort] // by the name in the ServicePort
 }
 
-// noLocal counts the service ports for which ServicePort.NoLocalEndpoints reports true.
-type noLocal struct{ internal, external int }
+// NoLocal has the numbers of service ports for which ServicePort.NoLocalEndpoints reports true.
+type NoLocal struct{ Internal, External int }
 
-func (n *noLocal) count(sp *ServicePort, by int) {
+func (n *NoLocal) count(sp *ServicePort, by int) {
 	internal, external := sp.NoLocalEndpoints()
 	if internal {
-		n.internal += by
+		n.Internal += by
 	}
 	if external {
-		n.external += by
+		n.External += by
 	}
 }
-
-// NoLocalEndpoints returns the numbers of service ports with a policy Local, for connections
-// from inside or from outside, that finds no endpoint on this node though others exist.
-func (s *FamilySnapshot) NoLocalEndpoints() (internal, external int) {
-	return s.noLocal.internal, s.noLocal.external
-}
-
-// UnservedEndpoints returns the number of endpoints that get no connections because their Service
-// exceeds Budgets.Endpoints. An endpoint in two slices counts twice.
-func (s *FamilySnapshot) UnservedEndpoints() int { return s.unserved }
 
 // ServicePorts yields all service ports, in an order that depends on their names only.
 func (s *FamilySnapshot) ServicePorts() iter.Seq[*ServicePort] {

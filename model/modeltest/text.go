@@ -29,8 +29,7 @@ func FamilyText(s *model.FamilySnapshot) []string {
 			add("%v/%v connection grace %v, draining %v", sp.Name, sp.Name.Protocol, sp.ConnectionGrace, sp.Draining)
 		}
 	}
-	internal, external := s.NoLocalEndpoints()
-	add("without local endpoints: internal %d, external %d", internal, external)
+	add("without local endpoints: internal %d, external %d", s.NoLocal.Internal, s.NoLocal.External)
 	add("settings %+v", *s.Settings)
 	slices.Sort(lines)
 	return lines

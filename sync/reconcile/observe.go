@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +67,7 @@ func ProblemChanges(old, now *model.Snapshot) (added, gone []model.Problem) {
 	if old == nil {
 		return now.Problems(), nil
 	}
-	if now.SameProblems(old) {
+	if slices.Equal(now.Problems(), old.Problems()) {
 		return nil, nil
 	}
 	return without(now.Problems(), old.Problems()), without(old.Problems(), now.Problems())

@@ -72,10 +72,9 @@ func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 		m.programming.WithLabelValues(name).Observe(max(0, end.Sub(t).Seconds()))
 	}
 	m.rounds.triggers[f] = nil
-	internal, external := s.NoLocalEndpoints()
-	m.noLocalEndpoints.WithLabelValues(name, "internal").Set(float64(internal))
-	m.noLocalEndpoints.WithLabelValues(name, "external").Set(float64(external))
-	m.unserved.WithLabelValues(name).Set(float64(s.UnservedEndpoints()))
+	m.noLocalEndpoints.WithLabelValues(name, "internal").Set(float64(s.NoLocal.Internal))
+	m.noLocalEndpoints.WithLabelValues(name, "external").Set(float64(s.NoLocal.External))
+	m.unserved.WithLabelValues(name).Set(float64(s.Unserved))
 	m.servicePorts.WithLabelValues(name).Set(float64(s.NumServicePorts()))
 	m.ready.WithLabelValues(name).Set(1)
 }
