@@ -2,7 +2,6 @@ package compile
 
 import (
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -30,28 +29,32 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 		if !yield(first) {
 			return
 		}
-		services, urgent, ofOthers := map[netip.Addr][]*model.ServicePort{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}
-		for sp := range r.snapshot.ServicePorts() {
-			ip := clusterIPOf(sp)
-			services[ip] = append(services[ip], sp)
-			// An address of the node that is a Service's has priority over other Services' node ports.
-			urgent[ip] = urgent[ip] || isUrgent(sp) || slices.ContainsFunc(sp.Frontends, r.isOnNode)
-			ofOthers[ip] = ofOthers[ip] || slices.ContainsFunc(sp.Frontends, r.isClusterIPOfOther)
-		}
-		ips := slices.SortedFunc(maps.Keys(services), netip.Addr.Compare)
+		ports := slices.SortedStableFunc(r.snapshot.ServicePorts(), func(a, b *model.ServicePort) int {
+			return clusterIPOf(a).Compare(clusterIPOf(b))
+		})
+		urgent := map[netip.Addr]bool{} // each Service, by its cluster IP
 		var together []*model.ServicePort
-		for _, ip := range ips {
-			if one := services[ip]; ofOthers[ip] && len(together)+len(one) <= mostTogether {
+		var services [][]*model.ServicePort
+		for len(ports) > 0 {
+			ip, n := clusterIPOf(ports[0]), 1
+			for n < len(ports) && clusterIPOf(ports[n]) == ip {
+				n++
+			}
+			one := ports[:n]
+			ports = ports[n:]
+			urgent[ip] = slices.ContainsFunc(one, r.isUrgent)
+			if len(together)+n <= mostTogether && slices.ContainsFunc(one, r.hasClusterIPOfOther) {
 				together = append(together, one...)
-				delete(services, ip)
+			} else {
+				services = append(services, one)
 			}
 		}
 		if !yield(r.service(together)) {
 			return
 		}
 		for _, now := range [...]bool{true, false} {
-			for _, ip := range ips {
-				if one := services[ip]; one != nil && urgent[ip] == now && !yield(r.service(one)) {
+			for _, one := range services {
+				if urgent[clusterIPOf(one[0])] == now && !yield(r.service(one)) {
 					return
 				}
 			}
@@ -87,9 +90,11 @@ func (r *Ruleset) service(ports []*model.ServicePort) Unit {
 // come alone, and may be refused for moments.
 const mostTogether = 256
 
-// isClusterIPOfOther reports whether a frontend has an external address that is the cluster IP of a Service.
-func (r *Ruleset) isClusterIPOfOther(fe model.Frontend) bool {
-	return fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)
+// hasClusterIPOfOther reports whether an external address of a service port is the cluster IP of a Service.
+func (r *Ruleset) hasClusterIPOfOther(sp *model.ServicePort) bool {
+	return slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool {
+		return fe.Kind != model.ClusterIP && r.snapshot.IsClusterIP(fe.VIP.Addr)
+	})
 }
 
 // clusterIPOf returns the cluster IP of a service port.
@@ -102,10 +107,12 @@ func clusterIPOf(sp *model.ServicePort) netip.Addr {
 	return netip.Addr{}
 }
 
-// isUrgent reports whether a service port is one of the API server or of the cluster's DNS.
-// The name of that is not fixed. OpenShift's DNS has a namespace of its own.
-func isUrgent(sp *model.ServicePort) bool {
-	if sp.Name.NamespacedName == (model.NamespacedName{Namespace: "default", Name: "kubernetes"}) {
+// isUrgent reports whether a service port is one of the API server or of the cluster's DNS. The name of that is not
+// fixed. OpenShift's DNS has a namespace of its own. An address of the node that is a Service's has priority over other
+// Services' node ports.
+func (r *Ruleset) isUrgent(sp *model.ServicePort) bool {
+	if sp.Name.NamespacedName == (model.NamespacedName{Namespace: "default", Name: "kubernetes"}) ||
+		slices.ContainsFunc(sp.Frontends, r.isOnNode) {
 		return true
 	}
 	const dns = 53
