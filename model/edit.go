@@ -20,7 +20,6 @@ type familyEdit struct {
 	endpoints   counted[VIP] // only with dropInvalid
 	dropInvalid bool
 	noLocal     NoLocal
-	unserved    int
 }
 
 func newEdit(dropInvalid bool) *edit {
@@ -44,7 +43,6 @@ func (e *edit) done(next *Snapshot) {
 		to.Hairpins = from.hairpins.Done()
 		to.ServiceEndpoints = from.endpoints.Done()
 		to.NoLocal = from.noLocal
-		to.Unserved = from.unserved
 	}
 }
 
@@ -99,9 +97,6 @@ func (e *familyEdit) countEndpoints(sp, other *ServicePort, by int) {
 
 // replaceClusterIP counts a Service's cluster IP in place of another. The zero Addr is none.
 func (e *familyEdit) replaceClusterIP(was, now netip.Addr) {
-	if was == now {
-		return
-	}
 	if now.IsValid() {
 		e.clusterIPs.count(now, +1)
 	}

@@ -45,7 +45,7 @@ func (b *Builder) allProblems() []Problem {
 func (b *Builder) updateServices(next *Snapshot) {
 	for _, r := range b.dirty {
 		r.dirty = false
-		b.updateService(r)
+		b.updateService(r, next)
 		b.forget(r)
 	}
 	b.dirty = nil // frees the memory: the list is longest at the start
@@ -53,7 +53,7 @@ func (b *Builder) updateServices(next *Snapshot) {
 }
 
 // updateService makes the service ports of a Service anew. Those that are equal to the ones before keep their pointers.
-func (b *Builder) updateService(r *record) {
+func (b *Builder) updateService(r *record, next *Snapshot) {
 	was, now := r.was, r.service
 	problems := problemList{object: r.object(), most: b.config.Budgets.Problems}
 	if now != nil {
@@ -86,7 +86,7 @@ func (b *Builder) updateService(r *record) {
 			}
 		}
 		into.replaceClusterIP(was.clusterIP(f), now.clusterIP(f))
-		into.unserved += served[f].unserved - r.unserved[f]
+		next.families[f].Unserved += served[f].unserved - r.unserved[f]
 		r.unserved[f] = served[f].unserved
 	}
 	b.setProblems(r.object(), problems)
