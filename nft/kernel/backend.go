@@ -45,20 +45,17 @@ type Options struct {
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
-// RunPurges, SetDevices, Connections, Ruleset and Stats.
+// SetDevices, Connections, Compare, Table, Ruleset and Stats.
 type Backend struct {
-	wants   Options // with defaults
-	dialer  dialer
-	conn    *conn
-	devices atomic.Pointer[[]string] // of the fast path, wanted
-	watch   *Watch                   // nil: none
-
-	// mu guards the connection and the states: Purge is beside Apply.
-	mu       sync.Mutex
+	wants    Options // with defaults
+	conn     *conn
+	devices  atomic.Pointer[[]string] // of the fast path, wanted
 	families []*familyState
-	stale    chan struct{} // of capacity 1: there is something to purge
 
-	reader reader // of Purge and Connections
+	// reader is what Connections and Table read by, beside Apply. It lasts, as the end of a connection waits until the
+	// kernel has freed the objects of the batches before (nft_rcv_nl_event), and no batch is taken meanwhile.
+	reader  *conn
+	reading sync.Mutex
 }
 
 // familyState is the state of one family's table.
@@ -72,7 +69,7 @@ type familyState struct {
 	known   bool    // the kernel has shared.ruleset; else the table is read before the next batch
 	refused refused // at the last Apply
 	owned   bool    // the table is claimed
-	purges  map[compile.Purge]bool
+	purges  []compile.Purge
 	devices *[]string // of the flowtable; nil: unknown
 
 	mu     sync.Mutex
@@ -118,45 +115,48 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{
-		wants: o, dialer: d, conn: c, stale: make(chan struct{}, 1), reader: reader{dialer: d},
+	reader, err := d.dial()
+	if err != nil {
+		return nil, errors.Join(err, c.close())
 	}
-	var missing []error
-	for _, f := range model.Families {
-		st := &familyState{family: f}
-		st.flags, err = b.probe(st)
-		if errors.Is(err, ErrNotPermitted) {
-			return nil, errors.Join(fmt.Errorf("program nftables: %w", err), c.close())
-		}
-		if _, lacks := errors.AsType[*UnsupportedError](err); err != nil && !lacks {
-			return nil, errors.Join(err, c.close())
-		}
-		if err != nil {
-			missing = append(missing, err)
-			b.wants.Log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
-			continue
-		}
-		have, _, err := c.table(f)
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return nil, errors.Join(fmt.Errorf("look for table %s: %w", nft.TableName, err), c.close())
-		}
-		if o.Unowned || err == nil && have&tableFlagPersist == 0 {
-			st.flags = 0 // see claim
-		}
-		b.families = append(b.families, st)
-	}
-	if len(b.families) == 0 {
-		return nil, errors.Join(errors.Join(missing...), c.close())
+	b := &Backend{wants: o, conn: c, reader: reader}
+	if err := b.openFamilies(); err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-// Close ends the connections. The tables stay. Clients that are not deleted yet are deleted after the next start.
-// RunPurges must have ended.
-func (b *Backend) Close() error {
-	b.reader.close()
-	return b.conn.close()
+// openFamilies finds out which families the kernel has, and with what.
+func (b *Backend) openFamilies() error {
+	var missing []error
+	for _, f := range model.Families {
+		st := &familyState{family: f}
+		flags, err := b.probe(st)
+		if _, lacks := errors.AsType[*UnsupportedError](err); lacks {
+			missing = append(missing, err)
+			b.wants.Log.Warn("IP family left out", slog.String("family", f.String()), slog.Any("err", err))
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("program nftables: %w", err)
+		}
+		have, _, err := b.conn.table(f)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("look for table %s: %w", nft.TableName, err)
+		}
+		if !b.wants.Unowned && (err != nil || have&tableFlagPersist != 0) {
+			st.flags = flags // else see claim
+		}
+		b.families = append(b.families, st)
+	}
+	if len(b.families) == 0 {
+		return errors.Join(missing...)
+	}
+	return nil
 }
+
+// Close ends the connections. The tables stay.
+func (b *Backend) Close() error { return errors.Join(b.conn.close(), b.reader.close()) }
 
 // Owned reports whether the kernel protects our tables from others. It may be called before the first Apply.
 func (b *Backend) Owned() bool {
@@ -174,10 +174,8 @@ func (b *Backend) Resync() {
 // were and does not affect the other; the next Apply reads the table and repairs it. Of a large batch, the pieces
 // before the failed one stay. A service port that the kernel refuses stays as it was, and the error has it in Ports.
 //
-// Clients of removed endpoints are left to RunPurges.
+// At last, it deletes the clients of endpoints that were removed.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var errs []error
 	for _, st := range b.families {
 		if err := ctx.Err(); err != nil {
@@ -185,29 +183,10 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 		}
 		errs = append(errs, b.applyFamily(st, s.Family(st.family)))
 	}
-	err := errors.Join(errs...)
-	if err != nil && !isReply(err) && !errors.Is(err, ErrOwned) {
-		// The connection itself may be broken. Another one can't hurt: what was owned
-		// becomes free with the old one's end, and is claimed again.
-		err = errors.Join(err, b.redial())
-	}
-	return err
-}
-
-func (b *Backend) redial() error {
-	_ = b.conn.close()
-	c, err := b.dialer.dial()
-	if err != nil {
-		return err
-	}
-	b.conn = c
 	for _, st := range b.families {
-		st.owned, st.known = false, false
+		errs = append(errs, b.purge(st))
 	}
-	if b.watch != nil {
-		return b.watch.ignore(c.socket.Port())
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // applyFamily tries until only service ports that the kernel refuses are missing. A batch that the kernel refused may
@@ -250,22 +229,15 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 	}
 	operations := 0
 	for piece := range changes {
-		sent := b.conn.sent
 		n, err := b.send(st, piece)
 		operations += n
-		st.update(func(to *shared) { to.stats.Bytes += uint64(b.conn.sent - sent) })
 		if piece.CreateTable && errors.Is(err, unix.EOPNOTSUPP) {
 			err = &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
 		}
 		if err != nil {
 			return want, err
 		}
-		if st.mustPurge(piece.Purge...); len(st.purges) > 0 {
-			select {
-			case b.stale <- struct{}{}:
-			default:
-			}
-		}
+		st.purges = append(st.purges, piece.Purge...)
 	}
 	b.conn.buffer = nil // the memory that pieces share
 	st.update(func(to *shared) {
@@ -345,8 +317,6 @@ func (b *Backend) ownedByOther(st *familyState) bool {
 
 // Remove deletes our tables.
 func (b *Backend) Remove(context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var errs []error
 	for _, st := range b.families {
 		st.known, st.owned, st.purges = false, false, nil
@@ -360,8 +330,6 @@ func (b *Backend) Remove(context.Context) error {
 type Stats struct {
 	Batches    uint64
 	Operations uint64
-	// Bytes are those of the messages sent to the kernel, including refused batches.
-	Bytes uint64
 	// Rejected is the number of service ports that the kernel refuses now.
 	Rejected int
 	// Repairs is the number of comparisons with the kernel that repaired other programs' changes. A

@@ -67,18 +67,9 @@ func openAs(t testing.TB, o Options) *Backend {
 	return b
 }
 
-// apply applies a snapshot, and deletes the clients of removed endpoints.
 func apply(t testing.TB, b *Backend, s *model.Snapshot) {
 	t.Helper()
 	if err := b.Apply(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	purge(t, b)
-}
-
-func purge(t testing.TB, b *Backend) {
-	t.Helper()
-	if err := b.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -123,7 +114,7 @@ func TestRestartWritesNothing(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := first.Stats(model.IPv4); got.Batches != 3 || got.Operations < got.Batches || got.Bytes < got.Operations {
+	if got := first.Stats(model.IPv4); got.Batches != 3 || got.Operations < got.Batches {
 		t.Errorf("the statistics of three batches: %+v", got)
 	}
 	before := n.nft(t, "", "-a", "list", "ruleset")

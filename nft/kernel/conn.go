@@ -18,8 +18,6 @@ import (
 type conn struct {
 	socket Socket
 
-	// sent is how many bytes of messages went to the kernel.
-	sent int
 	// buffer is the memory that one batch leaves to the next; send gives it back.
 	buffer []byte
 	// interrupted: the rules changed while a list was read.
@@ -63,7 +61,6 @@ func (c *conn) commit(m *messages) error {
 // try sends a batch without its end: the kernel checks it and then forgets it (nfnetlink_rcv_batch).
 func (c *conn) try(m *messages) error {
 	err := c.exchange(m, func([]byte) error { return nil })
-	c.sent += len(m.b)
 	c.buffer = m.b
 	return err
 }

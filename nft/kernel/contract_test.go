@@ -80,7 +80,7 @@ var contract = []struct {
 	{"a map's element without data", element(unix.NFT_MSG_NEWSETELEM, clusterClients, nft.Element{Key: "1234"}), unix.EINVAL},
 	{"a timeout where there is none", func(m *messages) {
 		set := nft.DeclarationOf(nft.ClusterIPs)
-		m.clients(unix.NFT_MSG_NEWSETELEM, &set, []client{{nft.Element{Key: "4321"}, 1e9, 1e9}})
+		m.client(unix.NFT_MSG_NEWSETELEM, &set, client{nft.Element{Key: "4321"}, 1e9, 1e9})
 	}, unix.EINVAL},
 	{"a chain less", func(m *messages) {
 		m.remove(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_CHAIN, "a")

@@ -54,20 +54,16 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 // lists a set in pieces, and may miss elements while others come and go. Then a service port is missing in this
 // reading: a sum without one would look as if counting had begun anew.
 func (b *Backend) appendCounts(ctx context.Context, counts []Count, r *compile.Ruleset) ([]Count, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
 	packets := packetCounts{}
-	err := b.reader.use(func(c *conn) error {
-		for _, set := range r.Sets {
-			if !set.Counter {
-				continue
-			}
-			if err := c.elements(r.Family, set.Name, packets.add(ctx)); err != nil {
-				return fmt.Errorf("read set %s: %w", set.Name, err)
-			}
+	for _, set := range r.Sets {
+		if !set.Counter {
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		return counts, err
+		if err := b.reader.elements(r.Family, set.Name, packets.add(ctx)); err != nil {
+			return counts, fmt.Errorf("read set %s: %w", set.Name, err)
+		}
 	}
 	for sp, keys := range r.Counters() {
 		if all, complete := packets.sum(keys); complete {

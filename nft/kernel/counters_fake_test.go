@@ -9,8 +9,8 @@ import (
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
-// Counts are read over a connection that lasts, but not beyond an error: what is left of a list must
-// not be taken for a part of the next one.
+// Counts are read over a connection that lasts, also beyond an error: what is left of a list is not taken for a part of
+// the next one.
 func TestCountsAreReadOverOneConnection(t *testing.T) {
 	k := &nftfake.Kernel{}
 	dials := 0

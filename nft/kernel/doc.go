@@ -15,8 +15,8 @@
 // a listing, [Backend.Watch] notices changes by other programs.
 //
 // Session affinity. Packets note clients in maps of ours. Behind a batch that takes an endpoint away, and behind the
-// first batch of a process, a pass beside Apply deletes the clients of endpoints that are gone (purge.go).
+// first batch of a process, the clients of endpoints that are gone are deleted (purge.go).
 //
 // Counters. If wanted, elements of two more sets count new connections. They are read over
-// a connection of their own, while batches go on (counters.go).
+// another connection, while batches go on (counters.go).
 package kernel

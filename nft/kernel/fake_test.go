@@ -65,8 +65,6 @@ func fakeContents(t testing.TB, k *nftfake.Kernel, s *model.Snapshot) (all [len(
 // tableOf returns a table's flags and owner.
 func tableOf(t testing.TB, b *Backend, f model.Family) (flags, owner uint32) {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	flags, owner, err := b.conn.table(f)
 	if err != nil {
 		t.Fatal(err)

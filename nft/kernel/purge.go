@@ -1,173 +1,146 @@
 package kernel
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
-// Clients of endpoints that a batch has taken away are deleted behind it, and beside Apply: the kernel needs 0.3 s to
-// list 60,000 clients. A map is read once. While other batches are committed, that misses 2 % of 20,000 clients: each
-// is deleted by its own next packet, see nft.GoneEndpoints.
+const (
+	// leastLeft is the longest tick of a kernel's clock. The kernel takes a shorter expiration
+	// for none, and gives the client its full timeout.
+	leastLeft = 10 * time.Millisecond
+	// clientsPerBatch is how many clients are changed at once.
+	clientsPerBatch = 1000
+)
 
-// purgeAgain is when a purge that failed is tried again.
-const purgeAgain = 10 * time.Second
-
-// mustPurge adds maps to purge.
-func (st *familyState) mustPurge(purges ...compile.Purge) {
+// purge deletes the clients of endpoints that batches have taken away, and gives those that stay a timeout that has
+// changed. A map is read once, 60,000 clients in 0.3 s. Who is noted meanwhile is deleted by its own next packet, see
+// nft.GoneEndpoints. After a failure, the table is read, and all maps are purged.
+func (b *Backend) purge(st *familyState) error {
+	purges := st.purges
+	st.purges = nil
 	for _, p := range purges {
-		if st.purges == nil {
-			st.purges = map[compile.Purge]bool{}
-		}
-		st.purges[p] = true
-	}
-}
-
-// RunPurges deletes the clients of removed endpoints until ctx ends, beside Apply. A failure is logged and tried again.
-func (b *Backend) RunPurges(ctx context.Context) {
-	said := ""
-	for {
-		var again <-chan time.Time
-		err := b.Purge(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			again = time.After(purgeAgain)
-			if said != err.Error() {
-				said = err.Error()
-				b.wants.Log.Warn("not all clients of removed endpoints are deleted; retrying", slog.Any("err", err))
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.stale:
-		case <-again:
+		if err := b.conn.purge(st.read().ruleset, p); err != nil {
+			st.known = false
+			return &model.FamilyError{Family: st.family, Err: fmt.Errorf("purge map %s: %w", p.Map(), err)}
 		}
 	}
+	return nil
 }
 
-// Purge deletes the clients of endpoints that earlier calls of Apply have removed, and gives those that stay a timeout
-// that has changed. It may run beside Apply, which waits for a millisecond at most, but not beside itself.
-func (b *Backend) Purge(ctx context.Context) error {
-	var errs []error
-	for _, st := range b.families {
-		b.mu.Lock()
-		purges := st.purges
-		st.purges = nil
-		b.mu.Unlock()
-		for p := range purges {
-			err := b.purgeMap(ctx, st, p)
-			if err == nil || errors.Is(err, unix.ENOENT) { // the table may be gone
-				continue
-			}
-			errs = append(errs, fmt.Errorf("purge %v map %s: %w", st.family, p.Map(), err))
-			b.mu.Lock()
-			st.mustPurge(p)
-			b.mu.Unlock()
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// purgeMap purges one map. All clients are read before one is changed: the kernel goes on with a list behind as many
+// purge purges one map. All clients are read before one is changed: the kernel goes on with a list behind as many
 // elements as it has listed, and would leave out as many as are gone by then (nft_rhash_walk).
-func (b *Backend) purgeMap(ctx context.Context, st *familyState, p compile.Purge) error {
-	b.mu.Lock()
-	wanted, ok := st.clients(p)
-	b.mu.Unlock()
-	if !ok {
+func (c *conn) purge(r *compile.Ruleset, p compile.Purge) error {
+	wanted, _ := r.Clients(p)
+	var changed []client
+	err := c.elements(r.Family, p.Map(), func(element []byte) error {
+		has := readClient(element)
+		if now := has.fit(wanted); now != has {
+			changed = append(changed, now)
+		}
 		return nil
-	}
-	var misfits []client
-	err := b.reader.use(func(c *conn) error {
-		return c.elements(st.family, p.Map(), func(element []byte) error {
-			if c := readClient(element); c.fit(wanted) != c {
-				misfits = append(misfits, c)
-			}
-			return ctx.Err()
-		})
 	})
 	if err != nil {
 		return err
 	}
-	for some := range slices.Chunk(misfits, clientsPerBatch) {
-		if err := b.fitClients(st, p, some); err != nil {
+	for some := range slices.Chunk(changed, clientsPerBatch) {
+		if err := c.changeClients(r.Family, p.Map(), some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// clients returns which clients stay by the present rules, or false if the map is gone, or what the kernel has is
-// unknown.
-func (st *familyState) clients(p compile.Purge) (compile.Clients, bool) {
-	if !st.known {
-		return compile.Clients{}, false
-	}
-	return st.read().ruleset.Clients(p)
+// client is an element that a packet noted, or renewed.
+type client struct {
+	nft.Element
+	timeout time.Duration
+	left    time.Duration // of its timeout, when it was read; 0: it is forgotten
 }
 
-// fitClients changes those of some clients that do not fit the rules by now.
-func (b *Backend) fitClients(st *familyState, p compile.Purge, some []client) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	wanted, ok := st.clients(p)
-	if !ok {
-		return nil
+// fit returns the client as it must be: forgotten, with another timeout that began when it last connected, or as it is.
+func (c client) fit(wanted compile.Clients) client {
+	switch {
+	case !wanted.Endpoints[c.Data]:
+		c.left = 0
+	case wanted.Timeout != c.timeout:
+		c.left = c.leftOf(wanted.Timeout)
+		c.timeout = wanted.Timeout
 	}
-	var changed []client
-	for _, c := range some {
-		if now := c.fit(wanted); now != c {
-			changed = append(changed, now)
+	return c
+}
+
+// leftOf returns how much longer a client is remembered with another timeout, since it last connected. The rules may
+// have given it the other timeout already, while the element's own stays as it was when it was made: then the result is
+// out of range, and what is left stays.
+func (c client) leftOf(timeout time.Duration) time.Duration {
+	left := timeout - (c.timeout - c.left)
+	if left < leastLeft || left > timeout {
+		return max(leastLeft, min(c.left, timeout))
+	}
+	return left
+}
+
+func readClient(b []byte) client {
+	milliseconds := func(attr uint16) time.Duration {
+		return time.Duration(nfnl.Uint64(nfnl.First(b, attr))) * time.Millisecond
+	}
+	return client{
+		nft.Element{
+			Key: string(nfnl.Value(b, unix.NFTA_SET_ELEM_KEY)), Data: string(nfnl.Value(b, unix.NFTA_SET_ELEM_DATA)),
+		},
+		milliseconds(unix.NFTA_SET_ELEM_TIMEOUT), milliseconds(unix.NFTA_SET_ELEM_EXPIRATION),
+	}
+}
+
+// changeClients deletes clients, and adds those again that have time left. Who times out between being read and being
+// deleted fails the batch, and is left out of the next one.
+func (c *conn) changeClients(f model.Family, name string, list []client) error {
+	set := nft.DeclarationOf(name)
+	for {
+		m := c.newBatch(f, nft.TableName)
+		first := m.count + 1
+		for _, one := range list {
+			m.client(unix.NFT_MSG_DELSETELEM, &set, one)
 		}
-	}
-	if len(changed) == 0 {
-		return nil
-	}
-	set := nft.DeclarationOf(p.Map())
-	return b.conn.changeClients(st.family, &set, changed)
-}
-
-// reader is a connection that lists clients and counters. It lasts, as the end of a connection waits until the kernel
-// has freed the objects of the batches before (nft_rcv_nl_event), and no batch is taken meanwhile.
-type reader struct {
-	dialer
-	mu   sync.Mutex // held while a list is read
-	conn *conn      // nil: none yet
-}
-
-// use reads by the connection. After an error, which may leave the rest of a list there, the connection is closed.
-func (r *reader) use(read func(*conn) error) (err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.conn == nil {
-		if r.conn, err = r.dial(); err != nil {
+		for _, one := range list {
+			if one.left > 0 {
+				m.client(unix.NFT_MSG_NEWSETELEM, &set, one)
+			}
+		}
+		err := c.commit(&m)
+		if !errors.Is(err, unix.ENOENT) {
 			return err
 		}
+		there := list[:0:0]
+		for i, one := range list {
+			if !slices.Contains(c.refused, first+uint32(i)) {
+				there = append(there, one)
+			}
+		}
+		if len(there) == len(list) {
+			return err
+		}
+		list = there
 	}
-	if err = read(r.conn); err != nil {
-		_ = r.conn.close()
-		r.conn = nil
-	}
-	return err
 }
 
-func (r *reader) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.conn != nil {
-		_ = r.conn.close()
-		r.conn = nil
-	}
+// client appends a message that adds a client with the time it has left, or deletes it.
+func (m *messages) client(msgType uint16, set *nft.Set, c client) {
+	message, elements := m.beginElements(msgType, unix.NLM_F_CREATE, set.Name)
+	at := m.element(unix.NFTA_LIST_ELEM, set, &c.Element)
+	m.uint64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(c.timeout.Milliseconds()))
+	m.uint64(unix.NFTA_SET_ELEM_EXPIRATION, uint64(c.left.Milliseconds()))
+	m.close(at)
+	m.close(elements)
+	m.end(message)
 }

@@ -199,18 +199,15 @@ func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*batch.Batch, erro
 }
 
 // Table returns a family's table as it is in the kernel now, nil if there is none, and the ruleset for s that it should
-// be, nil if the kernel lacks the family. It uses a connection of its own and no lock of Apply.
+// be, nil if the kernel lacks the family. It does not wait for Apply.
 func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile.Ruleset, error) {
 	st := b.of(f)
 	if st == nil {
 		return nil, nil, nil
 	}
-	c, err := b.dialer.dial()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = c.close() }()
-	table, err := c.readTable(f)
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	table, err := b.reader.readTable(f)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -93,11 +93,11 @@ func note(t testing.TB, b *Backend, f model.Family, name string, list ...noted) 
 		})
 	}
 	set := nft.DeclarationOf(name)
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for some := range slices.Chunk(all, elementsPerMessage) {
 		m := b.conn.newBatch(f, nft.TableName)
-		m.clients(unix.NFT_MSG_NEWSETELEM, &set, some)
+		for _, c := range some {
+			m.client(unix.NFT_MSG_NEWSETELEM, &set, c)
+		}
 		if err := b.conn.commit(&m); err != nil {
 			t.Fatal(err)
 		}

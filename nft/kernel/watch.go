@@ -26,13 +26,13 @@ func (b *Backend) Watch(changed chan<- struct{}) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch tables: open netlink connection: %w", err)
 	}
-	w := &Watch{log: b.wants.Log, socket: socket, changed: changed}
-	err = cmp.Or(socket.SetReadBuffer(readBuffer), w.ignore(b.conn.socket.Port()), socket.JoinGroup(unix.NFNLGRP_NFTABLES))
+	err = cmp.Or(
+		socket.SetReadBuffer(readBuffer), ignore(socket, b.conn.socket.Port()), socket.JoinGroup(unix.NFNLGRP_NFTABLES),
+	)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch tables: %w", err), socket.Close())
 	}
-	b.watch = w
-	return w, nil
+	return &Watch{log: b.wants.Log, socket: socket, changed: changed}, nil
 }
 
 // isOurs reports whether a message is about a table of ours, or something in it.
@@ -55,18 +55,9 @@ type Watch struct {
 	touched bool // Run's: the present transaction changed something of ours
 }
 
-// ignore makes the kernel drop messages about what a port changes, and no other's. After the end
-// of Run, there are none.
-func (w *Watch) ignore(port uint32) error {
-	if err := w.filter(port); err != nil && !errors.Is(err, os.ErrClosed) && !errors.Is(err, unix.EBADF) {
-		return fmt.Errorf("filter what we changed: %w", err)
-	}
-	return nil
-}
-
-// filter drops datagrams with a first message about what a port changes. Messages of one transaction may share a
-// datagram, those of two never do, so that the first message's port is that of all.
-func (w *Watch) filter(port uint32) error {
+// ignore makes the kernel drop datagrams with a first message about what a port changes. Messages of one transaction may
+// share a datagram, those of two never do, so that the first message's port is that of all.
+func ignore(socket *netlink.Conn, port uint32) error {
 	const portOffset, portSize, all = 12, 4, 1<<32 - 1 // offsetof(struct nlmsghdr, nlmsg_pid)
 	// A filter loads in network order what the header has in the host's.
 	loaded := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
@@ -79,7 +70,7 @@ func (w *Watch) filter(port uint32) error {
 	if err != nil {
 		return err
 	}
-	return w.socket.SetBPF(program)
+	return socket.SetBPF(program)
 }
 
 // Run notices changes until ctx ends; it returns nil then. It may run next to Apply.

@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/nft"
@@ -165,51 +162,6 @@ func TestOtherTablesAreNotOurs(t *testing.T) {
 	w.mustHaveNoticed(t, n, 0)
 }
 
-// The connection may be replaced after an error, and then has another port.
-func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
-	n := newNetNS(t)
-	w := watch(t, n)
-	w.run(t)
-	builder := exampleBuilder()
-	apply(t, w.Backend, builder.Snapshot())
-	port := w.conn.socket.Port()
-	if err := w.conn.close(); err != nil {
-		t.Fatal(err)
-	}
-	// Somebody else takes the port, and changes our table.
-	other, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: n.fd(), PID: port})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = other.Close() }()
-	builder.SetEndpointSlice(exampleSlice("IPv4", 5))
-	if err := w.Apply(t.Context(), builder.Snapshot()); err == nil {
-		t.Fatal("Apply works over a closed connection")
-	}
-	apply(t, w.Backend, builder.Snapshot())
-	if w.conn.socket.Port() == port {
-		t.Fatal("the new connection has the old port: nothing is tested")
-	}
-	for i := range 20 {
-		builder.SetEndpointSlice(exampleSlice("IPv4", 1+i%7))
-		apply(t, w.Backend, builder.Snapshot())
-	}
-	w.mustHaveNoticed(t, n, 0)
-
-	// What the old port does now is done by others.
-	socket, err := newKernelSocket(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &conn{socket: socket}
-	m := c.newBatch(model.IPv6, nft.TableName)
-	m.deleteTable()
-	if err := c.commit(&m); err != nil {
-		t.Fatal(err)
-	}
-	w.mustHaveNoticed(t, n, 1)
-}
-
 // smallBuffer is full after a few messages.
 func (w watched) smallBuffer(t *testing.T) {
 	t.Helper()
@@ -218,7 +170,7 @@ func (w watched) smallBuffer(t *testing.T) {
 	}
 }
 
-// Nor are they noticed.
+// What we change is not noticed, and takes no room.
 func TestOurOwnChangesNeedNoBuffer(t *testing.T) {
 	n := newNetNS(t)
 	w := watch(t, n)
@@ -305,19 +257,5 @@ func TestATableWithoutAnOwnerIsKept(t *testing.T) {
 	mustMatch(t, n, s)
 	if after := handle.FindString(n.nft(t, "", "-a", "list", "table", "ip", "vmapd")); after != before || after == "" {
 		t.Errorf("the map was %q, and is %q", before, after)
-	}
-}
-
-// A watch that has ended has nothing to ignore, and says nothing about that.
-func TestAWatchMayEndFirst(t *testing.T) {
-	n := newNetNS(t)
-	w := watch(t, n)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := w.Run(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := w.ignore(0); err != nil {
-		t.Errorf("after the end: %v", err)
 	}
 }

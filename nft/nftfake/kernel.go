@@ -12,7 +12,6 @@ import (
 // Kernel has tables. It is safe for concurrent use; its fields must be set before.
 type Kernel struct {
 	OnlyBefore69  bool // it has no tables that are owned and persist
-	OnlyBefore63  bool // it can't delete elements that may not be there
 	OnlyBefore616 bool // it does not say how many elements a set has
 
 	mu         sync.Mutex

@@ -13,8 +13,6 @@ import (
 const (
 	flagOwner   = 2 // NFT_TABLE_F_OWNER
 	flagPersist = 4 // NFT_TABLE_F_PERSIST
-
-	destroySetElem = 30 // NFT_MSG_DESTROYSETELEM
 )
 
 // tables are all that the kernel has. Rules and elements never change.
@@ -171,10 +169,6 @@ func (t *transaction) request(m netlink.Message) unix.Errno {
 		return at.deleteSet(attrs.string(unix.NFTA_SET_NAME))
 	case unix.NFT_MSG_NEWSETELEM, unix.NFT_MSG_DELSETELEM:
 		return t.elements(at, attrs, kind, m.Header.Flags)
-	case destroySetElem:
-		if !t.kernel.OnlyBefore63 {
-			return t.elements(at, attrs, kind, m.Header.Flags)
-		}
 	}
 	return unix.EINVAL
 }

@@ -3,7 +3,6 @@ package simulate
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -17,16 +16,14 @@ type client struct {
 	key, data string
 }
 
-// stale is what the world knows of a client with an endpoint that was taken from the kernel's list.
-type stale struct {
-	since   time.Time
-	trouble int64 // how often something had failed when the Apply began that took the endpoint away
-}
+// stale are clients with an endpoint that was taken from the kernel's list: how often something had failed when the
+// Apply began that took it away.
+type stale map[client]int64
 
 // noteStale notes the clients that the kernel remembers with an endpoint that is not in its list of endpoints, by each
 // of the possible snapshots. The caller holds the mutex.
 func (w *world) noteStale() {
-	now := map[client]stale{}
+	now := stale{}
 	for _, s := range w.between {
 		if s == nil {
 			continue
@@ -43,7 +40,7 @@ func (w *world) noteStale() {
 }
 
 // noteStaleOf notes those of one service port.
-func (w *world) noteStaleOf(f model.Family, name model.ServicePortName, now map[client]stale) {
+func (w *world) noteStaleOf(f model.Family, name model.ServicePortName, now stale) {
 	for _, l := range model.TrafficPolicies {
 		set := nft.AffinityMap(name, l)
 		endpoints := w.kernel.Elements(protocolOf[f], nft.TableName, nft.AffinityEndpoints)
@@ -54,7 +51,7 @@ func (w *world) noteStaleOf(f model.Family, name model.ServicePortName, now map[
 			c := client{f, set, key, data}
 			was, known := w.stale[c]
 			if !known {
-				was = stale{time.Now(), w.began}
+				was = w.began
 			}
 			now[c] = was
 		}
@@ -62,14 +59,14 @@ func (w *world) noteStaleOf(f model.Family, name model.ServicePortName, now map[
 }
 
 // mayComeBack reports whether a connection may be lost because its client is remembered at an endpoint that is gone:
-// the rules drop its first packet and forget the client, which tries again. Clients are purged after each Apply. So an
-// Apply is in progress, or something failed since it began, or a daemon ended. An endpoint that is gone from one list
+// the rules drop its first packet and forget the client, which tries again. Clients are purged at the end of each Apply. So
+// one is in progress, or something failed since it began, or a daemon ended. An endpoint that is gone from one list
 // and serves in the other is reached until then.
 func (t *traffic) mayComeBack(d *model.Decision, to netip.AddrPort, got modeltest.Outcome) bool {
 	c := client{t.family, nft.AffinityMap(d.Port.Name, d.TrafficPolicy), string(nft.AppendAddr(nil, d.Source)), ""}
 	c.data = string(nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port()))
 	is, known := t.stale[c]
-	if !known || !t.applying.Load() && t.trouble.Load() == is.trouble && time.Since(is.since) > behindApply {
+	if !known || !t.applying.Load() && t.trouble.Load() == is {
 		return false
 	}
 	if got.Verdict == model.Dropped {

@@ -20,13 +20,13 @@
 //     without an error, or the last applied one. While a large batch comes in pieces, each packet goes where
 //     one of these snapshots sends it. An Apply without an error leaves the table of its snapshot.
 //   - No packet goes to an endpoint that none of these snapshots has. One of a client with session affinity may be
-//     dropped between an Apply and the purge behind it: see mayComeBack.
+//     dropped while an Apply is in progress: see mayComeBack.
 //   - Once faults have ended and all events have arrived, the table is that of a fresh compilation of the
 //     server's objects, and no client is remembered with an endpoint that is gone, within a few minutes of the
 //     clock.
 //   - Nothing is applied before a list of each kind of objects has come. A change that failed is tried again, but not
 //     within 100 ms.
-//   - With nothing to do, the daemon writes nothing, compares at most once in ten minutes and holds three connections;
+//   - With nothing to do, the daemon writes nothing, compares at most once in ten minutes and holds two connections;
 //     a daemon that could not start holds none. The table has nothing that no snapshot needs.
 //   - At the end, each endpoint is one that an EndpointSlice offers, ready if another one is, and on the node if it
 //     must be, as a few lines find that share nothing with the model.

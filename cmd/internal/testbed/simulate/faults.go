@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"bytes"
-	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -37,9 +36,6 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 	w.faulty.Lock()
 	defer w.faulty.Unlock()
 	f := w.faults.at[n]
-	if !w.applying.Load() {
-		f = cmp.Or(nftfake.Fault(w.beside.Swap(0)), f)
-	}
 	if f == nftfake.NoFault && w.faults.storms() {
 		if f = w.faults.only; f == nftfake.NoFault {
 			f = nftfake.Faults[w.faults.storm.IntN(len(nftfake.Faults))]

@@ -26,13 +26,10 @@ type tracking struct {
 	slow    *rand.Rand
 }
 
-// behindPurge is how long a list of flows takes at least, so that the first purge behind an Apply has ended.
-const behindPurge = 2 * behindApply
-
 // takes lets some of the time pass that a list of flows takes. Rounds go on meanwhile.
 func (t *tracking) takes() {
 	most := []time.Duration{1, time.Millisecond, 100 * time.Millisecond, 3 * time.Second}
-	time.Sleep(behindPurge + time.Duration(t.slow.Int64N(int64(most[t.slow.IntN(len(most))]))))
+	time.Sleep(time.Duration(t.slow.Int64N(int64(most[t.slow.IntN(len(most))]))))
 }
 
 // track opens a connection to connection tracking.

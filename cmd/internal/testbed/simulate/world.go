@@ -16,17 +16,16 @@ import (
 
 // Node says what a life has from the beginning.
 type Node struct {
-	Config model.Config
-	Before69, Before63,
-	Before616 bool // see nftfake.Kernel
-	PieceSize int // see kernel.Options
+	Config              model.Config
+	Before69, Before616 bool // see nftfake.Kernel
+	PieceSize           int  // see kernel.Options
 }
 
 // newNode chooses a node.
 func newNode(r *rand.Rand) Node {
 	return Node{
 		Config:   modeltest.Configs[r.IntN(len(modeltest.Configs))],
-		Before69: r.IntN(3) == 0, Before63: r.IntN(4) == 0, Before616: r.IntN(2) == 0,
+		Before69: r.IntN(3) == 0, Before616: r.IntN(2) == 0,
 		PieceSize: []int{0, 1, 5, 20, 60}[r.IntN(5)],
 	}
 }
@@ -52,7 +51,6 @@ type world struct {
 	messages atomic.Int64 // to the kernel
 	applying atomic.Bool  // Apply is at work
 	refusals int          // messages about elements that were to be refused
-	beside   atomic.Int64 // the fault of the next message that is not one of Apply: of a purge, mostly
 	refusing atomic.Int64 // so many further messages about elements may be refused
 	refused  atomic.Bool  // one was, since the last Apply that worked
 	lacked   atomic.Bool  // a list of elements lacked some
@@ -69,7 +67,7 @@ type world struct {
 	readings [len(model.Families)]reading         // the last ones with rules of possible snapshots alone
 	checked  [len(model.Families)]uint32          // the generations of the tables that is is about; 0: of none
 	probes   *modeltest.Random                    // makes connections
-	stale    map[client]stale                     // clients of endpoints that are gone
+	stale    stale                                // clients of endpoints that are gone
 	flows    []flow                               // of connection tracking, the oldest first
 	flowID   uint32                               // of the last one
 	began    int64                                // trouble at the beginning of the last Apply
@@ -81,8 +79,8 @@ func newWorld(n Node, wait func(), trace io.Writer) (*world, error) {
 	w := &world{
 		node: n, wait: wait, begin: time.Now(), trace: trace,
 		server: &server{version: 1000, objects: map[model.ObjectRef]modeltest.Object{}, events: map[string][]event{}},
-		kernel: &nftfake.Kernel{OnlyBefore69: n.Before69, OnlyBefore63: n.Before63, OnlyBefore616: n.Before616},
-		seeds:  rand.NewPCG(0, 0), between: []*model.Snapshot{nil}, stale: map[client]stale{},
+		kernel: &nftfake.Kernel{OnlyBefore69: n.Before69, OnlyBefore616: n.Before616},
+		seeds:  rand.NewPCG(0, 0), between: []*model.Snapshot{nil}, stale: stale{},
 	}
 	w.random = modeltest.NewRandom(w.seeds)
 	w.probes = modeltest.NewRandom(modeltest.Seed(0))

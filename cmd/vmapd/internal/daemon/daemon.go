@@ -262,11 +262,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if p.watch != nil {
 		d.run(p.watch)
 	}
-	if p.nft != nil {
-		d.run(p.nft.RunPurges)
-		if d.Config.FastPath.On() {
-			d.run(d.followDevices)
-		}
+	if p.nft != nil && d.Config.FastPath.On() {
+		d.run(d.followDevices)
 	}
 	return runAll(ctx, append(d.tasks, socket.NewServer(*d.Config.Own.Socket, d.routes(), d.Log).Run, d.follow))
 }

@@ -100,8 +100,8 @@ func all(backend config.Backend) Options {
 	if backend == config.NFTables {
 		o.NFT = func(f model.Family) kernel.Stats {
 			return [2]kernel.Stats{
-				{Batches: 7, Operations: 5000, Bytes: 1 << 20, Rejected: 1, Repairs: 2},
-				{Batches: 1, Operations: 40, Bytes: 4096},
+				{Batches: 7, Operations: 5000, Rejected: 1, Repairs: 2},
+				{Batches: 1, Operations: 40},
 			}[f]
 		}
 		return o

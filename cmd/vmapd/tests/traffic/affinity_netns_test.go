@@ -81,7 +81,7 @@ func mustAnswer(t *testing.T, from *lab.Namespace, network string, source netip.
 func TestAStaleClientGoesByItsOwnPacket(t *testing.T) {
 	t.Parallel()
 	p := vmapdtest.NewPlane(t, 2, vmapdtest.LabConfig(), 8080)
-	p.Backend = vmapdtest.OpenUnpurged(t, p.Node, kernel.Options{})
+	p.Backend = vmapdtest.OpenKernel(t, p.Node, kernel.Options{Unowned: true})
 	for _, network := range []string{"tcp", "udp"} {
 		p.Set(t, append(vmapdtest.WebSlices([]int{1}), vmapdtest.Web().Sticky(3600))...)
 		for _, f := range model.Families {
@@ -95,6 +95,7 @@ func TestAStaleClientGoesByItsOwnPacket(t *testing.T) {
 		for _, f := range model.Families {
 			start := time.Now()
 			source, to := clientAddrs(t, p.World, f, 1)[0], vmapdtest.Frontends(f)[0]
+			rememberGone(t, p.Node, f, network, source)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 			if got, err := p.Client.AskFrom(ctx, source, network, to); err == nil {
 				t.Errorf("%s, %v: %s answered the first packet", network, f, got.Pod)
@@ -103,5 +104,16 @@ func TestAStaleClientGoesByItsOwnPacket(t *testing.T) {
 			mustAnswer(t, p.Client, network, source, to, "pod-2")
 			t.Logf("%s, %v: answered after %v", network, f, time.Since(start))
 		}
+	}
+}
+
+// rememberGone makes the kernel remember a client at pod 1, which is gone.
+func rememberGone(t *testing.T, node *lab.Namespace, f model.Family, network string, client netip.Addr) {
+	t.Helper()
+	const element = "add element %s vmapd affinity-default/web/%s/%[2]s { %v timeout 1h : %v . 8080 }"
+	table := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
+	command := fmt.Sprintf(element, table, network, client, modeltest.Pod(f, 0))
+	if out, err := node.Command(t.Context(), "nft", command).CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v\n%s", err, out)
 	}
 }

@@ -69,17 +69,8 @@ func NetNS(t testing.TB, node *lab.Namespace) int {
 	return int(ns.Fd())
 }
 
-// OpenKernel opens a backend for a namespace, where it opens all its sockets, also later ones. It purges its maps of
-// clients, as the daemon does.
+// OpenKernel opens a backend for a namespace.
 func OpenKernel(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
-	t.Helper()
-	b := OpenUnpurged(t, node, o)
-	testaid.Run(t, b.RunPurges)
-	return b
-}
-
-// OpenUnpurged is OpenKernel without purges.
-func OpenUnpurged(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
 	t.Helper()
 	o.NetNS = NetNS(t, node)
 	b, err := kernel.Open(o)
