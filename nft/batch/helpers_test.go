@@ -268,7 +268,7 @@ func compileAll(o compile.Options, s *model.Snapshot, before *[len(model.Familie
 func counting(n int) compile.Options {
 	o := compile.Options{Counters: n%5 > 2, FastPath: n%10 > 2}
 	if n%4 > 0 {
-		o.Timeouts = nft.RetryTimeouts(nft.NoSettings)
+		o.Timeouts = nft.RetryTimeouts(nil)
 	}
 	return o
 }

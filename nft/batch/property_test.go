@@ -84,7 +84,7 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 	// A restart with other options keeps the table.
 	other := compile.Options{Counters: !want.Options.Counters, FastPath: !want.Options.FastPath}
 	if want.Options.Timeouts == nil {
-		other.Timeouts = nft.RetryTimeouts(nft.NoSettings)
+		other.Timeouts = nft.RetryTimeouts(nil)
 	}
 	again = other.Adopt(tableOf(t, have), nil, s)
 	changes = batch.DiffTable(tableOf(t, have), again)

@@ -159,7 +159,7 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 			b := model.NewBuilder(modeltest.Configs[seed%uint64(len(modeltest.Configs))])
 			o := compile.Options{Counters: seed%2 > 0, FastPath: seed%3 > 0}
 			if seed%4 > 0 {
-				o.Timeouts = nft.RetryTimeouts(nft.NoSettings)
+				o.Timeouts = nft.RetryTimeouts(nil)
 			}
 			var have rulesets
 			for range steps {

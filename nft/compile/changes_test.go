@@ -69,7 +69,7 @@ func TestChanges(t *testing.T) {
 // Chains that packets of established connections meet, too, go with the last Service that needs them.
 func TestChainsOfEstablishedPacketsGo(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
-	o := compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
+	o := compile.Options{Timeouts: nft.RetryTimeouts(nil)}
 	r := o.Compile(nil, b.Snapshot().Family(model.IPv4))
 	hooks := func() (names []string) {
 		r = o.Compile(r, b.Snapshot().Family(model.IPv4))

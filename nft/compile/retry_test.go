@@ -80,7 +80,7 @@ func TestRetry(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			retrying := Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
+			retrying := Options{Timeouts: nft.RetryTimeouts(nil)}
 			if diff := cmp.Diff(tt.want, chainsOf(t, retrying, tt.service, tt.slice)); diff != "" {
 				t.Errorf("rules (-want +got):\n%s", diff)
 			}

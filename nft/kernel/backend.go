@@ -30,9 +30,8 @@ type Options struct {
 	// Counters counts new connections to each service port, for [Backend.Connections]. A table without counters gets
 	// them, and one that has them loses them, without being replaced and without a lost connection.
 	Counters bool
-	// Setting returns a setting of the kernel by its name below net/netfilter. Timeout policies have these for all states
-	// but that without an answer, see [nft.RetryTimeouts], as they were at the last comparison. nil: the kernel copies its
-	// settings when it makes a policy.
+	// Setting returns a setting of the kernel by its name below net/netfilter, see [nft.RetryTimeouts]. Timeout policies
+	// have these as they were at the last comparison; nil: as they were when the table was made.
 	Setting func(name string) (value uint32, ok bool)
 	// FastPath lets packets take the fast path, see [nft.FastPath] and [Backend.SetDevices].
 	FastPath bool
@@ -103,9 +102,6 @@ func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Setting == nil {
-		o.Setting = nft.NoSettings
-	}
 	o.PieceSize = cmp.Or(o.PieceSize, pieceSize)
 	d := dialer(o.Dial)
 	if d == nil {
@@ -140,7 +136,7 @@ func (b *Backend) openFamilies() error {
 		if err != nil {
 			return fmt.Errorf("program nftables: %w", err)
 		}
-		have, _, err := b.conn.table(f)
+		have, err := b.conn.table(f)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("look for table %s: %w", nft.TableName, err)
 		}
@@ -289,30 +285,26 @@ func (b *Backend) of(f model.Family) *familyState {
 	return nil
 }
 
-// claim takes over a table that an earlier process left, and changes nothing in it. A table without the flags, as nft
-// makes of a listing that somebody saved, can have no owner until it is made anew: it is kept without.
+// claim takes over a table that an earlier process left, if there is one, and changes nothing in it. A table without the
+// flags, as nft makes of a listing that somebody saved, can have no owner until it is made anew: it is kept without.
 func (b *Backend) claim(st *familyState) error {
 	if st.owned || st.flags == 0 {
 		return nil
 	}
 	m := b.conn.newBatch(st.family, nft.TableName)
-	m.addTable(st.flags)
+	m.newTable(0, st.flags)
 	switch err := b.conn.commit(&m); {
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP) && b.ownedByOther(st):
+	case errors.Is(err, unix.ENOENT):
+	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	case errors.Is(err, unix.EOPNOTSUPP):
 		st.flags = 0
-		return nil
 	case err != nil:
 		return fmt.Errorf("claim table %s: %w", nft.TableName, err)
+	default:
+		st.owned = true
 	}
-	st.owned = true
 	return nil
-}
-
-func (b *Backend) ownedByOther(st *familyState) bool {
-	flags, owner, err := b.conn.table(st.family)
-	return err == nil && flags&tableFlagOwner != 0 && owner != b.conn.socket.Port()
 }
 
 // Remove deletes our tables.

@@ -75,7 +75,7 @@ func apply(t testing.TB, b *Backend, s *model.Snapshot) {
 }
 
 // retrying are the options of a Backend with nothing else wanted.
-var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
+var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nil)}
 
 func text(s *model.Snapshot) string {
 	return retrying.Compile(nil, s.Family(model.IPv4)).Table().String() + retrying.Compile(nil, s.Family(model.IPv6)).Table().String()

@@ -183,15 +183,15 @@ func (c *conn) elements(f model.Family, set string, each func(element []byte) er
 	})
 }
 
-// table returns the flags of our table and the port of the connection that owns it.
-func (c *conn) table(f model.Family) (flags, owner uint32, err error) {
+// table returns the flags of our table.
+func (c *conn) table(f model.Family) (flags uint32, err error) {
 	m := messages{family: f, table: nft.TableName, port: c.socket.Port()}
 	m.end(m.object(unix.NFT_MSG_GETTABLE, 0))
 	err = c.exchange(&m, func(attrs []byte) error {
-		flags, owner = nfnl.Uint32(nfnl.First(attrs, unix.NFTA_TABLE_FLAGS)), nfnl.Uint32(nfnl.First(attrs, tableOwner))
+		flags = nfnl.Uint32(nfnl.First(attrs, unix.NFTA_TABLE_FLAGS))
 		return nil
 	})
-	return flags, owner, err
+	return flags, err
 }
 
 // isReply reports whether an error is the kernel's answer to one message, rather than

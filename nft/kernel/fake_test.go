@@ -13,6 +13,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -65,7 +66,13 @@ func fakeContents(t testing.TB, k *nftfake.Kernel, s *model.Snapshot) (all [len(
 // tableOf returns a table's flags and owner.
 func tableOf(t testing.TB, b *Backend, f model.Family) (flags, owner uint32) {
 	t.Helper()
-	flags, owner, err := b.conn.table(f)
+	const tableOwner = 7 // NFTA_TABLE_OWNER
+	m := messages{family: f, table: nft.TableName, port: b.conn.socket.Port()}
+	m.end(m.object(unix.NFT_MSG_GETTABLE, 0))
+	err := b.conn.exchange(&m, func(attrs []byte) error {
+		flags, owner = nfnl.Uint32(nfnl.First(attrs, unix.NFTA_TABLE_FLAGS)), nfnl.Uint32(nfnl.First(attrs, tableOwner))
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,10 @@ func (n netns) nft(t testing.TB, stdin string, args ...string) string {
 }
 
 func (n netns) tryNFT(stdin string, args ...string) (string, error) {
+	return n.run(stdin, "nft", args...)
+}
+
+func (n netns) run(stdin, name string, args ...string) (string, error) {
 	type result struct {
 		out []byte
 		err error
@@ -46,7 +50,7 @@ func (n netns) tryNFT(stdin string, args ...string) (string, error) {
 			done <- result{err: err}
 			return
 		}
-		cmd := exec.Command("nft", args...)
+		cmd := exec.Command(name, args...)
 		cmd.Stdin = bytes.NewBufferString(stdin)
 		out, err := cmd.CombinedOutput()
 		done <- result{out, err}

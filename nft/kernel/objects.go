@@ -23,7 +23,6 @@ const (
 	objectTable = 1 // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, NFTA_SET_ELEM_LIST_TABLE and so on
 
 	tableUserdata   = 0x6  // NFTA_TABLE_USERDATA, Linux 5.10
-	tableOwner      = 0x7  // NFTA_TABLE_OWNER, Linux 5.12
 	setConcat       = 0x80 // NFT_SET_CONCAT, Linux 5.6
 	setDescConcat   = 0x2  // NFTA_SET_DESC_CONCAT
 	setFieldLength  = 0x1  // NFTA_SET_FIELD_LEN
@@ -39,8 +38,10 @@ func (m *messages) object(msgType, flags uint16) (at int) {
 	return at
 }
 
-func (m *messages) addTable(flags uint32) {
-	at := m.object(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE)
+func (m *messages) addTable(flags uint32) { m.newTable(unix.NLM_F_CREATE, flags) }
+
+func (m *messages) newTable(header uint16, flags uint32) {
+	at := m.object(unix.NFT_MSG_NEWTABLE, header)
 	m.uint32(unix.NFTA_TABLE_FLAGS, flags)
 	m.bytes(tableUserdata, userdata.AppendString(nil, tableCommentUD, nft.TableComment))
 	m.end(at)

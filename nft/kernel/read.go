@@ -34,7 +34,7 @@ func (c *conn) readTable(f model.Family) (t *nft.Table, err error) {
 }
 
 func (c *conn) readTableOnce(f model.Family) (*nft.Table, error) {
-	flags, _, err := c.table(f)
+	flags, err := c.table(f)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -171,18 +171,12 @@ func (c *conn) readRules(t *nft.Table) error {
 func (b *Backend) compareWithKernel(
 	st *familyState, s *model.FamilySnapshot,
 ) (*compile.Ruleset, iter.Seq[*batch.Batch], error) {
-	// To read the table may take a second, and to look at its owner takes no time.
-	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
-		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
+	if err := b.claim(st); err != nil {
+		return nil, nil, err
 	}
 	table, err := b.conn.readTable(st.family)
 	if err != nil {
 		return nil, nil, err
-	}
-	if table != nil {
-		if err := b.claim(st); err != nil {
-			return nil, nil, err
-		}
 	}
 	want := b.options(st).Adopt(table, st.read().ruleset, s)
 	return want, batch.Pieces(table, want, b.wants.PieceSize), nil

@@ -9,13 +9,15 @@ import (
 )
 
 // Attributes of objects (linux/netfilter/nf_tables.h: enum nft_object_attributes, enum
-// nft_ct_timeout_timeout_attributes).
+// nft_ct_timeout_timeout_attributes, enum ctattr_timeout_tcp, ctattr_timeout_udp).
 const (
 	objectUserdata  = 0x8 // NFTA_OBJ_USERDATA, Linux 5.10
 	objectCommentUD = 0   // NFTNL_UDATA_OBJ_COMMENT
 	timeoutL3Proto  = 0x1 // NFTA_CT_TIMEOUT_L3PROTO
 	timeoutL4Proto  = 0x2 // NFTA_CT_TIMEOUT_L4PROTO
 	timeoutPolicy   = 0x3 // NFTA_CT_TIMEOUT_DATA
+
+	timeoutUnanswered = 0x1 // CTA_TIMEOUT_TCP_SYN_SENT, CTA_TIMEOUT_UDP_UNREPLIED
 )
 
 // timeoutObject begins a message about a timeout policy. The library's expr.CtTimeout sends times of its own for the
@@ -33,9 +35,7 @@ func (m *messages) addTimeout(t nft.Timeout) {
 	m.bytes(timeoutL3Proto, []byte{0, nfproto(m.family)})
 	m.bytes(timeoutL4Proto, []byte{byte(t.Protocol)})
 	policy := m.nest(timeoutPolicy | unix.NLA_F_NESTED)
-	for _, s := range t.Policy {
-		m.uint32(s.State.Number, s.Seconds)
-	}
+	m.uint32(timeoutUnanswered, t.Unanswered)
 	m.close(policy)
 	m.close(data)
 	m.bytes(objectUserdata, userdata.AppendString(nil, objectCommentUD, t.Comment))

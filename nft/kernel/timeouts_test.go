@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -29,18 +30,20 @@ func policiesOf(t *testing.T, kernel dialer) map[string]uint32 {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.close() }()
-	states := map[string]nft.Timeout{}
-	known := func(string) (uint32, bool) { return 1, true }
-	for _, timeout := range nft.RetryTimeouts(known) {
-		states[timeout.Name[:len(nft.RetryTCP)]] = timeout
+	states := map[string][]string{
+		nft.RetryTCP: {
+			"syn_sent", "syn_recv", "established", "fin_wait", "close_wait", "last_ack", "time_wait", "close", "syn_sent2",
+			"retrans", "unack",
+		},
+		nft.RetryDNS: {"unreplied", "replied"},
 	}
 	all := map[string]uint32{}
 	err = c.list(unix.NFT_MSG_GETOBJ, model.IPv4, "", func(b []byte) error {
 		name := string(nfnl.Text(nfnl.First(b, unix.NFTA_OBJ_NAME)))[:len(nft.RetryTCP)]
 		policy := nfnl.First(nfnl.First(b, unix.NFTA_OBJ_DATA), timeoutPolicy)
-		for _, s := range states[name].Policy {
-			if seconds := nfnl.First(policy, s.State.Number); seconds != nil {
-				all[name+" "+s.State.Name] = nfnl.Uint32(seconds)
+		for i, state := range states[name] {
+			if seconds := nfnl.First(policy, uint16(i+1)); seconds != nil {
+				all[name+" "+state] = nfnl.Uint32(seconds)
 			}
 		}
 		return nil
@@ -54,11 +57,17 @@ func policiesOf(t *testing.T, kernel dialer) map[string]uint32 {
 // The kernel's own times are those of a new network namespace (nf_conntrack_proto_tcp.c, nf_conntrack_proto_udp.c).
 func TestTimeoutPoliciesHaveTheNodesSettings(t *testing.T) {
 	n := newNetNS(t)
-	node := settings{
-		"nf_conntrack_tcp_timeout_syn_sent":    120,
-		"nf_conntrack_tcp_timeout_established": 86400,
-		"nf_conntrack_udp_timeout":             30,
+	node := settings{}
+	set := func(name string, seconds uint32) {
+		t.Helper()
+		node[name] = seconds
+		if out, err := n.run("", "sh", "-c", fmt.Sprintf("echo %d >/proc/sys/net/netfilter/%s", seconds, name)); err != nil {
+			t.Fatal(err, out)
+		}
 	}
+	set("nf_conntrack_tcp_timeout_syn_sent", 120)
+	set("nf_conntrack_tcp_timeout_established", 86400)
+	set("nf_conntrack_udp_timeout", 30)
 	b := openAs(t, Options{NetNS: n.fd(), Setting: node.get})
 	s := exampleBuilder().Snapshot()
 	apply(t, b, s)
@@ -70,8 +79,9 @@ func TestTimeoutPoliciesHaveTheNodesSettings(t *testing.T) {
 	}
 	testaid.Equal(t, "policies", want, policiesOf(t, thisKernel(n.fd())))
 
-	node["nf_conntrack_tcp_timeout_close_wait"], want["retry-tcp close_wait"] = 3600, 3600
-	node["nf_conntrack_udp_timeout"], want["retry-dns unreplied"] = 3, 3 // less than we would set
+	set("nf_conntrack_tcp_timeout_close_wait", 3600)
+	set("nf_conntrack_udp_timeout", 3) // less than we would set
+	want["retry-tcp close_wait"], want["retry-dns unreplied"] = 3600, 3
 	before := b.Stats(model.IPv4).Batches
 	for range 2 { // the second comparison finds nothing
 		b.Resync()
@@ -110,7 +120,13 @@ func TestATimeoutPolicyOfAnUnusedChainIsReplaced(t *testing.T) {
 	maps.Copy(node, settings{"nf_conntrack_tcp_timeout_established": 200})
 	next := openAs(t, Options{Dial: fakeDialer(k), Setting: node.get})
 	apply(t, next, builder.Snapshot())
-	if got := policiesOf(t, fakeDialer(k))["retry-tcp established"]; got != 200 {
-		t.Errorf("established is %d s, want 200", got)
+	table, _ := contentsOf(t, next.conn, builder.Snapshot().Family(model.IPv4))
+	var names, want []string
+	for _, timeout := range table.Timeouts {
+		names = append(names, timeout.Name)
 	}
+	for _, timeout := range nft.RetryTimeouts(node.get) {
+		want = append(want, timeout.Name)
+	}
+	testaid.Equal(t, "policies", want, names)
 }

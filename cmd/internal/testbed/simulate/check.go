@@ -117,7 +117,7 @@ func (w *world) isOf(f model.Family, table *nft.Table) *model.Snapshot {
 }
 
 // retrying are the options with which a daemon compiles.
-var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nft.NoSettings)}
+var retrying = compile.Options{Timeouts: nft.RetryTimeouts(nil)}
 
 // difference returns the batch that would make a table that of a snapshot, except for some service ports; nil: it is.
 // Objects that nothing uses are no difference.

@@ -66,7 +66,7 @@ func (c *Config) Model() model.Config { return c.model }
 // NFTables returns the options of the nftables backend, without the settings of a node.
 func (c *Config) NFTables() compile.Options {
 	return compile.Options{
-		Counters: c.Own.ServiceCounters, FastPath: c.FastPath.On(), Timeouts: nft.RetryTimeouts(nft.NoSettings),
+		Counters: c.Own.ServiceCounters, FastPath: c.FastPath.On(), Timeouts: nft.RetryTimeouts(nil),
 	}
 }
 
