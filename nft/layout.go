@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -123,24 +122,14 @@ const FastPathAfter = 20
 // Flowtable is the declaration of a flowtable. Its devices are no part of a ruleset: they come and go
 // with pods, and whoever knows them puts them into the table.
 type Flowtable struct {
-	Name string
-	Prio int32 // at the hook ingress
+	Name    string
+	Devices []string // of one that was read
 }
 
 // Declaration returns the lines inside its braces.
-func (t Flowtable) Declaration() []string {
-	prio := fmt.Sprint(t.Prio)
-	if t.Prio == PriorityFilter {
-		prio = "filter"
-	}
+func (Flowtable) Declaration() []string {
 	// Without a counter, the packets would be missing in connection tracking's own counters.
-	return []string{"hook ingress priority " + prio, "counter"}
-}
-
-// text is the flowtable in a ruleset.
-func (t Flowtable) text() string {
-	lines := strings.Join(t.Declaration(), "\n\t\t")
-	return fmt.Sprintf("\n\t# the devices are added as they come\n\tflowtable %s {\n\t\t%s\n\t}\n", t.Name, lines)
+	return []string{"hook ingress priority filter", "counter"}
 }
 
 // Frontends are the names of the sets and maps of one kind of frontends, those with an address or node ports. Their

@@ -134,7 +134,8 @@ func (t *Table) Write(w io.Writer) error {
 		fmt.Fprintf(out, "\t}\n")
 	}
 	for _, f := range t.Flowtables {
-		fmt.Fprintf(out, "%s", f.text())
+		lines := strings.Join(f.Declaration(), "\n\t\t")
+		fmt.Fprintf(out, "\n\t# the devices are added as they come\n\tflowtable %s {\n\t\t%s\n\t}\n", f.Name, lines)
 	}
 	for _, c := range t.Chains {
 		fmt.Fprintf(out, "\n\t# %s\n\tchain %s {\n", c.Comment, c.Name)

@@ -43,7 +43,7 @@ func (o Options) Flowtables() []nft.Flowtable {
 	if !o.FastPath {
 		return nil
 	}
-	return []nft.Flowtable{{Name: nft.FastPath, Prio: nft.PriorityFilter}}
+	return []nft.Flowtable{{Name: nft.FastPath}}
 }
 
 // fastPathProtocols are those of which the kernel takes connections (nft_flow_offload_eval).

@@ -62,8 +62,7 @@ type familyState struct {
 	family model.Family
 	flags  uint32 // with which tables are made
 
-	// What the kernel lacks to count, for the fast path, and to choose an endpoint again; nil: nothing.
-	uncountable, slow, final error
+	lacks map[string]error // what the kernel lacks for an option, by the name of the feature
 
 	known   bool    // the kernel has shared.ruleset; else the table is read before the next batch
 	refused refused // at the last Apply
@@ -126,7 +125,7 @@ func Open(o Options) (*Backend, error) {
 func (b *Backend) openFamilies() error {
 	var missing []error
 	for _, f := range model.Families {
-		st := &familyState{family: f}
+		st := &familyState{family: f, lacks: map[string]error{}}
 		flags, err := b.probe(st)
 		if _, lacks := errors.AsType[*UnsupportedError](err); lacks {
 			missing = append(missing, err)
@@ -250,8 +249,8 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		b.wants.Log.Debug("applied", slog.String("family", st.family.String()),
 			slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
 	}
-	for _, t := range want.Options.Flowtables() {
-		b.applyDevices(st, t)
+	if want.Options.FastPath {
+		b.applyDevices(st)
 	}
 	return want, nil
 }
@@ -268,8 +267,8 @@ func (b *Backend) Ruleset(f model.Family) *compile.Ruleset {
 // RetryLacks returns what the kernel lacks to choose an endpoint again for connections without an answer; nil: nothing.
 func (b *Backend) RetryLacks() error {
 	for _, st := range b.families {
-		if st.final != nil {
-			return st.final
+		if err := st.lacks[retryNeeds]; err != nil {
+			return err
 		}
 	}
 	return nil

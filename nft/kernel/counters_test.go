@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,33 +15,6 @@ import (
 func openCounting(t testing.TB, n netns) *Backend {
 	t.Helper()
 	return openAs(t, Options{NetNS: n.fd(), Counters: true})
-}
-
-// A kernel that can't count is no reason to do without the rest.
-func TestWithoutCountersInSetsAllElseIsProgrammed(t *testing.T) {
-	n := newNetNS(t)
-	b := openCounting(t, n)
-	lacks := &UnsupportedError{Feature: "counters", Since: "5.7", Family: "IPv4", Without: "connections are not counted", Err: errors.ErrUnsupported}
-	for _, st := range b.families {
-		if st.uncountable != nil {
-			t.Errorf("probe of %v: %v", st.family, st.uncountable)
-		}
-		if st.family == model.IPv4 {
-			st.uncountable = lacks
-		}
-	}
-	s := exampleBuilder().Snapshot()
-	apply(t, b, s)
-	if got := n.nft(t, "", "list", "table", "ip", "vmapd"); strings.Contains(got, "counter") || !strings.Contains(got, "172.30.0.41 . tcp . 80") {
-		t.Errorf("IPv4 has counters, or no Service:\n%s", got)
-	}
-	list, err := b.Connections(t.Context())
-	if !errors.Is(err, lacks) || !strings.HasSuffix(err.Error(), "; connections are not counted: unsupported operation") {
-		t.Errorf("got error %v, want what is missing", err)
-	}
-	if len(list) != 3 || list[0].Family != model.IPv6 {
-		t.Errorf("got %v, want the three service ports of IPv6", list)
-	}
 }
 
 // A listing that is loaded elsewhere goes on counting from where it was, unless the kernel knows owners. A scrape runs
@@ -90,15 +62,4 @@ func TestConnectionsAreReadWhileServicesChange(t *testing.T) {
 	}
 	stop()
 	reading.Wait()
-}
-
-// A sum without one of its counters would look as if counting had begun anew.
-func TestASumSaysWhetherACounterIsMissing(t *testing.T) {
-	packets := packetCounts{"a": 1, "b": 2}
-	for _, keys := range [][]string{{"a", "b"}, {"a", "c"}, {"c"}} {
-		complete := !slices.Contains(keys, "c")
-		if sum, ok := packets.sum(keys); ok != complete || ok && sum != 3 {
-			t.Errorf("the sum of %v is %d, complete: %v", keys, sum, ok)
-		}
-	}
 }

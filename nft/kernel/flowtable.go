@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,27 +27,19 @@ const (
 	flowtableCounter = 0x2 // NFT_FLOWTABLE_COUNTER, Linux 5.7
 )
 
-// mostDevices is the largest number of devices in one message (NFT_NETDEVICE_MAX).
-const mostDevices = 256
-
 // addFlowtable makes a flowtable. If it is there, the devices are added to it.
-func (m *messages) addFlowtable(t nft.Flowtable, devices []string) {
-	at := m.flowtable(unix.NFT_MSG_NEWFLOWTABLE, unix.NLM_F_CREATE, t, devices)
+func (m *messages) addFlowtable(name string, devices ...string) {
+	at := m.flowtable(unix.NFT_MSG_NEWFLOWTABLE, unix.NLM_F_CREATE, name, devices)
 	m.uint32(flowtableFlags, flowtableCounter) // an update without it would end the counting
 	m.end(at)
 }
 
-// removeDevices takes devices out of a flowtable (Linux 5.8).
-func (m *messages) removeDevices(t nft.Flowtable, devices []string) {
-	m.end(m.flowtable(unix.NFT_MSG_DELFLOWTABLE, 0, t, devices))
-}
-
-func (m *messages) flowtable(msgType, flags uint16, t nft.Flowtable, devices []string) (at int) {
+func (m *messages) flowtable(msgType, flags uint16, name string, devices []string) (at int) {
 	at = m.object(msgType, flags)
-	m.string(flowtableName, t.Name)
+	m.string(flowtableName, name)
 	hook := m.nest(flowtableHook | unix.NLA_F_NESTED)
 	m.uint32(flowtableHookNum, hookIngress)
-	m.uint32(flowtablePrio, uint32(t.Prio))
+	m.uint32(flowtablePrio, uint32(nft.PriorityFilter))
 	if len(devices) > 0 {
 		list := m.nest(flowtableDevices | unix.NLA_F_NESTED)
 		for _, d := range devices {
@@ -58,16 +51,14 @@ func (m *messages) flowtable(msgType, flags uint16, t nft.Flowtable, devices []s
 	return at
 }
 
-// readFlowtables reads the names of the flowtables.
+// readFlowtables reads the flowtables.
 func (c *conn) readFlowtables(t *nft.Table) error {
-	return c.listFlowtables(t.Family, func(name string, _ []byte) {
-		t.Flowtables = append(t.Flowtables, nft.Flowtable{Name: name})
-	})
-}
-
-func (c *conn) listFlowtables(f model.Family, each func(name string, hook []byte)) error {
-	err := c.list(unix.NFT_MSG_GETFLOWTABLE, f, "", func(b []byte) error {
-		each(string(nfnl.Text(nfnl.First(b, flowtableName))), nfnl.First(b, flowtableHook))
+	err := c.list(unix.NFT_MSG_GETFLOWTABLE, t.Family, "", func(b []byte) error {
+		f := nft.Flowtable{Name: string(nfnl.Text(nfnl.First(b, flowtableName)))}
+		for name := range nfnl.Attributes(nfnl.First(nfnl.First(b, flowtableHook), flowtableDevices), deviceName) {
+			f.Devices = append(f.Devices, string(nfnl.Text(name)))
+		}
+		t.Flowtables = append(t.Flowtables, f)
 		return nil
 	})
 	if nfnl.IsMissing(err) || errors.Is(err, unix.ENOENT) {
@@ -76,16 +67,15 @@ func (c *conn) listFlowtables(f model.Family, each func(name string, hook []byte
 	return err
 }
 
-// readDevices reads the devices of a flowtable.
-func (c *conn) readDevices(f model.Family, flowtable string) (devices []string, err error) {
-	err = c.listFlowtables(f, func(name string, hook []byte) {
-		if name != flowtable {
-			return
+// readDevices reads the devices of the flowtable.
+func (c *conn) readDevices(f model.Family) (devices []string, err error) {
+	t := nft.Table{Family: f}
+	err = c.readFlowtables(&t)
+	for _, f := range t.Flowtables {
+		if f.Name == nft.FastPath {
+			devices = f.Devices
 		}
-		for name := range nfnl.Attributes(nfnl.First(hook, flowtableDevices), deviceName) {
-			devices = append(devices, string(nfnl.Text(name)))
-		}
-	})
+	}
 	slices.Sort(devices)
 	return devices, err
 }
@@ -109,7 +99,7 @@ func (b *Backend) FastPaths() (list []FastPath) {
 	}
 	for _, st := range b.families {
 		p := st.read().fastPath
-		p.Family, p.Lacks = st.family, st.slow
+		p.Family, p.Lacks = st.family, st.lacks[fastPathNeeds]
 		list = append(list, p)
 	}
 	return list
@@ -119,17 +109,22 @@ func (b *Backend) FastPaths() (list []FastPath) {
 // any time. A device that was removed and made again under its name needs another call.
 func (b *Backend) SetDevices(names []string) { b.devices.Store(&names) }
 
-// applyDevices makes the devices of a family's flowtable those that SetDevices set. A failure is logged: the packets of
-// these devices take the usual path, until another call of SetDevices.
-func (b *Backend) applyDevices(st *familyState, t nft.Flowtable) {
+// applyDevices makes the devices of a family's flowtable those that SetDevices set, one after another: the kernel may
+// refuse some. A failure is logged: the packets of these devices take the usual path, until another call of SetDevices.
+func (b *Backend) applyDevices(st *familyState) {
 	want := b.devices.Load()
 	if want == nil || want == st.devices {
 		return
 	}
-	have, err := b.conn.readDevices(st.family, t.Name)
+	have, err := b.conn.readDevices(st.family)
 	if err == nil {
-		err = b.conn.changeDevices(st.family, t, have, *want)
-		if now, readErr := b.conn.readDevices(st.family, t.Name); readErr == nil {
+		for _, d := range without(have, *want) {
+			err = cmp.Or(b.conn.changeDevice(st.family, unix.NFT_MSG_DELFLOWTABLE, d), err)
+		}
+		for _, d := range without(*want, have) {
+			err = cmp.Or(b.conn.changeDevice(st.family, unix.NFT_MSG_NEWFLOWTABLE, d), err)
+		}
+		if now, readErr := b.conn.readDevices(st.family); readErr == nil {
 			have = now
 		}
 	}
@@ -140,37 +135,20 @@ func (b *Backend) applyDevices(st *familyState, t nft.Flowtable) {
 	}
 }
 
-// changeDevices adds and removes devices of a flowtable. Of several that are refused, the last is the error.
-func (c *conn) changeDevices(f model.Family, t nft.Flowtable, have, want []string) error {
-	var refused error
-	for _, change := range []struct {
-		devices []string
-		message func(*messages, nft.Flowtable, []string)
-		verb    string
-	}{
-		{without(have, want), (*messages).removeDevices, "remove"},
-		// Those that are there are ignored, and one with a name that was another's gets the hook.
-		{want, (*messages).addFlowtable, "add"},
-	} {
-		send := func(devices []string) error {
-			m := c.newBatch(f, nft.TableName)
-			change.message(&m, t, devices)
-			return c.commit(&m)
-		}
-		for some := range slices.Chunk(change.devices, mostDevices) {
-			if err := send(some); err == nil {
-				continue
-			} else if !isReply(err) {
-				return err
-			}
-			for _, one := range some { // to find those that the kernel refuses
-				if err := send([]string{one}); err != nil && !errors.Is(err, unix.ENOENT) { // it has just gone
-					refused = fmt.Errorf("%s device %s: %w", change.verb, one, err)
-				}
-			}
-		}
+// changeDevice adds a device to the flowtable, or removes it (Linux 5.8).
+func (c *conn) changeDevice(f model.Family, msgType uint16, device string) error {
+	m, verb := c.newBatch(f, nft.TableName), "add"
+	if msgType == unix.NFT_MSG_NEWFLOWTABLE {
+		m.addFlowtable(nft.FastPath, device)
+	} else {
+		verb = "remove"
+		m.end(m.flowtable(msgType, 0, nft.FastPath, []string{device}))
 	}
-	return refused
+	err := c.commit(&m)
+	if err == nil || errors.Is(err, unix.ENOENT) { // it has just gone
+		return nil
+	}
+	return fmt.Errorf("%s device %s: %w", verb, device, err)
 }
 
 // without returns the elements of a that b lacks.

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -13,53 +12,43 @@ import (
 	"github.com/vmapd/vmapd/nft/batch"
 )
 
-const (
-	// probeTable is never made: the batches that name it are checked and forgotten.
-	probeTable = "vmapd-probe"
-	// probeTries is how often a batch of a probe is sent after transient errors.
-	probeTries = 3
-)
+// probeTable is never made: the batches that name it are checked and forgotten.
+const probeTable = "vmapd-probe"
 
 // feature is something that the kernel may lack. Whether a statement is allowed in a hook is checked at the commit:
 // without reject in prerouting (before 5.9), the first batch is refused.
 type feature struct {
 	in          string // the first operation that is refused without the feature
 	name, since string
-	without     string                    // the consequence; "": other backends must be used
-	option      func(*familyState) *error // where the lack is noted; nil: all tables need the feature
+	without     string // the consequence; "": other backends must be used
 }
 
 const (
-	retryNeeds      = "conntrack timeout policies and limits (CONFIG_NF_CONNTRACK_TIMEOUT, CONFIG_NFT_LIMIT)"
-	withoutRetry    = "a connection without an answer gets no other endpoint"
-	withoutCounters = "connections are not counted"
-	withoutFastPath = "connections take the usual path, not the fast one"
-
+	retryNeeds = "conntrack timeout policies and limits (CONFIG_NF_CONNTRACK_TIMEOUT, CONFIG_NFT_LIMIT)"
 	// fastPathNeeds has a file since Linux 5.14, with the time after which an idle TCP connection leaves the fast path.
 	// Before, connection tracking forgot it two minutes later (flow_offload_fixup_ct).
 	fastPathNeeds = "flowtables that keep idle connections (nf_flow_table, nft_flow_offload, nf_flowtable_tcp_timeout)"
 	fastPathFile  = "/proc/sys/net/netfilter/nf_flowtable_tcp_timeout"
-)
 
-func retryLacks(st *familyState) *error    { return &st.final }
-func fastPathLacks(st *familyState) *error { return &st.slow }
-func countersLack(st *familyState) *error  { return &st.uncountable }
+	withoutRetry    = "a connection without an answer gets no other endpoint"
+	withoutFastPath = "connections take the usual path, not the fast one"
+)
 
 // features are all of them. The first one that is in an operation is the reason why that is refused.
 var features = [...]feature{
-	{"ct timeout", retryNeeds, "4.19", withoutRetry, retryLacks},
-	{"limit rate", retryNeeds, "4.19", withoutRetry, retryLacks},
-	{"flow", fastPathNeeds, "5.14", withoutFastPath, fastPathLacks},
-	{"-counters", "counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", withoutCounters, countersLack},
-	{"source-ranges", "sets of ranges in concatenations (nft_set_pipapo)", "5.6", "", nil},
-	{"fib ", "nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", "", nil},
-	{"ct original", "nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", "", nil},
-	{"jhash", "nft_hash (CONFIG_NFT_HASH)", "4.9", "", nil},
-	{"numgen", "nft_numgen and nft_nat (CONFIG_NFT_NUMGEN, CONFIG_NFT_NAT)", "4.9", "", nil},
-	{"masquerade fully", "nft_masq (CONFIG_NFT_MASQ)", "3.18", "", nil},
-	{"reject", "nft_reject (CONFIG_NFT_REJECT)", "3.14", "", nil},
-	{"type nat", "nf_tables NAT chains (CONFIG_NFT_NAT)", "3.13", "", nil},
-	{"", "nf_tables (CONFIG_NF_TABLES)", "3.13", "", nil},
+	{"ct timeout", retryNeeds, "4.19", withoutRetry},
+	{"limit rate", retryNeeds, "4.19", withoutRetry},
+	{"flow", fastPathNeeds, "5.14", withoutFastPath},
+	{"-counters", "counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", ""},
+	{"source-ranges", "sets of ranges in concatenations (nft_set_pipapo)", "5.6", ""},
+	{"fib ", "nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", ""},
+	{"ct original", "nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", ""},
+	{"jhash", "nft_hash (CONFIG_NFT_HASH)", "4.9", ""},
+	{"numgen", "nft_numgen and nft_nat (CONFIG_NFT_NUMGEN, CONFIG_NFT_NAT)", "4.9", ""},
+	{"masquerade fully", "nft_masq (CONFIG_NFT_MASQ)", "3.18", ""},
+	{"reject", "nft_reject (CONFIG_NFT_REJECT)", "3.14", ""},
+	{"type nat", "nf_tables NAT chains (CONFIG_NFT_NAT)", "3.13", ""},
+	{"", "nf_tables (CONFIG_NF_TABLES)", "3.13", ""},
 }
 
 // sample is a cluster with a table that has a statement of each feature.
@@ -92,10 +81,10 @@ func (b *Backend) probe(st *familyState) (flags uint32, err error) {
 	missing := func(err error, is func(feature) bool) error {
 		f := features[slices.IndexFunc(features[:], is)]
 		lacks := &UnsupportedError{Feature: f.name, Since: f.since, Family: st.family.String(), Without: f.without, Err: err}
-		if f.option == nil || *f.option(st) != nil { // without the option, the kernel refused it, too
+		if f.without == "" || st.lacks[f.name] != nil { // without the option, the kernel refused it, too
 			return lacks
 		}
-		*f.option(st) = lacks
+		st.lacks[f.name] = lacks
 		b.wants.Log.Warn(f.without, slog.Any("err", lacks))
 		return nil
 	}
@@ -104,35 +93,33 @@ func (b *Backend) probe(st *familyState) (flags uint32, err error) {
 	}
 	s := sample().Family(st.family)
 	for {
-		err := b.conn.check(batch.DiffTable(nil, b.options(st).Compile(nil, s)), 0)
-		refused, isLack := errors.AsType[*BatchError](err)
-		if isLack {
-			err = missing(err, func(f feature) bool { return strings.Contains(refused.Step, f.in) })
+		refused, err := b.conn.check(batch.DiffTable(nil, b.options(st).Compile(nil, s)), 0)
+		if refused != nil {
+			err = missing(refused, func(f feature) bool { return strings.Contains(refused.Step, f.in) })
 		}
 		if err != nil {
 			return 0, err
 		}
-		if !isLack {
+		if refused == nil {
 			break
 		}
 	}
 	const owned = tableFlagOwner | tableFlagPersist
-	err = b.conn.check(&batch.Batch{Family: st.family, CreateTable: true}, owned)
-	if _, lacks := errors.AsType[*BatchError](err); lacks {
+	refused, err := b.conn.check(&batch.Batch{Family: st.family, CreateTable: true}, owned)
+	if refused != nil {
 		return 0, nil
 	}
 	return owned, err
 }
 
-// check lets the kernel check a batch that makes a table with some flags, some times if the kernel could not. The error
-// is a [*BatchError] if the kernel refuses an operation. EBUSY is no error that passes: Linux before 4.18 allows one
-// NAT hook only, of nftables or of iptables.
-func (c *conn) check(b *batch.Batch, flags uint32) (err error) {
+// check lets the kernel check a batch that makes a table with some flags, and returns what the kernel refuses. An error
+// that passes is no refusal. EBUSY does not pass: Linux before 4.18 allows one NAT hook only, of nftables or of
+// iptables.
+func (c *conn) check(b *batch.Batch, flags uint32) (refused *BatchError, err error) {
 	m, ops := c.encode(b, probeTable, flags, elementsPerMessage)
-	for range probeTries {
-		if err = c.try(&m); !isTransient(err) {
-			return c.explain(err, b.Family, ops)
-		}
+	err = c.explain(c.try(&m), b.Family, ops)
+	if refused, isReply := errors.AsType[*BatchError](err); isReply && !isTransient(err) {
+		return refused, nil
 	}
-	return fmt.Errorf("probe the kernel: %w", err)
+	return nil, err
 }

@@ -100,7 +100,7 @@ func (m *messages) operation(op batch.Op, flags uint32) {
 		if op.Verb == batch.Delete {
 			m.remove(unix.NFT_MSG_DELFLOWTABLE, flowtableName, o.Name)
 		} else {
-			m.addFlowtable(o, nil)
+			m.addFlowtable(o.Name)
 		}
 	case nft.Timeout:
 		if op.Verb == batch.Delete {

@@ -26,10 +26,13 @@ type tracking struct {
 	slow    *rand.Rand
 }
 
+// leastList is the least time that a list of flows takes: it ends at another moment than an Apply.
+const leastList = 600 * time.Nanosecond
+
 // takes lets some of the time pass that a list of flows takes. Rounds go on meanwhile.
 func (t *tracking) takes() {
 	most := []time.Duration{1, time.Millisecond, 100 * time.Millisecond, 3 * time.Second}
-	time.Sleep(time.Duration(t.slow.Int64N(int64(most[t.slow.IntN(len(most))]))))
+	time.Sleep(leastList + time.Duration(t.slow.Int64N(int64(most[t.slow.IntN(len(most))]))))
 }
 
 // track opens a connection to connection tracking.
