@@ -27,7 +27,7 @@ var (
 	cidrs            = Set{Key: []Type{Addr}, Interval: true}
 	sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
 	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
-	endpoints        = Set{Key: []Type{Slot, Slot, Addr, Service}, Gone: GoneEndpoints}
+	endpoints        = Set{Key: []Type{Slot, Slot, Addr, Service}}
 	tried            = Set{Key: []Type{Addr, Service, Addr, Service}, Dynamic: true, Timeout: TriedFor}
 	gone             = Set{Key: []Type{Addr, Service}, Dynamic: true, Timeout: goneFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}

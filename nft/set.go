@@ -64,7 +64,6 @@ type Set struct {
 	Dynamic  bool          // elements time out; packets may add some
 	Timeout  time.Duration // of elements that have none of their own
 	Counter  bool          // each element counts the packets that are looked up
-	Gone     string        // the set that gets the ends of keys that are deleted; "": none
 	Comment  string
 }
 
@@ -89,7 +88,6 @@ type Chain struct {
 	Prio    int32 // base chains only
 	Filter  bool  // base chains only: of type filter, not nat
 	Drop    bool  // base chains only: the policy, never one of ours, is to drop
-	Ahead   bool  // base chains only: it decides nothing without elements, and may come ahead of them
 	Rules   []Rule
 	Comment string // shown by render; the kernel does not keep it
 }

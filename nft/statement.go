@@ -250,41 +250,31 @@ const (
 
 func (s MatchProtocol) text(model.Family) string { return "meta l4proto " + s.Protocol.String() }
 
-func (s MatchAddr) text(f model.Family) string {
-	op := " "
-	if s.Not {
-		op = " != "
+// not is the operator before what is compared; "" stands for equality.
+func not(is bool) string {
+	if is {
+		return "!= "
 	}
-	return Expr{Field: s.Field}.text(f) + op + s.Prefix.String()
+	return ""
+}
+
+func (s MatchAddr) text(f model.Family) string {
+	return Expr{Field: s.Field}.text(f) + " " + not(s.Not) + s.Prefix.String()
 }
 
 func (m Match) text(model.Family) string { return matchTexts[m] }
 
 func (s MatchInterface) text(model.Family) string {
-	op, star := "", ""
-	if s.Not {
-		op = "!= "
-	}
+	star := ""
 	if s.Wildcard {
 		star = "*"
 	}
-	return fmt.Sprintf("iifname %s\"%s%s\"", op, s.Name, star)
+	return fmt.Sprintf("iifname %s\"%s%s\"", not(s.Not), s.Name, star)
 }
 
-func (s MatchToNode) text(model.Family) string {
-	if s.Not {
-		return "fib daddr type != local"
-	}
-	return "fib daddr type local"
-}
+func (s MatchToNode) text(model.Family) string { return "fib daddr type " + not(s.Not) + "local" }
 
-func (s InSet) text(f model.Family) string {
-	op := " @"
-	if s.Not {
-		op = " != @"
-	}
-	return s.Key.text(f) + op + s.Set
-}
+func (s InSet) text(f model.Family) string { return s.Key.text(f) + " " + not(s.Not) + "@" + s.Set }
 
 func (s Remember) text(f model.Family) string {
 	ip := FamilyWord(f)
@@ -309,20 +299,9 @@ func (s Discard) text(f model.Family) string {
 	return "delete @" + s.Set + " { " + s.Key.text(f) + " }"
 }
 
-// durationText writes a duration of whole seconds as nft does: 1d1h1m1s.
+// durationText writes a duration of whole seconds as nft does, but for days: 25h1m1s.
 func durationText(d time.Duration) string {
-	const day = 24 * time.Hour
-	var text strings.Builder
-	for _, unit := range []struct {
-		size time.Duration
-		name string
-	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
-		if n := d / unit.size; n > 0 {
-			fmt.Fprintf(&text, "%d%s", n, unit.name)
-			d -= n * unit.size
-		}
-	}
-	return text.String()
+	return strings.ReplaceAll(strings.ReplaceAll(d.String(), "m0s", "m"), "h0m", "h")
 }
 
 func (s VerdictMap) text(f model.Family) string { return s.Key.text(f) + " vmap @" + s.Map }

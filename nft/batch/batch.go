@@ -99,14 +99,13 @@ func (b *Batch) String() string {
 // if its Service's traffic policy changes. Deletions of chains and sets come last: before Linux 6.2, the kernel drops
 // references to them only at the end of a transaction.
 func (b *Batch) Transactions() iter.Seq[*Batch] {
-	isAhead := func(c nft.Chain) bool { return b.newChains[c.Name] && (c.Hook == nft.NoHook || c.Ahead) }
 	ahead := &Batch{
 		Family: b.Family, DeleteTable: b.DeleteTable, CreateTable: b.CreateTable, AddSets: b.AddSets,
 		AddFlowtables: b.AddFlowtables, AddTimeouts: b.AddTimeouts, newChains: b.newChains,
 	}
 	change := &Batch{Family: b.Family, RemakeBase: b.RemakeBase, Delete: b.Delete, Add: b.Add, newChains: b.newChains}
 	for _, c := range b.SetChains {
-		if isAhead(c) {
+		if b.newChains[c.Name] && c.Hook == nft.NoHook {
 			ahead.SetChains = append(ahead.SetChains, c)
 		} else {
 			change.SetChains = append(change.SetChains, c)

@@ -10,23 +10,7 @@ import (
 // elements are those of operations by the name of their set, in the order in which they were added.
 type elements map[string][]nft.Element
 
-// add doubles a list that is full: append alone copies the elements of a long one five times, by steps of a quarter.
-func (l elements) add(set string, e nft.Element) {
-	list := l[set]
-	if len(list) == cap(list) {
-		list = slices.Grow(list, max(4, len(list)))
-	}
-	l[set] = append(list, e)
-}
-
-// emptied returns empty lists with room for as many elements: the next piece is mostly like the one before.
-func (l elements) emptied() elements {
-	lists := make(elements, len(l))
-	for set, list := range l {
-		lists[set] = make([]nft.Element, 0, len(list))
-	}
-	return lists
-}
+func (l elements) add(set string, e nft.Element) { l[set] = append(l[set], e) }
 
 // list returns the operations on sets, sorted by their names.
 func (l elements) list() []Elements {

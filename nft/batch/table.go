@@ -26,7 +26,7 @@ func Diff(have, want *compile.Ruleset) *Batch {
 		units = append(units, c.New)
 	}
 	for set, list := range r.had {
-		if !r.left[set] && nft.DeclarationOf(set).Gone == "" {
+		if !r.left[set] && set != nft.AffinityEndpoints {
 			r.del[set] = append(r.del[set], list...)
 			continue
 		}
@@ -306,9 +306,8 @@ func (w *writer) end() {
 // flush yields a batch if there are enough operations.
 func (w *writer) flush() {
 	if w.count >= w.size && w.more {
-		add := w.add.emptied()
 		w.more = w.yield(w.done())
-		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, add, 0
+		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, elements{}, 0
 	}
 }
 
@@ -316,16 +315,10 @@ func (w *writer) flush() {
 // it.
 func (w *writer) done() *Batch {
 	gone := map[string]bool{}
-	for set, list := range w.del {
-		to := nft.DeclarationOf(set).Gone
-		for _, e := range list {
-			if to == "" {
-				break
-			}
-			if key := e.Key[len(e.Key)-nft.Width(w.Family, nft.DeclarationOf(to).Key):]; !gone[key] {
-				gone[key] = true
-				w.add.add(to, nft.Element{Key: key})
-			}
+	for _, e := range w.del[nft.AffinityEndpoints] {
+		if endpoint := e.Key[2*nft.RegisterSize:]; !gone[endpoint] {
+			gone[endpoint] = true
+			w.add.add(nft.GoneEndpoints, nft.Element{Key: endpoint})
 		}
 	}
 	w.Delete, w.Add = w.del.list(), w.add.list()

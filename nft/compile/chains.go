@@ -137,7 +137,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	if c.usage.affinity > 0 {
 		for name, hook := range map[string]nft.Hook{rememberArrival: nft.Prerouting, rememberOutput: nft.Output} {
 			chains = append(chains, nft.Chain{
-				Name: name, Hook: hook, Prio: priorityRemember, Filter: true, Ahead: true,
+				Name: name, Hook: hook, Prio: priorityRemember, Filter: true,
 				Rules:   []nft.Rule{{nft.MatchFirst, jumpTo(rememberChain)}},
 				Comment: "first packets of connections, behind all DNAT",
 			})

@@ -19,9 +19,6 @@ import (
 // another table, mostly. A list may lack something then.
 const tablePasses = 3
 
-var errChanging = fmt.Errorf("read table %s: rules changed meanwhile, in each of %d tries: %w",
-	nft.TableName, tablePasses, unix.EINTR)
-
 // readTable returns the contents of our table of a family, or nil if there is none.
 func (c *conn) readTable(f model.Family) (t *nft.Table, err error) {
 	for range tablePasses {
@@ -30,7 +27,7 @@ func (c *conn) readTable(f model.Family) (t *nft.Table, err error) {
 			return t, err
 		}
 	}
-	return nil, errChanging
+	return nil, fmt.Errorf("read table %s: rules changed meanwhile, each time: %w", nft.TableName, unix.EINTR)
 }
 
 func (c *conn) readTableOnce(f model.Family) (*nft.Table, error) {
@@ -78,8 +75,8 @@ func (c *conn) readSets(t *nft.Table) error {
 			if count > manyElements && inSlots && c.askSlots(t, s, count) {
 				continue
 			}
-			if err := c.listElements(t, s, count); err != nil {
-				return err
+			if err := c.listElements(t, s); err != nil {
+				return fmt.Errorf("read elements of %s: %w", s.Name, err)
 			}
 		}
 	}

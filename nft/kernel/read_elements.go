@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/google/nftables/expr"
@@ -16,23 +15,13 @@ import (
 // google/nftables makes a value of each element and of each part of it. For a quarter of a
 // million of them that is ten times the memory that they take here.
 
-// listPasses bounds how often a set is read again because elements were missing.
-const listPasses = 5
-
-// listElements reads all elements of a set. There should be count; 0: the kernel does not say it. While the kernel
-// makes a larger table of a set, it leaves some out or names them twice (nft_rhash_walk).
-func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
-	for range listPasses {
-		r := newElementReader(t, s)
-		if err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, s.Name, r.add); err != nil {
-			return fmt.Errorf("read elements of %s: %w", s.Name, err)
-		}
-		r.end()
-		if count == 0 || s.Interval || t.Len(s.Name) == count { // of intervals, both ends count
-			break
-		}
-	}
-	return nil
+// listElements reads all elements of a set. While the kernel makes a larger table of a set, it leaves some out or names
+// them twice (nft_rhash_walk): such an element is written again, or left until the next comparison.
+func (c *conn) listElements(t *nft.Table, s nft.Set) error {
+	r := newElementReader(t, s)
+	err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, s.Name, r.add)
+	r.end()
+	return err
 }
 
 const (

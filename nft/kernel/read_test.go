@@ -85,40 +85,6 @@ func aBigBuilder(t testing.TB, b *Backend) *model.Builder {
 	return builder
 }
 
-// countedSocket counts how often something is sent.
-type countedSocket struct {
-	Socket
-	sent int
-}
-
-func (s *countedSocket) Send(b []byte) error {
-	s.sent++
-	return s.Socket.Send(b)
-}
-
-// A list that lacks something is read again, but not for ever. Without knowing how many
-// elements there are, it is taken as it is.
-func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
-	b := open(t, newNetNS(t))
-	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
-	table, want := contentsOf(t, b.conn, s)
-	right := table.Len(nft.Endpoints)
-	asked := &countedSocket{Socket: b.conn.socket}
-	b.conn.socket = asked
-	for count, passes := range map[int]int{0: 1, right: 1, right + 1: listPasses, right - 1: listPasses} {
-		asked.sent = 0
-		if err := b.conn.listElements(table, nft.DeclarationOf(nft.Endpoints), count); err != nil {
-			t.Fatal(err)
-		}
-		if got := asked.sent; got != passes {
-			t.Errorf("of %d elements, %d are there: read %d times, want %d", count, right, got, passes)
-		}
-		if diff := cmp.Diff(want.Elements[nft.Endpoints], elementsIn(table, nft.Endpoints)); diff != "" {
-			t.Errorf("of %d elements (-want +got):\n%.2000s", count, diff)
-		}
-	}
-}
-
 // The kernel is asked for the slots of each frontend. Where that is not all, it lists them.
 func TestSlotsAreAskedFor(t *testing.T) {
 	b := open(t, newNetNS(t))

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/net/bpf"
@@ -78,17 +76,12 @@ func (w *Watch) Run(ctx context.Context) error {
 	end := func() { _ = w.socket.Close() }
 	defer end()
 	defer context.AfterFunc(ctx, end)()
-	overrun := false
 	for {
-		messages, err := w.receive(overrun)
+		messages, err := w.socket.Receive()
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, unix.ENOBUFS):
-			// Until the buffer is empty, the kernel goes on dropping messages and says no more about it.
-			overrun, w.touched = true, false
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			overrun = false
+		case errors.Is(err, unix.ENOBUFS): // for milliseconds more, until the buffer is empty, changes are not noticed
 			w.notice("too many changes by other programs to follow")
 		case err != nil:
 			return fmt.Errorf("watch rules: %w", err)
@@ -97,18 +90,6 @@ func (w *Watch) Run(ctx context.Context) error {
 			w.read(m)
 		}
 	}
-}
-
-// receive waits for messages; after an overrun, only until the buffer is empty.
-func (w *Watch) receive(overrun bool) ([]netlink.Message, error) {
-	var deadline time.Time
-	if overrun {
-		deadline = time.Now().Add(10 * time.Millisecond)
-	}
-	if err := w.socket.SetReadDeadline(deadline); err != nil {
-		return nil, err
-	}
-	return w.socket.Receive()
 }
 
 // notice reports a change by others, and logs it unless nobody has looked after the last one yet.
