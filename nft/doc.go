@@ -8,19 +8,6 @@
 //
 // nft/nftsim runs packets through a Table, and nft/nftfake is a kernel in memory: both are for tests.
 //
-// # From a snapshot to the socket
-//
-// Backend.Apply in nft/kernel passes a snapshot on, for each IP family:
-//
-//	compile.Options.Compile   the slots that endpoints keep or get (slots.go); the chains and rules that are needed
-//	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after
-//	kernel.Backend.send       Batch.Transactions: new chains ahead of the elements that lead to them; a message for each
-//	                          of Batch.Ops (objects.go, encode.go, elements.go); the socket: all of it or nothing
-//
-// Behind an unknown state, and at the start, readTable (read.go) reads the table, in which each rule is the hash of its
-// text ([Rule.Hash]); [compile.Options.Adopt] keeps its slots and chains, and batch.Pieces makes batches of bounded
-// size.
-//
 // # Packet flow
 //
 // The chains hook NAT, so only the first packet of a connection meets a rule. Others pass one rule if a service port

@@ -2,8 +2,9 @@ package nft
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
-	"strconv"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -48,34 +49,28 @@ func Width(f model.Family, types []Type) int {
 	return n
 }
 
-// appendText appends one component as nft writes it, and returns the rest of raw.
-func (t Type) appendText(b []byte, f model.Family, raw string) ([]byte, string) {
-	width := t.Width(f)
-	if len(raw) < width {
-		return append(b, "?"...), ""
-	}
-	head, rest := raw[:width], raw[width:]
-	switch t {
-	case Addr:
-		b = decodeAddr(head).AppendTo(b)
-	case Proto:
-		b = append(b, model.Protocol(head[0]).String()...)
-	case Service:
-		b = strconv.AppendUint(b, uint64(decodePort(head)), 10)
-	case Slot:
-		b = strconv.AppendUint(b, uint64(decodeSlot(head)), 10)
-	}
-	return b, rest
-}
-
-func appendTexts(b []byte, f model.Family, types []Type, raw string) []byte {
+// text returns components as nft writes them.
+func text(f model.Family, types []Type, raw string) string {
+	words := make([]string, len(types))
 	for i, t := range types {
-		if i > 0 {
-			b = append(b, " . "...)
+		width := t.Width(f)
+		if len(raw) < width {
+			words[i], raw = "?", ""
+			continue
 		}
-		b, raw = t.appendText(b, f, raw)
+		switch t {
+		case Addr:
+			words[i] = decodeAddr(raw[:width]).String()
+		case Proto:
+			words[i] = model.Protocol(raw[0]).String()
+		case Service:
+			words[i] = fmt.Sprint(decodePort(raw))
+		case Slot:
+			words[i] = fmt.Sprint(decodeSlot(raw))
+		}
+		raw = raw[width:]
 	}
-	return b
+	return strings.Join(words, " . ")
 }
 
 func decodeAddr(raw string) netip.Addr {
@@ -83,38 +78,29 @@ func decodeAddr(raw string) netip.Addr {
 	return a
 }
 
-func decodePort(raw string) uint16 { return uint16(raw[0])<<8 | uint16(raw[1]) }
+func decodePort(raw string) uint16 { return binary.BigEndian.Uint16([]byte(raw[:2])) }
 
 func decodeSlot(raw string) uint32 { return binary.NativeEndian.Uint32([]byte(raw[:RegisterSize])) }
 
 // Text returns an element as nft writes it.
 func (s Set) Text(f model.Family, e Element) string {
-	return string(s.appendElement(nil, f, e))
-}
-
-func (s Set) appendElement(b []byte, f model.Family, e Element) []byte {
+	words := text(f, s.Key, e.Key)
 	if s.Interval {
-		b = s.appendRange(b, f, e)
-	} else {
-		b = appendTexts(b, f, s.Key, e.Key)
+		words = s.rangeText(f, e)
 	}
 	if s.Counter {
-		b = append(b, " counter"...) // before Linux 5.11 the counter of the set does not suffice
+		words += " counter" // before Linux 5.11 the counter of the set does not suffice
 	}
 	if e.Comment != "" {
-		b = append(b, ` comment "`...)
-		b = append(b, e.Comment...)
-		b = append(b, '"')
+		words += ` comment "` + e.Comment + `"`
 	}
 	switch {
 	case s.Verdicts:
-		b = append(b, " : "...)
-		b = append(b, e.Verdict.String()...)
+		words += " : " + e.Verdict.String()
 	case s.Data != nil:
-		b = append(b, " : "...)
-		b = appendTexts(b, f, s.Data, e.Data)
+		words += " : " + text(f, s.Data, e.Data)
 	}
-	return b
+	return words
 }
 
 // PrefixElement makes the element of an interval set that covers a prefix.
@@ -144,15 +130,16 @@ func lastAddr(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// appendRange appends the key of an interval set: the range itself as a prefix, if it is one.
-func (s Set) appendRange(b []byte, f model.Family, e Element) []byte {
+// rangeText is the key of an interval set: the range itself as a prefix, if it is one.
+func (s Set) rangeText(f model.Family, e Element) string {
 	n := len(s.Key) - 1
 	begin := Width(f, s.Key[:n])
-	if len(e.Key) < begin+Addr.Width(f) {
-		return append(b, "?"...)
+	if len(e.Key) != begin+Addr.Width(f) {
+		return "?"
 	}
+	before := ""
 	if n > 0 {
-		b = append(appendTexts(b, f, s.Key[:n], e.Key[:begin]), " . "...)
+		before = text(f, s.Key[:n], e.Key) + " . "
 	}
 	first := decodeAddr(e.Key[begin:])
 	last := lastAddr(netip.PrefixFrom(first, 0))
@@ -164,8 +151,8 @@ func (s Set) appendRange(b []byte, f model.Family, e Element) []byte {
 	}
 	for bits := range first.BitLen() + 1 {
 		if p := netip.PrefixFrom(first, bits); p.Masked() == p && lastAddr(p) == last {
-			return p.AppendTo(b)
+			return before + p.String()
 		}
 	}
-	return last.AppendTo(append(first.AppendTo(b), '-'))
+	return before + first.String() + "-" + last.String()
 }

@@ -1,19 +1,12 @@
 package nft
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
-
-// A layoutSet is a row of the table of sets and maps.
-type layoutSet struct {
-	name    string // of an own set, its beginning
-	of      Set
-	own     bool // each belongs to the service port that it is named after
-	comment string
-}
 
 // TriedFor is how long first packets that got no answer are remembered, since the last one. TCP sends its first packet
 // again after one second, and then each second four times (tcp_syn_linear_timeouts, Linux 6.5), or after two, four and
@@ -40,76 +33,69 @@ var (
 	nodePortCounters = Set{Key: []Type{Proto, Service}, Counter: true}
 )
 
-// layout has all sets and maps that a table can have, sorted by name. A set with a type that changes in a later version
-// must get another name: sets of the same name can't be exchanged without losing what they hold. For the same reason,
-// a set keeps its comment.
+// layout has all sets and maps that a table can have, sorted by name. Of those of single service ports, it has the
+// beginning of the name. A set with a type that changes in a later version must get another name: sets of the same name
+// can't be exchanged without losing what they hold. For the same reason, a set keeps its comment.
 //
 // Counters have sets of their own: an element of a verdict map is replaced whenever the
 // number of endpoints changes, and would count from 0 again. The name of the service port is
 // the comment of its counter, so that a frontend which moves to another Service does count
 // from 0. A lookup updates the counter of an element since Linux 5.7 (nft_lookup_eval).
-var layout = []layoutSet{
-	{affinityOf[model.Cluster], clients, true, ""},
-	{AffinityEndpoints, endpoints, false, "of Services with session affinity; the numbers stand for a map affinity-..."},
-	{AffinityIPs, vipVerdicts, false, "with session affinity"},
-	{AffinityNodePorts, nodePortVerdicts, false, "with session affinity"},
-	{ClusterIPs, addrs, false, "refuse connections to ports that no Service has"},
-	{Endpoints, vipSlots, false, "endpoints: slots 0 to N-1 of each service address"},
-	{FastPathIPs, vips, false, "with established connections on the fast path"},
-	{FastPathNodePorts, nodePorts, false, "with established connections on the fast path"},
-	{FirewallIPs, vips, false, "for some sources only, see source-ranges"},
-	{GoneEndpoints, gone, false, "removed from a Service with affinity: not chosen again, see remember-..."},
-	{Hairpin, addrPairs, false, "endpoints on this node that connect to themselves"},
-	{affinityOf[model.Local], clients, true, ""},
-	{LocalEndpoints, vipSlots, false, "endpoints on this node: slots 0 to n-1 of each service address"},
-	{NodePortCounters, nodePortCounters, false, "new connections to node ports"},
-	{NodePortEndpoints, nodePortSlots, false, "endpoints: slots 0 to N-1 of each node port"},
-	{NodePortIPs, addrs, false, "addresses of node ports"},
-	{NodePortLocalEndpoints, nodePortSlots, false, "endpoints on this node: slots 0 to n-1 of each node port"},
-	{NodePortSourceNAT, nodePortVerdicts, false, "node ports with masquerade"},
-	{RememberIPs, vipVerdicts, false, "remember the endpoint of each client"},
-	{RememberNodePorts, nodePortVerdicts, false, "remember the endpoint of each client"},
-	{ServiceCIDRs, cidrs, false, "drop connections to addresses that no Service has"},
-	{ServiceCounters, vipCounters, false, "new connections to service addresses"},
-	{ServiceEndpoints, vips, false, "with INVALID packets dropped"},
-	{ServiceIPs, vipVerdicts, false, "cluster IPs, external IPs, load-balancer addresses"},
-	{ServiceNodePorts, nodePortVerdicts, false, "node ports"},
-	{SourceNAT, vipVerdicts, false, "service addresses with masquerade"},
-	{SourceRanges(model.SCTP), sources, false, "allowed sources of firewall-ips"},
-	{SourceRanges(model.TCP), sources, false, "allowed sources of firewall-ips"},
-	{SourceRanges(model.UDP), sources, false, "allowed sources of firewall-ips"},
-	{Tried, tried, false, "client, its port, frontend: first packets that came again because no answer did"},
+var layout = []Set{
+	clients.named(affinityOf[model.Cluster], ""),
+	endpoints.named(AffinityEndpoints, "of Services with session affinity; the numbers stand for a map affinity-..."),
+	vipVerdicts.named(AffinityIPs, "with session affinity"),
+	nodePortVerdicts.named(AffinityNodePorts, "with session affinity"),
+	addrs.named(ClusterIPs, "refuse connections to ports that no Service has"),
+	vipSlots.named(Endpoints, "endpoints: slots 0 to N-1 of each service address"),
+	vips.named(FastPathIPs, "with established connections on the fast path"),
+	nodePorts.named(FastPathNodePorts, "with established connections on the fast path"),
+	vips.named(FirewallIPs, "for some sources only, see source-ranges"),
+	gone.named(GoneEndpoints, "removed from a Service with affinity: not chosen again, see remember-..."),
+	addrPairs.named(Hairpin, "endpoints on this node that connect to themselves"),
+	clients.named(affinityOf[model.Local], ""),
+	vipSlots.named(LocalEndpoints, "endpoints on this node: slots 0 to n-1 of each service address"),
+	nodePortCounters.named(NodePortCounters, "new connections to node ports"),
+	nodePortSlots.named(NodePortEndpoints, "endpoints: slots 0 to N-1 of each node port"),
+	addrs.named(NodePortIPs, "addresses of node ports"),
+	nodePortSlots.named(NodePortLocalEndpoints, "endpoints on this node: slots 0 to n-1 of each node port"),
+	nodePortVerdicts.named(NodePortSourceNAT, "node ports with masquerade"),
+	vipVerdicts.named(RememberIPs, "remember the endpoint of each client"),
+	nodePortVerdicts.named(RememberNodePorts, "remember the endpoint of each client"),
+	cidrs.named(ServiceCIDRs, "drop connections to addresses that no Service has"),
+	vipCounters.named(ServiceCounters, "new connections to service addresses"),
+	vips.named(ServiceEndpoints, "with INVALID packets dropped"),
+	vipVerdicts.named(ServiceIPs, "cluster IPs, external IPs, load-balancer addresses"),
+	nodePortVerdicts.named(ServiceNodePorts, "node ports"),
+	vipVerdicts.named(SourceNAT, "service addresses with masquerade"),
+	sources.named(SourceRanges(model.SCTP), "allowed sources of firewall-ips"),
+	sources.named(SourceRanges(model.TCP), "allowed sources of firewall-ips"),
+	sources.named(SourceRanges(model.UDP), "allowed sources of firewall-ips"),
+	tried.named(Tried, "client, its port, frontend: first packets that came again because no answer did"),
 }
 
-// layoutOf returns the row for the name of a set, the zero value if there is none.
-func layoutOf(name string) layoutSet {
-	for _, s := range layout {
-		if s.name == name || s.own && isOwn(name) && strings.HasPrefix(name, s.name) {
-			return s
-		}
-	}
-	return layoutSet{}
-}
-
-func (s layoutSet) declaration(name string) Set {
-	declared := s.of
-	declared.Name, declared.Comment = name, s.comment
-	return declared
+func (s Set) named(name, comment string) Set {
+	s.Name, s.Comment = name, comment
+	return s
 }
 
 // DeclarationOf returns the declaration of a set of the layout by its name; for another name, its key is nil.
-func DeclarationOf(name string) Set { return layoutOf(name).declaration(name) }
+func DeclarationOf(name string) Set {
+	for _, s := range layout {
+		if s.Name == name || isBeginning(s.Name) && isOwn(name) && strings.HasPrefix(name, s.Name) {
+			return s.named(name, s.Comment)
+		}
+	}
+	return Set{Name: name}
+}
 
 // SharedSets returns all sets and maps but those of single service ports, sorted by name.
 func SharedSets() []Set {
-	sets := make([]Set, 0, len(layout))
-	for _, s := range layout {
-		if !s.own {
-			sets = append(sets, s.declaration(s.name))
-		}
-	}
-	return sets
+	return slices.DeleteFunc(slices.Clone(layout), func(s Set) bool { return isBeginning(s.Name) })
 }
+
+// isBeginning reports whether a name is the beginning of those that single service ports have.
+func isBeginning(name string) bool { return strings.HasSuffix(name, "-") }
 
 // FastPath is the name of the flowtable with the Service connections on the fast
 // path: from the ingress of one device to another, past all chains, routing and connection tracking.

@@ -153,12 +153,6 @@ func (t *Table) Write(w io.Writer) error {
 
 // CompareKeys orders keys as a person would: slot 10 after slot 9, though slots are in the host's byte order.
 func (s Set) CompareKeys(a, b string) int {
-	for len(s.Key) > 0 && s.Key[0] == Slot {
-		if c := cmp.Compare(decodeSlot(a), decodeSlot(b)); c != 0 {
-			return c
-		}
-		s.Key, a, b = s.Key[1:], a[RegisterSize:], b[RegisterSize:]
-	}
 	if !s.HasSlots() {
 		return strings.Compare(a, b)
 	}
