@@ -102,15 +102,11 @@ func Open(o Options) (*Backend, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.PieceSize = cmp.Or(o.PieceSize, pieceSize)
-	d := dialer(o.Dial)
-	if d == nil {
-		d = thisKernel(o.NetNS)
-	}
-	c, err := d.dial()
+	c, err := o.dial()
 	if err != nil {
 		return nil, err
 	}
-	reader, err := d.dial()
+	reader, err := o.dial()
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
@@ -304,17 +300,6 @@ func (b *Backend) claim(st *familyState) error {
 		st.owned = true
 	}
 	return nil
-}
-
-// Remove deletes our tables.
-func (b *Backend) Remove(context.Context) error {
-	var errs []error
-	for _, st := range b.families {
-		st.known, st.owned, st.purges = false, false, nil
-		st.update(func(to *shared) { to.ruleset = nil })
-		errs = append(errs, b.conn.removeTable(st.family, nft.TableName))
-	}
-	return errors.Join(errs...)
 }
 
 // Stats count the batches of one family since Open.

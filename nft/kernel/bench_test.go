@@ -39,7 +39,7 @@ func BenchmarkApplyCold(b *testing.B) {
 		for b.Loop() {
 			apply(b, backend, s)
 			b.StopTimer()
-			if err := backend.Remove(b.Context()); err != nil {
+			if err := remove(backend); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()

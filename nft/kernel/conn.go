@@ -26,12 +26,13 @@ type conn struct {
 	refused []uint32
 }
 
-// dialer opens connections.
-type dialer func() (Socket, error)
-
 // dial opens a connection.
-func (d dialer) dial() (*conn, error) {
-	s, err := d()
+func (o Options) dial() (*conn, error) {
+	dial := o.Dial
+	if dial == nil {
+		dial = thisKernel(o.NetNS)
+	}
+	s, err := dial()
 	if err != nil {
 		return nil, err
 	}
@@ -201,10 +202,10 @@ func isReply(err error) bool {
 	return ok && op.Sequence != 0
 }
 
-// RemoveTables deletes tables of both families by their names. It is no error if a table is missing, or if the kernel
-// has no nf_tables. Without permission, the error is [ErrNotPermitted] alone.
-func RemoveTables(names ...string) error {
-	c, err := thisKernel(0).dial()
+// RemoveTables deletes the tables of both families that have a name. It is no error if a table is missing, or if the
+// kernel has no nf_tables. Without permission, the error is [ErrNotPermitted] alone.
+func RemoveTables(o Options, name string) error {
+	c, err := o.dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil
 	}
@@ -214,13 +215,11 @@ func RemoveTables(names ...string) error {
 	defer func() { _ = c.close() }()
 	var errs []error
 	for _, f := range model.Families {
-		for _, name := range names {
-			err := c.removeTable(f, name)
-			if errors.Is(err, ErrNotPermitted) {
-				return ErrNotPermitted
-			}
-			errs = append(errs, err)
+		err := c.removeTable(f, name)
+		if errors.Is(err, ErrNotPermitted) {
+			return ErrNotPermitted
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -157,7 +157,7 @@ func TestAFailureToDeleteATableIsAnError(t *testing.T) {
 	b := openFake(t, k)
 	apply(t, b, exampleBuilder().Snapshot())
 	k.Fail(failing(unix.NFT_MSG_DELTABLE, nftfake.Invalid))
-	if err := b.Remove(t.Context()); !errors.Is(err, unix.EINVAL) {
+	if err := remove(b); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("Remove returned %v, want EINVAL", err)
 	}
 }

@@ -23,6 +23,11 @@ func fakeDialer(k *nftfake.Kernel) dialer {
 	return func() (Socket, error) { return k.Dial(), nil }
 }
 
+// dialer opens connections.
+type dialer func() (Socket, error)
+
+func (d dialer) dial() (*conn, error) { return Options{Dial: d}.dial() }
+
 // openFake opens a Backend of a kernel in memory.
 func openFake(t testing.TB, k *nftfake.Kernel) *Backend {
 	t.Helper()
@@ -122,7 +127,7 @@ func TestATableIsClaimed(t *testing.T) {
 				t.Errorf("it wrote: %v, want %v", got, tt.writes)
 			}
 			if tt.want != nil {
-				if err := b.Remove(t.Context()); !errors.Is(err, tt.want) || k.Generation() != before {
+				if err := remove(b); !errors.Is(err, tt.want) || k.Generation() != before {
 					t.Errorf("Remove returned %v, or something changed", err)
 				}
 			}

@@ -22,7 +22,7 @@ type Socket interface {
 }
 
 // thisKernel returns a dialer for the network namespace of fd, or the present one if fd is 0.
-func thisKernel(fd int) dialer {
+func thisKernel(fd int) func() (Socket, error) {
 	return func() (Socket, error) {
 		c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: fd})
 		if err != nil {

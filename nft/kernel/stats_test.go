@@ -34,7 +34,7 @@ func TestRepairsAreCounted(t *testing.T) {
 	disturb()
 	b.Resync()
 	check("an element was gone again", 3)
-	if err := b.Remove(t.Context()); err != nil {
+	if err := remove(b); err != nil {
 		t.Fatal(err)
 	}
 	check("we removed it ourselves", 3)

@@ -190,7 +190,7 @@ func TestOurOwnChangesNeedNoBuffer(t *testing.T) {
 	}
 	w.run(t)
 	w.mustHaveNoticed(t, n, 0)
-	if err := w.Remove(t.Context()); err != nil {
+	if err := remove(w.Backend); err != nil {
 		t.Fatal(err)
 	}
 	apply(t, w.Backend, builder.Snapshot())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/nft/nftfake"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -189,13 +190,14 @@ func (w *world) meddle() {
 	before := w.kernel.Generation()
 	w.looking.Store(true)
 	defer w.looking.Store(false)
-	other, err := kernel.Open(kernel.Options{Dial: w.dial, Unowned: true})
+	options := kernel.Options{Dial: w.dial, Unowned: true}
+	other, err := kernel.Open(options)
 	if err != nil {
 		w.fail("the other program does not start: %w", err)
 		return
 	}
 	if w.random.IntN(2) == 0 {
-		err = other.Remove(context.Background())
+		err = kernel.RemoveTables(options, nft.TableName)
 	} else {
 		b := model.NewBuilder(w.node.Config)
 		modeltest.NewRandom(modeltest.Seed(w.random.Uint64())).Steps(b, 10)

@@ -55,7 +55,7 @@ func (d *Finder) All() (found Found, err error) {
 		names, err := others.TableNames(f)
 		errs = append(errs, err)
 		for _, name := range names {
-			remove := func() error { return kernel.RemoveTables(name) }
+			remove := func() error { return kernel.RemoveTables(kernel.Options{}, name) }
 			switch {
 			case name == KubeProxyTable:
 				found = append(found, host.Leftover{Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1, Remove: remove})
