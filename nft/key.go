@@ -32,10 +32,7 @@ func AppendSlot(b []byte, slot uint32) []byte { return binary.NativeEndian.Appen
 // Width returns how many bytes a component takes.
 func (t Type) Width(f model.Family) int {
 	if t == Addr {
-		if f == model.IPv6 {
-			return 16
-		}
-		return 4
+		return [...]int{model.IPv4: 4, model.IPv6: 16}[f]
 	}
 	return RegisterSize
 }

@@ -43,10 +43,8 @@ func (s Set) Declaration(f model.Family) []string {
 // typeText declares slots by the expression that makes them. With the type mark, nft 1.0.6 can't
 // load a listing of the table, and with integer it can't edit one.
 func (s Set) typeText(f model.Family) string {
-	names := map[Type]string{Addr: "ipv4_addr", Proto: "inet_proto", Service: "inet_service"}
-	if f == model.IPv6 {
-		names[Addr] = "ipv6_addr"
-	}
+	addr := [...]string{model.IPv4: "ipv4_addr", model.IPv6: "ipv6_addr"}[f]
+	names := map[Type]string{Addr: addr, Proto: "inet_proto", Service: "inet_service"}
 	word, dataPort := "type ", "inet_service"
 	if slices.Contains(s.Key, Slot) {
 		names = map[Type]string{

@@ -74,10 +74,7 @@ func (e Expr) text(f model.Family) string {
 
 // FamilyWord is the name of a family of tables.
 func FamilyWord(f model.Family) string {
-	if f == model.IPv6 {
-		return "ip6"
-	}
-	return "ip"
+	return [...]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
 }
 
 // Key is the key by which a packet is looked up: one expression, or several concatenated.

@@ -30,17 +30,14 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 	case nft.MatchProtocol: // meta l4proto tcp
 		return []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{byte(s.Protocol)}},
+			compare(expr.CmpOpEq, byte(s.Protocol)),
 		}, nil
 	case nft.MatchAddr: // ip saddr != 10.244.0.0/16
 		return encodeMatchAddr(f, s), nil
 	case nft.MatchInterface: // iifname != "cali*"
 		return encodeMatchInterface(s), nil
 	case nft.MatchToNode: // fib daddr type != local
-		return []expr.Any{
-			&expr.Fib{Register: unix.NFT_REG_1, FlagDADDR: true, ResultADDRTYPE: true},
-			&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
-		}, nil
+		return []expr.Any{&expr.Fib{Register: unix.NFT_REG_1, FlagDADDR: true, ResultADDRTYPE: true}, isLocal(s.Not)}, nil
 	case nft.Match:
 		return matches[s], nil
 	case nft.MatchPackets: // ct packets > 20
@@ -51,8 +48,7 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		return append(encodeKey(f, s.Key), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Set, Invert: s.Not}), nil
 	case nft.VerdictMap: // ip daddr . meta l4proto . th dport vmap @service-ips
 		return append(encodeKey(f, s.Key), &expr.Lookup{
-			SourceRegister: unix.NFT_REG_1, SetName: s.Map,
-			DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true,
+			SourceRegister: unix.NFT_REG_1, SetName: s.Map, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true,
 		}), nil
 	case nft.DNAT: // dnat ip to ip daddr . … map @endpoints
 		port := register(nft.Addr.Width(f))
@@ -101,22 +97,34 @@ var matches = [...][]expr.Any{
 	nft.MatchInvalid:      encodeBit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq),
 	nft.MatchEstablished:  encodeBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED, expr.CmpOpNeq),
 	nft.MatchFromNode: {
-		&expr.Fib{Register: unix.NFT_REG_1, FlagSADDR: true, ResultADDRTYPE: true},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+		&expr.Fib{Register: unix.NFT_REG_1, FlagSADDR: true, ResultADDRTYPE: true}, isLocal(false),
 	},
 	nft.MatchOriginal: {
-		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{ctOriginal}},
+		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, compare(expr.CmpOpEq, ctOriginal),
 	},
 	nft.MatchSYNACK: {
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, compare(expr.CmpOpEq, unix.IPPROTO_TCP),
 		&expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1, DestRegister: unix.NFT_REG_1},
-		&expr.Bitwise{
-			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{synAndACK}, Xor: []byte{0},
-		},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{synAndACK}},
+		mask(synAndACK), compare(expr.CmpOpEq, synAndACK),
 	},
+}
+
+// compare compares the first register.
+func compare(op expr.CmpOp, data ...byte) expr.Any {
+	return &expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: data}
+}
+
+// mask leaves some bits of the first register.
+func mask(bits ...byte) expr.Any {
+	return &expr.Bitwise{
+		SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(len(bits)),
+		Mask: bits, Xor: make([]byte, len(bits)),
+	}
+}
+
+// isLocal compares the type of an address in the first register.
+func isLocal(not bool) expr.Any {
+	return compare(equal(not), binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)...)
 }
 
 func equal(not bool) expr.CmpOp {
@@ -138,11 +146,7 @@ const (
 func encodeBit(key expr.CtKey, bit uint32, op expr.CmpOp) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: key, Register: unix.NFT_REG_1},
-		&expr.Bitwise{
-			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
-			Mask: binary.NativeEndian.AppendUint32(nil, bit), Xor: make([]byte, 4),
-		},
-		&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
+		mask(binary.NativeEndian.AppendUint32(nil, bit)...), compare(op, 0, 0, 0, 0),
 	}
 }
 
@@ -154,7 +158,7 @@ func encodePackets(s nft.MatchPackets) []expr.Any {
 		&expr.Byteorder{
 			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Op: expr.ByteorderHton, Len: width, Size: width,
 		},
-		&expr.Cmp{Op: expr.CmpOpGt, Register: unix.NFT_REG_1, Data: binary.BigEndian.AppendUint64(nil, s.MoreThan)},
+		compare(expr.CmpOpGt, binary.BigEndian.AppendUint64(nil, s.MoreThan)...),
 	}
 }
 
@@ -207,8 +211,7 @@ func encodeMatchInterface(s nft.MatchInterface) []expr.Any {
 		name = append(name, make([]byte, unix.IFNAMSIZ-len(name))...)
 	}
 	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1},
-		&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: name},
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1}, compare(equal(s.Not), name...),
 	}
 }
 
@@ -226,10 +229,7 @@ func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 	case nft.DestPort:
 		return &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2, DestRegister: reg}, narrow
 	case nft.OrigDestAddr:
-		key := expr.CtKeyDSTIP
-		if f == model.IPv6 {
-			key = expr.CtKeyDSTIP6
-		}
+		key := [...]expr.CtKey{model.IPv4: expr.CtKeyDSTIP, model.IPv6: expr.CtKeyDSTIP6}[f]
 		return &expr.Ct{Key: key, Register: reg, Direction: ctOriginal}, addr
 	case nft.OrigDestPort:
 		return &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg, Direction: ctOriginal}, narrow
@@ -246,14 +246,10 @@ func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 const ctOriginal = 0
 
 func addrOffset(f model.Family, field nft.Field) uint32 {
-	source, dest := uint32(12), uint32(16) // struct iphdr
-	if f == model.IPv6 {
-		source, dest = 8, 24 // struct ipv6hdr
-	}
 	if field == nft.SourceAddr {
-		return source
+		return [...]uint32{model.IPv4: 12, model.IPv6: 8}[f] // struct iphdr, struct ipv6hdr
 	}
-	return dest
+	return [...]uint32{model.IPv4: 16, model.IPv6: 24}[f]
 }
 
 // encodeMatchAddr compares whole bytes where the prefix ends between two, as nft does.
@@ -267,28 +263,17 @@ func encodeMatchAddr(f model.Family, s nft.MatchAddr) []expr.Any {
 				Base: expr.PayloadBaseNetworkHeader, Offset: addrOffset(f, s.Field), Len: uint32(n),
 				DestRegister: unix.NFT_REG_1,
 			},
-			&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: addr[:n]},
+			compare(equal(s.Not), addr[:n]...),
 		}
 	}
 	load, _ := encodeLoad(f, nft.Expr{Field: s.Field}, unix.NFT_REG_1)
-	return []expr.Any{
-		load,
-		&expr.Bitwise{
-			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(len(addr)),
-			Mask: net.CIDRMask(bits, 8*len(addr)), Xor: make([]byte, len(addr)),
-		},
-		&expr.Cmp{Op: equal(s.Not), Register: unix.NFT_REG_1, Data: addr},
-	}
+	return []expr.Any{load, mask(net.CIDRMask(bits, 8*len(addr))...), compare(equal(s.Not), addr...)}
 }
 
 func encodeReject(f model.Family, s nft.Reject) expr.Any {
 	if s.TCPReset {
 		return &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}
 	}
-	const portUnreach, portUnreach6 = 3, 4 // ICMP_PORT_UNREACH, ICMPV6_PORT_UNREACH
-	code := uint8(portUnreach)
-	if f == model.IPv6 {
-		code = portUnreach6
-	}
-	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}
+	portUnreach := [...]uint8{model.IPv4: 3, model.IPv6: 4}[f] // ICMP_PORT_UNREACH, ICMPV6_PORT_UNREACH
+	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreach}
 }

@@ -116,8 +116,5 @@ func (m *messages) value(attr uint16, data string) {
 
 // nfproto is the kernel's number of a family of tables.
 func nfproto(f model.Family) byte {
-	if f == model.IPv6 {
-		return unix.NFPROTO_IPV6
-	}
-	return unix.NFPROTO_IPV4
+	return [...]byte{model.IPv4: unix.NFPROTO_IPV4, model.IPv6: unix.NFPROTO_IPV6}[f]
 }

@@ -164,7 +164,7 @@ func setFlags(s nft.Set, isConcat bool) (flags uint32) {
 
 // concatDescription has the length of each component of the key, which the kernel needs to know for ranges.
 func (m *messages) concatDescription(s nft.Set) {
-	lengths := map[nft.Type]int{nft.Addr: nft.Addr.Width(m.family), nft.Proto: 1, nft.Service: 2}
+	lengths := [...]int{nft.Addr: nft.Addr.Width(m.family), nft.Proto: 1, nft.Service: 2, nft.Slot: nft.RegisterSize}
 	desc := m.nest(unix.NFTA_SET_DESC | unix.NLA_F_NESTED)
 	concat := m.nest(setDescConcat | unix.NLA_F_NESTED)
 	for _, t := range s.Key {
@@ -191,10 +191,7 @@ const (
 // of their own: nft learns it from the "typeof" in the userdata. nft 0.9.8 can't read that of a concatenation, so the
 // type is another one that is 32 bits long, in the machine's byte order.
 func datatypes(f model.Family) map[nft.Type]uint32 {
-	addr := uint32(datatypeIPAddr)
-	if f == model.IPv6 {
-		addr = datatypeIP6Addr
-	}
+	addr := [...]uint32{model.IPv4: datatypeIPAddr, model.IPv6: datatypeIP6Addr}[f]
 	return map[nft.Type]uint32{
 		nft.Addr: addr, nft.Proto: datatypeInetProto, nft.Service: datatypeInetService, nft.Slot: datatypeMark,
 	}
@@ -274,10 +271,9 @@ func typeofPart(f model.Family, t nft.Type, portOf uint32) []byte {
 	pair := func(a, b uint32) []byte { return appendNumber(appendNumber(nil, 0, a), 1, b) }
 	switch t {
 	case nft.Addr:
-		if f == model.IPv6 {
-			return typeofExpr(exprPayload, pair(protoIP6, fieldIP6Daddr))
-		}
-		return typeofExpr(exprPayload, pair(protoIP, fieldIPDaddr))
+		return typeofExpr(exprPayload, [...][]byte{
+			model.IPv4: pair(protoIP, fieldIPDaddr), model.IPv6: pair(protoIP6, fieldIP6Daddr),
+		}[f])
 	case nft.Proto:
 		return typeofExpr(exprMeta, appendNumber(nil, 0, metaL4Proto))
 	case nft.Service:
