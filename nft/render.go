@@ -72,30 +72,11 @@ func (s Set) typeText(f model.Family) string {
 
 // Declaration returns the line that says where a base chain is.
 func (c Chain) Declaration() string {
-	kind, prio := "nat", fmt.Sprint(c.Prio)
+	kind := "nat"
 	if c.Filter {
 		kind = "filter"
 	}
-	switch {
-	case c.Filter && c.Prio == PriorityFilter:
-		prio = "filter"
-	case c.Hook == Prerouting:
-		prio = relative("dstnat", c.Prio-PriorityDNAT)
-	case c.Hook == Postrouting && c.Prio == PrioritySNAT:
-		prio = "srcnat"
-	}
-	return fmt.Sprintf("type %s hook %v priority %s; policy accept;", kind, c.Hook, prio)
-}
-
-// relative writes a priority as nft does: "dstnat - 1".
-func relative(name string, offset int32) string {
-	switch {
-	case offset < 0:
-		return fmt.Sprintf("%s - %d", name, -offset)
-	case offset > 0:
-		return fmt.Sprintf("%s + %d", name, offset)
-	}
-	return name
+	return fmt.Sprintf("type %s hook %v priority %d; policy accept;", kind, c.Hook, c.Prio)
 }
 
 // String returns the table as a script that nft loads.

@@ -82,10 +82,8 @@ type ReadRule struct{ Hash uint64 }
 
 func (s ReadRule) text(model.Family) string { return fmt.Sprintf("# rule %x", s.Hash) }
 
-// EndpointsOf returns the endpoints of a map in slots from 0 on, with keys that begin with that of a frontend. There
-// may be about n.
-func (t *Table) EndpointsOf(set, frontend string, n int) []netip.AddrPort {
-	var list []netip.AddrPort
+// EndpointsOf returns the endpoints of a map in slots from 0 on, with keys that begin with that of a frontend.
+func (t *Table) EndpointsOf(set, frontend string) (list []netip.AddrPort) {
 	for i := uint32(0); ; i++ {
 		e, ok := t.Get(set, string(AppendSlot([]byte(frontend), i)))
 		if !ok {
@@ -94,9 +92,6 @@ func (t *Table) EndpointsOf(set, frontend string, n int) []netip.AddrPort {
 		ep, ok := Endpoint(e.Data)
 		if !ok {
 			return list
-		}
-		if list == nil {
-			list = make([]netip.AddrPort, 0, n)
 		}
 		list = append(list, ep)
 	}

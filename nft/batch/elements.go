@@ -20,10 +20,6 @@ func (l elements) list() []Elements {
 			list = append(list, Elements{set, ops})
 		}
 	}
-	return sorted(list)
-}
-
-func sorted(list []Elements) []Elements {
-	slices.SortStableFunc(list, func(a, b Elements) int { return strings.Compare(a.Set, b.Set) })
+	slices.SortFunc(list, func(a, b Elements) int { return strings.Compare(a.Set, b.Set) })
 	return list
 }

@@ -26,7 +26,7 @@ func Diff(have, want *compile.Ruleset) *Batch {
 		units = append(units, c.New)
 	}
 	for set, list := range r.had {
-		if !r.left[set] && set != nft.AffinityEndpoints {
+		if !r.left[set] {
 			r.del[set] = append(r.del[set], list...)
 			continue
 		}
@@ -34,9 +34,9 @@ func Diff(have, want *compile.Ruleset) *Batch {
 			old.Add(set, e)
 		}
 	}
-	b := whole(pieces(old, slices.Values(units), want, math.MaxInt), want.Family)
-	b.Delete, b.Add = sorted(append(b.Delete, r.del.list()...)), sorted(append(b.Add, r.add.list()...))
-	return b
+	w := newWriter(want, math.MaxInt)
+	w.del, w.add = r.del, r.add
+	return whole(w.pieces(old, slices.Values(units), want), want.Family)
 }
 
 // replaced are the elements that get other data in the place where they were. While the frontends of a unit stay, most
@@ -118,16 +118,20 @@ func whole(pieces iter.Seq[*Batch], f model.Family) *Batch {
 // changes at once, up to 32,000 operations; behind so many, a Service may have endpoints of both states for a moment.
 // Ranges of a set that has some come with the deletions, since they must not overlap, and with what leads to them.
 func Pieces(table *nft.Table, want *compile.Ruleset, size int) iter.Seq[*Batch] {
-	return pieces(table, want.Units(), want, size)
+	return newWriter(want, size).pieces(table, want.Units(), want)
+}
+
+func newWriter(want *compile.Ruleset, size int) *writer {
+	return &writer{
+		Batch: newBatch(want.Family), have: &nft.Table{}, del: elements{}, add: elements{}, more: true, size: size,
+		ranges: map[string]bool{}, late: elements{}, leads: elements{},
+	}
 }
 
 // pieces leads from a table, or the part of it that may differ, to some units of a ruleset.
-func pieces(table *nft.Table, units iter.Seq[compile.Unit], want *compile.Ruleset, size int) iter.Seq[*Batch] {
+func (w *writer) pieces(table *nft.Table, units iter.Seq[compile.Unit], want *compile.Ruleset) iter.Seq[*Batch] {
 	return func(yield func(*Batch) bool) {
-		w := &writer{
-			Batch: newBatch(want.Family), have: &nft.Table{}, del: elements{}, add: elements{},
-			yield: yield, more: true, size: size, ranges: map[string]bool{}, late: elements{}, leads: elements{},
-		}
+		w.yield = yield
 		w.begin(table, want)
 		for unit := range units {
 			if w.unit(unit); !w.more {

@@ -71,7 +71,7 @@ func slotsIn(have *nft.Table, sp *model.ServicePort, l model.TrafficPolicy) []ne
 			break
 		}
 		of := nft.FrontendsOf(fe.Kind)
-		if list := have.EndpointsOf(of.Endpoints[l], of.Key(fe.VIP), sp.Count(l)); len(list) > 0 {
+		if list := have.EndpointsOf(of.Endpoints[l], of.Key(fe.VIP)); len(list) > 0 {
 			return list
 		}
 	}

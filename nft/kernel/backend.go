@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
-// SetDevices, Connections, Compare, Table, Ruleset and Stats.
+// SetDevices, Connections, Table, Ruleset and Stats.
 type Backend struct {
 	wants    Options // with defaults
 	conn     *conn
@@ -222,9 +222,6 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 	for piece := range changes {
 		n, err := b.send(st, piece)
 		operations += n
-		if piece.CreateTable && errors.Is(err, unix.EOPNOTSUPP) {
-			err = &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
-		}
 		if err != nil {
 			return want, err
 		}

@@ -16,7 +16,7 @@ import (
 const probeTable = "vmapd-probe"
 
 // feature is something that the kernel may lack. Whether a statement is allowed in a hook is checked at the commit:
-// without reject in prerouting (before 5.9), the first batch is refused.
+// without reject in prerouting (Linux 5.6 to 5.8), the first batch is refused.
 type feature struct {
 	in          string // the first operation that is refused without the feature
 	name, since string

@@ -179,18 +179,9 @@ func (b *Backend) compareWithKernel(
 	return want, batch.Pieces(table, want, b.wants.PieceSize), nil
 }
 
-// Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of s: nil if the
-// kernel lacks the family. A change that Apply makes meanwhile may be in it.
-func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*batch.Batch, error) {
-	table, want, err := b.Table(f, s)
-	if err != nil || want == nil {
-		return nil, err
-	}
-	return batch.DiffTable(table, want), nil
-}
-
 // Table returns a family's table as it is in the kernel now, nil if there is none, and the ruleset for s that it should
-// be, nil if the kernel lacks the family. It does not wait for Apply.
+// be, nil if the kernel lacks the family. It does not wait for Apply; a change that Apply makes meanwhile may be a
+// difference.
 func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile.Ruleset, error) {
 	st := b.of(f)
 	if st == nil {

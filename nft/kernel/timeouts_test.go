@@ -87,7 +87,7 @@ func TestTimeoutPoliciesHaveTheNodesSettings(t *testing.T) {
 		b.Resync()
 		apply(t, b, s)
 		for _, f := range model.Families {
-			if changes, err := b.Compare(f, s); err != nil || !changes.Empty() {
+			if changes, err := differences(b, f, s); err != nil || !changes.Empty() {
 				t.Errorf("%v: the kernel still lacks (error %v):\n%s", f, err, changes)
 			}
 		}

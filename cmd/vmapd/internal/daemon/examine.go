@@ -179,10 +179,11 @@ func (p *dataplane) differences(
 	case p.ipvs != nil:
 		return p.ipvs.Compare(ctx, f, s, of)
 	}
-	diff, err := p.nft.Compare(f, s)
-	if err != nil || diff == nil {
+	table, want, err := p.nft.Table(f, s)
+	if err != nil || want == nil {
 		return nil, err
 	}
+	diff := batch.DiffTable(table, want)
 	if rules := p.nft.Ruleset(f); rules != nil && of != nil {
 		keepOf(diff, rules.OfPort(of.Name))
 	}
