@@ -154,12 +154,8 @@ func FrontendsOf(k model.FrontendKind) *Frontends {
 	return withAddress
 }
 
-// DispatchOf returns the map of the frontends that have slots in a map of endpoints.
-func DispatchOf(endpoints string) string {
-	if endpoints == NodePortEndpoints || endpoints == NodePortLocalEndpoints {
-		return ServiceNodePorts
-	}
-	return ServiceIPs
+func (s *Frontends) lead(set string) bool {
+	return set == s.Dispatch || set == s.SourceNAT || set == s.Affinity || set == s.Remember
 }
 
 // Key returns a frontend's key.

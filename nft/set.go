@@ -165,22 +165,11 @@ func AffinityKey(port model.ServicePortName, list model.TrafficPolicy) Key {
 // Leads reports whether elements of a set send packets somewhere, or refuse them: they are written behind what they
 // lead to, and those of a Service at once.
 func Leads(set string) bool {
-	switch set {
-	case ServiceIPs, ServiceNodePorts, SourceNAT, NodePortSourceNAT, AffinityIPs, AffinityNodePorts, RememberIPs,
-		RememberNodePorts, FirewallIPs, ClusterIPs, ServiceCIDRs:
-		return true
-	}
-	return false
+	return withAddress.lead(set) || ofNodePorts.lead(set) || set == FirewallIPs || set == ClusterIPs || set == ServiceCIDRs
 }
 
 // LeadsByNodePort is Leads for the sets that have node ports as keys.
-func LeadsByNodePort(set string) bool {
-	switch set {
-	case ServiceNodePorts, NodePortSourceNAT, AffinityNodePorts, RememberNodePorts:
-		return true
-	}
-	return false
-}
+func LeadsByNodePort(set string) bool { return ofNodePorts.lead(set) }
 
 // Endpoint returns the endpoint in an element of such a map.
 func Endpoint(data string) (netip.AddrPort, bool) {

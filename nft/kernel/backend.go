@@ -199,7 +199,7 @@ func (b *Backend) applyFamily(st *familyState, s *model.FamilySnapshot) error {
 		}
 	}
 	st.refused.s = s
-	st.update(func(to *shared) { to.stats.Rejected = len(st.refused.ports) })
+	st.update(func(to *shared) { to.stats.Rejected = len(st.refused.was) })
 	return st.refused.err(st.family)
 }
 
@@ -251,10 +251,7 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 // Ruleset returns the ruleset that the last Apply left in the kernel; nil: there was none, or it failed. It may be
 // called at any time.
 func (b *Backend) Ruleset(f model.Family) *compile.Ruleset {
-	if st := b.of(f); st != nil {
-		return st.read().ruleset
-	}
-	return nil
+	return b.of(f).read().ruleset
 }
 
 // RetryLacks returns what the kernel lacks to choose an endpoint again for connections without an answer; nil: nothing.
@@ -267,14 +264,14 @@ func (b *Backend) RetryLacks() error {
 	return nil
 }
 
-// of returns the state of a family, nil if the kernel lacks it.
+// of returns the state of a family, an empty one without flags and features if the kernel lacks it.
 func (b *Backend) of(f model.Family) *familyState {
 	for _, st := range b.families {
 		if st.family == f {
 			return st
 		}
 	}
-	return nil
+	return &familyState{}
 }
 
 // claim takes over a table that an earlier process left, if there is one, and changes nothing in it. A table without the
@@ -311,9 +308,4 @@ type Stats struct {
 }
 
 // Stats returns the statistics of a family. It may be called at any time.
-func (b *Backend) Stats(f model.Family) Stats {
-	if st := b.of(f); st != nil {
-		return st.read().stats
-	}
-	return Stats{}
-}
+func (b *Backend) Stats(f model.Family) Stats { return b.of(f).read().stats }

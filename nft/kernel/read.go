@@ -184,7 +184,7 @@ func (b *Backend) compareWithKernel(
 // difference.
 func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile.Ruleset, error) {
 	st := b.of(f)
-	if st == nil {
+	if st.lacks == nil {
 		return nil, nil, nil
 	}
 	b.reading.Lock()

@@ -37,8 +37,11 @@ const (
 // that is empty. It reports whether these are all. Otherwise the caller lists the map.
 func (c *conn) askSlots(t *nft.Table, s nft.Set, count int) bool {
 	r := newElementReader(t, s)
-	m := messages{}
-	for frontend := range t.Keys(nft.DispatchOf(s.Name)) {
+	m, dispatch := messages{}, nft.ServiceIPs
+	if s.Key[0] == nft.Proto {
+		dispatch = nft.ServiceNodePorts
+	}
+	for frontend := range t.Keys(dispatch) {
 		for first, asked := 0, 0; asked == first; first += slotsPerQuestion {
 			m = messages{family: t.Family, table: nft.TableName, port: c.socket.Port(), b: m.b[:0]}
 			m.slots(&s, frontend, first)

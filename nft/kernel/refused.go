@@ -15,7 +15,6 @@ const tryAgainAfter = 30 * time.Second
 // refused are the service ports that the kernel refuses. All else is programmed, and they stay as they were. The zero
 // value is none.
 type refused struct {
-	ports map[model.ServicePortName]bool
 	was   map[model.ServicePortName]*model.ServicePort // in their place; nil: nothing
 	errs  []error
 	since time.Time
@@ -35,19 +34,16 @@ func (r *refused) add(err error, want, before *compile.Ruleset) (added bool) {
 			keys[[2]string{list.Set, e.Key}] = true
 		}
 	}
-	if r.ports == nil {
-		*r = refused{
-			ports: map[model.ServicePortName]bool{}, was: map[model.ServicePortName]*model.ServicePort{},
-			since: time.Now(), s: r.s,
-		}
+	if r.was == nil {
+		*r = refused{was: map[model.ServicePortName]*model.ServicePort{}, since: time.Now(), s: r.s}
 	}
 	for _, sp := range want.PortsWith(func(set, key string) bool { return keys[[2]string{set, key}] }) {
 		added = true
-		if r.ports[sp.Name] {
+		if _, again := r.was[sp.Name]; again {
 			r.was[sp.Name] = nil // what was there is refused, too
 			continue
 		}
-		r.ports[sp.Name], r.was[sp.Name] = true, before.Former(sp)
+		r.was[sp.Name] = before.Former(sp)
 		r.errs = append(r.errs, fmt.Errorf("Service %v: %w", sp.Name, err)) //nolint:staticcheck // a kind of Kubernetes
 	}
 	return added
@@ -55,17 +51,21 @@ func (r *refused) add(err error, want, before *compile.Ruleset) (added bool) {
 
 // err returns the error of an Apply that was successful but for these service ports.
 func (r *refused) err(f model.Family) error {
-	if len(r.ports) == 0 {
+	if len(r.was) == 0 {
 		return nil
 	}
-	return &model.FamilyError{Family: f, Ports: r.ports, Err: errors.Join(r.errs...)}
+	ports := map[model.ServicePortName]bool{}
+	for name := range r.was {
+		ports[name] = true
+	}
+	return &model.FamilyError{Family: f, Ports: ports, Err: errors.Join(r.errs...)}
 }
 
 // forget forgets the service ports if they are to be tried again: they have changed, nothing else has, as when the loop
 // tries again, or a time has passed.
 func (r *refused) forget(s *model.FamilySnapshot) {
 	again := s == r.s || time.Since(r.since) >= tryAgainAfter
-	for name := range r.ports {
+	for name := range r.was {
 		before, _ := r.s.ServicePort(name)
 		now, _ := s.ServicePort(name)
 		again = again || now != before

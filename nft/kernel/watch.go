@@ -33,12 +33,6 @@ func (b *Backend) Watch(changed chan<- struct{}) (*Watch, error) {
 	return &Watch{log: b.wants.Log, socket: socket, changed: changed}, nil
 }
 
-// isOurs reports whether a message is about a table of ours, or something in it.
-func isOurs(family byte, attrs []byte) bool {
-	isIP := family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6
-	return isIP && string(nfnl.Text(nfnl.First(attrs, objectTable))) == nft.TableName
-}
-
 // Watch is a socket for the netlink group to which the kernel reports each transaction: a message for each object or
 // element, then one for the new generation of rules, which names the process. Who caused it is the port of the
 // connection that sent the batch, in each message's header (nlmsg_pid).
@@ -109,7 +103,8 @@ func (w *Watch) read(m netlink.Message) {
 	}
 	family, attrs := m.Data[0], m.Data[genmsg:]
 	if m.Header.Type&0xff != unix.NFT_MSG_NEWGEN {
-		w.touched = w.touched || isOurs(family, attrs)
+		isIP := family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6
+		w.touched = w.touched || isIP && string(nfnl.Text(nfnl.First(attrs, objectTable))) == nft.TableName
 		return
 	}
 	if w.touched {
