@@ -227,7 +227,6 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		}
 		st.purges = append(st.purges, piece.Purge...)
 	}
-	b.conn.buffer = nil // the memory that pieces share
 	st.update(func(to *shared) {
 		to.ruleset = want
 		if operations > 0 {

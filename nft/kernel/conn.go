@@ -18,8 +18,6 @@ import (
 type conn struct {
 	socket Socket
 
-	// buffer is the memory that one batch leaves to the next; send gives it back.
-	buffer []byte
 	// interrupted: the rules changed while a list was read.
 	interrupted bool
 	// refused are the numbers of the messages that the kernel refused in the last exchange.
@@ -43,12 +41,7 @@ func (c *conn) close() error { return c.socket.Close() }
 
 // newBatch begins a batch.
 func (c *conn) newBatch(f model.Family, table string) messages {
-	const small = 4 << 10
-	if c.buffer == nil {
-		c.buffer = make([]byte, 0, small)
-	}
-	m := messages{family: f, table: table, b: c.buffer[:0], port: c.socket.Port()}
-	c.buffer = nil // it has one user
+	m := messages{family: f, table: table, port: c.socket.Port()}
 	m.batch(unix.NFNL_MSG_BATCH_BEGIN)
 	return m
 }
@@ -61,9 +54,7 @@ func (c *conn) commit(m *messages) error {
 
 // try sends a batch without its end: the kernel checks it and then forgets it (nfnetlink_rcv_batch).
 func (c *conn) try(m *messages) error {
-	err := c.exchange(m, func([]byte) error { return nil })
-	c.buffer = m.b
-	return err
+	return c.exchange(m, func([]byte) error { return nil })
 }
 
 // exchange sends messages and passes on the attributes of the answers. It returns
@@ -140,7 +131,7 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 		// that another process owns is a matter of a later one: the first only begins the batch.
 		return ErrNotPermitted
 	}
-	failed := &netlink.OpError{Op: "receive", Err: unix.Errno(-number), Sequence: sequence}
+	failed := &netlink.OpError{Op: "answer", Err: unix.Errno(-number), Sequence: sequence}
 	if body = body[code:]; kind == unix.NLMSG_ERROR {
 		_, rest, ok := nfnl.CutMessage(body)
 		if !ok {

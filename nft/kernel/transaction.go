@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -63,8 +62,7 @@ func (c *conn) explain(err error, f model.Family, ops []batch.Op) error {
 	if err == nil || !isReply(err) {
 		return err
 	}
-	op, _ := errors.AsType[*netlink.OpError](err)
-	failed := &BatchError{Message: op.Message, Err: err}
+	failed := &BatchError{Err: err}
 	const first = batchBegin + 1
 	for _, sequence := range c.refused {
 		i := int(sequence) - first
@@ -153,27 +151,14 @@ var ErrNotPermitted = nfnl.ErrNotPermitted
 
 // BatchError is a batch that the kernel refused. Nothing of it was carried out.
 type BatchError struct {
-	Step    string // the operation that failed; empty if the kernel did not say
-	Message string // the kernel's own words, often empty
-	Err     error
+	Step string // the operation that failed; empty if the kernel did not say
+	Err  error
 
 	elements []batch.Elements // that failed
 }
 
 func (e *BatchError) Error() string {
-	s := "batch refused"
-	if e.Step != "" {
-		s += ": " + e.Step
-	}
-	reason := e.Err
-	if op, ok := errors.AsType[*netlink.OpError](e.Err); ok {
-		reason = op.Err
-	}
-	s += ": " + reason.Error()
-	if e.Message != "" {
-		s += ": " + e.Message
-	}
-	return s
+	return fmt.Sprintf("batch refused: %s: %v", cmp.Or(e.Step, "all of it"), e.Err)
 }
 
 func (e *BatchError) Unwrap() error { return e.Err }
