@@ -310,8 +310,12 @@ func (w *writer) end() {
 // flush yields a batch if there are enough operations.
 func (w *writer) flush() {
 	if w.count >= w.size && w.more {
+		next := make(elements, len(w.add)) // with room for as many: it is mostly like the one before
+		for set, list := range w.add {
+			next[set] = make([]nft.Element, 0, len(list))
+		}
 		w.more = w.yield(w.done())
-		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, elements{}, 0
+		w.Batch, w.del, w.add, w.count = newBatch(w.Family), elements{}, next, 0
 	}
 }
 

@@ -227,6 +227,7 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		}
 		st.purges = append(st.purges, piece.Purge...)
 	}
+	b.conn.buffer = nil // the memory that pieces share
 	st.update(func(to *shared) {
 		to.ruleset = want
 		if operations > 0 {
@@ -279,10 +280,12 @@ func (b *Backend) claim(st *familyState) error {
 	if st.owned || st.flags == 0 {
 		return nil
 	}
+	if _, err := b.conn.table(st.family); errors.Is(err, unix.ENOENT) {
+		return nil
+	}
 	m := b.conn.newBatch(st.family, nft.TableName)
-	m.newTable(0, st.flags)
+	m.addTable(st.flags)
 	switch err := b.conn.commit(&m); {
-	case errors.Is(err, unix.ENOENT):
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	case errors.Is(err, unix.EOPNOTSUPP):

@@ -18,6 +18,8 @@ import (
 type conn struct {
 	socket Socket
 
+	// buffer is the memory that one batch leaves to the next; send gives it back.
+	buffer []byte
 	// interrupted: the rules changed while a list was read.
 	interrupted bool
 	// refused are the numbers of the messages that the kernel refused in the last exchange.
@@ -41,7 +43,8 @@ func (c *conn) close() error { return c.socket.Close() }
 
 // newBatch begins a batch.
 func (c *conn) newBatch(f model.Family, table string) messages {
-	m := messages{family: f, table: table, port: c.socket.Port()}
+	m := messages{family: f, table: table, b: c.buffer[:0], port: c.socket.Port()}
+	c.buffer = nil // it has one user
 	m.batch(unix.NFNL_MSG_BATCH_BEGIN)
 	return m
 }
@@ -54,7 +57,9 @@ func (c *conn) commit(m *messages) error {
 
 // try sends a batch without its end: the kernel checks it and then forgets it (nfnetlink_rcv_batch).
 func (c *conn) try(m *messages) error {
-	return c.exchange(m, func([]byte) error { return nil })
+	err := c.exchange(m, func([]byte) error { return nil })
+	c.buffer = m.b
+	return err
 }
 
 // exchange sends messages and passes on the attributes of the answers. It returns

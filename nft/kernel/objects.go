@@ -38,10 +38,8 @@ func (m *messages) object(msgType, flags uint16) (at int) {
 	return at
 }
 
-func (m *messages) addTable(flags uint32) { m.newTable(unix.NLM_F_CREATE, flags) }
-
-func (m *messages) newTable(header uint16, flags uint32) {
-	at := m.object(unix.NFT_MSG_NEWTABLE, header)
+func (m *messages) addTable(flags uint32) {
+	at := m.object(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE)
 	m.uint32(unix.NFTA_TABLE_FLAGS, flags)
 	m.bytes(tableUserdata, userdata.AppendString(nil, tableCommentUD, nft.TableComment))
 	m.end(at)
