@@ -23,7 +23,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -193,7 +192,7 @@ func (d *Daemon) observe() {
 	services := health.NewServices(health.ServicesOptions{
 		Serve: func(s *http.Server, l net.Listener) error {
 			const most = 128
-			return connlimit.Serve(s, connlimit.New(l, most))
+			return httpserver.Serve(s, l, most)
 		},
 		Healthy: d.tracker.Healthy, Restricted: !d.Config.Model().NodePortAddresses.All, Log: d.Log,
 		Failed: func(service model.NamespacedName, _ uint16, err error) {

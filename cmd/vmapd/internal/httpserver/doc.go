@@ -12,7 +12,7 @@
 //	headers                      5 s, 64 KiB
 //	a request                    30 s; profiles 10 min
 //	idle between requests        90 s
-//	connections per port         512; then see package connlimit
+//	connections per port         512; then the most silent one is closed
 //
 // HTTP/2 is disabled: scrapes do not need it, and it has been used to exhaust servers (CVE-2023-44487).
 package httpserver

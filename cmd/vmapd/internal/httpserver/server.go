@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver/connlimit"
 )
 
 // Limits of clients; see the package's comment.
@@ -113,7 +111,7 @@ func (s *Server) serve(ctx context.Context) error {
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError), // such as a handler's panic
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- connlimit.Serve(server, connlimit.New(l, maxConnections)) }()
+	go func() { ended <- Serve(server, l, maxConnections) }()
 	select {
 	case err := <-ended:
 		return errors.Join(fmt.Errorf("stopped serving on %s: %w", s.opts.Address, err), server.Close())
