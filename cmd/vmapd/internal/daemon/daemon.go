@@ -213,7 +213,6 @@ func (d *Daemon) observe() {
 	}
 	if doctor.HasNetAdmin() { // without, nothing can be looked for or removed
 		d.observers = append(d.observers, d.sweeper)
-		d.run(d.sweeper.Run)
 	}
 }
 
