@@ -97,13 +97,13 @@ func TestHandlers(t *testing.T) {
 	})
 }
 
-// While nothing is programmed, the page names the kinds of objects that can't be read; later that is
-// no reason.
-func TestReadyzNamesWhatCannotBeRead(t *testing.T) {
+// While nothing is programmed, the page names what doctor has found; later that is no
+// reason.
+func TestReadyzNamesFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		story := newHistory(t, Options{Unreadable: func() []string { return []string{"services can't be read"} }}, modeltest.Builder(modeltest.Config(), modeltest.OurNode()).Snapshot())
+		story := newHistory(t, Options{Findings: func() []string { return []string{"fail api-server"} }}, modeltest.Builder(modeltest.Config(), modeltest.OurNode()).Snapshot())
 		mustAnswer(t, story.Handler(), "/readyz", asText(503, "IPv4: no sync has succeeded yet\nIPv6: no sync has succeeded yet\n"+
-			"services can't be read\n"))
+			"vmapd doctor has a finding: fail api-server\n"))
 		story.round()
 		mustAnswer(t, story.Handler(), "/readyz", asText(200, "ok\n"))
 	})

@@ -21,11 +21,8 @@ type Options struct {
 	SyncPeriod time.Duration
 	// NodeName is the name of the Node that the cluster must have for the proxy to be ready; "" means that none is needed.
 	NodeName string
-	// Unreadable returns what can't be read from the API server now, or has not been read yet, for
-	// /readyz: a sentence for each kind of objects. It may be nil.
-	Unreadable func() []string
-	// Findings returns the names of what else is wrong with the node, for /readyz: they are no reason
-	// for which the proxy is not ready. It may be nil.
+	// Findings returns the names of what is wrong with the node, for /readyz: they are no reason for which the
+	// proxy is not ready. It may be nil.
 	Findings func() []string
 	// Count is called with the path and the status code of each answer of the Handler,
 	// by any number of goroutines. It may be nil.
@@ -225,11 +222,6 @@ func (t *Tracker) readyz(s Status) answer {
 	for _, f := range model.Families {
 		if s.Families[f].Synced.IsZero() {
 			fmt.Fprintf(&missing, "%v: no sync has succeeded yet\n", f)
-		}
-	}
-	if t.options.Unreadable != nil {
-		for _, sentence := range t.options.Unreadable() {
-			missing.WriteString(sentence + "\n")
 		}
 	}
 	if s.NoNode != "" {

@@ -23,11 +23,6 @@ type Failure struct {
 	Remedy   string
 }
 
-// Silent reports whether the API server took the request, and did not answer, or not to the end.
-func (f Failure) Silent() bool {
-	return errors.Is(f.Err, errSilent) || errors.Is(f.Err, errNoBookmark)
-}
-
 // failed logs a failure, unless one of its class was logged since reads began to fail.
 func (f *follower) failed(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) || outdated(err) {

@@ -80,29 +80,9 @@ func (d *Daemon) newTracker() *health.Tracker {
 		},
 	}
 	if d.cluster != nil {
-		o.NodeName, o.Unreadable = d.cluster.NodeName, d.unreadable
+		o.NodeName = d.cluster.NodeName
 	}
 	return health.NewTracker(o)
-}
-
-// unreadable returns what can't be read from the API server, and what has not been read yet, for clients that are not
-// authenticated: most errors are left out.
-func (d *Daemon) unreadable() (sentences []string) {
-	failing := map[string]bool{}
-	for _, f := range d.cluster.Failing() {
-		failing[f.Resource] = true
-		if f.Silent() {
-			sentences = append(sentences, fmt.Sprintf("%s can't be read from the API server: %v", f.Resource, f.Err))
-		} else {
-			sentences = append(sentences, f.Resource+" can't be read from the API server; the log has the reason")
-		}
-	}
-	for _, kind := range d.cluster.Unread() {
-		if !failing[kind] {
-			sentences = append(sentences, kind+" have not been read yet")
-		}
-	}
-	return sentences
 }
 
 func (d *Daemon) reportEligibility(why string) {
