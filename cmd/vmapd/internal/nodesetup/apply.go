@@ -69,11 +69,9 @@ func OOM(o Options, score int) {
 // TableUse returns the number of connections that the kernel tracks in this network namespace, and its limit; 0 is no
 // limit. At the limit, the kernel drops the first packet of a connection ("nf_conntrack: table full, dropping packet").
 func TableUse(o Options) (used, limit int, err error) {
-	if used, err = o.readInt(fileCount); err != nil {
-		return 0, 0, err
-	}
-	limit, err = o.readInt(fileMax)
-	return used, limit, err
+	used, err = o.readInt(fileCount)
+	limit, noLimit := o.readInt(fileMax)
+	return used, limit, cmp.Or(err, noLimit)
 }
 
 // Sysctl reads a file below /proc/sys.
@@ -119,10 +117,16 @@ func (o Options) readInt(file string) (int, error) {
 	return n, nil
 }
 
-// write writes settings, and returns an error for each that could not be written.
+// write writes settings, and returns an error for each that could not be written. It makes no file: the kernel lacks
+// such a setting.
 func (o Options) write(plan []Write) (failed []error) {
 	for _, w := range plan {
-		if err := o.writeFile(w); err != nil {
+		f, err := os.OpenFile(o.path(w.File), os.O_WRONLY|os.O_TRUNC, 0)
+		if err == nil {
+			_, err = f.WriteString(w.Value)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
 			have := cmp.Or(w.Have, "unknown")
 			failed = append(failed, fmt.Errorf("%s should be %s and is %s: %w", w.File, w.Value, have, err))
 			continue
@@ -131,20 +135,4 @@ func (o Options) write(plan []Write) (failed []error) {
 			slog.String("before", w.Have), slog.String("reason", w.Why))
 	}
 	return failed
-}
-
-// writeFile does not create the file: the kernel lacks such a setting. Without a known value it writes nothing, because
-// the new one could be worse.
-func (o Options) writeFile(w Write) error {
-	if w.Have == "" {
-		if _, err := o.read(w.File); err != nil {
-			return err
-		}
-	}
-	f, err := os.OpenFile(o.path(w.File), os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(w.Value)
-	return errors.Join(err, f.Close())
 }

@@ -70,31 +70,23 @@ type Write struct {
 // only grow: what an administrator made larger costs memory only if it is used, and a smaller limit drops connections.
 // A value that is not known is planned, too, so that its failure is reported.
 func Plan(c Conntrack, cpus int, have func(file string) string) (plan []Write) {
-	add := func(file, have string, value int64, why string) {
-		plan = append(plan, Write{File: file, Value: strconv.FormatInt(value, 10), Have: have, Why: why})
-	}
-	atLeast := func(file, have string, want int64, why string) {
-		if now, err := strconv.ParseInt(have, 10, 64); err != nil || now < want {
-			add(file, have, want, why)
-		}
-	}
-	exactly := func(file string, want int64, why string) {
-		if now := have(file); now != strconv.FormatInt(want, 10) {
-			add(file, now, want, why)
+	set := func(file, have string, want int64, mayBeMore bool, why string) {
+		if now, err := strconv.ParseInt(have, 10, 64); err != nil || now < want || now > want && !mayBeMore {
+			plan = append(plan, Write{File: file, Value: strconv.FormatInt(want, 10), Have: have, Why: why})
 		}
 	}
 	timeout := func(file string, d time.Duration, why string) {
 		if d > 0 {
-			exactly(file, max(int64(d/time.Second), 1), why) // with 0, the kernel would not track the connection
+			set(file, have(file), max(int64(d/time.Second), 1), false, why) // with 0, the kernel would not track it
 		}
 	}
 	if limit := c.limit(cpus); limit > 0 {
 		if now := have(fileMax); now != "0" { // no limit
 			const why = "the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d"
-			atLeast(fileMax, now, limit, fmt.Sprintf(why, c.MaxPerCore, cpus, c.Min))
+			set(fileMax, now, limit, true, fmt.Sprintf(why, c.MaxPerCore, cpus, c.Min))
 		}
 		// The kernel rounds the size up, and shows the result in another file, which everybody may read.
-		atLeast(fileHashSize, cmp.Or(have(fileBuckets), have(fileHashSize)), limit/4,
+		set(fileHashSize, cmp.Or(have(fileBuckets), have(fileHashSize)), limit/4, true,
 			"a quarter of the connections, for short chains in the hash table")
 	}
 	timeout(fileTCPEstablishedTimeout, c.TCPEstablishedTimeout, "conntrack.tcpEstablishedTimeout")
@@ -102,7 +94,7 @@ func Plan(c Conntrack, cpus int, have func(file string) string) (plan []Write) {
 	timeout(fileUDPTimeout, c.UDPTimeout, "conntrack.udpTimeout")
 	timeout(fileUDPStreamTimeout, c.UDPStreamTimeout, "conntrack.udpStreamTimeout")
 	if c.TCPBeLiberal {
-		exactly(fileTCPBeLiberal, 1, "conntrack.tcpBeLiberal")
+		set(fileTCPBeLiberal, have(fileTCPBeLiberal), 1, false, "conntrack.tcpBeLiberal")
 	}
 	return plan
 }
