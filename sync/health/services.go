@@ -54,10 +54,7 @@ type Services struct {
 	listen func(context.Context, netip.AddrPort) (net.Listener, error)
 	limits limits
 	last   *reconcile.Worker[programmed]
-
-	// The rest is Run's alone.
-	applied programmed // the snapshots that checks follow
-	checks  map[place]*check
+	checks map[place]*check // Run's alone
 }
 
 // programmed has the last programmed snapshot of each family.
@@ -99,10 +96,7 @@ func (s *Services) Run(ctx context.Context) {
 	s.last.Run(ctx, func() time.Duration {
 		var now programmed
 		s.last.With(func(last *programmed) { now = *last })
-		if now.differs(s.applied) {
-			s.applied = now
-			s.update()
-		}
+		s.update(now)
 		return s.open(ctx)
 	})
 	for _, c := range s.checks {
@@ -110,31 +104,15 @@ func (s *Services) Run(ctx context.Context) {
 	}
 }
 
-// differs reports whether checks may have changed.
-func (now programmed) differs(before programmed) bool {
-	for _, f := range model.Families {
-		switch {
-		case now[f] == before[f]:
-			continue
-		case before[f] == nil || now[f].Family(f).Settings != before[f].Family(f).Settings:
-			return true
-		}
-		for range now[f].HealthCheckChanges(before[f]) {
-			return true
-		}
-	}
-	return false
-}
-
 // update closes the listeners that nobody wants, but opens none: another Service may have to free the port first.
-func (s *Services) update() {
+func (s *Services) update(programmed programmed) {
 	wanted := map[place]int{} // with the ready endpoints on this node
 	for _, f := range model.Families {
-		if s.applied[f] == nil {
+		if programmed[f] == nil {
 			continue
 		}
-		addrs := addresses(s.applied[f].Family(f), s.Restricted)
-		for c := range s.applied[f].HealthCheckChanges(nil) {
+		addrs := addresses(programmed[f].Family(f), s.Restricted)
+		for c := range programmed[f].HealthCheckChanges(nil) {
 			for _, a := range addrs {
 				if in := c.New.Families[f]; in.Has {
 					wanted[place{c.Key, netip.AddrPortFrom(a, c.New.Port)}] = in.LocalEndpoints
