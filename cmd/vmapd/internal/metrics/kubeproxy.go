@@ -63,7 +63,10 @@ func (m *Metrics) registerProxy() {
 	})
 	for i, kind := range []string{"Service", "Endpoint"} {
 		atScrape(all, gauge, "kubeproxy_sync_proxy_rules_"+strings.ToLower(kind)+"_changes_pending",
-			kind+" changes that are not programmed yet.", nil, func(emit emitter) { emit(float64(m.pending()[i])) })
+			kind+" changes that are not programmed yet.", nil, func(emit emitter) {
+				services, endpointSlices := m.options.Pending()
+				emit(float64([]int{services, endpointSlices}[i]))
+			})
 	}
 	p.noLocalEndpoints = gaugeVec(all, "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
 		"Service ports with a Local traffic policy and endpoints, but none on this node.", ipFamily, "traffic_policy")

@@ -58,8 +58,9 @@ type Metrics struct {
 	proxyFigures
 	ownFigures
 
-	mu     sync.Mutex
-	rounds rounds
+	mu       sync.Mutex
+	last     *model.Snapshot                  // nil before the first sync
+	triggers [len(model.Families)][]time.Time // of changes since the last successful sync
 }
 
 // New returns Metrics before the first sync, of a valid configuration.

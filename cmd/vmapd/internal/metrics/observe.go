@@ -13,26 +13,12 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// rounds is the state between syncs.
-type rounds struct {
-	last *model.Snapshot // nil before the first sync
-
-	// Changes since the last successful sync.
-	services, endpointSlices int
-	triggers                 [len(model.Families)][]time.Time
-}
-
 // Done implements reconcile.Observer.
 func (m *Metrics) Done(r reconcile.Round) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.services.Add(float64(r.Services))
 	m.endpointSlices.Add(float64(r.EndpointSlices))
-	m.rounds.services += r.Services
-	m.rounds.endpointSlices += r.EndpointSlices
-	if r.Err == nil {
-		m.rounds.services, m.rounds.endpointSlices = 0, 0
-	}
 	compared := m.partial
 	if r.Full {
 		compared = m.full
@@ -50,12 +36,12 @@ func (m *Metrics) Done(r reconcile.Round) {
 			m.programmed(f, r)
 		}
 	}
-	m.rounds.last = r.Snapshot
+	m.last = r.Snapshot
 }
 
 // remember keeps the times of changes until they are programmed, if that is soon: syncs may fail for a long time.
 func (m *Metrics) remember(f model.Family, r reconcile.Round) {
-	kept := &m.rounds.triggers[f]
+	kept := &m.triggers[f]
 	for _, t := range r.Triggers[f] {
 		if len(*kept) < reconcile.MaxTriggers && !t.Before(m.options.Started) {
 			*kept = append(*kept, t)
@@ -67,11 +53,11 @@ func (m *Metrics) remember(f model.Family, r reconcile.Round) {
 func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 	name, end, s := f.String(), r.Started.Add(r.Took), r.Snapshot.Family(f)
 	m.lastSync.WithLabelValues(name).Set(seconds(end))
-	for _, t := range m.rounds.triggers[f] {
+	for _, t := range m.triggers[f] {
 		// The clock of another machine may be ahead.
 		m.programming.WithLabelValues(name).Observe(max(0, end.Sub(t).Seconds()))
 	}
-	m.rounds.triggers[f] = nil
+	m.triggers[f] = nil
 	m.noLocalEndpoints.WithLabelValues(name, "internal").Set(float64(s.NoLocal.Internal))
 	m.noLocalEndpoints.WithLabelValues(name, "external").Set(float64(s.NoLocal.External))
 	m.unserved.WithLabelValues(name).Set(float64(s.Unserved))
@@ -82,7 +68,7 @@ func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 // objectsBy returns the number of objects with problems by a word about a problem.
 func (m *Metrics) objectsBy(word func(model.Problem) string) map[string]int {
 	m.mu.Lock()
-	last := m.rounds.last
+	last := m.last
 	m.mu.Unlock()
 	counts, seen := map[string]int{}, map[model.Problem]bool{}
 	if last == nil {
@@ -96,14 +82,6 @@ func (m *Metrics) objectsBy(word func(model.Problem) string) map[string]int {
 		seen[of] = true
 	}
 	return counts
-}
-
-// pending returns how many changed Services and EndpointSlices are not programmed.
-func (m *Metrics) pending() [2]int {
-	services, endpointSlices := m.options.Pending()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return [2]int{services + m.rounds.services, endpointSlices + m.rounds.endpointSlices}
 }
 
 // HTTP records an answer of /healthz, /livez or /readyz.

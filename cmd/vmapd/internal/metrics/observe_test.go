@@ -29,28 +29,6 @@ func bothFail(r *reconcile.Round) {
 	r.Err, r.Failed = errors.New("no"), [2]bool{true, true}
 }
 
-func TestWhatFailedRoundsTookInIsPending(t *testing.T) {
-	waiting := [2]int{}
-	o := bare(config.NFTables)
-	o.Pending = func() (int, int) { return waiting[0], waiting[1] }
-	m := New(o)
-	s := modeltest.Snapshot(modeltest.Config(), objects()...)
-	const services, slices = "kubeproxy_sync_proxy_rules_service_changes_pending",
-		"kubeproxy_sync_proxy_rules_endpoint_changes_pending"
-
-	m.Done(round(s, bothFail))
-	expect(t, "one failed", m, map[string][]string{services: {`{} 1`}, slices: {`{} 2`}})
-	waiting = [2]int{10, 20}
-	m.Done(round(s, bothFail))
-	expect(t, "two failed, and more waits", m, map[string][]string{
-		services: {`{} 12`}, slices: {`{} 24`},
-		"kubeproxy_sync_proxy_rules_service_changes_total":  {`{} 2`},
-		"kubeproxy_sync_proxy_rules_endpoint_changes_total": {`{} 4`},
-	})
-	m.Done(round(s, nil))
-	expect(t, "one went well", m, map[string][]string{services: {`{} 10`}, slices: {`{} 20`}})
-}
-
 func TestOneFamilyFails(t *testing.T) {
 	m := New(bare(config.NFTables))
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)

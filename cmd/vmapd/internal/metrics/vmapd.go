@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -137,11 +138,7 @@ const clientLibrary = "k8s.io/client-go"
 func (m *Metrics) registerBuild() {
 	own, _ := debug.ReadBuildInfo()
 	info := cmp.Or(m.options.Build, own, &debug.BuildInfo{})
-	b, set := buildinfo.Read(info), map[string]string{}
-	for _, s := range info.Settings {
-		set[s.Key] = s.Value
-	}
-	major, minor, version := "", "", "v0.0.0"
+	b, major, minor, version := buildinfo.Read(info), "", "", "v0.0.0"
 	for _, d := range info.Deps {
 		if v, ok := strings.CutPrefix(d.Version, "v0."); ok && d.Path == clientLibrary {
 			major, version = "1", "v1."+v
@@ -149,13 +146,13 @@ func (m *Metrics) registerBuild() {
 		}
 	}
 	version += "+vmapd." + strings.ReplaceAll(strings.TrimPrefix(b.Version, "v"), "+", ".")
-	treeState := map[string]string{"true": "dirty", "false": "clean"}[set["vcs.modified"]]
+	treeState := map[bool]string{true: "dirty", false: "clean"}[b.Modified]
 	gaugeVec(m.registry, "kubernetes_build_info",
 		"The version of Kubernetes that this program was built for, and its build information. Always 1.",
 		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler",
 		"platform").
-		WithLabelValues(major, minor, version, b.Commit, treeState, b.Date, b.GoVersion, set["-compiler"],
-			set["GOOS"]+"/"+set["GOARCH"]).Set(1)
+		WithLabelValues(major, minor, version, b.Commit, treeState, b.Date, b.GoVersion, runtime.Compiler,
+			b.Platform).Set(1)
 	gaugeVec(m.registry, "vmapd_build_info", "The version of this program. Always 1.", "version", "revision").
 		WithLabelValues(b.Version, b.Commit).Set(1)
 }
