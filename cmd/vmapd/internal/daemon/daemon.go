@@ -226,10 +226,10 @@ func (o observer) Done(r reconcile.Round) { o(r) }
 func (d *Daemon) openPorts() {
 	c := d.Config
 	server := func(name, address string, handler http.Handler, reason string) *httpserver.Server {
-		s := httpserver.New(httpserver.Options{
+		s := &httpserver.Server{
 			Name: name, Address: address, Handler: handler, HardFail: c.KubeProxy.BindAddressHardFail, Log: d.Log,
 			Failed: func(err error) { d.events.Node(events.Warning, reason, err.Error()) },
-		})
+		}
 		d.tasks = append(d.tasks, s.Run)
 		return s
 	}

@@ -69,8 +69,8 @@ func TestHowLongAClientMayTake(t *testing.T) {
 				mux.Handle("/profile", slow(flood))
 				mux.Handle("/wait", slow(wait))
 				l := pipeListener{stuckListener{make(chan struct{})}, make(chan net.Conn)}
-				s := New(Options{Address: "here:1", Handler: mux, Log: slog.New(slog.DiscardHandler)})
-				s.opts.Listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
+				s := &Server{Address: "here:1", Handler: mux, Log: slog.New(slog.DiscardHandler)}
+				s.Listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
 				stop := testaid.Run(t, func(ctx context.Context) { _ = s.Run(ctx) })
 				c, begin := l.dial(), time.Now()
 				if _, err := io.WriteString(c, tt.sends); err != nil {

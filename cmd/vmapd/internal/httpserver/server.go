@@ -23,33 +23,19 @@ const (
 
 const retryInterval = 5 * time.Second
 
-// Options of a [Server]. They do not change while it runs.
-type Options struct {
-	Name     string       // of the server in the log and in errors, for example "metrics"
+// Server keeps an address served. Its fields do not change while it runs.
+type Server struct {
+	Name     string       // in the log and in errors, for example "metrics"
 	Address  string       // HOST:PORT; "" serves nothing
 	Handler  http.Handler // answers the requests
 	HardFail bool         // ends the server with an error if it can't listen; otherwise, it retries every 5 s
-	// Failed is called if the server can't listen, once for each error until it can. It must not block.
+	// Failed is called if the server can't listen, once for each error until it can. It must not block; it may be nil.
 	Failed func(error)
 	Log    *slog.Logger
 	// Listen replaces that of package net; it may be nil.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
-}
-
-// Server keeps an address served.
-type Server struct {
-	opts Options
-	log  *slog.Logger
 
 	err atomic.Pointer[error] // of the last attempt to listen; nil: it listens
-}
-
-// New returns a server that does not serve yet.
-func New(o Options) *Server {
-	if o.Listen == nil {
-		o.Listen = (&net.ListenConfig{}).Listen
-	}
-	return &Server{opts: o, log: o.Log.With(slog.String("server", o.Name))}
 }
 
 // Err returns why the address is not served now, or nil.
@@ -63,26 +49,27 @@ func (s *Server) Err() error {
 // Run serves until ctx ends, then waits up to 2 s for running requests. With HardFail, it
 // returns an error if it can't listen.
 func (s *Server) Run(ctx context.Context) error {
-	if s.opts.Address == "" {
+	if s.Address == "" {
 		<-ctx.Done()
 		return nil
 	}
+	log := s.Log.With(slog.String("server", s.Name))
 	for {
-		err := s.serve(ctx)
+		err := s.serve(ctx, log)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it is to end
 		}
-		err = fmt.Errorf("%s server: %w", s.opts.Name, err)
+		err = fmt.Errorf("%s server: %w", s.Name, err)
 		before := s.err.Swap(&err)
 		isNew := before == nil || (*before).Error() != err.Error()
-		if isNew && s.opts.Failed != nil {
-			s.opts.Failed(err)
+		if isNew && s.Failed != nil {
+			s.Failed(err)
 		}
-		if s.opts.HardFail {
+		if s.HardFail {
 			return err
 		}
 		if isNew {
-			s.log.Error("cannot listen; retrying", slog.Any("err", err), slog.Duration("retry_every", retryInterval))
+			log.Error("cannot listen; retrying", slog.Any("err", err), slog.Duration("retry_every", retryInterval))
 		}
 		select {
 		case <-ctx.Done():
@@ -93,28 +80,32 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // serve listens, and serves until ctx or the listener ends.
-func (s *Server) serve(ctx context.Context) error {
-	l, err := s.opts.Listen(ctx, "tcp", s.opts.Address)
+func (s *Server) serve(ctx context.Context, log *slog.Logger) error {
+	listen := s.Listen
+	if listen == nil {
+		listen = new(net.ListenConfig).Listen
+	}
+	l, err := listen(ctx, "tcp", s.Address)
 	if err != nil {
 		return err
 	}
 	if s.err.Swap(nil) != nil {
-		s.log.Info("listening again")
+		log.Info("listening again")
 	}
-	s.log.Info("serving", slog.String("address", l.Addr().String()))
+	log.Info("serving", slog.String("address", l.Addr().String()))
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	server := &http.Server{
-		Handler: s.opts.Handler, Protocols: protocols,
+		Handler: s.Handler, Protocols: protocols,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError), // such as a handler's panic
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError), // such as a handler's panic
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(server, l, maxConnections) }()
 	select {
 	case err := <-ended:
-		return errors.Join(fmt.Errorf("stopped serving on %s: %w", s.opts.Address, err), server.Close())
+		return errors.Join(fmt.Errorf("stopped serving on %s: %w", s.Address, err), server.Close())
 	case <-ctx.Done():
 	}
 	bounded, cancel := context.WithTimeout(context.Background(), shutdownTimeout)

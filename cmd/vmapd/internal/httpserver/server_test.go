@@ -36,15 +36,15 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, said := newLog()
 		var told []string
-		s := New(Options{
+		s := &Server{
 			Name: "test", Address: "127.0.0.1:10249", Handler: says(""), Log: log,
 			Failed: func(err error) { told = append(told, err.Error()) },
-		})
+		}
 		begin := time.Now()
 		var tries []time.Duration
 		var open stuckListener
 		answers := []error{errors.New("one"), errors.New("one"), errors.New("two"), nil, errors.New("one"), nil}
-		s.opts.Listen = func(context.Context, string, string) (net.Listener, error) {
+		s.Listen = func(context.Context, string, string) (net.Listener, error) {
 			err := answers[len(tries)]
 			tries = append(tries, time.Since(begin))
 			open = stuckListener{make(chan struct{})}
@@ -88,10 +88,10 @@ func TestHardFail(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	log, _ := newLog()
 	var told error
-	s := New(Options{
+	s := &Server{
 		Name: "metrics", Address: taken.Addr().String(), Handler: says(""), Log: log, HardFail: true,
 		Failed: func(err error) { told = err },
-	})
+	}
 	want := "metrics server: listen tcp " + taken.Addr().String()
 	if err := s.Run(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), want) || !errors.Is(told, err) {
 		t.Errorf("want %s, got %v; Failed was told: %v", want, err, told)

@@ -81,7 +81,7 @@ func (c Client) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !trusted(int(peer(conn).Uid)) {
+	if !trusted(peer(conn).Uid) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("the process at %s is not root's: %w", c.Path, ErrNoDaemon)
 	}

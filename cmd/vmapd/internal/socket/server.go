@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,37 +31,30 @@ func NewServer(path string, routes map[string]Route, log *slog.Logger) *httpserv
 	for path, route := range routes {
 		mux.Handle("GET "+path, answer(route))
 	}
-	return httpserver.New(httpserver.Options{
+	return &httpserver.Server{
 		Name: "socket", Address: path, Handler: mux, Log: log,
 		Listen: func(context.Context, string, string) (net.Listener, error) { return listen(path) },
-	})
+	}
 }
 
 // answer returns a handler that answers with the value of a route, as JSON.
 func answer(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusOK
 		value, err := route(r.Context(), r.URL.Query())
-		var text []byte
-		if err == nil {
-			text, err = json.Marshal(value)
-		}
-		if err != nil {
-			writeError(w, err)
-			return
+		text, invalid := json.Marshal(value)
+		if err = cmp.Or(err, invalid); err != nil {
+			e, ok := errors.AsType[*Error](err)
+			if !ok {
+				e = &Error{http.StatusInternalServerError, err.Error()}
+			}
+			status = e.Status
+			text, _ = json.Marshal(e) // a text has JSON
 		}
 		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
 		_, _ = w.Write(text) // an error means that the client left
 	})
-}
-
-func writeError(w http.ResponseWriter, err error) {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		e = &Error{http.StatusInternalServerError, err.Error()}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(e.Status)
-	_ = json.NewEncoder(w).Encode(e) // an error means that the client left
 }
 
 // listen opens a socket at a path where no process answers. The kernel lets those connect who may write its file: root.
@@ -82,13 +76,12 @@ func private(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	info, err := os.Stat(dir)
-	if err != nil {
+	var dirIs unix.Stat_t
+	if err := unix.Stat(dir, &dirIs); err != nil {
 		return err
 	}
 	const writeByOthers = 0o022
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if info.Mode().Perm()&writeByOthers != 0 || !ok || !trusted(int(owner.Uid)) {
+	if dirIs.Mode&writeByOthers != 0 || !trusted(dirIs.Uid) {
 		return fmt.Errorf("folder %s: it is writable by other users", dir)
 	}
 	return nil
@@ -108,10 +101,10 @@ func free(path string) error {
 		return fmt.Errorf("%s is not a socket", path)
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
-	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT) {
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
 		return os.Remove(path)
-	}
-	if err == nil {
+	case err == nil:
 		_ = conn.Close()
 	}
 	return fmt.Errorf("another process answers at %s", path)
@@ -119,7 +112,7 @@ func free(path string) error {
 
 // trusted reports whether a user may be at the other end: root, or the user of this process, which
 // is not root in a namespace of users.
-func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 // peer returns the process that has opened the other end of a connection, one of no known user if that is not known.
 func peer(c net.Conn) unix.Ucred {
