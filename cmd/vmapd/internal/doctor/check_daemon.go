@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,15 +20,13 @@ import (
 )
 
 func (f *Facts) daemon(l *found) {
-	if f.NoDaemon == nil {
-		l.good("runs with %s on node %s, since %s", f.Wants.Backend, f.Wants.NodeName,
-			report.Age(f.Daemon.Started, f.At))
-		return
-	}
-	const alone = ". The other lines are about the node alone"
 	fix := "start it, or read the log of the one that should run (kubectl -n kube-system logs): " +
 		"existing rules keep working but are not updated"
 	switch {
+	case f.NoDaemon == nil:
+		l.good("runs with %s on node %s, since %s", f.Wants.Backend, f.Wants.NodeName,
+			report.Age(f.Daemon.Started, f.At))
+		return
 	case errors.Is(f.NoDaemon, fs.ErrPermission):
 		fix = "run this as root"
 	case f.Other != "":
@@ -35,20 +34,19 @@ func (f *Facts) daemon(l *found) {
 	case !errors.Is(f.NoDaemon, socket.ErrNoDaemon):
 		fix = "read its log (kubectl -n kube-system logs), and restart it if it hangs"
 	}
-	l.fail(fix+alone, "%v", f.NoDaemon)
+	l.fail(fix+". The other lines are about the node alone", "%v", f.NoDaemon)
 }
 
 func (f *Facts) configuration(l *found) {
 	switch {
+	case f.ConfigError == "" && f.Daemon != nil:
+		l.good("valid, and in force")
 	case f.ConfigError == "":
 	case f.Daemon != nil:
 		l.warn("correct the file", "the last change is refused, and the one before stays: %s", f.ConfigError)
 	default:
 		l.fail("correct the flag or the field",
 			"the daemon would not start with this configuration: %s", f.ConfigError)
-	}
-	if f.Daemon != nil {
-		l.otherwise("valid, and in force")
 	}
 }
 
@@ -100,7 +98,8 @@ func (f *Facts) apiServer(l *found) {
 	if !c.Heard.IsZero() {
 		heard = fmt.Sprintf("last answer %s ago", report.Age(c.Heard, f.At))
 	}
-	if len(c.Failing) > 0 { // usually for one cause: that of the first failure
+	switch {
+	case len(c.Failing) > 0: // usually for one cause: that of the first failure
 		first := slices.MinFunc(c.Failing, func(a, b informer.Failure) int { return a.Since.Compare(b.Since) })
 		var kinds []string
 		for _, e := range c.Failing {
@@ -109,20 +108,13 @@ func (f *Facts) apiServer(l *found) {
 		if request, ok := errors.AsType[*url.Error](first.Err); ok {
 			first.Err = request.Err // without the path, which the kind has
 		}
-		fix := "check that the API server runs, and that this node reaches it; "
-		switch {
-		case first.Remedy != "":
-			fix = first.Remedy
-		case len(c.Unread) > 0:
-			fix += "nothing is programmed until they have been read, and earlier rules stay"
-		default:
-			fix += "meanwhile, the last known Services and endpoints stay"
+		stays := "meanwhile, the last known Services and endpoints stay"
+		if len(c.Unread) > 0 {
+			stays = "nothing is programmed until they have been read, and earlier rules stay"
 		}
-		l.fail(fix, "%s can't be read from %s for %s (%s): %v", strings.Join(kinds, ", "), c.Address,
+		l.fail(cmp.Or(first.Remedy, "check that the API server runs, and that this node reaches it; "+stays),
+			"%s can't be read from %s for %s (%s): %v", strings.Join(kinds, ", "), c.Address,
 			report.Age(first.Since, f.At), heard, first.Err)
-	}
-	switch {
-	case len(c.Failing) > 0:
 	case c.Heard.IsZero():
 		l.warn("wait; if that lasts, check the address and the network to it", "%s: %s", c.Address, heard)
 	case len(c.Unread) > 0:
@@ -138,16 +130,14 @@ func (f *Facts) apiServer(l *found) {
 const tolerableSkew = 30 * time.Second
 
 func (f *Facts) clock(l *found) {
-	if f.Daemon.Cluster == nil || f.Daemon.Cluster.Heard.IsZero() {
+	c := f.Daemon.Cluster
+	if c == nil || c.Heard.IsZero() {
 		return
 	}
-	skew, where := f.Daemon.Cluster.Skew, "behind"
-	if skew < 0 {
-		where = "ahead of"
-	}
-	if skew.Abs() >= tolerableSkew {
+	if c.Skew.Abs() >= tolerableSkew {
+		where := map[bool]string{false: "behind", true: "ahead of"}[c.Skew < 0]
 		l.warn("synchronize clocks (NTP): certificates and tokens are refused, and latencies in metrics are wrong",
-			"this node's is %s %s the API server's", duration.HumanDuration(skew.Abs()), where)
+			"this node's is %s %s the API server's", duration.HumanDuration(c.Skew.Abs()), where)
 	}
 	l.otherwise("within seconds of the API server's")
 }
@@ -205,24 +195,21 @@ func (f *Facts) podRanges(l *found) {
 	const consequence = "connections of pods are treated as external: they are masqueraded, " +
 		"and internal ones may be refused"
 	for _, family := range model.Families {
-		var ranges []netip.Prefix
-		inside := false
-		for _, r := range f.Daemon.Pods.ClusterCIDRs {
-			if model.FamilyOf(r.Addr()) == family {
-				ranges, inside = append(ranges, r), inside || slices.ContainsFunc(f.Wants.LocalPods, r.Contains)
-			}
-		}
-		if len(ranges) == 0 || inside {
+		isOther := func(a netip.Addr) bool { return model.FamilyOf(a) != family }
+		ranges := slices.DeleteFunc(slices.Clone(f.Daemon.Pods.ClusterCIDRs),
+			func(r netip.Prefix) bool { return isOther(r.Addr()) })
+		pods := slices.DeleteFunc(slices.Clone(f.Wants.LocalPods), isOther)
+		inside := func(r netip.Prefix) bool { return slices.ContainsFunc(pods, r.Contains) }
+		switch {
+		case len(ranges) == 0, slices.ContainsFunc(ranges, inside):
 			continue
-		}
-		isOfFamily := func(a netip.Addr) bool { return model.FamilyOf(a) == family }
-		if i := slices.IndexFunc(f.Wants.LocalPods, isOfFamily); i >= 0 {
+		case len(pods) > 0:
 			l.fail(fix, "--cluster-cidr %s has none of the pods on this node, such as %v: %s",
-				report.List(ranges, 0), f.Wants.LocalPods[i], consequence)
+				report.List(ranges, 0), pods[0], consequence)
 			continue
 		}
 		for _, p := range f.Daemon.NodeObject.PodCIDRs {
-			if model.FamilyOf(p.Addr()) == family && !slices.ContainsFunc(ranges, p.Overlaps) {
+			if !isOther(p.Addr()) && !slices.ContainsFunc(ranges, p.Overlaps) {
 				l.warn(fix, "--cluster-cidr %s does not contain %v, the Node's spec.podCIDRs: %s",
 					report.List(ranges, 0), p, consequence)
 			}
@@ -238,16 +225,16 @@ func (f *Facts) sync(l *found) {
 		waits := report.Age(r.Waiting, f.At)
 		switch {
 		case r.LastError != "":
-			text := fmt.Sprintf("%v: the last sync failed", family)
+			waiting := ""
 			if waits != "" {
-				text += "; changes wait for " + waits
+				waiting = "; changes wait for " + waits
 			}
 			fix := "the error names the cause; vmapd tries again, at least each 30 s"
 			if strings.Contains(r.LastError, "owned by another process") {
 				fix = "end the other vmapd on this node (kubectl -n kube-system get pods -o wide, and systemctl): " +
 					"two must not program the same tables"
 			}
-			l.fail(fix, "%s: %s", text, r.LastError)
+			l.fail(fix, "%v: the last sync failed%s: %s", family, waiting, r.LastError)
 		case r.Synced.IsZero():
 			l.fail("see the lines about the API server", "%v: nothing is programmed yet", family)
 		case !r.Healthy:
@@ -271,21 +258,17 @@ type Comparison struct {
 }
 
 func (f *Facts) table(l *found) {
-	if f.Wants.Backend == userspace {
-		return // it has listeners in place of rules
-	}
 	if f.Table.Not != "" {
 		l.good("not compared: %s", f.Table.Not)
 	}
 	if n := len(f.Table.Differences); n > 0 {
-		const few = 3
-		fix := "wait for --iptables-sync-period, after which vmapd compares and repairs; if the line stays, " +
-			"keep the output of vmapd doctor --all for a report"
+		fix := "wait for --iptables-sync-period, after which vmapd compares and repairs; if the line stays, "
 		if f.Wants.Backend == "nftables" {
-			fix = "restart vmapd, which compares and repairs at its start; keep the output of vmapd doctor --all for a report"
+			fix = "restart vmapd, which compares and repairs at its start; "
 		}
-		l.fail(fix, "the kernel's rules differ from the expected ones in %d operations, such as: %s",
-			n, strings.Join(f.Table.Differences[:min(few, n)], "; "))
+		l.fail(fix+"keep the output of vmapd doctor --all for a report",
+			"the kernel's rules differ from the expected ones in %d operations, such as: %s",
+			n, strings.Join(f.Table.Differences[:min(3, n)], "; "))
 	}
 	for _, err := range f.Table.Errs {
 		l.warn("the error names the cause", "can't be compared: %v", err)

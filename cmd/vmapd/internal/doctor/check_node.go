@@ -142,9 +142,6 @@ func setTo1(file string) string {
 }
 
 func (f *Facts) forwarding(l *found) {
-	if f.Wants.Backend == userspace {
-		return // it forwards no packets
-	}
 	const text = "%s is 0: the node forwards no %v packets, so that Services do not reach pods"
 	if f.Host.Sysctls[IPForward] == "0" {
 		l.fail(setTo1(IPForward), text, nodesetup.Dotted(IPForward), model.IPv4)
@@ -200,7 +197,7 @@ func (f *Facts) ipv6(l *found) {
 // checkBridges: a connection of a pod to a Service with an endpoint on the same bridge is translated by the node. The
 // answer goes from the endpoint to the pod by the bridge, and must be translated, too.
 func (f *Facts) bridges(l *found) {
-	if f.Wants.Backend == userspace || f.Wants.MasqueradeAll { // answers go to the node
+	if f.Wants.MasqueradeAll { // answers go to the node
 		return
 	}
 	var names []string
@@ -261,9 +258,6 @@ func (f *Facts) conntrack(l *found) {
 }
 
 func (f *Facts) sysctls(l *found) {
-	if f.Daemon == nil || f.Wants.Backend == userspace {
-		return // nobody has set them, or they concern no Service
-	}
 	fix := "use the init container with --init-only, which is privileged, or set it on the host"
 	if f.Host.ReadOnly {
 		fix = "/proc/sys is mounted read-only: " + fix

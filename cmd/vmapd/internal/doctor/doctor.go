@@ -24,39 +24,40 @@ import (
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
-// check is one check. It returns no line if it does not apply; ofDaemon: without a daemon.
+// check is one check. It returns no line if it does not apply.
 type check struct {
 	name     string
 	judge    func(*Facts, *found)
-	ofDaemon bool
+	ofDaemon bool // it does not apply without a daemon
+	ofRules  bool // nor with userspace, which has listeners in place of rules, and forwards no packets
 }
 
 // checks are in the order of their lines: those that explain others come first.
 var checks = []check{
-	{"daemon", (*Facts).daemon, false},
-	{"configuration", (*Facts).configuration, false},
-	{"version", (*Facts).version, false},
-	{"privilege", (*Facts).privilege, false},
-	{"kernel", (*Facts).kernel, false},
-	{"api-server", (*Facts).apiServer, true},
-	{"clock", (*Facts).clock, true},
-	{"node", (*Facts).node, true},
-	{"pod-ranges", (*Facts).podRanges, true},
-	{"sync", (*Facts).sync, true},
-	{"limits", (*Facts).limits, true},
-	{"table", (*Facts).table, true},
-	{"other-proxies", (*Facts).otherProxies, false},
-	{"ports", (*Facts).ports, true},
-	{"listeners", (*Facts).listeners, true},
-	{"forwarding", (*Facts).forwarding, false},
-	{"pod-routes", (*Facts).podRoutes, true},
-	{"ipv6", (*Facts).ipv6, false},
-	{"bridges", (*Facts).bridges, false},
-	{"firewall", (*Facts).firewall, false},
-	{"conntrack", (*Facts).conntrack, false},
-	{"sysctls", (*Facts).sysctls, true},
-	{"fast-path", (*Facts).fastPath, true},
-	{"connection-retry", (*Facts).retry, true},
+	{"daemon", (*Facts).daemon, false, false},
+	{"configuration", (*Facts).configuration, false, false},
+	{"version", (*Facts).version, false, false},
+	{"privilege", (*Facts).privilege, false, false},
+	{"kernel", (*Facts).kernel, false, false},
+	{"api-server", (*Facts).apiServer, true, false},
+	{"clock", (*Facts).clock, true, false},
+	{"node", (*Facts).node, true, false},
+	{"pod-ranges", (*Facts).podRanges, true, false},
+	{"sync", (*Facts).sync, true, false},
+	{"limits", (*Facts).limits, true, false},
+	{"table", (*Facts).table, true, true},
+	{"other-proxies", (*Facts).otherProxies, false, false},
+	{"ports", (*Facts).ports, true, false},
+	{"listeners", (*Facts).listeners, true, false},
+	{"forwarding", (*Facts).forwarding, false, true},
+	{"pod-routes", (*Facts).podRoutes, true, false},
+	{"ipv6", (*Facts).ipv6, false, false},
+	{"bridges", (*Facts).bridges, false, true},
+	{"firewall", (*Facts).firewall, false, false},
+	{"conntrack", (*Facts).conntrack, false, false},
+	{"sysctls", (*Facts).sysctls, true, true},
+	{"fast-path", (*Facts).fastPath, true, false},
+	{"connection-retry", (*Facts).retry, true, false},
 }
 
 // Checks returns the names of all checks.
@@ -87,7 +88,7 @@ func Diagnose(f Facts) Report {
 		Differences: report.First(f.Table.Differences, maxDifferences),
 	}
 	for _, c := range checks {
-		if c.ofDaemon && f.Daemon == nil {
+		if c.ofDaemon && f.Daemon == nil || c.ofRules && f.Wants.Backend == userspace {
 			continue
 		}
 		var l found
