@@ -40,7 +40,7 @@ func newCleanupCommand() *cobra.Command {
 			if keepKubeProxy {
 				return leftovers.RemoveOwn(conf.IPVS())
 			}
-			if running := leftovers.RunningProxy(cmd.Context(), conf.KubeProxy.MetricsBindAddress); running != "" && !yes {
+			if running := leftovers.RunningProxy(conf.KubeProxy.MetricsBindAddress); running != "" && !yes {
 				return fmt.Errorf("%s: without its rules, connections to Services fail. Nothing was removed: end it "+
 					"first, or use --keep-kube-proxy for vmapd's rules alone, or --yes for all rules", running)
 			}

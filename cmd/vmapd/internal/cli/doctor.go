@@ -73,7 +73,7 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 			facts.ConfigError = err.Error()
 		} else {
 			facts.Wants = doctor.WantsOf(conf.Conntrack, conf.Model(), nil)
-			examineNode(ctx, &facts, conf)
+			examineNode(&facts, conf)
 		}
 		r = examine(facts)
 	}
@@ -125,10 +125,10 @@ func otherDaemon(ctx context.Context, path string) string {
 }
 
 // examineNode adds what a daemon would know. It opens no backend, as that would load modules and make sets.
-func examineNode(ctx context.Context, f *doctor.Facts, c *config.Config) {
+func examineNode(f *doctor.Facts, c *config.Config) {
 	found, err := leftovers.NewFinder(c.IPVS()).All()
 	f.Leftovers, f.Unexamined = found.String(), err
-	if proxy := leftovers.Answering(ctx, c.KubeProxy.MetricsBindAddress); proxy != "" {
+	if proxy := leftovers.Answering(c.KubeProxy.MetricsBindAddress); proxy != "" {
 		f.OtherProxies = []string{proxy}
 	}
 	if c.Backend == config.IPTables || c.Backend == config.IPVS {

@@ -87,7 +87,7 @@ func (d *Daemon) facts() doctor.Facts {
 		f.Leftovers = found.String()
 	}
 	if errors.Is(d.metricsPort.Err(), syscall.EADDRINUSE) {
-		if proxy := leftovers.Answering(context.Background(), d.Config.KubeProxy.MetricsBindAddress); proxy != "" {
+		if proxy := leftovers.Answering(d.Config.KubeProxy.MetricsBindAddress); proxy != "" {
 			f.OtherProxies = append(f.OtherProxies, proxy)
 		}
 	}

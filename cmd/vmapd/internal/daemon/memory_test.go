@@ -38,12 +38,3 @@ func TestGarbageIsCollectedMoreOftenUntilTheFirstRound(t *testing.T) {
 		t.Error("the environment does not go before")
 	}
 }
-
-func TestTheHeapsPartOfALimit(t *testing.T) {
-	const mib = 1 << 20
-	for limit, want := range map[uint64]uint64{0: 0, 32 * mib: 16 * mib, 96 * mib: 72 * mib, 1000 * mib: 850 * mib} {
-		if got := forTheHeap(limit); got/mib != want/mib {
-			t.Errorf("%d MiB of %d MiB, want %d", got/mib, limit/mib, want/mib)
-		}
-	}
-}

@@ -1,17 +1,16 @@
 package leftovers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/device"
@@ -108,35 +107,29 @@ func (f Found) String() string {
 
 // RunningProxy says which proxy runs in this network namespace: the process kube-proxy, or what answers at an address
 // of metrics; "" if none is found.
-func RunningProxy(ctx context.Context, address string) string {
-	if proxy := Answering(ctx, address); proxy != "" {
+func RunningProxy(address string) string {
+	if proxy := Answering(address); proxy != "" {
 		return proxy
 	}
-	here, _ := os.Readlink("/proc/self/ns/net")
-	names, _ := filepath.Glob("/proc/[0-9]*/comm")
-	for _, file := range names {
-		name, _ := os.ReadFile(file)
-		if strings.TrimSpace(string(name)) != "kube-proxy" {
-			continue
-		}
-		process := filepath.Dir(file)
-		if there, _ := os.Readlink(process + "/ns/net"); there == here {
-			return "kube-proxy runs as process " + filepath.Base(process)
+	networkOf := func(p procfs.Proc) uint32 {
+		of, _ := p.Namespaces()
+		return of["net"].Inode
+	}
+	own, _ := procfs.Self()
+	all, _ := procfs.AllProcs()
+	for _, p := range all {
+		if name, _ := p.Comm(); name == "kube-proxy" && networkOf(p) == networkOf(own) {
+			return fmt.Sprintf("kube-proxy runs as process %d", p.PID)
 		}
 	}
 	return ""
 }
 
 // Answering says which proxy answers at an address of metrics, by its mode, as kube-proxy serves it; "" if none does.
-func Answering(ctx context.Context, address string) string {
+func Answering(address string) string {
 	const timeout, longest = time.Second, 16
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/proxyMode", nil)
-	if err != nil {
-		return ""
-	}
-	response, err := http.DefaultClient.Do(request)
+	client := http.Client{Timeout: timeout}
+	response, err := client.Get("http://" + address + "/proxyMode")
 	if err != nil {
 		return ""
 	}

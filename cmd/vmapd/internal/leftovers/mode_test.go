@@ -17,11 +17,11 @@ func TestProxyModeOfAnotherProxy(t *testing.T) {
 	}))
 	defer server.Close()
 	address := strings.TrimPrefix(server.URL, "http://")
-	if got := Answering(t.Context(), address); got != "a proxy with mode ipvs answers at "+address {
+	if got := Answering(address); got != "a proxy with mode ipvs answers at "+address {
 		t.Errorf("got %q", got)
 	}
 	answer = "<html>ipvs"
-	if got := Answering(t.Context(), address); got != "" {
+	if got := Answering(address); got != "" {
 		t.Errorf("another page: %q", got)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -111,13 +111,14 @@ func (c Client) Elsewhere(ctx context.Context) error {
 
 // Listening returns the paths of sockets in this network namespace that have the name of a daemon's.
 func Listening() (paths []string) {
-	b, _ := os.ReadFile("/proc/net/unix")
-	for line := range strings.Lines(string(b)) {
-		if at := strings.IndexByte(line, '/'); at >= 0 {
-			path := strings.TrimSpace(line[at:])
-			if filepath.Base(path) == filepath.Base(DefaultPath) && !slices.Contains(paths, path) {
-				paths = append(paths, path)
-			}
+	proc, _ := procfs.NewDefaultFS()
+	sockets, err := proc.NetUNIX()
+	if err != nil {
+		return nil
+	}
+	for _, s := range sockets.Rows {
+		if filepath.Base(s.Path) == filepath.Base(DefaultPath) && !slices.Contains(paths, s.Path) {
+			paths = append(paths, s.Path)
 		}
 	}
 	return paths
