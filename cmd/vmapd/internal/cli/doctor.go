@@ -72,7 +72,7 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 		if err != nil {
 			facts.ConfigError = err.Error()
 		} else {
-			facts.Wants = doctor.WantsOf(conf.Conntrack, conf.Model(), nil)
+			facts.Wants = doctor.WantsOf(conf.KubeProxy.Conntrack, conf.Model(), nil)
 			examineNode(&facts, conf)
 		}
 		r = examine(facts)

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -36,8 +35,6 @@ type Config struct {
 	// MinSyncPeriod is the minimum time between two syncs. Default: 1s for iptables if kube-proxy's mode is iptables, too;
 	// else 0.
 	MinSyncPeriod time.Duration
-
-	Conntrack nodesetup.Conntrack // settings of connection tracking
 
 	// Notes are lines for the log: each setting without effect, and each default that is not kube-proxy's.
 	Notes []Note
@@ -118,14 +115,6 @@ func (c *Config) fill() {
 	c.FastPath, _ = devices.Parse(c.Own.FastPath)
 	_, sync, pause := periods(p)
 	c.SyncPeriod, c.MinSyncPeriod = sync.Duration, pause.Duration
-	c.Conntrack = nodesetup.Conntrack{
-		MaxPerCore: *p.Conntrack.MaxPerCore, Min: *p.Conntrack.Min,
-		TCPEstablishedTimeout: p.Conntrack.TCPEstablishedTimeout.Duration,
-		TCPCloseWaitTimeout:   p.Conntrack.TCPCloseWaitTimeout.Duration,
-		TCPBeLiberal:          p.Conntrack.TCPBeLiberal,
-		UDPTimeout:            p.Conntrack.UDPTimeout.Duration,
-		UDPStreamTimeout:      p.Conntrack.UDPStreamTimeout.Duration,
-	}
 	c.model, c.ipvs = c.traffic(), c.optionsOfIPVS()
 }
 

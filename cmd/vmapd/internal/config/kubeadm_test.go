@@ -28,8 +28,8 @@ func TestKubeadmClustersStart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := fmt.Sprintf("backend %s (%s)\nmodel %+v\nipvs %+v\nhealthz %s metrics %s\nconntrack %+v\nperiods %v %v\n\n%s",
-				c.Backend, c.BackendReason, c.Model(), c.IPVS(), c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, c.Conntrack,
+			got := fmt.Sprintf("backend %s (%s)\nmodel %+v\nipvs %+v\nhealthz %s metrics %s\nconntrack %s\nperiods %v %v\n\n%s",
+				c.Backend, c.BackendReason, c.Model(), c.IPVS(), c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, asJSON(c.KubeProxy.Conntrack),
 				c.SyncPeriod, c.MinSyncPeriod, notes(c))
 			got = strings.ReplaceAll(got, path, "config.conf")
 			testaid.Golden(t, strings.TrimSuffix(path, ".yaml")+".golden", got)

@@ -87,7 +87,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := files{proxy: "mode: iptables\n"}.mustLoad(t)
-	testaid.Golden(t, golden, fmt.Sprintf("%sclient %+v\nconntrack %+v\n", asText(t, c.KubeProxy), c.Client(), c.Conntrack))
+	testaid.Golden(t, golden, fmt.Sprintf("%sclient %+v\n", asText(t, c.KubeProxy), c.Client()))
 }
 
 func asText(t testing.TB, v any) string {
@@ -182,8 +182,8 @@ INFO --vmodule: ignored: the verbosity is the same in all files
 func TestWhatIsUnknownIsNamedAndLeftOut(t *testing.T) {
 	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nmode: nftables\nresourceContainer: /x\nconntrack: " +
 		"{max: 5, min: 7}\n"}.mustLoad(t)
-	if c.Conntrack.Min != 7 {
-		t.Errorf("conntrack.min: got %d, want 7", c.Conntrack.Min)
+	if *c.KubeProxy.Conntrack.Min != 7 {
+		t.Errorf("conntrack.min: got %d, want 7", *c.KubeProxy.Conntrack.Min)
 	}
 	want := `WARN proxy.yaml: yaml: unmarshal errors: line 5: key "mode" already set in map: ignored
 WARN proxy.yaml: unknown field "conntrack.max": ignored
@@ -243,11 +243,16 @@ func TestWhatIsWrittenLoadsAgain(t *testing.T) {
 	}
 }
 
+func asJSON(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
 // inForce is all that a Config says, but for where it comes from.
 func inForce(c *config.Config) string {
 	own, _ := json.Marshal(c.Own)
 	return fmt.Sprintf("%v %v\n%s\n%+v\n%+v\n%+v\n%+v\n%v %v %v\n%s", c.SyncPeriod, c.MinSyncPeriod, c.Backend, c.Model(),
-		c.IPVS(), c.IPTables(), c.Client(), c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, c.Conntrack, own)
+		c.IPVS(), c.IPTables(), c.Client(), c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, asJSON(c.KubeProxy.Conntrack), own)
 }
 
 func TestFeatureGates(t *testing.T) {

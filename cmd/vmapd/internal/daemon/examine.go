@@ -78,7 +78,7 @@ func (d *Daemon) facts() doctor.Facts {
 	}
 	f := doctor.Facts{
 		At: time.Now(), Version: buildinfo.Current().Version, Daemon: self,
-		Wants: doctor.WantsOf(d.Config.Conntrack, traffic, snapshot),
+		Wants: doctor.WantsOf(d.Config.KubeProxy.Conntrack, traffic, snapshot),
 	}
 	found, cameBack, err := d.sweeper.Left()
 	if f.Unexamined = err; cameBack {

@@ -40,7 +40,7 @@ func (d *Daemon) announce(ctx context.Context) {
 // not keep Services from being programmed.
 func (d *Daemon) setUpNode() {
 	o := nodesetup.Options{Log: d.Log}
-	for _, err := range nodesetup.Apply(o, d.Config.Conntrack) {
+	for _, err := range nodesetup.Apply(o, d.Config.KubeProxy.Conntrack) {
 		warnOfSetting(d.Log, err)
 		d.events.Node(events.Warning, events.ReasonConntrackFailed, err.Error())
 	}
@@ -71,7 +71,7 @@ func InitOnly(c *config.Config, log *slog.Logger) {
 		_ = backend.close() // nothing was programmed
 	}
 	o := nodesetup.Options{Log: log}
-	for _, err := range append(nodesetup.Apply(o, c.Conntrack), nodesetup.LeadBridges(o)...) {
+	for _, err := range append(nodesetup.Apply(o, c.KubeProxy.Conntrack), nodesetup.LeadBridges(o)...) {
 		warnOfSetting(log, err)
 	}
 }

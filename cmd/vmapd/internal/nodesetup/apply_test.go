@@ -74,7 +74,7 @@ func (n *node) quiet() {
 func TestApplyWritesWhatDiffersAndThenNothing(t *testing.T) {
 	n := newNode(t)
 	c := defaults
-	c.MaxPerCore = 200000
+	c.MaxPerCore = new(int32(200000))
 	want := n.all()
 	want[fileMax], want[fileHashSize] = "400000", "100000"
 	want[fileTCPEstablishedTimeout], want[fileTCPCloseWaitTimeout] = "86400", "3600"

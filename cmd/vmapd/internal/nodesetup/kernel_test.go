@@ -17,7 +17,7 @@ func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
 	inNamespaces(t, func() error {
 		n := realNode(t)
 		limit, err := n.readInt(fileMax)
-		n.apply(Conntrack{MaxPerCore: 1, Min: int32(limit + 1), UDPTimeout: 13 * time.Second})
+		n.apply(Conntrack{MaxPerCore: new(int32(1)), Min: new(int32(limit + 1)), UDPTimeout: of(13 * time.Second)})
 		if got := n.value(fileUDPTimeout); got != "13" || len(n.failed) != 1 {
 			t.Errorf("the UDP timeout is %s, want 13; failures, want that of the limit: %v", got, n.failed)
 		}
@@ -29,8 +29,8 @@ func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
 // The container of the daemon after that of --init-only: /proc/sys and /sys can't be written.
 func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
 	c := Conntrack{
-		TCPBeLiberal: true, TCPEstablishedTimeout: 12345 * time.Second, TCPCloseWaitTimeout: 77 * time.Second,
-		UDPTimeout: 11 * time.Second, UDPStreamTimeout: 22 * time.Second,
+		TCPBeLiberal: true, TCPEstablishedTimeout: new(of(12345 * time.Second)), TCPCloseWaitTimeout: new(of(77 * time.Second)),
+		UDPTimeout: of(11 * time.Second), UDPStreamTimeout: of(22 * time.Second),
 	}
 	inNamespaces(t, func() error {
 		n := realNode(t)
@@ -50,8 +50,8 @@ func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
 		n.apply(c)
 		n.quiet()
 
-		c.UDPTimeout = 12 * time.Second
-		c.MaxPerCore, c.Min = 1, 1<<30 // more than any machine has
+		c.UDPTimeout = of(12 * time.Second)
+		c.MaxPerCore, c.Min = new(int32(1)), new(int32(1<<30)) // more than any machine has
 		n.apply(c)
 		var got []string
 		for _, err := range n.failed {

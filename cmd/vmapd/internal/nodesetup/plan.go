@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeproxyv1alpha1 "k8s.io/kube-proxy/config/v1alpha1"
+	"k8s.io/utils/ptr"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -36,22 +40,9 @@ var BridgeCalls = [len(model.Families)]string{
 // Dotted returns the name of a sysctl by its file below /proc/sys.
 func Dotted(file string) string { return strings.ReplaceAll(file, "/", ".") }
 
-// Conntrack is the configuration of connection tracking; the names are those of kube-proxy's
-// section conntrack. The zero value changes nothing.
-type Conntrack struct {
-	// The limit is MaxPerCore connections for each CPU, at most 1,048,576, but at least Min. If
-	// MaxPerCore is 0 or less, the limit stays, whatever Min is.
-	MaxPerCore, Min int32
-	// Timeouts after the last packet of a connection, rounded down to whole seconds, but to at
-	// least one. 0 or less keeps the kernel's timeout.
-	TCPEstablishedTimeout time.Duration
-	TCPCloseWaitTimeout   time.Duration
-	UDPTimeout            time.Duration // before a reply, and a packet after it
-	UDPStreamTimeout      time.Duration
-	// TCPBeLiberal keeps the kernel from treating out-of-window TCP packets as INVALID. false
-	// does not change the kernel's setting.
-	TCPBeLiberal bool
-}
+// Conntrack is kube-proxy's section conntrack. What is 0, less or missing changes nothing; false changes nothing about
+// tcpBeLiberal. Timeouts are rounded down to whole seconds, but to at least one.
+type Conntrack = kubeproxyv1alpha1.KubeProxyConntrackConfiguration
 
 // maxScaled bounds MaxPerCore times the CPUs, as in kube-proxy since 1.36: 300 CPUs would allow 10 million connections.
 // kube-proxy then ignores a Min above it. vmapd does not, because an operator who sets a number expects it.
@@ -75,34 +66,29 @@ func Plan(c Conntrack, cpus int, have func(file string) string) (plan []Write) {
 			plan = append(plan, Write{File: file, Value: strconv.FormatInt(want, 10), Have: have, Why: why})
 		}
 	}
-	timeout := func(file string, d time.Duration, why string) {
-		if d > 0 {
-			set(file, have(file), max(int64(d/time.Second), 1), false, why) // with 0, the kernel would not track it
+	timeout := func(file string, d metav1.Duration, why string) {
+		if d.Duration > 0 { // with 0 seconds, the kernel would not track it
+			set(file, have(file), max(int64(d.Duration/time.Second), 1), false, why)
 		}
 	}
-	if limit := c.limit(cpus); limit > 0 {
+	perCore, least := int64(ptr.Deref(c.MaxPerCore, 0)), int64(ptr.Deref(c.Min, 0))
+	if limit := max(min(perCore*int64(cpus), maxScaled), least); perCore > 0 {
 		if now := have(fileMax); now != "0" { // no limit
 			const why = "the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d"
-			set(fileMax, now, limit, true, fmt.Sprintf(why, c.MaxPerCore, cpus, c.Min))
+			set(fileMax, now, limit, true, fmt.Sprintf(why, perCore, cpus, least))
 		}
 		// The kernel rounds the size up, and shows the result in another file, which everybody may read.
 		set(fileHashSize, cmp.Or(have(fileBuckets), have(fileHashSize)), limit/4, true,
 			"a quarter of the connections, for short chains in the hash table")
 	}
-	timeout(fileTCPEstablishedTimeout, c.TCPEstablishedTimeout, "conntrack.tcpEstablishedTimeout")
-	timeout(fileTCPCloseWaitTimeout, c.TCPCloseWaitTimeout, "conntrack.tcpCloseWaitTimeout")
+	timeout(fileTCPEstablishedTimeout, ptr.Deref(c.TCPEstablishedTimeout, metav1.Duration{}),
+		"conntrack.tcpEstablishedTimeout")
+	timeout(fileTCPCloseWaitTimeout, ptr.Deref(c.TCPCloseWaitTimeout, metav1.Duration{}),
+		"conntrack.tcpCloseWaitTimeout")
 	timeout(fileUDPTimeout, c.UDPTimeout, "conntrack.udpTimeout")
 	timeout(fileUDPStreamTimeout, c.UDPStreamTimeout, "conntrack.udpStreamTimeout")
 	if c.TCPBeLiberal {
 		set(fileTCPBeLiberal, have(fileTCPBeLiberal), 1, false, "conntrack.tcpBeLiberal")
 	}
 	return plan
-}
-
-// limit returns the maximum number of tracked connections, or 0 to keep the kernel's.
-func (c Conntrack) limit(cpus int) int64 {
-	if c.MaxPerCore <= 0 {
-		return 0
-	}
-	return max(min(int64(c.MaxPerCore)*int64(cpus), maxScaled), int64(c.Min))
 }

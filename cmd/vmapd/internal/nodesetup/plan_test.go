@@ -8,13 +8,15 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
 // defaults are kube-proxy's.
 var defaults = Conntrack{
-	MaxPerCore: 32768, Min: 131072,
-	TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour,
+	MaxPerCore: new(int32(32768)), Min: new(int32(131072)),
+	TCPEstablishedTimeout: &metav1.Duration{Duration: 24 * time.Hour}, TCPCloseWaitTimeout: &metav1.Duration{Duration: time.Hour},
 }
 
 // fresh is a node as the kernel leaves it.
@@ -23,6 +25,8 @@ var fresh = map[string]string{
 	fileTCPEstablishedTimeout: "432000", fileTCPCloseWaitTimeout: "60", fileTCPBeLiberal: "0",
 	fileUDPTimeout: "30", fileUDPStreamTimeout: "120",
 }
+
+func of(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
 // plan returns the values to write, by file.
 func plan(c Conntrack, cpus int, have map[string]string) map[string]string {
@@ -63,20 +67,20 @@ func TestPlan(t *testing.T) {
 		want := map[string]string{fileMax: tt.wantMax, fileHashSize: tt.wantHash}
 		maps.DeleteFunc(want, func(_, value string) bool { return value == "" })
 		have := map[string]string{fileMax: tt.max, fileBuckets: tt.buckets, fileHashSize: tt.hash}
-		testaid.Equal(t, tt.name, want, plan(Conntrack{MaxPerCore: tt.perCore, Min: tt.floor}, tt.cpus, have))
+		testaid.Equal(t, tt.name, want, plan(Conntrack{MaxPerCore: &tt.perCore, Min: &tt.floor}, tt.cpus, have))
 	}
 	for _, tt := range []struct {
 		c    Conntrack
 		want map[string]string
 	}{
 		{
-			Conntrack{TCPBeLiberal: true, UDPTimeout: 10 * time.Second, UDPStreamTimeout: time.Minute},
+			Conntrack{TCPBeLiberal: true, UDPTimeout: of(10 * time.Second), UDPStreamTimeout: of(time.Minute)},
 			map[string]string{fileTCPBeLiberal: "1", fileUDPTimeout: "10", fileUDPStreamTimeout: "60"},
 		},
-		{Conntrack{UDPTimeout: 30 * time.Second}, map[string]string{}}, // it is so
-		{Conntrack{UDPTimeout: 1999 * time.Millisecond}, map[string]string{fileUDPTimeout: "1"}},
-		{Conntrack{UDPTimeout: time.Millisecond}, map[string]string{fileUDPTimeout: "1"}},
-		{Conntrack{UDPTimeout: -time.Second, TCPCloseWaitTimeout: -1}, map[string]string{}},
+		{Conntrack{UDPTimeout: of(30 * time.Second)}, map[string]string{}}, // it is so
+		{Conntrack{UDPTimeout: of(1999 * time.Millisecond)}, map[string]string{fileUDPTimeout: "1"}},
+		{Conntrack{UDPTimeout: of(time.Millisecond)}, map[string]string{fileUDPTimeout: "1"}},
+		{Conntrack{UDPTimeout: of(-time.Second), TCPCloseWaitTimeout: &metav1.Duration{Duration: -1}}, map[string]string{}},
 	} {
 		testaid.Equal(t, fmt.Sprintf("%+v", tt.c), tt.want, plan(tt.c, 2, fresh))
 	}
@@ -84,7 +88,7 @@ func TestPlan(t *testing.T) {
 
 func TestAWriteSaysWhatWasThereAndWhy(t *testing.T) {
 	have := map[string]string{fileMax: "65536", fileBuckets: "512"}
-	got := Plan(Conntrack{MaxPerCore: 100000, Min: 5}, 3, func(file string) string { return have[file] })
+	got := Plan(Conntrack{MaxPerCore: new(int32(100000)), Min: new(int32(5))}, 3, func(file string) string { return have[file] })
 	want := []Write{
 		{fileMax, "300000", "65536", "the greater of conntrack.maxPerCore 100000 for 3 CPUs and conntrack.min 5"},
 		{fileHashSize, "75000", "512", "a quarter of the connections, for short chains in the hash table"},

@@ -207,10 +207,10 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 					t.Errorf("%s mounts %v, want the files at %s", c.Name, c.VolumeMounts, mounted)
 				}
 				_, conf := load(t, &c, func(arg string) string { return strings.ReplaceAll(arg, mounted, dir) })
-				if got := conf.Conntrack.TCPEstablishedTimeout; got != 23*time.Hour {
+				if got := conf.KubeProxy.Conntrack.TCPEstablishedTimeout.Duration; got != 23*time.Hour {
 					t.Errorf("%s: tcpEstablishedTimeout is %v, want 23h", c.Name, got)
 				}
-				if got, kind := conf.Conntrack.MaxPerCore, version == "kind-1.33"; (got == 0) != kind {
+				if got, kind := *conf.KubeProxy.Conntrack.MaxPerCore, version == "kind-1.33"; (got == 0) != kind {
 					t.Errorf("%s: maxPerCore is %d", c.Name, got)
 				}
 				if got := conf.Client().Kubeconfig; got != mounted+"/kubeconfig.conf" {
