@@ -77,7 +77,7 @@ func (d *Daemon) services(_ context.Context, query url.Values) (any, error) {
 // programmed returns the state after the latest round, and how much of it is asked for; 0: all.
 func (d *Daemon) programmed(query url.Values) (view *status.View, limit int, err error) {
 	if view = d.view.View(); view.Snapshot == nil {
-		return nil, 0, d.unprogrammed()
+		return nil, 0, errUnprogrammed
 	}
 	text := cmp.Or(query.Get("limit"), "0")
 	if limit, err = strconv.Atoi(text); err != nil || limit < 0 {
@@ -86,12 +86,10 @@ func (d *Daemon) programmed(query url.Values) (view *status.View, limit int, err
 	return view, limit, nil
 }
 
-func (d *Daemon) unprogrammed() error {
-	text := "the daemon has not programmed anything yet: it waits for the objects of the cluster"
-	if d.cluster != nil && len(d.cluster.Unread()) > 0 {
-		text += fmt.Sprintf(" (%s); vmapd doctor has the reason", strings.Join(d.cluster.Unread(), ", "))
-	}
-	return &socket.Error{Status: http.StatusServiceUnavailable, Message: text}
+var errUnprogrammed = &socket.Error{
+	Status: http.StatusServiceUnavailable,
+	Message: "the daemon has not programmed anything yet: it waits for the objects of the cluster; " +
+		"vmapd doctor has the reason",
 }
 
 // lookTime limits what the daemon reads for an answer about a Service: the API server, or the kernel, may be slow.
@@ -252,7 +250,7 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	}
 	snapshot := d.view.View().Snapshot
 	if snapshot == nil {
-		return nil, d.unprogrammed()
+		return nil, errUnprogrammed
 	}
 	q.NodeName = d.nodeName
 	found, err := d.readObjects(ctx, q)

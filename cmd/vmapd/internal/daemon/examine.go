@@ -131,33 +131,27 @@ func (d *Daemon) facts() doctor.Facts {
 	return f
 }
 
-// comparisons is how often tables are compared while they change.
-const comparisons = 3
-
 const compareTime = 20 * time.Second
 
 // table compares the kernel's tables with the last snapshot that was applied.
 func (d *Daemon) table() (c doctor.Comparison) {
 	ctx, cancel := context.WithTimeout(context.Background(), compareTime)
 	defer cancel()
-	for range comparisons {
-		snapshot := d.view.View().Snapshot
-		if snapshot == nil {
-			return doctor.Comparison{Not: "nothing is programmed yet"}
-		}
-		c = doctor.Comparison{}
-		for _, f := range model.Families {
-			list, err := d.dataplane.differences(ctx, f, snapshot, nil)
-			if err != nil {
-				c.Errs = append(c.Errs, fmt.Errorf("%v: %w", f, err))
-			}
-			c.Differences = append(c.Differences, list...)
-		}
-		if len(c.Differences) == 0 || snapshot == d.view.View().Snapshot {
-			return c
-		}
+	snapshot := d.view.View().Snapshot
+	if snapshot == nil {
+		return doctor.Comparison{Not: "nothing is programmed yet"}
 	}
-	return doctor.Comparison{Not: "the Services are changing constantly"}
+	for _, f := range model.Families {
+		list, err := d.dataplane.differences(ctx, f, snapshot, nil)
+		if err != nil {
+			c.Errs = append(c.Errs, fmt.Errorf("%v: %w", f, err))
+		}
+		c.Differences = append(c.Differences, list...)
+	}
+	if len(c.Differences) > 0 && snapshot != d.view.View().Snapshot {
+		return doctor.Comparison{Not: "the Services changed meanwhile"}
+	}
+	return c
 }
 
 // differences returns the differences of the kernel's rules from a snapshot, as text; with a service port, those alone

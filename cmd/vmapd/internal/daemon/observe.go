@@ -21,6 +21,9 @@ import (
 	"github.com/vmapd/vmapd/sync/health"
 )
 
+// scrapeTimeout limits a scrape: Prometheus' default timeout is 10 s.
+const scrapeTimeout = 8 * time.Second
+
 func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
 	for gate, on := range d.Config.KubeProxy.FeatureGates {
 		feature.RecordFeatureInfo(context.Background(), gate, "", on)
@@ -34,7 +37,15 @@ func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
 	}
 	if p.nft != nil {
 		o.NFT = p.nft.Stats
-		o.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.Log) }
+		o.ServiceConnections = func() []kernel.Count {
+			ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+			defer cancel()
+			counts, err := p.nft.Connections(ctx) // as far as the kernel could be read
+			if err != nil {
+				d.Log.Debug("could not read all counters of connections", slog.Any("err", err))
+			}
+			return counts
+		}
 	}
 	if d.cluster != nil {
 		o.APIServerHeard = d.cluster.Heard
@@ -51,20 +62,6 @@ func findings(lines []report.Line) map[metrics.Finding]int {
 	}
 	for _, l := range report.Bad(lines) {
 		counts[metrics.Finding{Check: l.Name, Level: string(l.Level)}]++
-	}
-	return counts
-}
-
-// scrapeTimeout limits a scrape: Prometheus' default timeout is 10 s.
-const scrapeTimeout = 8 * time.Second
-
-// serviceConnections returns the counts of connections, as far as the kernel could be read.
-func serviceConnections(b *kernel.Backend, log *slog.Logger) []kernel.Count {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	counts, err := b.Connections(ctx)
-	if err != nil {
-		log.Debug("could not read all counters of connections", slog.Any("err", err))
 	}
 	return counts
 }

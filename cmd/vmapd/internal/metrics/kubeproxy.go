@@ -11,17 +11,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// proxyFigures are the metrics that kube-proxy has, too (pkg/proxy/metrics), except those read at a scrape.
-type proxyFigures struct {
-	duration, full, partial, programming *prometheus.HistogramVec
-	lastSync, noLocalEndpoints           *prometheus.GaugeVec
-	services, endpointSlices             prometheus.Counter
-	nftFailures                          *prometheus.CounterVec
-	probes                               map[string]*prometheus.CounterVec // by path
-	conntrackDuration                    *prometheus.HistogramVec
-	conntrackDeleted                     *prometheus.CounterVec
-}
-
 // syncBuckets are from 1 ms to 16 s.
 func syncBuckets() []float64 { return prometheus.ExponentialBuckets(0.001, 2, 15) }
 
@@ -33,18 +22,18 @@ func programmingBuckets() []float64 {
 
 // registerProxy makes all metrics that kube-proxy has in the mode of the backend.
 func (m *Metrics) registerProxy() {
-	p, all, nft := &m.proxyFigures, m.registry, m.in(config.NFTables)
-	p.duration = histogram(all, "kubeproxy_sync_proxy_rules_duration_seconds", "Duration of syncs.", syncBuckets())
+	all, nft := m.registry, m.in(config.NFTables)
+	m.duration = histogram(all, "kubeproxy_sync_proxy_rules_duration_seconds", "Duration of syncs.", syncBuckets())
 	rules := m.in(config.NFTables, config.IPTables)
-	p.full = histogram(rules, "kubeproxy_sync_full_proxy_rules_duration_seconds",
+	m.full = histogram(rules, "kubeproxy_sync_full_proxy_rules_duration_seconds",
 		"Duration of syncs that compared all rules with the node's.", syncBuckets())
-	p.partial = histogram(rules, "kubeproxy_sync_partial_proxy_rules_duration_seconds",
+	m.partial = histogram(rules, "kubeproxy_sync_partial_proxy_rules_duration_seconds",
 		"Duration of syncs that only wrote changes.", syncBuckets())
-	p.programming = histogram(all, "kubeproxy_network_programming_duration_seconds",
+	m.programming = histogram(all, "kubeproxy_network_programming_duration_seconds",
 		"Time from the change of a Service or pod until it was programmed on this node, "+
 			"for changes with a known time.",
 		programmingBuckets())
-	p.lastSync = gaugeVec(all, "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
+	m.lastSync = gaugeVec(all, "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
 		"Time of the last successful sync.", ipFamily)
 	atScrape(all, gauge, "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
 		"Time when a sync was last requested.", []string{ipFamily}, func(emit emitter) {
@@ -55,10 +44,10 @@ func (m *Metrics) registerProxy() {
 				}
 			}
 		})
-	p.services = promauto.With(all).NewCounter(prometheus.CounterOpts{
+	m.services = promauto.With(all).NewCounter(prometheus.CounterOpts{
 		Name: "kubeproxy_sync_proxy_rules_service_changes_total", Help: "Service changes included in syncs.",
 	})
-	p.endpointSlices = promauto.With(all).NewCounter(prometheus.CounterOpts{
+	m.endpointSlices = promauto.With(all).NewCounter(prometheus.CounterOpts{
 		Name: "kubeproxy_sync_proxy_rules_endpoint_changes_total", Help: "EndpointSlice changes included in syncs.",
 	})
 	for i, kind := range []string{"Service", "Endpoint"} {
@@ -68,18 +57,18 @@ func (m *Metrics) registerProxy() {
 				emit(float64([]int{services, endpointSlices}[i]))
 			})
 	}
-	p.noLocalEndpoints = gaugeVec(all, "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
+	m.noLocalEndpoints = gaugeVec(all, "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
 		"Service ports with a Local traffic policy and endpoints, but none on this node.", ipFamily, "traffic_policy")
-	p.probes = map[string]*prometheus.CounterVec{}
+	m.probes = map[string]*prometheus.CounterVec{}
 	for _, name := range []string{"healthz", "livez"} {
-		p.probes["/"+name] = counterVec(all, "kubeproxy_proxy_"+name+"_total",
+		m.probes["/"+name] = counterVec(all, "kubeproxy_proxy_"+name+"_total",
 			"Answers of /"+name+", by HTTP status.", "code", "200", "503")
 	}
-	p.conntrackDuration = histogram(all, "kubeproxy_conntrack_reconciler_sync_duration_seconds",
+	m.conntrackDuration = histogram(all, "kubeproxy_conntrack_reconciler_sync_duration_seconds",
 		"Duration of finding and deleting connections to removed endpoints.", syncBuckets())
-	p.conntrackDeleted = counterVec(all, "kubeproxy_conntrack_reconciler_deleted_entries_total",
+	m.conntrackDeleted = counterVec(all, "kubeproxy_conntrack_reconciler_deleted_entries_total",
 		"Connections deleted because their endpoint was removed.", ipFamily, familyNames()...)
-	p.nftFailures = counterVec(nft, "kubeproxy_sync_proxy_rules_nftables_sync_failures_total", "Failed syncs.",
+	m.nftFailures = counterVec(nft, "kubeproxy_sync_proxy_rules_nftables_sync_failures_total", "Failed syncs.",
 		ipFamily, familyNames()...)
 	counterVec(nft, "kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total",
 		"Failures to delete stale chains. Always 0: the same transaction deletes them.", ipFamily, familyNames()...)

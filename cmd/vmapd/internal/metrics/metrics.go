@@ -55,8 +55,18 @@ type Metrics struct {
 
 	options  Options
 	registry *prometheus.Registry
-	proxyFigures
-	ownFigures
+
+	// Metrics that kube-proxy has, too (pkg/proxy/metrics), except those read at a scrape.
+	duration, full, partial, programming, conntrackDuration *prometheus.HistogramVec
+	lastSync, noLocalEndpoints                              *prometheus.GaugeVec
+	services, endpointSlices                                prometheus.Counter
+	nftFailures, conntrackDeleted                           *prometheus.CounterVec
+	probes                                                  map[string]*prometheus.CounterVec // by path
+
+	// And that it does not have.
+	failures                      *prometheus.CounterVec
+	servicePorts, ready, unserved *prometheus.GaugeVec
+	configRead                    prometheus.Gauge
 
 	mu       sync.Mutex
 	last     *model.Snapshot                  // nil before the first sync

@@ -15,26 +15,19 @@ import (
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
-// ownFigures are the metrics that kube-proxy does not have, except those read at a scrape.
-type ownFigures struct {
-	failures                      *prometheus.CounterVec
-	servicePorts, ready, unserved *prometheus.GaugeVec
-	configRead                    prometheus.Gauge
-}
-
 func (m *Metrics) registerOwn() {
-	o, all := &m.ownFigures, m.registry
+	all := m.registry
 	gaugeVec(all, "vmapd_backend_info",
 		"The backend that programs this node, and the reason for choosing it. Always 1.", "backend", "reason").
 		WithLabelValues(string(m.options.Backend), strings.ToValidUTF8(m.options.Reason, "�")).Set(1)
-	o.failures = counterVec(all, "vmapd_sync_failures_total", "Failed syncs, with any backend.",
+	m.failures = counterVec(all, "vmapd_sync_failures_total", "Failed syncs, with any backend.",
 		ipFamily, familyNames()...)
-	o.servicePorts = gaugeVec(all, "vmapd_service_ports", "Service ports that are programmed.", ipFamily)
-	o.ready = gaugeVec(all, "vmapd_ready", "Whether all Services have been programmed once.", ipFamily)
+	m.servicePorts = gaugeVec(all, "vmapd_service_ports", "Service ports that are programmed.", ipFamily)
+	m.ready = gaugeVec(all, "vmapd_ready", "Whether all Services have been programmed once.", ipFamily)
 	for _, f := range familyNames() {
-		o.ready.WithLabelValues(f)
+		m.ready.WithLabelValues(f)
 	}
-	o.unserved = gaugeVec(all, "vmapd_endpoints_over_budget",
+	m.unserved = gaugeVec(all, "vmapd_endpoints_over_budget",
 		"Endpoints that get no connections, because their Service has more than its budget allows.", ipFamily)
 	atScrape(all, gauge, "vmapd_rejected_objects",
 		"Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.",
@@ -51,7 +44,7 @@ func (m *Metrics) registerOwn() {
 				emit(float64(over[string(b)]), string(b))
 			}
 		})
-	o.configRead = promauto.With(all).NewGauge(prometheus.GaugeOpts{
+	m.configRead = promauto.With(all).NewGauge(prometheus.GaugeOpts{
 		Name: "vmapd_config_last_reload_successful", Help: "Whether the configuration was valid when it was last read.",
 	})
 	m.registerBackend()
