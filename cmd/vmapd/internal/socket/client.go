@@ -67,10 +67,7 @@ func (c Client) Get(ctx context.Context, path string, query url.Values, out any)
 		return refusal(path, response)
 	}
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
-		if ctx.Err() != nil {
-			return c.explain(ctx, err)
-		}
-		return fmt.Errorf("the daemon's answer at %s can't be read: %w%s", c.Path, err, ofAnother)
+		return c.explain(ctx, fmt.Errorf("read the answer: %w%s", err, ofAnother))
 	}
 	return nil
 }
@@ -124,6 +121,7 @@ func Listening() (paths []string) {
 	return paths
 }
 
+// explain returns an error with its reason for people.
 func (c Client) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
