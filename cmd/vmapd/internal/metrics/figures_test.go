@@ -23,6 +23,8 @@ func TestFigures(t *testing.T) {
 			"kubeproxy_nftables_localhost_nodeport_listeners":                        families(3, 2),
 			"kubeproxy_sync_full_proxy_rules_duration_seconds":                       families("1 0.003", "1 0.003"),
 			"kubeproxy_sync_partial_proxy_rules_duration_seconds":                    families("1 0.003", "1 0.003"),
+			"kubeproxy_sync_proxy_rules_endpoint_changes_pending":                    {"{} 5"},
+			"kubeproxy_sync_proxy_rules_endpoint_changes_total":                      {"{} 4"},
 			"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total":             families(0, 0),
 			"kubeproxy_proxy_livez_total":                                            {`{code="200"} 1`, `{code="503"} 0`},
 			"vmapd_batch_operations_total":                                           families(5000, 40),
