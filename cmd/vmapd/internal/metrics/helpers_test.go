@@ -154,7 +154,7 @@ func fed(o Options) *Metrics {
 	}))
 	m.Done(round(s, func(r *reconcile.Round) {
 		r.Started = later.Add(2 * time.Second)
-		more := []time.Time{later.Add(-time.Hour), later.Add(-4 * time.Second), later.Add(3 * time.Second)}
+		more := []time.Time{later.Add(-4 * time.Second), later.Add(3 * time.Second)}
 		r.Triggers = [2][]time.Time{more, more}
 	}))
 	m.HTTP("/healthz", 200)

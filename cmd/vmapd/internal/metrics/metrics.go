@@ -27,7 +27,7 @@ type Options struct {
 	Backend config.Backend
 	Reason  string           // why the backend was chosen
 	Build   *debug.BuildInfo // nil: that of this program
-	Started time.Time        // of the process; changes before are not part of the programming latency
+	Started time.Time        // of the process
 
 	NFT            func(model.Family) kernel.Stats             // nil unless the backend is nftables
 	Legacy         func() [len(model.Families)]host.Stats      // nil unless it is iptables or IPVS

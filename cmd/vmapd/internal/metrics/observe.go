@@ -27,7 +27,9 @@ func (m *Metrics) Done(r reconcile.Round) {
 		name := f.String()
 		m.duration.WithLabelValues(name).Observe(r.Took.Seconds())
 		compared.WithLabelValues(name).Observe(r.Took.Seconds())
-		m.remember(f, r)
+		// Kept until they are programmed, if that is soon: syncs may fail for a long time.
+		times := append(m.triggers[f], r.Triggers[f]...)
+		m.triggers[f] = times[:min(len(times), reconcile.MaxTriggers)]
 		if r.Failed[f] || len(r.Refused[f]) > 0 {
 			m.failures.WithLabelValues(name).Inc()
 			m.nftFailures.WithLabelValues(name).Inc()
@@ -37,16 +39,6 @@ func (m *Metrics) Done(r reconcile.Round) {
 		}
 	}
 	m.last = r.Snapshot
-}
-
-// remember keeps the times of changes until they are programmed, if that is soon: syncs may fail for a long time.
-func (m *Metrics) remember(f model.Family, r reconcile.Round) {
-	kept := &m.triggers[f]
-	for _, t := range r.Triggers[f] {
-		if len(*kept) < reconcile.MaxTriggers && !t.Before(m.options.Started) {
-			*kept = append(*kept, t)
-		}
-	}
 }
 
 // programmed updates the metrics after a family was programmed.
