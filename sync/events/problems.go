@@ -2,9 +2,10 @@ package events
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -48,30 +49,20 @@ func (p *Problems) record(problem model.Problem, again bool) {
 	p.Recorder.record(problem.Object, again, Warning, reason, note)
 }
 
-// The API server forgets an event an hour after the last write (--event-ttl). The node that created it renews it
-// in time, while the problem lasts.
-const (
-	renewAfter  = 45 * time.Minute
-	renewJitter = 15 * time.Minute // less
-)
-
-// Run renews the events about problems that last, until ctx ends. At the first try, a node learns which ones
-// other nodes have created.
+// Run renews the events about problems that last, until ctx ends. The API server forgets an event an hour after the last
+// write (--event-ttl): the node that created it renews it in time. At the first try, a node learns which ones other
+// nodes have created.
 func (p *Problems) Run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(renewAfter - rand.N(renewJitter)):
-		}
+	const renewAfter, jitter = 30 * time.Minute, 0.5
+	wait.JitterUntilWithContext(ctx, func(context.Context) {
 		p.mu.Lock()
 		seen := p.seen
 		p.mu.Unlock()
 		if seen == nil {
-			continue
+			return
 		}
 		for _, problem := range seen.Problems() {
 			p.record(problem, true)
 		}
-	}
+	}, renewAfter, jitter, true)
 }

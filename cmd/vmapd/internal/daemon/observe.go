@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/prometheus/feature"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -131,20 +132,16 @@ func noticedChecks() []*noticed {
 // notice examines the node until ctx ends, and reports findings that last.
 func (d *Daemon) notice(ctx context.Context) {
 	checks := noticedChecks()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(examineEvery):
-		}
-		lines := d.examine(false).Lines
-		if d.tracker.Status().NoNode == "" { // other findings about the Node have no event, or another one
-			lines = slices.DeleteFunc(lines, func(l report.Line) bool { return l.Name == "node" })
-		}
+	wait.UntilWithContext(ctx, func(context.Context) {
+		all, hadNode := d.examine(false).Lines, d.tracker.Status().NoNode == ""
 		for _, n := range checks {
+			lines := all
+			if n.check == "node" && hadNode { // other findings about the Node have no event, or another one
+				lines = nil
+			}
 			d.noticeOne(n, lines, time.Now())
 		}
-	}
+	}, examineEvery)
 }
 
 func (d *Daemon) noticeOne(n *noticed, lines []report.Line, now time.Time) {
