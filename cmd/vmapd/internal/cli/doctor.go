@@ -99,7 +99,6 @@ func askReport(ctx context.Context, path string, all bool) (r doctor.Report, err
 			err = c.Get(ctx, "/v1/doctor", query, &r)
 		}
 	}
-	r.AskedBy(buildinfo.Current().Version)
 	return r, err
 }
 

@@ -71,14 +71,14 @@ func (f *Facts) mayDrop(l *found, c Chain) {
 // servicesPass reports whether packets of each Service pass a hook. The others pass those of some, such as the hook
 // input for an endpoint on the node itself.
 func (f *Facts) servicesPass(h others.Hook) bool {
-	switch h {
+	switch b := f.Wants.Backend; h {
 	case others.Input:
-		return f.Wants.Backend == "ipvs" || f.Wants.Backend == userspace
+		return b == "ipvs" || b == userspace
 	case others.Forward:
-		return f.Wants.Backend != userspace
-	case others.Prerouting, others.Output, others.Postrouting:
+		return b != userspace
+	default:
+		return true
 	}
-	return true
 }
 
 // untracks is about rules that keep packets from being tracked. IPVS and userspace work without tracking.
@@ -116,18 +116,13 @@ func (f *Facts) translates(l *found, c Chain) {
 // vmapd's own.
 func (f *Facts) untraceable(l *found, family model.Family) {
 	tables := f.Host.LegacyTables[family]
-	if len(tables) == 0 {
+	if b := f.Wants.Backend; len(tables) == 0 || b == "iptables" || b == "ipvs" {
 		return
 	}
 	program := [...]string{model.IPv4: "iptables-legacy", model.IPv6: "ip6tables-legacy"}[family]
-	text := fmt.Sprintf("%s has the tables %s: their rules may drop connections to Services, "+
-		"and the kernel cannot trace them", program, strings.Join(tables, ", "))
-	list := program + "-save lists them, and " + program + " -t TABLE -L -v -n counts packets"
-	if b := f.Wants.Backend; b == "iptables" || b == "ipvs" {
-		l.good("%s; %s", text, list)
-	} else {
-		l.warn(list, "%s", text)
-	}
+	l.warn(program+"-save lists them, and "+program+" -t TABLE -L -v -n counts packets",
+		"%s has the tables %s: their rules may drop connections to Services, and the kernel cannot trace them",
+		program, strings.Join(tables, ", "))
 }
 
 // Files below /proc/sys.

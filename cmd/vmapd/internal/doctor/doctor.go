@@ -101,17 +101,6 @@ func Diagnose(f Facts) Report {
 	return r
 }
 
-// AskedBy warns if a program of another version than the daemon's prints the report.
-func (r *Report) AskedBy(version string) {
-	for i := range r.Lines {
-		if l := &r.Lines[i]; l.Name == "version" && r.Version != version {
-			l.Level, r.Level = report.Warn, report.Worse(r.Level, report.Warn)
-			l.Text = fmt.Sprintf("the daemon is %s, and this program %s", r.Version, version)
-			l.Fix = "use the program of the daemon's image: kubectl exec into vmapd's pod on this node"
-		}
-	}
-}
-
 // Failed returns the report of an examination that could not be completed.
 func Failed(at time.Time, node string, reason any) Report {
 	l := report.Line{
