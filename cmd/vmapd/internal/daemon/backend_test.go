@@ -15,7 +15,7 @@ import (
 	"github.com/vmapd/vmapd/sync/events"
 )
 
-// A finding is an event once it has lasted, again after a while, and its end is a line of the log.
+// A finding is an event once it has lasted, and again after a while.
 func TestAFindingThatLastsIsAnEvent(t *testing.T) {
 	reasons := map[string]string{
 		"other-proxies": "OtherProxy", "conntrack": "ConntrackTableNearlyFull", "node": "NodeNotFound",
@@ -28,25 +28,24 @@ func TestAFindingThatLastsIsAnEvent(t *testing.T) {
 		d := &Daemon{Options: Options{Log: written}, events: events.New(events.Options{Log: written})}
 		bad := []report.Line{{Name: check, Level: n.level, Text: "it is back"}}
 		now := time.Now()
-		look := func(after time.Duration, lines []report.Line, message string, want int) {
+		look := func(after time.Duration, lines []report.Line, want int) {
 			t.Helper()
 			now = now.Add(after)
 			d.noticeOne(n, lines, now)
-			if got := strings.Count(log.String(), message); got != want {
-				t.Errorf("%s: %d lines %q, want %d:\n%s", check, got, message, want, log)
+			if got := strings.Count(log.String(), "doctor has a finding"); got != want {
+				t.Errorf("%s: %d lines, want %d:\n%s", check, got, want, log)
 			}
 		}
-		const found, ended = "doctor has a finding", "has ended"
-		look(0, bad, found, 0)
-		look(lasting-1, bad, found, 0)
-		look(1, nil, ended, 0)
-		look(1, []report.Line{{Name: check, Level: less[n.level]}}, found, 0)
-		look(lasting, bad, found, 0)
-		look(lasting, bad, found, 1)
-		look(repeatEvent-1, bad, found, 1)
-		look(1, bad, found, 2)
-		look(1, nil, ended, 1)
-		look(1, nil, ended, 1)
+		look(0, bad, 0)
+		look(lasting-1, bad, 0)
+		look(1, nil, 0)
+		look(1, []report.Line{{Name: check, Level: less[n.level]}}, 0)
+		look(lasting, bad, 0)
+		look(lasting, bad, 1)
+		look(repeatEvent-1, bad, 1)
+		look(1, bad, 2)
+		look(1, nil, 2)
+		look(repeatEvent, bad, 2)
 		if n.reason != reasons[check] {
 			t.Errorf("%s: the event has the reason %s, want %s", check, n.reason, reasons[check])
 		}

@@ -108,8 +108,7 @@ func (d *Daemon) newSweeper() *leftovers.Sweeper {
 type noticed struct {
 	check, reason string
 	level         report.Level // the least
-	since         time.Time    // since when there is a finding; zero: there is none
-	said          time.Time    // when its event was sent
+	next          time.Time    // of an event, if the finding lasts so long; zero: there is no finding
 }
 
 const (
@@ -150,14 +149,11 @@ func (d *Daemon) noticeOne(n *noticed, lines []report.Line, now time.Time) {
 	})
 	switch {
 	case i < 0:
-		if !n.said.IsZero() {
-			d.Log.Info("a finding of doctor has ended", slog.String("check", n.check))
-		}
-		n.since, n.said = time.Time{}, time.Time{}
-	case n.since.IsZero():
-		n.since = now
-	case now.Sub(n.since) >= lasting && now.Sub(n.said) >= repeatEvent:
-		n.said = now
+		n.next = time.Time{}
+	case n.next.IsZero():
+		n.next = now.Add(lasting)
+	case !now.Before(n.next):
+		n.next = now.Add(repeatEvent)
 		d.Log.Warn("doctor has a finding", slog.String("check", n.check), slog.String("finding", lines[i].Text),
 			slog.String("remedy", lines[i].Fix))
 		d.events.Node(events.Warning, n.reason, lines[i].Text+": "+lines[i].Fix)
