@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/prometheus/feature"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -131,7 +130,12 @@ func noticedChecks() []*noticed {
 // notice examines the node until ctx ends, and reports findings that last.
 func (d *Daemon) notice(ctx context.Context) {
 	checks := noticedChecks()
-	wait.UntilWithContext(ctx, func(context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(examineEvery):
+		}
 		all, hadNode := d.examine(false).Lines, d.tracker.Status().NoNode == ""
 		for _, n := range checks {
 			lines := all
@@ -140,7 +144,7 @@ func (d *Daemon) notice(ctx context.Context) {
 			}
 			d.noticeOne(n, lines, time.Now())
 		}
-	}, examineEvery)
+	}
 }
 
 func (d *Daemon) noticeOne(n *noticed, lines []report.Line, now time.Time) {
