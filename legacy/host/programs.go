@@ -27,9 +27,6 @@ type programs struct {
 	version string
 }
 
-// LacksProgram reports whether an error is that a program is not installed.
-func LacksProgram(err error) bool { return errors.Is(err, exec.ErrNotFound) }
-
 // findPrograms finds the first variant that can list and program the table nat.
 func findPrograms(f model.Family, variants []string) (*programs, error) {
 	name, proto := programsOf(f)

@@ -87,7 +87,7 @@ func (d *Daemon) openNFT(why string) (*dataplane, error) {
 func (d *Daemon) openIPTables(why string) (*dataplane, error) {
 	b, err := host.OpenIPTables(d.Config.IPTables(), d.Log)
 	if err != nil {
-		return nil, withImage(err)
+		return nil, err
 	}
 	foreign := make(chan struct{}, 1)
 	return &dataplane{
@@ -99,22 +99,13 @@ func (d *Daemon) openIPTables(why string) (*dataplane, error) {
 func (d *Daemon) openIPVS(why string) (*dataplane, error) {
 	b, err := host.OpenIPVS(d.Config.IPVS(), d.Log)
 	if err != nil {
-		return nil, withImage(err)
+		return nil, err
 	}
 	foreign := make(chan struct{}, 1)
 	return &dataplane{
 		Backend: b, ipvs: b, name: string(config.IPVS), with: b.Variant(), why: why, stats: b.Stats,
 		close: b.Close, foreign: foreign, watch: b.Watch(foreign).Run,
 	}, nil
-}
-
-// withImage adds to an error about a missing program what has it.
-func withImage(err error) error {
-	if !host.LacksProgram(err) {
-		return err
-	}
-	return fmt.Errorf("%w (the backends iptables and ipvs run iptables: vmapd's image has it; on a host, "+
-		"install it)", err)
 }
 
 // watchTables notices changes of tables, where they are possible. Without a watch, the comparison at each resync

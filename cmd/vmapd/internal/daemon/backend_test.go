@@ -1,16 +1,12 @@
 package daemon
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
-	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/events"
 )
@@ -49,18 +45,5 @@ func TestAFindingThatLastsIsAnEvent(t *testing.T) {
 		if n.reason != reasons[check] {
 			t.Errorf("%s: the event has the reason %s, want %s", check, n.reason, reasons[check])
 		}
-	}
-}
-
-// An error about a program that is not there names what has it; other errors do not.
-func TestAMissingProgramNamesTheImage(t *testing.T) {
-	missing := &host.UnsupportedError{Feature: "iptables", Err: fmt.Errorf("iptables: %w", &exec.Error{Name: "iptables", Err: exec.ErrNotFound})}
-	err := withImage(missing)
-	if !strings.Contains(err.Error(), "image has it") || !errors.As(err, new(*host.UnsupportedError)) {
-		t.Errorf("got %v, want the same error with the image", err)
-	}
-	broken := errors.New("exit status 1")
-	if err := withImage(broken); !errors.Is(err, broken) || strings.Contains(err.Error(), "image") {
-		t.Errorf("got %v, want %v", err, broken)
 	}
 }
