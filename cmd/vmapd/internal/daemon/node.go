@@ -74,11 +74,10 @@ func warnOfSetting(log *slog.Logger, err error) {
 }
 
 func (d *Daemon) followDevices(ctx context.Context) {
-	source := devices.Source{Log: d.Log, Choice: d.Config.FastPath, Changed: func(names []string) {
+	devices.Follow(ctx, d.Log, d.Config.FastPath, func(names []string) {
 		d.dataplane.nft.SetDevices(names)
 		d.state.Update(reconcile.Change{}, func(*model.Builder) {}) // asks for another round
-	}}
-	source.Run(ctx)
+	})
 }
 
 // InitOnly applies the settings that need privilege, for an init container: the daemon then needs only CAP_NET_ADMIN. A

@@ -19,46 +19,33 @@ import (
 // pause is the least time between two lists of the devices: a pod that starts causes several notifications.
 const pause = 100 * time.Millisecond
 
-// Source follows the devices of a network namespace.
-type Source struct {
-	Log    *slog.Logger
-	Choice Choice
-	// Changed is called with the names of the chosen devices, sorted, when they are known and after each
-	// change, also of a device behind a name.
-	Changed func(names []string)
-
-	known  bool
-	chosen []device
-}
-
-// Run follows the devices until ctx ends. After an error it keeps those that are known, logs the error
-// once, and tries again.
-func (s *Source) Run(ctx context.Context) {
-	f := rtnetlink.Follower{
-		Log: s.Log, What: "the devices of the fast path",
-		Groups: []uint{unix.RTNLGRP_LINK}, Pause: pause, Read: s.list,
-	}
-	f.Run(ctx)
-}
-
-// list lists the devices, and reports a change.
-func (s *Source) list(handle *netlink.Handle) error {
-	all, err := handle.LinkList()
-	if err != nil {
-		return fmt.Errorf("list devices: %w", err)
-	}
-	chosen := s.Choice.of(all)
-	if s.known && slices.Equal(chosen, s.chosen) {
+// Follow calls changed with the names of the chosen devices of a network namespace, sorted, when they are known and
+// after each change, also of a device behind a name, until ctx ends. After an error it keeps those that are known, logs
+// the error once, and tries again.
+func Follow(ctx context.Context, log *slog.Logger, choice Choice, changed func(names []string)) {
+	var known []device // nil: nothing is known
+	list := func(handle *netlink.Handle) error {
+		all, err := handle.LinkList()
+		if err != nil {
+			return fmt.Errorf("list devices: %w", err)
+		}
+		chosen := choice.of(all)
+		if known != nil && slices.Equal(chosen, known) {
+			return nil
+		}
+		known = chosen
+		names := make([]string, len(chosen))
+		for i, d := range chosen {
+			names[i] = d.name
+		}
+		log.Debug("devices of the fast path", slog.Any("devices", names))
+		changed(names)
 		return nil
 	}
-	s.known, s.chosen = true, chosen
-	names := make([]string, len(chosen))
-	for i, d := range chosen {
-		names[i] = d.name
+	f := rtnetlink.Follower{
+		Log: log, What: "the devices of the fast path", Groups: []uint{unix.RTNLGRP_LINK}, Pause: pause, Read: list,
 	}
-	s.Log.Debug("devices of the fast path", slog.Any("devices", names))
-	s.Changed(names)
-	return nil
+	f.Run(ctx)
 }
 
 // Choice says which devices are chosen. The zero value chooses none.
@@ -101,8 +88,9 @@ type device struct {
 	index int
 }
 
-// of returns the devices that are chosen, by name.
-func (c Choice) of(links []netlink.Link) (chosen []device) {
+// of returns the devices that are chosen, by name; not nil.
+func (c Choice) of(links []netlink.Link) []device {
+	chosen := []device{}
 	for _, l := range links {
 		if a := l.Attrs(); c.wants(a, l.Type()) {
 			chosen = append(chosen, device{a.Name, a.Index})

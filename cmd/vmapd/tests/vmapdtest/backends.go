@@ -139,9 +139,11 @@ func LacksFastPath(t testing.TB) error {
 // FollowDevices follows the devices of a node until the test ends.
 func FollowDevices(t testing.TB, node *lab.Namespace, changed func(names []string)) {
 	t.Helper()
-	s := devices.Source{Log: slog.New(slog.DiscardHandler), Choice: devices.Choice{Auto: true}, Changed: changed}
 	testaid.Run(t, func(ctx context.Context) {
-		_ = node.Do(func() error { s.Run(ctx); return nil }) // it fails only if the namespace is closed
+		_ = node.Do(func() error { // it fails only if the namespace is closed
+			devices.Follow(ctx, slog.New(slog.DiscardHandler), devices.Choice{Auto: true}, changed)
+			return nil
+		})
 	})
 }
 
