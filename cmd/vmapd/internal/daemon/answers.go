@@ -58,9 +58,7 @@ func (d *Daemon) overview(context.Context, url.Values) (any, error) {
 		Node: d.nodeName, Backend: d.dataplane.name, With: d.dataplane.with, Why: d.dataplane.why,
 		Doctor: report.Total(lines), Findings: report.Bad(lines),
 	}
-	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {
-		o.Tracked, o.TrackedMost = used, most
-	}
+	o.Tracked, o.TrackedMost, _ = nodesetup.TableUse(nodesetup.Options{}) // 0 without connection tracking
 	d.view.View().AddTo(&o, d.tracker.Status())
 	return o, nil
 }
