@@ -14,5 +14,5 @@
 //	idle between requests        90 s
 //	connections per port         512; then the most silent one is closed
 //
-// HTTP/2 is disabled: scrapes do not need it, and it has been used to exhaust servers (CVE-2023-44487).
+// HTTP/2 is off, as it is without TLS: it has been used to exhaust servers (CVE-2023-44487).
 package httpserver

@@ -13,12 +13,11 @@ import (
 
 // Limits of clients; see the package's comment.
 const (
-	maxConnections  = 512
-	maxHeaderBytes  = 64 << 10
-	headerTimeout   = 5 * time.Second
-	requestTimeout  = 30 * time.Second
-	idleTimeout     = 90 * time.Second
-	shutdownTimeout = 2 * time.Second
+	maxConnections = 512
+	maxHeaderBytes = 64 << 10
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 30 * time.Second
+	idleTimeout    = 90 * time.Second
 )
 
 const retryInterval = 5 * time.Second
@@ -46,8 +45,7 @@ func (s *Server) Err() error {
 	return nil
 }
 
-// Run serves until ctx ends, then waits up to 2 s for running requests. With HardFail, it
-// returns an error if it can't listen.
+// Run serves until ctx ends. With HardFail, it returns an error if it can't listen.
 func (s *Server) Run(ctx context.Context) error {
 	if s.Address == "" {
 		<-ctx.Done()
@@ -93,25 +91,12 @@ func (s *Server) serve(ctx context.Context, log *slog.Logger) error {
 		log.Info("listening again")
 	}
 	log.Info("serving", slog.String("address", l.Addr().String()))
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
 	server := &http.Server{
-		Handler: s.Handler, Protocols: protocols,
+		Handler:           s.Handler,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError), // such as a handler's panic
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(server, l, maxConnections) }()
-	select {
-	case err := <-ended:
-		return errors.Join(fmt.Errorf("stopped serving on %s: %w", s.Address, err), server.Close())
-	case <-ctx.Done():
-	}
-	bounded, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
-	defer cancel()
-	if err := server.Shutdown(bounded); errors.Is(err, context.DeadlineExceeded) {
-		_ = server.Close() // its only error is about the listener, which is closed
-	}
-	return <-ended
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // its only error is about the listener
+	return fmt.Errorf("stopped serving on %s: %w", s.Address, errors.Join(Serve(server, l, maxConnections), server.Close()))
 }
