@@ -38,10 +38,8 @@ func (f *Facts) Examine() {
 	for _, pod := range f.Wants.Pods {
 		routes, err := netlink.RouteGet(pod.AsSlice())
 		switch {
-		case err != nil:
+		case err != nil: // also where a route makes it unreachable
 			h.NoRoute = append(h.NoRoute, fmt.Sprintf("%v: %v", pod, err))
-		case len(routes) > 0 && slices.Contains(nowhere, routes[0].Type):
-			h.NoRoute = append(h.NoRoute, fmt.Sprintf("%v: a route says that it must not be reached", pod))
 		case len(routes) > 0:
 			if l, err := netlink.LinkByIndex(routes[0].LinkIndex); err == nil {
 				h.MTUs[cmp.Or(routes[0].MTU, l.Attrs().MTU)] = fmt.Sprintf("%v by %s", pod, l.Attrs().Name)
@@ -49,9 +47,6 @@ func (f *Facts) Examine() {
 		}
 	}
 }
-
-// nowhere are the types of routes that lead nowhere.
-var nowhere = []int{unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT}
 
 // HasNetAdmin reports whether this process has CAP_NET_ADMIN, in its user namespace.
 func HasNetAdmin() bool {
