@@ -98,5 +98,6 @@ func (s *Server) serve(ctx context.Context, log *slog.Logger) error {
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError), // such as a handler's panic
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // its only error is about the listener
-	return fmt.Errorf("stopped serving on %s: %w", s.Address, errors.Join(Serve(server, l, maxConnections), server.Close()))
+	err = errors.Join(Serve(server, l, maxConnections), server.Close())
+	return fmt.Errorf("stopped serving on %s: %w", s.Address, err)
 }
