@@ -49,9 +49,9 @@ func (p *Problems) record(problem model.Problem, again bool) {
 	p.Recorder.record(problem.Object, again, Warning, reason, note)
 }
 
-// Run renews the events about problems that last, until ctx ends. The API server forgets an event an hour after the last
-// write (--event-ttl): the node that created it renews it in time. At the first try, a node learns which ones other
-// nodes have created.
+// Run renews the events about problems that last, until ctx ends. The API server forgets an event an hour after the
+// last write (--event-ttl): the node that created it renews it in time. At the first try, a node learns which ones
+// other nodes have created.
 func (p *Problems) Run(ctx context.Context) {
 	const renewAfter, jitter = 30 * time.Minute, 0.5
 	wait.JitterUntilWithContext(ctx, func(context.Context) {

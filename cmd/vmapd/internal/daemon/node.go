@@ -22,10 +22,10 @@ import (
 )
 
 // LimitMemory makes the runtime respect the memory limit of the control group, unless the environment sets GOMEMLIMIT.
-// A part is for memory that the runtime does not know: the program itself, and that of the kernel for sockets and, since
-// Linux 5.17, for nftables' elements. With 5,000 Services of 50 endpoints, the kernel's was 20 MB. Most allocations are
-// answers of the API server, which are garbage as soon as they are decoded: a larger heap hardly saves time, and the
-// process would keep it.
+// A part is for memory that the runtime does not know: the program itself, and that of the kernel for sockets and,
+// since Linux 5.17, for nftables' elements. With 5,000 Services of 50 endpoints, the kernel's was 20 MB. Most
+// allocations are answers of the API server, which are garbage as soon as they are decoded: a larger heap hardly saves
+// time, and the process would keep it.
 func LimitMemory(log *slog.Logger) {
 	const heap, gcPercent = 0.85, 40
 	if os.Getenv("GOGC") == "" {
