@@ -20,7 +20,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// dataplane is a backend, ready to run. It may be one of four.
+// dataplane is a backend, ready to run. It may be one of four. Its sockets end with the process.
 type dataplane struct {
 	reconcile.Backend
 	nft       *kernel.Backend
@@ -29,9 +29,8 @@ type dataplane struct {
 	userspace *userspace.Forwarder
 
 	name  string
-	with  string // the variant of the program, if there are several
-	why   string // the reason for choosing it
-	close func() error
+	with  string                                 // the variant of the program, if there are several
+	why   string                                 // the reason for choosing it
 	stats func() [len(model.Families)]host.Stats // of iptables and IPVS
 	// foreign receives when another program has changed vmapd's rules: the kernel permits that for rules of iptables, and
 	// for tables of nftables before Linux 6.9. nil: never. watch sends there until its context ends.
@@ -79,7 +78,7 @@ func (d *Daemon) openNFT(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &dataplane{Backend: b, nft: b, name: string(config.NFTables), why: why, close: b.Close}
+	p := &dataplane{Backend: b, nft: b, name: string(config.NFTables), why: why}
 	p.watchTables(b, d.Log)
 	return p, nil
 }
@@ -92,7 +91,7 @@ func (d *Daemon) openIPTables(why string) (*dataplane, error) {
 	foreign := make(chan struct{}, 1)
 	return &dataplane{
 		Backend: b, iptables: b, name: string(config.IPTables), with: b.Variant(), why: why, stats: b.Stats,
-		close: func() error { return nil }, foreign: foreign, watch: b.Watch(foreign).Run,
+		foreign: foreign, watch: b.Watch(foreign).Run,
 	}, nil
 }
 
@@ -104,7 +103,7 @@ func (d *Daemon) openIPVS(why string) (*dataplane, error) {
 	foreign := make(chan struct{}, 1)
 	return &dataplane{
 		Backend: b, ipvs: b, name: string(config.IPVS), with: b.Variant(), why: why, stats: b.Stats,
-		close: b.Close, foreign: foreign, watch: b.Watch(foreign).Run,
+		foreign: foreign, watch: b.Watch(foreign).Run,
 	}, nil
 }
 
@@ -145,7 +144,6 @@ func (d *Daemon) openUserspace(why string) (*dataplane, error) {
 	f := userspace.New(o)
 	return &dataplane{
 		Backend: f, userspace: f, name: string(config.Userspace), with: with, why: why,
-		close: func() error { return nil },
 	}, nil
 }
 

@@ -7,7 +7,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -104,7 +103,7 @@ func New(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	if err := d.openSources(); err != nil {
-		return nil, errors.Join(err, d.dataplane.close())
+		return nil, err
 	}
 	d.observe()
 	d.openPorts()
@@ -239,7 +238,6 @@ func (d *Daemon) openPorts() {
 
 // Run programs the node until ctx ends, or a part fails so that a new start is needed.
 func (d *Daemon) Run(ctx context.Context) error {
-	defer func() { _ = d.dataplane.close() }()
 	d.setUpNode() // connection tracking is loaded, by the backend
 	d.announce(ctx)
 	p := d.dataplane

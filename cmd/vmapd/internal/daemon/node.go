@@ -86,10 +86,8 @@ func (d *Daemon) followDevices(ctx context.Context) {
 // loads it.
 func InitOnly(c *config.Config, log *slog.Logger) {
 	d := &Daemon{Options: Options{Config: c, Log: log}} // sends no events, as nothing is programmed
-	if backend, err := d.openBackend(); err != nil {
+	if _, err := d.openBackend(); err != nil {
 		log.Warn("no backend will work for the daemon", slog.Any("err", err))
-	} else {
-		_ = backend.close() // nothing was programmed
 	}
 	o := nodesetup.Options{Log: log}
 	for _, err := range append(nodesetup.Apply(o, c.KubeProxy.Conntrack), nodesetup.LeadBridges(o)...) {
