@@ -36,7 +36,9 @@ func (x *explainer) explainEndpoints() {
 			e := x.endpoint(c.Addr)
 			var offers []string
 			for _, o := range x.own[c.Addr.Addr()] {
-				offers = append(offers, o.Slice.String())
+				if !slices.Contains(selection.NoPort, o.Slice.NamespacedName) {
+					offers = append(offers, o.Slice.String())
+				}
 			}
 			unused = append(unused, fmt.Sprintf("%v  %s; %s, EndpointSlice %s", c.Addr, sayExcluded(c, x.d.TrafficPolicy, e),
 				sayWhere(e, c.Has(model.OnThisNode)), report.List(slices.Compact(offers), 0)))
