@@ -37,7 +37,7 @@ type ServicesOptions struct {
 	Serve func(*http.Server, net.Listener) error
 	// Failed is called, by the goroutine of Run, when a Service's port can't be opened at an address, and again when the
 	// reason changes. The error names the address.
-	Failed func(service model.NamespacedName, port uint16, err error)
+	Failed func(service model.NamespacedName, err error)
 	// Log gets the same errors, and when they end.
 	Log *slog.Logger
 }
@@ -177,7 +177,7 @@ func (s *Services) report(ctx context.Context, p place, err error) {
 		return
 	}
 	log.Warn("cannot listen on health-check port; retrying", slog.Any("err", err))
-	s.Failed(p.service, p.at.Port(), err)
+	s.Failed(p.service, err)
 }
 
 // check answers the health checks of one Service at one place.

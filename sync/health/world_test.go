@@ -62,7 +62,7 @@ func newWorld(t *testing.T, with ...func(*world)) *world {
 	w := &world{T: t, builder: modeltest.Builder(config)}
 	w.Services = NewServices(ServicesOptions{
 		Healthy: func() bool { return !w.sick.Load() },
-		Failed: func(s model.NamespacedName, _ uint16, err error) {
+		Failed: func(s model.NamespacedName, err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.failures = append(w.failures, s.String()+": "+err.Error())

@@ -191,7 +191,7 @@ func (d *Daemon) observe() {
 			return httpserver.Serve(s, l, most)
 		},
 		Healthy: d.tracker.Healthy, Restricted: !d.Config.Model().NodePortAddresses.All, Log: d.Log,
-		Failed: func(service model.NamespacedName, _ uint16, err error) {
+		Failed: func(service model.NamespacedName, err error) {
 			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, err.Error())
 		},
 	})

@@ -77,7 +77,7 @@ func (d *Daemon) facts() doctor.Facts {
 		Pending: services + endpointSlices, NodeUnread: snapshot == nil, Listeners: d.dataplane.listenerNotes(),
 	}
 	f := doctor.Facts{
-		At: time.Now(), Version: buildinfo.Current().Version, Daemon: self,
+		Version: buildinfo.Current().Version, Daemon: self,
 		Wants: doctor.WantsOf(d.Config.KubeProxy.Conntrack, traffic, snapshot),
 	}
 	found, cameBack, err := d.sweeper.Left()
