@@ -144,9 +144,6 @@ type (
 		Not      bool
 	}
 
-	// MatchToNode goes on if the destination is an address of this node or, with Not, if it is none.
-	MatchToNode struct{ Not bool }
-
 	// MatchPackets goes on if the connection has had more packets than this, in both directions. The
 	// kernel counts those of connections that begin after it has got such a rule (net.netfilter.nf_conntrack_acct).
 	MatchPackets struct{ MoreThan uint64 }
@@ -215,6 +212,8 @@ const (
 	MatchUntranslated              // it was not
 	MatchFirst                     // the first of its connection: the kernel confirms it when it has passed all hooks
 	MatchFromNode                  // from an address of this node
+	MatchToNode                    // to an address of this node
+	MatchNotToNode                 // to another one
 	MatchOriginal                  // of the first packet's direction: no reset or ICMP error that answers that
 	MatchInvalid                   // of the conntrack state INVALID
 	MatchEstablished               // packets of the connection have come from both sides
@@ -223,7 +222,8 @@ const (
 
 var matchTexts = [...]string{
 	MatchDNAT: "ct status dnat", MatchUntranslated: "ct status & dnat == 0", MatchFirst: "ct status & confirmed == 0",
-	MatchFromNode: "fib saddr type local", MatchOriginal: "ct direction original", MatchInvalid: "ct state invalid",
+	MatchFromNode: "fib saddr type local", MatchToNode: "fib daddr type local", MatchNotToNode: "fib daddr type != local",
+	MatchOriginal: "ct direction original", MatchInvalid: "ct state invalid",
 	MatchEstablished: "ct state established", MatchSYNACK: "tcp flags & (syn | ack) == syn | ack",
 }
 
@@ -268,8 +268,6 @@ func (s MatchInterface) text(model.Family) string {
 	}
 	return fmt.Sprintf("iifname %s\"%s%s\"", not(s.Not), s.Name, star)
 }
-
-func (s MatchToNode) text(model.Family) string { return "fib daddr type " + not(s.Not) + "local" }
 
 func (s InSet) text(f model.Family) string { return s.Key.text(f) + " " + not(s.Not) + "@" + s.Set }
 

@@ -97,7 +97,6 @@ func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
 	return whole(Pieces(table, want, math.MaxInt), want.Family)
 }
 
-// whole returns the only piece.
 func whole(pieces iter.Seq[*Batch], f model.Family) *Batch {
 	for all := range pieces {
 		return all
@@ -162,7 +161,6 @@ type writer struct {
 	leads  elements             // of the present unit
 }
 
-// begin takes a table.
 func (w *writer) begin(table *nft.Table, want *compile.Ruleset) {
 	w.CreateTable = table == nil || table.Dormant
 	if table != nil && !compatible(table.Sets, want.AllSets) {
@@ -190,7 +188,6 @@ func (w *writer) begin(table *nft.Table, want *compile.Ruleset) {
 	w.AddTimeouts, w.final.DeleteTimeouts = diffNames(w.have.Timeouts, want.Options.Timeouts, timeout)
 }
 
-// unit adds the operations on a unit.
 func (w *writer) unit(u compile.Unit) {
 	for _, p := range u.Clients {
 		if w.sets[p.Map()] {

@@ -108,7 +108,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		},
 		{
 			Name:    masqueradeOutside,
-			Rules:   []nft.Rule{{nft.MatchUntranslated, nft.MatchToNode{}, nft.Verdict{Kind: nft.Return}}, {nft.Masquerade{}}},
+			Rules:   []nft.Rule{{nft.MatchUntranslated, nft.MatchToNode, nft.Verdict{Kind: nft.Return}}, {nft.Masquerade{}}},
 			Comment: "replies must come back through this node, unless a process of it has the cluster IP",
 		},
 	}
@@ -193,10 +193,9 @@ func (o Options) servicesRules(affinity bool) []nft.Rule {
 // address that is on the node, too, may be a process's of the node, as with NodeLocal DNSCache; the kernel refuses
 // ports that no process has.
 func restRules(s *model.Settings) []nft.Rule {
-	notToNode := nft.MatchToNode{Not: true}
-	rules := []nft.Rule{{inSet(destKey, nft.ClusterIPs), notToNode, goTo(rejectChain)}}
+	rules := []nft.Rule{{inSet(destKey, nft.ClusterIPs), nft.MatchNotToNode, goTo(rejectChain)}}
 	if len(s.ServiceCIDRs) > 0 {
-		rules = append(rules, nft.Rule{inSet(destKey, nft.ServiceCIDRs), notToNode, nft.Verdict{Kind: nft.DropPacket}})
+		rules = append(rules, nft.Rule{inSet(destKey, nft.ServiceCIDRs), nft.MatchNotToNode, nft.Verdict{Kind: nft.DropPacket}})
 	}
 	return rules
 }

@@ -81,14 +81,12 @@ type shared struct {
 	fastPath FastPath
 }
 
-// update changes the part that other goroutines read.
 func (st *familyState) update(change func(*shared)) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	change(&st.shared)
 }
 
-// read returns the part that other goroutines read.
 func (st *familyState) read() shared {
 	st.mu.Lock()
 	defer st.mu.Unlock()

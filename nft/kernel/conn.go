@@ -26,7 +26,6 @@ type conn struct {
 	refused []uint32
 }
 
-// dial opens a connection.
 func (o Options) dial() (*conn, error) {
 	dial := o.Dial
 	if dial == nil {
@@ -41,7 +40,6 @@ func (o Options) dial() (*conn, error) {
 
 func (c *conn) close() error { return c.socket.Close() }
 
-// newBatch begins a batch.
 func (c *conn) newBatch(f model.Family, table string) messages {
 	m := messages{family: f, table: table, b: c.buffer[:0], port: c.socket.Port()}
 	c.buffer = nil // it has one user
@@ -91,7 +89,6 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 	}
 }
 
-// read parses one datagram.
 func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
 	const genmsg = 4 // sizeof(struct nfgenmsg)
 	for len(datagram) > 0 {
@@ -137,15 +134,8 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 		return ErrNotPermitted
 	}
 	failed := &netlink.OpError{Op: "answer", Err: unix.Errno(-number), Sequence: sequence}
-	if body = body[code:]; kind == unix.NLMSG_ERROR {
-		_, rest, ok := nfnl.CutMessage(body)
-		if !ok {
-			return failed
-		}
-		body = rest
-	}
-	if flags&unix.NLM_F_ACK_TLVS != 0 {
-		failed.Message = string(nfnl.Text(nfnl.First(body, unix.NLMSGERR_ATTR_MSG)))
+	if _, attrs, ok := nfnl.CutMessage(body[code:]); ok && kind == unix.NLMSG_ERROR && flags&unix.NLM_F_ACK_TLVS != 0 {
+		failed.Message = string(nfnl.Text(nfnl.First(attrs, unix.NLMSGERR_ATTR_MSG)))
 	}
 	return failed
 }
@@ -168,7 +158,6 @@ func (c *conn) list(msgType uint16, f model.Family, name string, each func(attrs
 	})
 }
 
-// elements passes on the elements of a set.
 func (c *conn) elements(f model.Family, set string, each func(element []byte) error) error {
 	return c.list(unix.NFT_MSG_GETSETELEM, f, set, func(message []byte) error {
 		for element := range nfnl.Elements(message) {
@@ -180,7 +169,6 @@ func (c *conn) elements(f model.Family, set string, each func(element []byte) er
 	})
 }
 
-// table returns the flags of our table.
 func (c *conn) table(f model.Family) (flags uint32, err error) {
 	m := messages{family: f, table: nft.TableName, port: c.socket.Port()}
 	m.end(m.object(unix.NFT_MSG_GETTABLE, 0))

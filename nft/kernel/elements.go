@@ -15,7 +15,6 @@ const setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
 // Elements are nearly all that there is to write, a quarter of a million at a time. So they are encoded here, as
 // google/nftables would encode them, which allocates memory for each attribute.
 
-// elements appends a message that adds or deletes elements of one set.
 func (m *messages) elements(msgType uint16, set *nft.Set, ops []nft.Element) {
 	message, list := m.beginElements(msgType, unix.NLM_F_CREATE, set.Name)
 	isRange := set.Interval && len(set.Key) == 1
@@ -100,7 +99,6 @@ func (m *messages) userdata(comment string, open bool) {
 	m.close(at)
 }
 
-// counter appends a counter at 0.
 func (m *messages) counter() {
 	e := m.nest(unix.NFTA_SET_ELEM_EXPR | unix.NLA_F_NESTED)
 	m.string(unix.NFTA_EXPR_NAME, "counter")

@@ -24,7 +24,6 @@ func register(offset int) uint32 {
 	return firstNarrow + uint32(offset/4)
 }
 
-// encodeStatement returns the expressions of a statement.
 func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 	switch s := s.(type) {
 	case nft.MatchProtocol: // meta l4proto tcp
@@ -36,8 +35,6 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		return encodeMatchAddr(f, s), nil
 	case nft.MatchInterface: // iifname != "cali*"
 		return encodeMatchInterface(s), nil
-	case nft.MatchToNode: // fib daddr type != local
-		return []expr.Any{&expr.Fib{Register: unix.NFT_REG_1, FlagDADDR: true, ResultADDRTYPE: true}, isLocal(s.Not)}, nil
 	case nft.Match:
 		return matches[s], nil
 	case nft.MatchPackets: // ct packets > 20
@@ -96,9 +93,9 @@ var matches = [...][]expr.Any{
 	nft.MatchFirst:        encodeBit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq),
 	nft.MatchInvalid:      encodeBit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq),
 	nft.MatchEstablished:  encodeBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED, expr.CmpOpNeq),
-	nft.MatchFromNode: {
-		&expr.Fib{Register: unix.NFT_REG_1, FlagSADDR: true, ResultADDRTYPE: true}, isLocal(false),
-	},
+	nft.MatchFromNode:     isLocal(expr.Fib{FlagSADDR: true}, expr.CmpOpEq),
+	nft.MatchToNode:       isLocal(expr.Fib{FlagDADDR: true}, expr.CmpOpEq),
+	nft.MatchNotToNode:    isLocal(expr.Fib{FlagDADDR: true}, expr.CmpOpNeq),
 	nft.MatchOriginal: {
 		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, compare(expr.CmpOpEq, ctOriginal),
 	},
@@ -122,9 +119,10 @@ func mask(bits ...byte) expr.Any {
 	}
 }
 
-// isLocal compares the type of an address in the first register.
-func isLocal(not bool) expr.Any {
-	return compare(equal(not), binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)...)
+// isLocal compares the type of an address.
+func isLocal(fib expr.Fib, op expr.CmpOp) []expr.Any {
+	fib.Register, fib.ResultADDRTYPE = unix.NFT_REG_1, true
+	return []expr.Any{&fib, compare(op, binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)...)}
 }
 
 func equal(not bool) expr.CmpOp {

@@ -51,7 +51,6 @@ func (m *messages) flowtable(msgType, flags uint16, name string, devices []strin
 	return at
 }
 
-// readFlowtables reads the flowtables.
 func (c *conn) readFlowtables(t *nft.Table) error {
 	err := c.list(unix.NFT_MSG_GETFLOWTABLE, t.Family, "", func(b []byte) error {
 		f := nft.Flowtable{Name: string(nfnl.Text(nfnl.First(b, flowtableName)))}
@@ -67,7 +66,6 @@ func (c *conn) readFlowtables(t *nft.Table) error {
 	return err
 }
 
-// readDevices reads the devices of the flowtable.
 func (c *conn) readDevices(f model.Family) (devices []string, err error) {
 	t := nft.Table{Family: f}
 	err = c.readFlowtables(&t)
@@ -151,7 +149,6 @@ func (c *conn) changeDevice(f model.Family, msgType uint16, device string) error
 	return fmt.Errorf("%s device %s: %w", verb, device, err)
 }
 
-// without returns the elements of a that b lacks.
 func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }

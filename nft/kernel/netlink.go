@@ -114,7 +114,6 @@ func (m *messages) value(attr uint16, data string) {
 	m.close(outer)
 }
 
-// nfproto is the kernel's number of a family of tables.
 func nfproto(f model.Family) byte {
 	return [...]byte{model.IPv4: unix.NFPROTO_IPV4, model.IPv6: unix.NFPROTO_IPV6}[f]
 }

@@ -18,16 +18,16 @@ const probeTable = "vmapd-probe"
 // feature is something that the kernel may lack. Whether a statement is allowed in a hook is checked at the commit:
 // without reject in prerouting (Linux 5.6 to 5.8), the first batch is refused.
 type feature struct {
-	in          string // the first operation that is refused without the feature
-	name, since string
-	without     string // the consequence; "": other backends must be used
+	in      string // the first operation that is refused without the feature
+	name    string
+	without string // the consequence; "": other backends must be used
 }
 
 const (
 	retryNeeds = "conntrack timeout policies and limits (CONFIG_NF_CONNTRACK_TIMEOUT, CONFIG_NFT_LIMIT)"
 	// fastPathNeeds has a file since Linux 5.14, with the time after which an idle TCP connection leaves the fast path.
 	// Before, connection tracking forgot it two minutes later (flow_offload_fixup_ct).
-	fastPathNeeds = "flowtables that keep idle connections (nf_flow_table, nft_flow_offload, nf_flowtable_tcp_timeout)"
+	fastPathNeeds = "flowtables that keep idle connections (Linux 5.14, nf_flow_table, nft_flow_offload)"
 	fastPathFile  = "/proc/sys/net/netfilter/nf_flowtable_tcp_timeout"
 
 	withoutRetry    = "a connection without an answer gets no other endpoint"
@@ -36,19 +36,19 @@ const (
 
 // features are all of them. The first one that is in an operation is the reason why that is refused.
 var features = [...]feature{
-	{"ct timeout", retryNeeds, "4.19", withoutRetry},
-	{"limit rate", retryNeeds, "4.19", withoutRetry},
-	{"flow", fastPathNeeds, "5.14", withoutFastPath},
-	{"-counters", "counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", ""},
-	{"source-ranges", "sets of ranges in concatenations (nft_set_pipapo)", "5.6", ""},
-	{"fib ", "nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", ""},
-	{"ct original", "nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", ""},
-	{"jhash", "nft_hash (CONFIG_NFT_HASH)", "4.9", ""},
-	{"numgen", "nft_numgen and nft_nat (CONFIG_NFT_NUMGEN, CONFIG_NFT_NAT)", "4.9", ""},
-	{"masquerade fully", "nft_masq (CONFIG_NFT_MASQ)", "3.18", ""},
-	{"reject", "nft_reject (CONFIG_NFT_REJECT)", "3.14", ""},
-	{"type nat", "nf_tables NAT chains (CONFIG_NFT_NAT)", "3.13", ""},
-	{"", "nf_tables (CONFIG_NF_TABLES)", "3.13", ""},
+	{"ct timeout", retryNeeds, withoutRetry},
+	{"limit rate", retryNeeds, withoutRetry},
+	{"flow", fastPathNeeds, withoutFastPath},
+	{"-counters", "counters in sets (nft_counter, CONFIG_NFT_COUNTER)", ""},
+	{"source-ranges", "sets of ranges in concatenations (nft_set_pipapo)", ""},
+	{"fib ", "nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", ""},
+	{"ct original", "nft_ct with original addresses (CONFIG_NFT_CT)", ""},
+	{"jhash", "nft_hash (CONFIG_NFT_HASH)", ""},
+	{"numgen", "nft_numgen and nft_nat (CONFIG_NFT_NUMGEN, CONFIG_NFT_NAT)", ""},
+	{"masquerade fully", "nft_masq (CONFIG_NFT_MASQ)", ""},
+	{"reject", "nft_reject (CONFIG_NFT_REJECT)", ""},
+	{"type nat", "nf_tables NAT chains (CONFIG_NFT_NAT)", ""},
+	{"", "nf_tables (CONFIG_NF_TABLES)", ""},
 }
 
 // sample is a cluster with a table that has a statement of each feature.
@@ -80,7 +80,7 @@ func sample() *model.Snapshot {
 func (b *Backend) probe(st *familyState) (flags uint32, err error) {
 	missing := func(err error, is func(feature) bool) error {
 		f := features[slices.IndexFunc(features[:], is)]
-		lacks := &UnsupportedError{Feature: f.name, Since: f.since, Family: st.family.String(), Without: f.without, Err: err}
+		lacks := &UnsupportedError{Feature: f.name, Family: st.family.String(), Without: f.without, Err: err}
 		if f.without == "" || st.lacks[f.name] != nil { // without the option, the kernel refused it, too
 			return lacks
 		}

@@ -128,6 +128,16 @@ func readTypes(f model.Family, n uint32) (list []nft.Type) {
 	return list
 }
 
+// readTimeouts reads the names of the timeout policies. Other objects are not ours.
+func (c *conn) readTimeouts(t *nft.Table) error {
+	return c.list(unix.NFT_MSG_GETOBJ, t.Family, "", func(b []byte) error {
+		if nfnl.Uint32(nfnl.First(b, unix.NFTA_OBJ_TYPE)) == unix.NFT_OBJECT_CT_TIMEOUT {
+			t.Timeouts = append(t.Timeouts, nft.Timeout{Name: string(nfnl.Text(nfnl.First(b, unix.NFTA_OBJ_NAME)))})
+		}
+		return nil
+	})
+}
+
 func (c *conn) readChains(t *nft.Table) error {
 	return c.list(unix.NFT_MSG_GETCHAIN, t.Family, "", func(chain []byte) error {
 		made := nft.Chain{

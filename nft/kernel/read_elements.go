@@ -83,7 +83,6 @@ func newElementReader(t *nft.Table, s nft.Set) *elementReader {
 	return &elementReader{set: s, into: t}
 }
 
-// add takes the attributes of one message.
 func (r *elementReader) add(message []byte) error {
 	for element := range nfnl.Elements(message) {
 		r.element(element)
@@ -91,7 +90,6 @@ func (r *elementReader) add(message []byte) error {
 	return nil
 }
 
-// element takes one element.
 func (r *elementReader) element(b []byte) {
 	text := func(attr uint16) string { return string(nfnl.Value(b, attr)) }
 	e := nft.Element{Key: text(unix.NFTA_SET_ELEM_KEY), End: text(setElemKeyEnd)}

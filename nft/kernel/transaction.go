@@ -172,7 +172,6 @@ func isTransient(err error) bool {
 // UnsupportedError is a feature that this kernel lacks.
 type UnsupportedError struct {
 	Feature string // the missing feature, like "nft_fib (CONFIG_NFT_FIB_IPV4)"
-	Since   string // the Linux version that brought it
 	Family  string
 	Without string // the consequence; "": other backends must be used
 	Err     error
@@ -180,8 +179,8 @@ type UnsupportedError struct {
 
 func (e *UnsupportedError) Error() string {
 	without := cmp.Or(e.Without, "--backend=ipvs and --backend=iptables do without")
-	const text = "this kernel lacks %s for %s (in Linux since %s, and in the configuration of most distributions); %s: %v"
-	return fmt.Sprintf(text, e.Feature, e.Family, e.Since, without, e.Err)
+	const text = "this kernel lacks %s for %s (in the configuration of most distributions); %s: %v"
+	return fmt.Sprintf(text, e.Feature, e.Family, without, e.Err)
 }
 
 func (e *UnsupportedError) Unwrap() error { return e.Err }

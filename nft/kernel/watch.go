@@ -95,7 +95,6 @@ func (w *Watch) notice(text string, attrs ...slog.Attr) {
 	}
 }
 
-// read understands one message.
 func (w *Watch) read(m netlink.Message) {
 	const genmsg = 4 // sizeof(struct nfgenmsg)
 	if len(m.Data) < genmsg || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {

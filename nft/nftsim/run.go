@@ -188,6 +188,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			match = map[nft.Match]bool{ // the packet is NEW, and the only one
 				nft.MatchDNAT: s.Dest != s.orig, nft.MatchUntranslated: s.Dest == s.orig, // nf_nat_setup_info
 				nft.MatchFirst: true, nft.MatchOriginal: true, nft.MatchFromNode: s.Node || r.local[s.Source],
+				nft.MatchToNode: r.local[s.Dest.Addr()], nft.MatchNotToNode: !r.local[s.Dest.Addr()],
 			}[stmt]
 		case nft.MatchAddr:
 			addr := map[nft.Field]netip.Addr{
@@ -197,8 +198,6 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.MatchInterface:
 			has := s.Interface == stmt.Name || stmt.Wildcard && strings.HasPrefix(s.Interface, stmt.Name)
 			match = (has && !s.Node) != stmt.Not
-		case nft.MatchToNode:
-			match = r.local[s.Dest.Addr()] != stmt.Not
 		case nft.MatchPackets, nft.MatchRepeated:
 			match = false
 		case nft.SetTimeout: // an answer comes in time

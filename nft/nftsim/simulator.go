@@ -268,7 +268,7 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.Match, nft.MatchToNode, nft.MatchInterface, nft.MatchPackets, nft.Masquerade,
+		case nft.MatchProtocol, nft.Match, nft.MatchInterface, nft.MatchPackets, nft.Masquerade,
 			nft.Reject, nft.ReadRule:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {
