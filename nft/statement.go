@@ -80,12 +80,14 @@ func FamilyWord(f model.Family) string {
 // Key is the key by which a packet is looked up: one expression, or several concatenated.
 type Key []Expr
 
-func (k Key) text(f model.Family) string {
-	words := make([]string, len(k))
-	for i, e := range k {
-		words[i] = e.text(f)
+func (k Key) text(f model.Family) string { return joined(k, f, " . ") }
+
+func joined[T Statement](list []T, f model.Family, separator string) string {
+	words := make([]string, len(list))
+	for i, s := range list {
+		words[i] = s.text(f)
 	}
-	return strings.Join(words, " . ")
+	return strings.Join(words, separator)
 }
 
 // Statement is one condition or action of a rule.
@@ -98,13 +100,7 @@ type Statement interface {
 type Rule []Statement
 
 // Text returns the rule as nft writes it.
-func (r Rule) Text(f model.Family) string {
-	words := make([]string, len(r))
-	for i, s := range r {
-		words[i] = s.text(f)
-	}
-	return strings.Join(words, " ")
-}
+func (r Rule) Text(f model.Family) string { return joined(r, f, " ") }
 
 // encoding is the version of the encoder in nft/kernel. It is raised when the same text gets other bytes, so that rules
 // of the version before are written again.

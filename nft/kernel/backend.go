@@ -272,8 +272,8 @@ func (b *Backend) of(f model.Family) *familyState {
 	return &familyState{}
 }
 
-// claim takes over a table that an earlier process left, if there is one, and changes nothing in it. A table without the
-// flags, as nft makes of a listing that somebody saved, can have no owner until it is made anew: it is kept without.
+// claim takes over a table that an earlier process left, if there is one. A table without the flags, as nft makes of a
+// listing that somebody saved, can have no owner until it is made anew: it is kept without.
 func (b *Backend) claim(st *familyState) error {
 	if st.owned || st.flags == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -73,19 +74,15 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 	var first error
 	for {
 		answer, err := c.socket.Receive()
-		switch {
-		case errors.Is(err, unix.EAGAIN):
+		if errors.Is(err, unix.EAGAIN) {
 			return first
-		case errors.Is(err, unix.ENOBUFS): // there were more answers than there was room for
-			err = fmt.Errorf("receive: %w", err)
-		case err != nil:
-			return fmt.Errorf("receive: %w", err)
-		default:
+		}
+		if err == nil {
 			err = c.read(answer, each)
+		} else if err = fmt.Errorf("receive: %w", err); !errors.Is(err, unix.ENOBUFS) { // else answers had no room
+			return err
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 	}
 }
 
@@ -135,7 +132,7 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 	}
 	failed := &netlink.OpError{Op: "answer", Err: unix.Errno(-number), Sequence: sequence}
 	if _, attrs, ok := nfnl.CutMessage(body[code:]); ok && kind == unix.NLMSG_ERROR && flags&unix.NLM_F_ACK_TLVS != 0 {
-		failed.Message = string(nfnl.Text(nfnl.First(attrs, unix.NLMSGERR_ATTR_MSG)))
+		failed.Message = nfnl.String(attrs, unix.NLMSGERR_ATTR_MSG)
 	}
 	return failed
 }
@@ -151,7 +148,7 @@ func (c *conn) list(msgType uint16, f model.Family, name string, each func(attrs
 	}
 	m.end(at)
 	return c.exchange(&m, func(attrs []byte) error {
-		if string(nfnl.Text(nfnl.First(attrs, objectTable))) != nft.TableName {
+		if nfnl.String(attrs, objectTable) != nft.TableName {
 			return nil // chains are listed of all tables
 		}
 		return each(attrs)

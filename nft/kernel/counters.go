@@ -32,8 +32,8 @@ type Count struct {
 }
 
 // Connections reads the counts of all service ports, in the order of FamilySnapshot.ServicePorts. A service port that
-// has just been made or changed may be missing. There are none without [Options].Counters. It may be called at any time,
-// and does not wait for Apply. An error of one family does not affect the other.
+// has just been made or changed may be missing. There are none without [Options].Counters. It may be called at any
+// time, and does not wait for Apply. An error of one family does not affect the other.
 func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	var counts []Count
 	var errs []error

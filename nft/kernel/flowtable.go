@@ -53,7 +53,7 @@ func (m *messages) flowtable(msgType, flags uint16, name string, devices []strin
 
 func (c *conn) readFlowtables(t *nft.Table) error {
 	err := c.list(unix.NFT_MSG_GETFLOWTABLE, t.Family, "", func(b []byte) error {
-		f := nft.Flowtable{Name: string(nfnl.Text(nfnl.First(b, flowtableName)))}
+		f := nft.Flowtable{Name: nfnl.String(b, flowtableName)}
 		for name := range nfnl.Attributes(nfnl.First(nfnl.First(b, flowtableHook), flowtableDevices), deviceName) {
 			f.Devices = append(f.Devices, string(nfnl.Text(name)))
 		}

@@ -39,7 +39,7 @@ func policiesOf(t *testing.T, kernel dialer) map[string]uint32 {
 	}
 	all := map[string]uint32{}
 	err = c.list(unix.NFT_MSG_GETOBJ, model.IPv4, "", func(b []byte) error {
-		name := string(nfnl.Text(nfnl.First(b, unix.NFTA_OBJ_NAME)))[:len(nft.RetryTCP)]
+		name := nfnl.String(b, unix.NFTA_OBJ_NAME)[:len(nft.RetryTCP)]
 		policy := nfnl.First(nfnl.First(b, unix.NFTA_OBJ_DATA), timeoutPolicy)
 		for i, state := range states[name] {
 			if seconds := nfnl.First(policy, uint16(i+1)); seconds != nil {

@@ -47,8 +47,8 @@ type Watch struct {
 	touched bool // Run's: the present transaction changed something of ours
 }
 
-// ignore makes the kernel drop datagrams with a first message about what a port changes. Messages of one transaction may
-// share a datagram, those of two never do, so that the first message's port is that of all.
+// ignore makes the kernel drop datagrams with a first message about what a port changes. Messages of one transaction
+// may share a datagram, those of two never do, so that the first message's port is that of all.
 func ignore(socket *netlink.Conn, port uint32) error {
 	const portOffset, portSize, all = 12, 4, 1<<32 - 1 // offsetof(struct nlmsghdr, nlmsg_pid)
 	// A filter loads in network order what the header has in the host's.
@@ -103,12 +103,12 @@ func (w *Watch) read(m netlink.Message) {
 	family, attrs := m.Data[0], m.Data[genmsg:]
 	if m.Header.Type&0xff != unix.NFT_MSG_NEWGEN {
 		isIP := family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6
-		w.touched = w.touched || isIP && string(nfnl.Text(nfnl.First(attrs, objectTable))) == nft.TableName
+		w.touched = w.touched || isIP && nfnl.String(attrs, objectTable) == nft.TableName
 		return
 	}
 	if w.touched {
 		w.notice("rules changed by another program",
-			slog.String("process", string(nfnl.Text(nfnl.First(attrs, unix.NFTA_GEN_PROC_NAME)))),
+			slog.String("process", nfnl.String(attrs, unix.NFTA_GEN_PROC_NAME)),
 			slog.Uint64("thread", uint64(nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_PROC_PID)))))
 	}
 	w.touched = false

@@ -99,6 +99,9 @@ func Text(b []byte) []byte {
 	return b
 }
 
+// String returns the text in the first attribute of a type, "" if there is none.
+func String(b []byte, want uint16) string { return string(Text(First(b, want))) }
+
 // Userdata finds data of a type in what programs keep with an object: types, lengths and values. isData reports whether
 // all before it has this form. Get of google/nftables' userdata slices data[2:2+data[1]] without a look at the length.
 func Userdata(b []byte, kind byte) (value []byte, isData bool) {
