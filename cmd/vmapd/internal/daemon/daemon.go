@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -166,8 +165,12 @@ func (d *Daemon) traffic() model.Config {
 }
 
 func hasIPv6Loopback() bool {
-	addrs, _ := net.InterfaceAddrs()
-	return slices.ContainsFunc(addrs, func(a net.Addr) bool { return a.String() == "::1/128" })
+	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
 }
 
 // observe makes the observers of the loop: they serve metrics and probes, send events, delete stale flows from
@@ -203,6 +206,9 @@ func (d *Daemon) observe() {
 		flows := conntrack.New(d.Log, new(conntrack.Table), d.metrics.Conntrack)
 		d.observers = append(d.observers, flows)
 		d.run(flows.Run)
+	}
+	if t := newStartThrift(); t != nil {
+		d.observers = append(d.observers, t)
 	}
 	if doctor.HasNetAdmin() { // without, nothing can be looked for or removed
 		d.observers = append(d.observers, d.sweeper)

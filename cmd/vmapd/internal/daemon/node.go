@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
-	"runtime/debug"
 	"strings"
-
-	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -20,24 +16,6 @@ import (
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
-
-// LimitMemory makes the runtime respect the memory limit of the control group, unless the environment sets GOMEMLIMIT.
-// A part is for memory that the runtime does not know: the program itself, and that of the kernel for sockets and,
-// since Linux 5.17, for nftables' elements. With 5,000 Services of 50 endpoints, the kernel's was 20 MB. Most
-// allocations are answers of the API server, which are garbage as soon as they are decoded: a larger heap hardly saves
-// time, and the process would keep it.
-func LimitMemory(log *slog.Logger) {
-	const heap, gcPercent = 0.85, 40
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	switch limit, err := memlimit.Set(memlimit.WithRatio(heap)); {
-	case err != nil:
-		log.Warn("memory limit of the control group unknown", slog.Any("err", err))
-	case limit != math.MaxInt64:
-		log.Info("memory limit of the heap", slog.Int64("bytes", limit))
-	}
-}
 
 // announce logs the start, and sends events about the Node: the start, and notes on the configuration.
 func (d *Daemon) announce(ctx context.Context) {

@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"errors"
+	"runtime/debug"
+	"testing"
+
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+func TestGarbageIsCollectedMoreOftenUntilTheFirstRound(t *testing.T) {
+	percent := func() int {
+		now := debug.SetGCPercent(100)
+		debug.SetGCPercent(now)
+		return now
+	}
+	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+		t.Setenv(name, "")
+	}
+	before := percent()
+	thrift := newStartThrift()
+	defer debug.SetGCPercent(before)
+	thrift.Done(reconcile.Round{Err: errors.New("no")})
+	if got := percent(); got != startGCPercent {
+		t.Errorf("%d until a round goes well, want %d", got, startGCPercent)
+	}
+	thrift.Done(reconcile.Round{})
+	if got := percent(); got != before {
+		t.Errorf("%d afterwards, want %d as before", got, before)
+	}
+	debug.SetGCPercent(77)
+	thrift.Done(reconcile.Round{})
+	if got := percent(); got != 77 {
+		t.Errorf("%d after another round, want 77: only the first counts", got)
+	}
+	t.Setenv("GOGC", "200")
+	if newStartThrift() != nil {
+		t.Error("the environment does not go before")
+	}
+}
