@@ -20,15 +20,20 @@ const (
 	leastLeft = 10 * time.Millisecond
 	// clientsPerBatch is how many clients are changed at once.
 	clientsPerBatch = 1000
+	// purgeTime is after how long no further map is purged: other changes wait meanwhile.
+	purgeTime = 200 * time.Millisecond
 )
 
 // purge deletes the clients of endpoints that batches have taken away, and gives those that stay a timeout that has
-// changed. A map is read once, 60,000 clients in 0.3 s. Who is noted meanwhile is deleted by its own next packet, see
-// nft.GoneEndpoints. After a failure, the table is read, and all maps are purged.
+// changed. A map is read once, 60,000 clients in 0.3 s. Who is noted meanwhile, or in a map that is left out, is deleted
+// by its own next packet, see nft.GoneEndpoints. After a failure, the table is read, and all maps are purged.
 func (b *Backend) purge(st *familyState) error {
-	purges := st.purges
+	purges, start := st.purges, time.Now()
 	st.purges = nil
 	for _, p := range purges {
+		if time.Since(start) > purgeTime {
+			break
+		}
 		if err := b.conn.purge(st.read().ruleset, p); err != nil {
 			st.known = false
 			return &model.FamilyError{Family: st.family, Err: fmt.Errorf("purge map %s: %w", p.Map(), err)}
