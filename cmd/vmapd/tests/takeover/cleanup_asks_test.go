@@ -12,8 +12,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// The rules of a kube-proxy that runs go only when somebody wants that, by --yes.
-func TestCleanupRefusesWhileKubeProxyRuns(t *testing.T) {
+// The rules of a kube-proxy that runs go only when somebody wants that: by an answer at a terminal, or by --yes.
+func TestCleanupAsksWhileKubeProxyRuns(t *testing.T) {
 	t.Parallel()
 	w := labtest.New(t)
 	program, err := exec.LookPath("sleep")
@@ -35,7 +35,7 @@ func TestCleanupRefusesWhileKubeProxyRuns(t *testing.T) {
 	}
 	refused := vmapdtest.Start(t, w.Node, "cleanup")
 	if code := refused.Exit(t); code != 1 || !there() || !strings.Contains(refused.Log.String(), "--keep-kube-proxy") {
-		t.Errorf("without --yes: exit code %d, kube-proxy's tables are there: %t\n%s", code, there(), refused.Log)
+		t.Errorf("without a terminal: exit code %d, kube-proxy's tables are there: %t\n%s", code, there(), refused.Log)
 	}
 	vmapdtest.Cleanup(t, w.Node, "--yes")
 	if there() {
