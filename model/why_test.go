@@ -11,12 +11,10 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 )
 
-var (
-	exclusionTexts = map[model.Exclusion]string{
-		model.NotExcluded: "not excluded", model.NotServing: "not serving", model.NotLocal: "not local",
-		model.ReadyOnesExist: "ready ones exist", model.HintsOtherNodes: "hints other nodes", model.HintsOtherZones: "hints other zones",
-	}
-)
+var exclusionTexts = map[model.Exclusion]string{
+	model.NotExcluded: "not excluded", model.NotServing: "not serving", model.NotLocal: "not local",
+	model.ReadyOnesExist: "ready ones exist", model.HintsOtherNodes: "hints other nodes", model.HintsOtherZones: "hints other zones",
+}
 
 // selectionTexts are a selection's candidates and slices, one a line.
 func selectionTexts(c model.Selection) []string {

@@ -195,7 +195,8 @@ func (o Options) servicesRules(affinity bool) []nft.Rule {
 func restRules(s *model.Settings) []nft.Rule {
 	rules := []nft.Rule{{inSet(destKey, nft.ClusterIPs), nft.MatchNotToNode, goTo(rejectChain)}}
 	if len(s.ServiceCIDRs) > 0 {
-		rules = append(rules, nft.Rule{inSet(destKey, nft.ServiceCIDRs), nft.MatchNotToNode, nft.Verdict{Kind: nft.DropPacket}})
+		drop := nft.Verdict{Kind: nft.DropPacket}
+		rules = append(rules, nft.Rule{inSet(destKey, nft.ServiceCIDRs), nft.MatchNotToNode, drop})
 	}
 	return rules
 }

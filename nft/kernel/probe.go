@@ -106,10 +106,10 @@ func (b *Backend) probe(st *familyState) (flags uint32, err error) {
 	}
 	const owned = tableFlagOwner | tableFlagPersist
 	refused, err := b.conn.check(&batch.Batch{Family: st.family, CreateTable: true}, owned)
-	if refused != nil {
-		return 0, nil
+	if refused == nil {
+		flags = owned
 	}
-	return owned, err
+	return flags, err
 }
 
 // check lets the kernel check a batch that makes a table with some flags, and returns what the kernel refuses. An error

@@ -25,8 +25,8 @@ const (
 )
 
 // purge deletes the clients of endpoints that batches have taken away, and gives those that stay a timeout that has
-// changed. A map is read once, 60,000 clients in 0.3 s. Who is noted meanwhile, or in a map that is left out, is deleted
-// by its own next packet, see nft.GoneEndpoints. After a failure, the table is read, and all maps are purged.
+// changed. A map is read once, 60,000 clients in 0.3 s. Who is noted meanwhile, or in a map that is left out, is
+// deleted by its own next packet, see nft.GoneEndpoints. After a failure, the table is read, and all maps are purged.
 func (b *Backend) purge(st *familyState) error {
 	purges, start := st.purges, time.Now()
 	st.purges = nil

@@ -59,9 +59,9 @@ func (w *world) noteStaleOf(f model.Family, name model.ServicePortName, now stal
 }
 
 // mayComeBack reports whether a connection may be lost because its client is remembered at an endpoint that is gone:
-// the rules drop its first packet and forget the client, which tries again. Clients are purged at the end of each Apply. So
-// one is in progress, or something failed since it began, or a daemon ended. An endpoint that is gone from one list
-// and serves in the other is reached until then.
+// the rules drop its first packet and forget the client, which tries again. Clients are purged at the end of each
+// Apply. So one is in progress, or something failed since it began, or a daemon ended. An endpoint that is gone from
+// one list and serves in the other is reached until then.
 func (t *traffic) mayComeBack(d *model.Decision, to netip.AddrPort, got modeltest.Outcome) bool {
 	c := client{t.family, nft.AffinityMap(d.Port.Name, d.TrafficPolicy), string(nft.AppendAddr(nil, d.Source)), ""}
 	c.data = string(nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port()))
