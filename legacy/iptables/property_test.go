@@ -125,7 +125,8 @@ func TestOtherOptionsRewriteWhatTheyConcern(t *testing.T) {
 		r.Steps(b, 3)
 		want := compileAll(have, b.Snapshot(), options[1])
 		for _, f := range model.Families {
-			checkApplied(t, load(t, have[f]), iptables.Diff(have[f], want[f]), want[f])
+			fresh := iptables.Compile(nil, b.Snapshot().Family(f), options[1])
+			checkApplied(t, load(t, have[f]), iptables.Diff(have[f], want[f]), fresh)
 		}
 	}
 }
