@@ -5,15 +5,12 @@ package hostaddr
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -41,11 +38,10 @@ type Source struct {
 	// Ignore names interfaces with addresses that are not the node's own, like the dummy
 	// device with the virtual addresses of an IPVS proxy. Default: none.
 	Ignore []string
-
-	ignored sync.Map // the indexes of these interfaces, as of the last read
 }
 
-// pause is the least time between two reads: a device comes with several addresses and routes.
+// pause is the least time between two reads: a device comes with several addresses and routes, each pod with a route, and
+// with IPVS each frontend with an address.
 const pause = 100 * time.Millisecond
 
 // Run writes the addresses into the state, calls Complete, and writes them again when they change, until ctx ends. Then
@@ -67,7 +63,7 @@ func (s *Source) follow(ctx context.Context, update func([]netip.Addr), complete
 			unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, // the default route determines the order
 		},
-		Matters: s.matters, Pause: pause,
+		Pause: pause,
 		Read: func(h *netlink.Handle) error {
 			addrs, err := s.list(h)
 			if err != nil || !first && slices.Equal(known, addrs) {
@@ -90,30 +86,13 @@ func (s *Source) follow(ctx context.Context, update func([]netip.Addr), complete
 // They stand for any destination behind the default route, in lookups of routes.
 var outside = []net.IP{net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")}
 
-// matters reports whether a notification is about an address of the node or a default route. A node has many other
-// routes, one for each pod, which change often, and with IPVS an address for each frontend.
-func (s *Source) matters(m syscall.NetlinkMessage) bool {
-	switch m.Header.Type {
-	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		if len(m.Data) < unix.SizeofIfAddrmsg {
-			return true
-		}
-		_, isIgnored := s.ignored.Load(int(binary.NativeEndian.Uint32(m.Data[4:]))) // the interface's index
-		return !isIgnored
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		// struct rtmsg: family, length of the destination's prefix, ...
-		return len(m.Data) > 1 && m.Data[1] == 0
-	}
-	return false
-}
-
 func (s *Source) list(h *netlink.Handle) ([]netip.Addr, error) {
 	// It is also an error if addresses changed during the dump (NLM_F_DUMP_INTR): some may be missing.
 	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}
-	s.ignored.Clear()
+	ignored := map[int]bool{} // by the indexes of interfaces
 	for _, name := range s.Ignore {
 		link, err := h.LinkByName(name)
 		if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -122,13 +101,12 @@ func (s *Source) list(h *netlink.Handle) ([]netip.Addr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("interface %s: %w", name, err)
 		}
-		s.ignored.Store(link.Attrs().Index, true)
+		ignored[link.Attrs().Index] = true
 	}
 	addrs := make([]address, 0, len(all))
 	for _, a := range all {
 		ip, ok := netip.AddrFromSlice(a.IP)
-		_, isIgnored := s.ignored.Load(a.LinkIndex)
-		if ip = ip.Unmap(); ok && !isIgnored && usable(ip, a.Flags) {
+		if ip = ip.Unmap(); ok && !ignored[a.LinkIndex] && usable(ip, a.Flags) {
 			addrs = append(addrs, address{Addr: ip, link: a.LinkIndex, flags: a.Flags})
 		}
 	}
@@ -184,10 +162,8 @@ func order(addrs, routed []address) []netip.Addr {
 		return cmp.Or(a.BitLen()-b.BitLen(), aLink-bLink, aLate-bLate)
 	})
 	out := make([]netip.Addr, 0, len(addrs))
-	seen := make(map[netip.Addr]bool, len(addrs))
 	for _, a := range addrs {
-		if !seen[a.Addr] {
-			seen[a.Addr] = true
+		if !slices.Contains(out, a.Addr) {
 			out = append(out, a.Addr)
 		}
 	}

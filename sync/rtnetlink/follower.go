@@ -10,9 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -33,9 +30,8 @@ type Follower struct {
 	Log *slog.Logger
 	// What names it in the log, like "the node's addresses".
 	What string
-	// Groups are the groups of notifications (RTNLGRP_*), and Matters selects those after which Read is called; nil: all.
-	Groups  []uint
-	Matters func(syscall.NetlinkMessage) bool
+	// Groups are the groups of notifications (RTNLGRP_*) after which Read is called.
+	Groups []uint
 	// Pause is the least time between two calls of Read.
 	Pause time.Duration
 	// Read reads everything.
@@ -76,7 +72,7 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 	var ended error                   // why there are no more; set before changes is closed
 	go func() {
 		defer close(changes)
-		for ended = f.wait(events); ended == nil; ended = f.wait(events) {
+		for ended = wait(events); ended == nil; ended = wait(events) {
 			reconcile.Signal(changes)
 		}
 	}()
@@ -134,24 +130,16 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// wait returns with each notification that matters.
-func (f *Follower) wait(events *nl.NetlinkSocket) error {
+// wait returns with each notification.
+func wait(events *nl.NetlinkSocket) error {
 	for {
-		messages, from, err := events.Receive()
+		_, from, err := events.Receive()
 		switch {
-		case errors.Is(err, os.ErrClosed):
-			return err
 		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN):
-			continue
 		case errors.Is(err, unix.ENOBUFS):
 			return nil // notifications were lost
-		case err != nil:
+		case err != nil || from.Pid == nl.PidKernel: // any process may send to a netlink socket
 			return err
-		case from.Pid != nl.PidKernel:
-			continue // any process may send to a netlink socket
-		}
-		if f.Matters == nil || slices.ContainsFunc(messages, f.Matters) {
-			return nil
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -112,11 +111,10 @@ func TestErrorsAreRetried(t *testing.T) {
 	}
 }
 
-// Changes during the pause are one, and those that do not matter are none.
-func TestOnlyWhatMattersIsRead(t *testing.T) {
+// Changes during the pause are one.
+func TestChangesDuringThePauseAreOne(t *testing.T) {
 	const pause = time.Second
-	matters := func(m syscall.NetlinkMessage) bool { return m.Header.Type == unix.RTM_NEWLINK }
-	w := newWorld(t, Follower{Pause: pause, Matters: matters})
+	w := newWorld(t, Follower{Pause: pause})
 	begin := time.Now()
 	for i := range 5 {
 		w.mtu(1500 + i)
