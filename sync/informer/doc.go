@@ -12,8 +12,7 @@
 // before all Services, EndpointSlices and the Node have been delivered. An empty object from an HTTP proxy, or half a
 // list, is an error and not an empty cluster.
 //
-// For each kind, the log has the begin and the end of errors, each one with another cause, and the right that is
-// missing.
+// For each kind, the log has the begin and the end of errors, each one with another remedy.
 //
 // By default client-go streams the initial list (WatchList, KEP-3157), and falls back to a plain list if the server
 // refuses that. If the server sends no bookmark at the end, and no objects for thirty seconds, vmapd requests a plain

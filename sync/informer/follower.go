@@ -75,7 +75,7 @@ type follower struct {
 	stalled  bool        // it did: the next list is a plain one
 	heard    time.Time
 	failure  Failure         // its Since is zero while there is none
-	logged   map[string]bool // the classes of errors of this failure
+	logged   map[string]bool // the remedies of this failure
 }
 
 func newFollower(r *resource, s *Source, state *reconcile.State, delivered func()) *follower {

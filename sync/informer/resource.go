@@ -21,7 +21,6 @@ import (
 // resource is a kind of objects with the functions that read them.
 type resource struct {
 	name     string // plural, as in URLs
-	group    string // of the API; "": the core group
 	labels   string // selectors
 	fields   string
 	spare    bool   // fields only saves traffic: if the server refuses it, it is omitted
@@ -51,7 +50,6 @@ func resources(c *client.Client, node string) []*resource {
 		func(b *model.Builder, s *discoveryv1.EndpointSlice) { b.SetEndpointSlice(kube.EndpointSlice(s)) },
 		(*model.Builder).DeleteEndpointSlice)
 	slices.labels = "!" + model.LabelHeadless
-	slices.group = discoveryv1.GroupName
 	slices.unseen = "connections still go to the endpoints that were known last"
 	slices.counts = reconcile.Change{EndpointSlices: 1}
 
@@ -64,7 +62,6 @@ func resources(c *client.Client, node string) []*resource {
 	cidrs := newResource(c.ServiceCIDRs(),
 		func(b *model.Builder, s *networkingv1.ServiceCIDR) { b.SetServiceCIDR(kube.ServiceCIDR(s)) },
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
-	cidrs.group = networkingv1.GroupName
 	cidrs.unseen = "changes of the ranges of cluster IPs have no effect"
 	cidrs.optional = "unused cluster IPs will not be dropped" // networking.k8s.io/v1 since 1.33 (KEP-1880)
 
