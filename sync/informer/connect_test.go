@@ -1,32 +1,31 @@
 package informer
 
 import (
-	"net"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
+	config "k8s.io/component-base/config/v1alpha1"
 
-	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
+
+type connection struct{ kubeconfig, master string }
 
 func TestConnect(t *testing.T) {
 	s := standardServer(t, apitest.Options{})
 	other := newServer(t, apitest.Options{})
 	for _, tt := range []struct {
 		name string
-		conf Config
+		conf connection
 	}{
-		{"from a kubeconfig", Config{Kubeconfig: kubeconfig(t, s, t.TempDir())}},
-		{"with another master", Config{Kubeconfig: kubeconfig(t, other, t.TempDir()), Master: s.URL()}},
-		{"with a master alone", Config{Master: s.URL()}},
+		{"from a kubeconfig", connection{kubeconfig: kubeconfig(t, s, t.TempDir())}},
+		{"with another master", connection{kubeconfig: kubeconfig(t, other, t.TempDir()), master: s.URL()}},
+		{"with a master alone", connection{master: s.URL()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := len(s.Requests(""))
-			client, err := Connect(tt.conf)
+			client, err := Connect(config.ClientConnectionConfiguration{Kubeconfig: tt.conf.kubeconfig}, tt.conf.master)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +44,7 @@ func TestConnect(t *testing.T) {
 }
 
 func TestConfigDefaults(t *testing.T) {
-	conf, err := Config{Master: "http://192.0.2.1"}.REST()
+	conf, err := restConfig(config.ClientConnectionConfiguration{}, "http://192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func TestConfigDefaults(t *testing.T) {
 		conf.AcceptContentTypes != "application/vnd.kubernetes.protobuf,application/json" {
 		t.Errorf("got %+v", conf)
 	}
-	conf, err = Config{Master: "http://192.0.2.1", ContentType: "application/json", QPS: -1, Burst: 7}.REST()
+	conf, err = restConfig(config.ClientConnectionConfiguration{ContentType: "application/json", QPS: -1, Burst: 7}, "http://192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,58 +65,15 @@ func TestConnectErrors(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for _, tt := range []struct {
 		name string
-		conf Config
+		conf connection
 		want string
 	}{
-		{"outside of a pod", Config{}, "no kubeconfig and no master is given"},
-		{"no such file", Config{Kubeconfig: "/none"}, "cannot read the kubeconfig /none: no such file"},
-		{"nonsense", Config{Master: "http://192.0.2.1:x"}, "192.0.2.1:x"},
+		{"outside of a pod", connection{}, "no kubeconfig and no master is given"},
+		{"no such file", connection{kubeconfig: "/none"}, "cannot read the kubeconfig /none: no such file"},
+		{"nonsense", connection{master: "http://192.0.2.1:x"}, "192.0.2.1:x"},
 	} {
-		if _, err := Connect(tt.conf); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Connect(config.ClientConnectionConfiguration{Kubeconfig: tt.conf.kubeconfig}, tt.conf.master); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: want an error with %q, got %v", tt.name, tt.want, err)
-		}
-	}
-}
-
-// A connection without answers ends within a minute, with a request on its way, or while only the server may
-// send.
-func TestASilentConnectionEnds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: takes 45 seconds")
-	}
-	if _, err := exec.LookPath("nft"); err != nil {
-		nettest.Missing(t, err)
-	}
-	t.Parallel()
-	nettest.Enter(t)
-	conf, err := Config{Master: "http://192.0.2.1"}.REST()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	var conns [2]net.Conn
-	for i := range conns {
-		if conns[i], err = conf.Dial(t.Context(), "tcp", l.Addr().String()); err != nil {
-			t.Fatal(err)
-		}
-		defer conns[i].Close()
-	}
-	const rules = "table inet lossy { chain input { type filter hook input priority 0; policy drop; }; }"
-	nettest.Run(t, "", "nft", rules)
-	if _, err := conns[0].Write([]byte("request")); err != nil {
-		t.Fatal(err)
-	}
-	end := time.Now().Add(time.Minute)
-	for i, c := range conns {
-		if err := c.SetReadDeadline(end); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Read(make([]byte, 1)); err == nil || time.Now().After(end) {
-			t.Errorf("connection %d ends after %v: %v", i, time.Since(end.Add(-time.Minute)), err)
 		}
 	}
 }

@@ -7,17 +7,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	config "k8s.io/component-base/config/v1alpha1"
 	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/sync/kube/client"
@@ -113,83 +111,51 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	return nil
 }
 
-// Config says how to reach the API server. Its fields and defaults are those of kube-proxy's clientConnection.
-type Config struct {
-	// Kubeconfig is the path of a kubeconfig file. If both it and Master are empty, the pod's service account is used.
-	Kubeconfig string
-	// Master is the URL of the API server, in place of the one in the file.
-	Master string
-	// ContentType is the format of requests, and of responses unless AcceptContentTypes
-	// is set. Default: application/vnd.kubernetes.protobuf, and JSON is accepted too.
-	ContentType string
-	// AcceptContentTypes are the accepted formats of responses. Default: see ContentType.
-	AcceptContentTypes string
-	// QPS bounds the requests per second; less than 0 means no bound. Default: 5.
-	QPS float32
-	// Burst is the number of requests that may exceed QPS for a moment. Default: 10.
-	Burst int
-}
-
-// REST returns a configuration for client-go's clients. They follow the files with certificates and tokens that the
-// kubeconfig names: when they are replaced, no restart is needed. They do not follow the kubeconfig itself.
-func (c Config) REST() (*rest.Config, error) {
-	out, err := c.load()
-	if err != nil {
-		return nil, err
-	}
-	out.QPS, out.Burst = c.QPS, c.Burst
-	out.ContentType = cmp.Or(c.ContentType, runtime.ContentTypeProtobuf)
-	out.AcceptContentTypes = c.AcceptContentTypes
-	probes := net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 10 * time.Second, Count: 3}
-	out.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: probes, Control: boundSilence}).DialContext
-	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {
-		out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	}
-	return out, nil
-}
-
-// A connection without answers ends within a minute. HTTP/2 has pings for that, HTTP/1.1 has not.
-const (
-	dialTimeout = 10 * time.Second
-	mostSilence = 45 * time.Second
-)
-
-// boundSilence bounds how long sent data may be unacknowledged, while the kernel sends no keep-alives.
-func boundSilence(_, _ string, c syscall.RawConn) error {
-	var err error
-	return cmp.Or(c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(mostSilence.Milliseconds()))
-	}), err)
-}
-
-// load reads the kubeconfig.
-func (c Config) load() (*rest.Config, error) {
-	if c.Kubeconfig == "" && c.Master == "" {
-		out, err := rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			err = errors.New("no kubeconfig and no master is given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
-		}
-		return out, err
-	}
-	out, err := clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
-	if file, ok := errors.AsType[*fs.PathError](err); ok {
-		err = file.Err
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the kubeconfig %s: %w", c.Kubeconfig, err)
-	}
-	return out, nil
-}
-
-// Connect returns a client with a rate limit of its own. It sends no request yet: the server may be away.
-func Connect(c Config) (*client.Client, error) {
-	conf, err := c.REST()
+// Connect returns a client with a rate limit of its own, as kube-proxy's clientConnection says; master replaces the URL
+// in the kubeconfig. If both are empty, the pod's service account is used. It sends no request yet: the server may be
+// away.
+func Connect(conn config.ClientConnectionConfiguration, master string) (*client.Client, error) {
+	conf, err := restConfig(conn, master)
 	if err != nil {
 		return nil, err
 	}
 	out, err := client.New(conf)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", conf.Host, err)
+	}
+	return out, nil
+}
+
+// restConfig returns a configuration for client-go's clients. They follow the files with certificates and tokens that
+// the kubeconfig names: when they are replaced, no restart is needed. They do not follow the kubeconfig itself.
+func restConfig(conn config.ClientConnectionConfiguration, master string) (*rest.Config, error) {
+	out, err := load(conn.Kubeconfig, master)
+	if err != nil {
+		return nil, err
+	}
+	out.QPS, out.Burst = conn.QPS, int(conn.Burst)
+	out.ContentType = cmp.Or(conn.ContentType, runtime.ContentTypeProtobuf)
+	out.AcceptContentTypes = conn.AcceptContentTypes
+	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {
+		out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	}
+	return out, nil
+}
+
+func load(kubeconfig, master string) (*rest.Config, error) {
+	if kubeconfig == "" && master == "" {
+		out, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			err = errors.New("no kubeconfig and no master is given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
+		}
+		return out, err
+	}
+	out, err := clientcmd.BuildConfigFromFlags(master, kubeconfig)
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		err = file.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the kubeconfig %s: %w", kubeconfig, err)
 	}
 	return out, nil
 }

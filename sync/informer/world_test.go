@@ -18,6 +18,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	config "k8s.io/component-base/config/v1alpha1"
 	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/model"
@@ -156,7 +157,7 @@ func followWhole(t *testing.T, s *apitest.Server) *world {
 // followAs follows by a source with some fields of the test's own.
 func followAs(t *testing.T, s *apitest.Server, source *Source) *world {
 	t.Helper()
-	client, err := Connect(Config{Kubeconfig: kubeconfig(t, s, t.TempDir()), QPS: -1})
+	client, err := Connect(config.ClientConnectionConfiguration{Kubeconfig: kubeconfig(t, s, t.TempDir()), QPS: -1}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/spf13/pflag"
+	componentconfig "k8s.io/component-base/config/v1alpha1"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
@@ -44,7 +45,7 @@ func (n *NodeFlags) connect() (*client.Client, error) {
 	if len(n.Paths) > 0 {
 		return nil, errors.New("give either manifests (-f) or a cluster (--kubeconfig)")
 	}
-	c, err := informer.Connect(informer.Config{Kubeconfig: n.kubeconfig})
+	c, err := informer.Connect(componentconfig.ClientConnectionConfiguration{Kubeconfig: n.kubeconfig}, "")
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	componentconfig "k8s.io/component-base/config/v1alpha1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
-	"github.com/vmapd/vmapd/sync/informer"
 )
 
 // Config is all settings, checked and with their defaults. It is immutable.
@@ -76,14 +76,9 @@ func (c *Config) IPTables() iptables.Options {
 // it needs them to remove what IPVS left.
 func (c *Config) IPVS() ipvs.Options { return c.ipvs }
 
-// Client returns how to reach the API server.
-func (c *Config) Client() informer.Config {
-	conn := c.KubeProxy.ClientConnection
-	return informer.Config{
-		Kubeconfig: conn.Kubeconfig, Master: c.flags.master,
-		ContentType: conn.ContentType, AcceptContentTypes: conn.AcceptContentTypes,
-		QPS: conn.QPS, Burst: int(conn.Burst),
-	}
+// Client returns how to reach the API server, and its URL in place of the one in the kubeconfig.
+func (c *Config) Client() (conn componentconfig.ClientConnectionConfiguration, master string) {
+	return c.KubeProxy.ClientConnection, c.flags.master
 }
 
 // FlagValues returns the values of all flags by name, in the form of a command line, also of those without effect.

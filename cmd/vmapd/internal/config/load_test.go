@@ -87,7 +87,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := files{proxy: "mode: iptables\n"}.mustLoad(t)
-	testaid.Golden(t, golden, fmt.Sprintf("%sclient %+v\n", asText(t, c.KubeProxy), c.Client()))
+	testaid.Golden(t, golden, asText(t, c.KubeProxy))
 }
 
 func asText(t testing.TB, v any) string {
@@ -155,8 +155,9 @@ func TestPrecedence(t *testing.T) {
 	if c.KubeProxy.MetricsBindAddress != "127.0.0.1:10249" || c.KubeProxy.HealthzBindAddress != "0.0.0.0:10256" {
 		t.Errorf("flags disable %q, %q", c.KubeProxy.MetricsBindAddress, c.KubeProxy.HealthzBindAddress)
 	}
-	if m.NodeName != "from-flag" || c.Client().Master != "https://192.168.0.1" || c.Client().Kubeconfig != "file" {
-		t.Errorf("node %q, client %+v", m.NodeName, c.Client())
+	conn, master := c.Client()
+	if m.NodeName != "from-flag" || master != "https://192.168.0.1" || conn.Kubeconfig != "file" {
+		t.Errorf("node %q, client %+v, master %q", m.NodeName, conn, master)
 	}
 	if c.KubeProxy.Logging.Verbosity != 5 || c.KubeProxy.Logging.Format != "text" {
 		t.Errorf("verbosity %d, format %s", c.KubeProxy.Logging.Verbosity, c.KubeProxy.Logging.Format)
@@ -252,7 +253,7 @@ func asJSON(v any) string {
 func inForce(c *config.Config) string {
 	own, _ := json.Marshal(c.Own)
 	return fmt.Sprintf("%v %v\n%s\n%+v\n%+v\n%+v\n%+v\n%v %v %v\n%s", c.SyncPeriod, c.MinSyncPeriod, c.Backend, c.Model(),
-		c.IPVS(), c.IPTables(), c.Client(), c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, asJSON(c.KubeProxy.Conntrack), own)
+		c.IPVS(), c.IPTables(), c.KubeProxy.ClientConnection, c.KubeProxy.HealthzBindAddress, c.KubeProxy.MetricsBindAddress, asJSON(c.KubeProxy.Conntrack), own)
 }
 
 func TestFeatureGates(t *testing.T) {

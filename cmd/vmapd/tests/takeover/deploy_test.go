@@ -213,7 +213,7 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 				if got, kind := *conf.KubeProxy.Conntrack.MaxPerCore, version == "kind-1.33"; (got == 0) != kind {
 					t.Errorf("%s: maxPerCore is %d", c.Name, got)
 				}
-				if got := conf.Client().Kubeconfig; got != mounted+"/kubeconfig.conf" {
+				if got := conf.KubeProxy.ClientConnection.Kubeconfig; got != mounted+"/kubeconfig.conf" {
 					t.Errorf("%s: kubeconfig %s", c.Name, got)
 				}
 				if !slices.ContainsFunc(conf.Notes, func(n config.Note) bool {
