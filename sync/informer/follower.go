@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net/url"
 	"sync"
 	"time"
@@ -22,23 +21,21 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 const (
 	// watchEvery and watchBurst bound how often watches of one kind begin. They usually last for minutes. client-go pauses
 	// after a watch that failed, but not after one that ended soon without an error.
-	watchEvery = 2500 * time.Millisecond
-	watchBurst = 10
+	watchEvery, watchBurst = 2500 * time.Millisecond, 10
 	// slow is how long a request may go without a response before that is logged. Lists of the largest clusters begin to
 	// arrive sooner.
 	slow = 10 * time.Second
 	// giveUpAfter is how many times as long a streamed list may go without a few objects, of which a busy cluster has
 	// less.
 	giveUpAfter, fewObjects = 3, 100
-	// startPause and laterPause bound the pauses between attempts, which are up to twice as long by chance: before the
-	// first list, when rules wait for it, and for all nodes of a cluster after an outage.
+	// startPause is the pause between attempts before the first list, when rules wait for it, and laterPause the longest
+	// one for all nodes of a cluster after an outage. They are up to twice as long by chance.
 	startPause, laterPause = 2 * time.Second, 10 * time.Second
 	// retryOptional is the least time until an optional kind is tried again: the server may be
 	// upgraded. Thousands of nodes may ask, so the time is long.
@@ -46,7 +43,7 @@ const (
 )
 
 var (
-	errSilent     = errors.New("no response")
+	errSilent     = errors.New("no usable response for a while; client-go repeats requests that are refused as too many")
 	errNoList     = errors.New("response has no resourceVersion: it is not an API server's")
 	errPlain      = errors.New("streamed lists are not used")
 	errLacking    = errors.New("the API server does not have this kind")
@@ -92,40 +89,39 @@ func (f *follower) run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	r := cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch}, f.example, f,
-		cache.ReflectorOptions{Logger: &logger, Name: f.name, TypeDescription: f.name, Backoff: backoff(laterPause)})
+		cache.ReflectorOptions{Logger: &logger, Name: f.name, TypeDescription: f.name, Backoff: backoff()})
 	// Most connections that break end a watch with such an error. By default, client-go lists everything again.
 	r.MaxInternalErrorRetryDuration = time.Minute
-	const calm = 2 * time.Minute // as client-go
-	start := backoff(startPause).DelayWithReset(clock.RealClock{}, calm)
-	later := backoff(laterPause).DelayWithReset(clock.RealClock{}, calm)
+	later := backoff().DelayWithReset(clock.RealClock{}, 2*time.Minute) // as client-go
 	for ctx.Err() == nil {
 		f.mu.Lock()
 		f.lacking = false
 		f.mu.Unlock()
 		_ = r.ListAndWatchWithContext(ctx) // list and watch have noted the error
+		pause := later()
 		f.mu.Lock()
-		pause := start
 		switch {
 		case f.lacking:
-			pause = func() time.Duration { return retryOptional + rand.N(retryOptional) }
-		case f.complete:
-			pause = later
+			pause = wait.Jitter(retryOptional, 1)
+		case !f.complete:
+			pause = wait.Jitter(startPause, 1)
 		}
 		f.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause()):
+		case <-time.After(pause):
 		}
 	}
 }
 
-func backoff(longest time.Duration) *wait.Backoff {
-	return &wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: longest}
+func backoff() *wait.Backoff {
+	return &wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: laterPause}
 }
 
 // list answers client-go's request for a list.
 func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	f.mu.Lock()
+	f.unguard() // of a stream that failed
 	lacking := f.lacking
 	f.mu.Unlock()
 	if lacking {
@@ -149,6 +145,7 @@ func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	initial := o.SendInitialEvents != nil
 	f.mu.Lock()
+	f.unguard()
 	plain := f.plain || f.stalled
 	f.mu.Unlock()
 	if initial && plain {
@@ -157,16 +154,15 @@ func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	if err := f.pace.Wait(ctx); err != nil {
 		return nil, err
 	}
-	started, cancel := context.WithCancel(ctx)
-	w, err := request(started, f, "watch", o, f.resource.watch)
+	w, err := request(ctx, f, "watch", o, f.resource.watch)
 	switch {
 	case err == nil && initial:
-		return f.begin(started, cancel, w), nil
+		f.begin(ctx, w)
+		return w, nil
 	case err == nil:
 		f.works()
-		return watching{w, cancel}, nil
+		return w, nil
 	}
-	cancel()
 	if initial && apierrors.IsInvalid(err) {
 		return nil, err // the server can't stream the initial list; client-go requests a plain one next
 	}
@@ -183,38 +179,29 @@ func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	return nil, err
 }
 
-// watching notes the end of a watch.
-type watching struct {
-	watch.Interface
-	end func()
-}
-
-// Stop implements [watch.Interface]. client-go calls it at the end of each watch.
-func (w watching) Stop() {
-	w.end()
-	w.Interface.Stop()
-}
-
 // begin is called when a streamed list has begun. An API server may accept the request, and send no bookmark at the
 // end. client-go waits until the watch ends, for five to ten minutes.
-func (f *follower) begin(ctx context.Context, cancel context.CancelFunc, w watch.Interface) watch.Interface {
+func (f *follower) begin(ctx context.Context, w watch.Interface) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	guard := time.AfterFunc(giveUpAfter*f.quiet, func() {
+	f.objects = 0
+	f.guard = time.AfterFunc(giveUpAfter*f.quiet, func() {
 		f.failed(ctx, "watch", errNoBookmark)
 		f.mu.Lock()
 		f.stalled = true
 		f.mu.Unlock()
-		cancel()
+		w.Stop()
 	})
-	f.objects, f.guard = 0, guard
-	return watching{w, func() {
-		guard.Stop()
-		f.mu.Lock()
+}
+
+// unguard ends the guard, if there is one, and reports that.
+func (f *follower) unguard() bool {
+	guarded := f.guard != nil
+	if guarded {
+		f.guard.Stop()
 		f.guard = nil
-		f.mu.Unlock()
-		cancel()
-	}}
+	}
+	return guarded
 }
 
 // progress is called for each object of a streamed list.
@@ -231,11 +218,7 @@ func (f *follower) progress() {
 // listed is called when a list is in the state.
 func (f *follower) listed() {
 	f.mu.Lock()
-	streamed := f.guard != nil
-	if streamed {
-		f.guard.Stop()
-		f.guard = nil
-	}
+	streamed := f.unguard()
 	f.complete, f.stalled, f.heard = true, false, time.Now()
 	f.mu.Unlock()
 	if streamed {
@@ -249,8 +232,7 @@ func request[T any](
 	ctx context.Context, f *follower, verb string, o metav1.ListOptions,
 	do func(context.Context, metav1.ListOptions) (T, error),
 ) (T, error) {
-	ctx, last := client.WithLast(ctx)
-	defer time.AfterFunc(f.quiet, func() { f.failed(ctx, verb, cmp.Or(last(), errSilent)) }).Stop()
+	defer time.AfterFunc(f.quiet, func() { f.failed(ctx, verb, errSilent) }).Stop()
 	o.LabelSelector = f.labels
 	if !f.noFields {
 		o.FieldSelector = f.fields

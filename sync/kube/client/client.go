@@ -2,7 +2,6 @@ package client
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -123,25 +121,7 @@ func (c *Client) Skew() (time.Duration, bool) {
 	return 0, false
 }
 
-type lastKey struct{}
-
-// WithLast returns a context for a request, and a function for the error of its last attempt, which may be nil:
-// client-go makes up to ten attempts before it returns.
-func WithLast(ctx context.Context) (context.Context, func() error) {
-	last, ok := ctx.Value(lastKey{}).(*atomic.Pointer[error])
-	if !ok {
-		last = new(atomic.Pointer[error])
-		ctx = context.WithValue(ctx, lastKey{}, last)
-	}
-	return ctx, func() error {
-		if err := last.Load(); err != nil {
-			return *err
-		}
-		return nil
-	}
-}
-
-// noting is a transport that notes the server's time, and how attempts end.
+// noting is a transport that notes the server's time.
 type noting struct {
 	http.RoundTripper
 	skew *atomic.Pointer[time.Duration]
@@ -150,22 +130,14 @@ type noting struct {
 // RoundTrip implements [http.RoundTripper].
 func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := n.RoundTripper.RoundTrip(r)
-	problem := err
-	if err == nil {
-		if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-			const half = 500 * time.Millisecond // of the second that the header leaves out
-			skew := time.Until(date.Add(half))
-			n.skew.Store(&skew)
-		}
-		if resp.StatusCode != http.StatusOK {
-			status := metav1.Status{Code: int32(resp.StatusCode), Message: resp.Status} //nolint:gosec // three digits
-			problem = &apierrors.StatusError{ErrStatus: status}
-		}
+	if err != nil {
+		return nil, err
 	}
-	if last, ok := r.Context().Value(lastKey{}).(*atomic.Pointer[error]); ok {
-		last.Store(&problem)
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		const half = 500 * time.Millisecond // of the second that the header leaves out
+		n.skew.Store(new(time.Until(date.Add(half))))
 	}
-	return resp, err
+	return resp, nil
 }
 
 // WrappedRoundTripper lets client-go close idle connections.
