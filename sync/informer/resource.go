@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -21,6 +20,7 @@ import (
 // resource is a kind of objects with the functions that read them.
 type resource struct {
 	name     string // plural, as in URLs
+	kind     string
 	labels   string // selectors
 	fields   string
 	spare    bool   // fields only saves traffic: if the server refuses it, it is omitted
@@ -30,15 +30,12 @@ type resource struct {
 	example runtime.Object // an empty one
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	set     func(*model.Builder, any)
-	remove  func(*model.Builder, model.NamespacedName)
 	counts  reconcile.Change // of one object, for metrics
 }
 
 // resources returns the kinds that the proxy of one node reads.
 func resources(c *client.Client, node string) []*resource {
-	services := newResource(c.Services(),
-		func(b *model.Builder, s *corev1.Service) { b.SetService(kube.Service(s)) }, (*model.Builder).DeleteService)
+	services := newResource[*corev1.Service](c.Services())
 	services.labels = "!" + model.LabelServiceProxyName
 	// In some clusters most Services are headless.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
@@ -46,22 +43,16 @@ func resources(c *client.Client, node string) []*resource {
 	services.unseen = "changes of Services have no effect"
 	services.counts = reconcile.Change{Services: 1}
 
-	slices := newResource(c.SlimEndpointSlices(),
-		func(b *model.Builder, s *discoveryv1.EndpointSlice) { b.SetEndpointSlice(kube.EndpointSlice(s)) },
-		(*model.Builder).DeleteEndpointSlice)
+	slices := newResource[*discoveryv1.EndpointSlice](c.SlimEndpointSlices())
 	slices.labels = "!" + model.LabelHeadless
 	slices.unseen = "connections still go to the endpoints that were known last"
 	slices.counts = reconcile.Change{EndpointSlices: 1}
 
-	nodes := newResource(c.Nodes(),
-		func(b *model.Builder, n *corev1.Node) { b.SetNode(kube.Node(n)) },
-		func(b *model.Builder, n model.NamespacedName) { b.DeleteNode(n.Name) })
+	nodes := newResource[*corev1.Node](c.Nodes())
 	nodes.unseen = "changes of the Node have no effect: its addresses, pod ranges, zone and taints"
 	nodes.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()
 
-	cidrs := newResource(c.ServiceCIDRs(),
-		func(b *model.Builder, s *networkingv1.ServiceCIDR) { b.SetServiceCIDR(kube.ServiceCIDR(s)) },
-		func(b *model.Builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
+	cidrs := newResource[*networkingv1.ServiceCIDR](c.ServiceCIDRs())
 	cidrs.unseen = "changes of the ranges of cluster IPs have no effect"
 	cidrs.optional = "unused cluster IPs will not be dropped" // networking.k8s.io/v1 since 1.33 (KEP-1880)
 
@@ -69,15 +60,13 @@ func resources(c *client.Client, node string) []*resource {
 }
 
 // newResource returns the kind of T, of which L is a list. client-go passes no object of another kind.
-func newResource[T, L runtime.Object](
-	c client.Resource[L], set func(*model.Builder, T), remove func(*model.Builder, model.NamespacedName),
-) *resource {
+func newResource[T, L runtime.Object](c client.Resource[L]) *resource {
+	kind := reflect.TypeFor[T]().Elem()
 	return &resource{
 		name:    c.Name,
-		example: reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object),
+		kind:    kind.Name(),
+		example: reflect.New(kind).Interface().(runtime.Object),
 		list:    func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
 		watch:   c.Watch,
-		set:     func(b *model.Builder, o any) { set(b, o.(T)) },
-		remove:  remove,
 	}
 }

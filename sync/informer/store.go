@@ -86,7 +86,7 @@ func (f *follower) put(o any) model.NamespacedName {
 	version, _ := strconv.ParseUint(m.GetResourceVersion(), 10, 64)
 	if had, ok := f.known[name]; !ok || had != version || version == 0 {
 		f.known[name] = version
-		f.state.Update(change, func(b *model.Builder) { f.set(b, o) })
+		f.state.Update(change, func(b *model.Builder) { kube.Set(b, o) })
 	}
 	return name
 }
@@ -94,7 +94,7 @@ func (f *follower) put(o any) model.NamespacedName {
 func (f *follower) drop(name model.NamespacedName) {
 	if _, ok := f.known[name]; ok {
 		delete(f.known, name)
-		f.state.Update(f.counts, func(b *model.Builder) { f.remove(b, name) })
+		f.state.Update(f.counts, func(b *model.Builder) { kube.Delete(b, model.ObjectRef{Kind: f.kind, NamespacedName: name}) })
 	}
 }
 

@@ -12,6 +12,34 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
+// Set writes what the proxy needs of an object of the API into a builder. Of other kinds it needs nothing.
+func Set(b *model.Builder, o any) {
+	switch o := o.(type) {
+	case *corev1.Service:
+		b.SetService(Service(o))
+	case *discoveryv1.EndpointSlice:
+		b.SetEndpointSlice(EndpointSlice(o))
+	case *corev1.Node:
+		b.SetNode(Node(o))
+	case *networkingv1.ServiceCIDR:
+		b.SetServiceCIDR(ServiceCIDR(o))
+	}
+}
+
+// Delete removes an object that Set has written.
+func Delete(b *model.Builder, o model.ObjectRef) {
+	switch o.Kind {
+	case "Service":
+		b.DeleteService(o.NamespacedName)
+	case "EndpointSlice":
+		b.DeleteEndpointSlice(o.NamespacedName)
+	case "Node":
+		b.DeleteNode(o.Name)
+	case "ServiceCIDR":
+		b.DeleteServiceCIDR(o.Name)
+	}
+}
+
 // Service copies the fields of a v1 Service that the proxy needs. An unset field stays empty: the API server has set
 // its defaults, and the builder sets the same ones for objects from files.
 func Service(s *corev1.Service) model.Service {

@@ -60,13 +60,10 @@ func (o *Objects) keep(others *Objects) {
 // Len returns the number of objects.
 func (o *Objects) Len() int { return len(o.list) }
 
-// Of returns the objects in the order of the manifests, as values of the model or as pointers to those of the API: T is
-// as [model.Node] or *[corev1.Pod].
+// Of returns the objects of a kind in the order of the manifests: T is as *[corev1.Node].
 func Of[T any](o *Objects) (out []T) {
 	for _, obj := range o.list {
-		if v, ok := obj.value.(T); ok {
-			out = append(out, v)
-		} else if v, ok := obj.raw.(T); ok {
+		if v, ok := obj.raw.(T); ok {
 			out = append(out, v)
 		}
 	}
@@ -76,9 +73,7 @@ func Of[T any](o *Objects) (out []T) {
 // ApplyTo sets all objects in b.
 func (o *Objects) ApplyTo(b *model.Builder) {
 	for _, obj := range o.list {
-		if obj.set != nil {
-			obj.set(b)
-		}
+		kube.Set(b, obj.raw)
 	}
 }
 
@@ -119,30 +114,5 @@ type kubeObject interface {
 type object struct {
 	ref   model.ObjectRef
 	place string // "file:line", where its document begins, and the item of a List
-	raw   any    // the API object
-
-	value       any                  // what the model takes of it
-	set, remove func(*model.Builder) // nil: the model takes nothing
-}
-
-// convert fills in what the model takes.
-func (o *object) convert() {
-	switch in := o.raw.(type) {
-	case *corev1.Service:
-		v := kube.Service(in)
-		o.value, o.set = v, func(b *model.Builder) { b.SetService(v) }
-		o.remove = func(b *model.Builder) { b.DeleteService(v.NamespacedName) }
-	case *discoveryv1.EndpointSlice:
-		v := kube.EndpointSlice(in)
-		o.value, o.set = v, func(b *model.Builder) { b.SetEndpointSlice(v) }
-		o.remove = func(b *model.Builder) { b.DeleteEndpointSlice(v.NamespacedName) }
-	case *corev1.Node:
-		v := kube.Node(in)
-		o.value, o.set = v, func(b *model.Builder) { b.SetNode(v) }
-		o.remove = func(b *model.Builder) { b.DeleteNode(v.Name) }
-	case *networkingv1.ServiceCIDR:
-		v := kube.ServiceCIDR(in)
-		o.value, o.set = v, func(b *model.Builder) { b.SetServiceCIDR(v) }
-		o.remove = func(b *model.Builder) { b.DeleteServiceCIDR(v.Name) }
-	}
+	raw   any
 }

@@ -182,9 +182,8 @@ func (p *parser) read(text []byte, ref model.ObjectRef, empty kubeObject) {
 	raw := empty.DeepCopyObject().(kubeObject)
 	errs, err := kjson.UnmarshalStrict(text, raw)
 	raw.SetNamespace(ref.Namespace)
-	o := &object{ref: ref, place: p.place(), raw: raw}
-	if o.convert(); o.value == nil {
-		errs = nil // pods may have fields of newer versions
+	if ref.Kind == "Pod" {
+		errs = nil // these may have fields of newer versions
 	}
 	if err != nil {
 		errs = append(errs, err)
@@ -196,7 +195,7 @@ func (p *parser) read(text []byte, ref model.ObjectRef, empty kubeObject) {
 		p.fail(ref, err.Error())
 	}
 	if len(errs) == 0 {
-		p.objects = append(p.objects, o)
+		p.objects = append(p.objects, &object{ref: ref, place: p.place(), raw: raw})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -94,9 +95,9 @@ func (s *Source) update(state *reconcile.State) {
 		s.log.Warn(text)
 	}
 	state.Update(reconcile.Change{}, func(b *model.Builder) {
-		for ref, o := range old.byRef {
-			if next.byRef[ref] == nil && o.remove != nil {
-				o.remove(b)
+		for ref := range old.byRef {
+			if next.byRef[ref] == nil {
+				kube.Delete(b, ref)
 			}
 		}
 		next.ApplyTo(b)

@@ -8,13 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/manifest"
 )
 
 const renderLong = `Render prints the rules that vmapd would program for the given manifests: a script for
@@ -69,7 +68,7 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	traffic, d := conf.Model(), names.Directory{Nodes: manifest.Of[model.Node](read)}
+	traffic, d := conf.Model(), objects.Of(read)
 	traffic.NodeName, err = config.OnlyNode(traffic.NodeName, d.Nodes)
 	if err = cmp.Or(err, d.CheckNode(traffic.NodeName)); err != nil {
 		return err

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -25,8 +24,12 @@ import (
 
 // Of returns the objects of files.
 func Of(o *manifest.Objects) *names.Directory {
-	d := &names.Directory{
-		Nodes: manifest.Of[model.Node](o), ServiceCIDRs: manifest.Of[model.ServiceCIDR](o), Pods: manifest.Of[*corev1.Pod](o),
+	d := &names.Directory{Pods: manifest.Of[*corev1.Pod](o)}
+	for _, n := range manifest.Of[*corev1.Node](o) {
+		d.Nodes = append(d.Nodes, kube.Node(n))
+	}
+	for _, c := range manifest.Of[*networkingv1.ServiceCIDR](o) {
+		d.ServiceCIDRs = append(d.ServiceCIDRs, kube.ServiceCIDR(c))
 	}
 	for _, s := range manifest.Of[*corev1.Service](o) {
 		d.Services = append(d.Services, names.ServiceObject{Service: kube.Service(s), Spec: s.Spec})

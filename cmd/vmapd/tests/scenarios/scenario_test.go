@@ -20,6 +20,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/cli"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	directory "github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
@@ -177,7 +178,7 @@ func (s *scenario) load(t *testing.T) *loaded {
 			t.Fatal(err)
 		}
 		traffic := conf.Model()
-		if traffic.NodeName, err = config.OnlyNode(traffic.NodeName, manifest.Of[model.Node](objects)); err != nil {
+		if traffic.NodeName, err = config.OnlyNode(traffic.NodeName, directory.Of(objects).Nodes); err != nil {
 			t.Fatal(err)
 		}
 		b := model.NewBuilder(traffic)
@@ -266,7 +267,7 @@ func lines(s string) []string { return strings.Split(s, "\n") }
 // only Node.
 func nodeAddrs(objects *manifest.Objects) []netip.Addr {
 	addrs := []netip.Addr{netip.MustParseAddr(lab.NodeIP4), netip.MustParseAddr(lab.NodeIP6)}
-	for _, n := range manifest.Of[model.Node](objects) {
+	for _, n := range directory.Of(objects).Nodes {
 		for _, s := range n.Addresses {
 			if a, err := netip.ParseAddr(s); err == nil && !slices.Contains(addrs, a) {
 				addrs = append(addrs, a)
