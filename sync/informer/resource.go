@@ -33,7 +33,7 @@ type resource struct {
 	counts  reconcile.Change // of one object, for metrics
 }
 
-// resources returns the kinds that the proxy of one node reads.
+// resources returns the kinds that the proxy of one node reads, by name.
 func resources(c *client.Client, node string) []*resource {
 	services := newResource[*corev1.Service](c.Services())
 	services.labels = "!" + model.LabelServiceProxyName
@@ -56,7 +56,7 @@ func resources(c *client.Client, node string) []*resource {
 	cidrs.unseen = "changes of the ranges of cluster IPs have no effect"
 	cidrs.optional = "unused cluster IPs will not be dropped" // networking.k8s.io/v1 since 1.33 (KEP-1880)
 
-	return []*resource{services, slices, nodes, cidrs}
+	return []*resource{slices, nodes, cidrs, services}
 }
 
 // newResource returns the kind of T, of which L is a list. client-go passes no object of another kind.

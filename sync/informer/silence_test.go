@@ -83,7 +83,7 @@ func TestPlainListsFromTheStart(t *testing.T) {
 func quietFollower(logs *testlog.Log) *follower {
 	source := &Source{Log: slog.New(slog.NewTextHandler(logs, nil))}
 	state := reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1)
-	return newFollower(resources(new(client.Client), "node1")[2], source, state, func() {})
+	return newFollower(resources(new(client.Client), "node1")[1], source, state, func() {})
 }
 
 // A plain list is requested thirty seconds after the response, or after the last objects. An overloaded server may take

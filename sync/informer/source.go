@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -100,7 +99,6 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 		s.followers = append(s.followers, f)
 		all.Go(func() { f.run(ctx) })
 	}
-	slices.SortFunc(s.followers, func(a, b *follower) int { return cmp.Compare(a.name, b.name) })
 	s.mu.Unlock()
 	initial.Wait()
 	if ctx.Err() == nil {

@@ -23,7 +23,7 @@ func versioned(name, ip, version string) *corev1.Service {
 // The state gets what is new, once, be it by an event, a plain list or a streamed one.
 func TestOnlyChangesAreWritten(t *testing.T) {
 	state := reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1)
-	f := newFollower(resources(new(client.Client), "node1")[0], &Source{Log: slog.New(slog.DiscardHandler)}, state, state.Complete)
+	f := newFollower(resources(new(client.Client), "node1")[3], &Source{Log: slog.New(slog.DiscardHandler)}, state, state.Complete)
 	list := func(objects ...*corev1.Service) error {
 		var all []any
 		for _, o := range objects {

@@ -41,13 +41,15 @@ func Delete(b *model.Builder, o model.ObjectRef) {
 }
 
 // Service copies the fields of a v1 Service that the proxy needs. An unset field stays empty: the API server has set
-// its defaults, and the builder sets the same ones for objects from files.
+// its defaults, and the builder sets the same ones for objects from files. The result shares the object's maps and slices;
+// neither may be changed.
 func Service(s *corev1.Service) model.Service {
 	out := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
+		Labels:                s.Labels,
 		UID:                   string(s.UID),
 		Created:               s.CreationTimestamp.Time,
-		Annotations:           annotations(s.Annotations),
+		Annotations:           s.Annotations,
 		Type:                  string(s.Spec.Type),
 		ClusterIPs:            s.Spec.ClusterIPs,
 		ExternalIPs:           s.Spec.ExternalIPs,
@@ -56,9 +58,6 @@ func Service(s *corev1.Service) model.Service {
 		SessionAffinity:       string(s.Spec.SessionAffinity),
 		SourceRanges:          s.Spec.LoadBalancerSourceRanges,
 		HealthCheckNodePort:   s.Spec.HealthCheckNodePort,
-	}
-	if name, ok := s.Labels[model.LabelServiceProxyName]; ok { // the proxy reads no other label
-		out.Labels = map[string]string{model.LabelServiceProxyName: name}
 	}
 	// Manifests often have only clusterIP; an API server fills in clusterIPs (KEP-563).
 	if len(out.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
@@ -80,20 +79,6 @@ func Service(s *corev1.Service) model.Service {
 		out.Ingress = append(out.Ingress, model.Ingress{IP: in.IP, IPMode: string(ptr.Deref(in.IPMode, ""))})
 	}
 	return out
-}
-
-// annotations copies those that the proxy reads. Others may be large.
-func annotations(all map[string]string) map[string]string {
-	var read map[string]string
-	for _, a := range model.Annotations {
-		if value, ok := all[a.Name]; ok {
-			if read == nil {
-				read = map[string]string{}
-			}
-			read[a.Name] = value
-		}
-	}
-	return read
 }
 
 // EndpointSlice copies the fields of a discovery/v1 EndpointSlice that the proxy needs. The

@@ -115,7 +115,7 @@ func TestService(t *testing.T) {
 		UID:                   "u1",
 		Created:               created,
 		Labels:                map[string]string{model.LabelServiceProxyName: "other"},
-		Annotations:           map[string]string{model.AnnotationAlgorithm: "maglev", model.AnnotationConnectionGrace: "30s"},
+		Annotations:           service().Annotations,
 		Type:                  "LoadBalancer",
 		ClusterIPs:            []string{"172.30.0.41", "fd00:30::41"},
 		ExternalIPs:           []string{"192.168.99.1"},

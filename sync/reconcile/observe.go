@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -74,17 +76,8 @@ func ProblemChanges(old, now *model.Snapshot) (added, gone []model.Problem) {
 }
 
 // without returns the problems that are not in others.
-func without(problems, others []model.Problem) (list []model.Problem) {
-	known := map[model.Problem]bool{}
-	for _, p := range others {
-		known[p] = true
-	}
-	for _, p := range problems {
-		if !known[p] {
-			list = append(list, p)
-		}
-	}
-	return list
+func without(problems, others []model.Problem) []model.Problem {
+	return slices.DeleteFunc(slices.Clone(problems), sets.New(others...).Has)
 }
 
 // failures returns what an error leaves unprogrammed of a snapshot. A family of which nothing was taken has failed.
