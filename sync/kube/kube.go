@@ -41,8 +41,8 @@ func Delete(b *model.Builder, o model.ObjectRef) {
 }
 
 // Service copies the fields of a v1 Service that the proxy needs. An unset field stays empty: the API server has set
-// its defaults, and the builder sets the same ones for objects from files. The result shares the object's maps and slices;
-// neither may be changed.
+// its defaults, and the builder sets the same ones for objects from files. The result shares the object's maps and
+// slices; neither may be changed.
 func Service(s *corev1.Service) model.Service {
 	out := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
