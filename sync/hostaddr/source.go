@@ -40,8 +40,8 @@ type Source struct {
 	Ignore []string
 }
 
-// pause is the least time between two reads: a device comes with several addresses and routes, each pod with a route, and
-// with IPVS each frontend with an address.
+// pause is the least time between two reads: a device comes with several addresses and routes, a pod with a route, and
+// with IPVS a frontend with an address.
 const pause = 100 * time.Millisecond
 
 // Run writes the addresses into the state, calls Complete, and writes them again when they change, until ctx ends. Then
