@@ -6,11 +6,13 @@ import (
 	"strings"
 )
 
-// Configuration has all settings, FromKubeProxy the differences from kube-proxy.
+// Configuration has all settings.
 //
 //go:embed configuration.md
 var Configuration string
 
+// FromKubeProxy has the differences from kube-proxy.
+//
 //go:embed from-kube-proxy.md
 var FromKubeProxy string
 

@@ -119,31 +119,36 @@ func readMeta(data []byte, out *metav1.ObjectMeta) error {
 		case 8:
 			return out.CreationTimestamp.Unmarshal(value)
 		case 11:
-			return readEntry(value, &out.Labels, readLabels)
+			return readEntry(value, &out.Labels, isLabel)
 		case 12:
-			return readEntry(value, &out.Annotations, readAnnotations)
+			return readEntry(value, &out.Annotations, isAnnotation)
 		}
 		return nil
 	})
 }
 
-var (
-	readLabels      = []string{model.LabelServiceName, model.LabelHeadless, model.LabelServiceProxyName}
-	readAnnotations = annotations()
-)
-
-// annotations returns the names of those that the proxy reads.
-func annotations() []string {
-	// The latter is in the bookmark after the last of the initial events.
-	names := []string{corev1.EndpointsLastChangeTriggerTime, metav1.InitialEventsAnnotationKey}
-	for _, a := range model.Annotations {
-		names = append(names, a.Name)
+// isLabel reports whether a key is that of a label that the proxy reads.
+func isLabel(key []byte) bool {
+	switch string(key) {
+	case model.LabelServiceName, model.LabelHeadless, model.LabelServiceProxyName:
+		return true
 	}
-	return names
+	return false
 }
 
-// readEntry reads an entry of a map, if it has one of some keys.
-func readEntry(data []byte, to *map[string]string, keys []string) error {
+// isAnnotation reports whether a key is that of an annotation that the proxy reads.
+func isAnnotation(key []byte) bool {
+	switch string(key) {
+	case corev1.EndpointsLastChangeTriggerTime:
+		return true
+	case metav1.InitialEventsAnnotationKey: // in the bookmark after the last of these events
+		return true
+	}
+	return slices.ContainsFunc(model.Annotations[:], func(a model.Annotation) bool { return a.Name == string(key) })
+}
+
+// readEntry reads an entry of a map, if somebody wants its key.
+func readEntry(data []byte, to *map[string]string, isWanted func(key []byte) bool) error {
 	var key, text []byte
 	err := walk(data, func(field int, value []byte) error {
 		switch field {
@@ -154,12 +159,11 @@ func readEntry(data []byte, to *map[string]string, keys []string) error {
 		}
 		return nil
 	})
-	at := slices.IndexFunc(keys, func(k string) bool { return k == string(key) })
-	if at >= 0 {
+	if isWanted(key) {
 		if *to == nil {
 			*to = map[string]string{}
 		}
-		(*to)[keys[at]] = string(text)
+		(*to)[string(key)] = string(text)
 	}
 	return err
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // LimitMemory makes the runtime respect the memory limit of the control group, unless the environment sets GOMEMLIMIT.
-// A part is for memory that the runtime does not know: the program itself, and that of the kernel for sockets and, since
-// Linux 5.17, for nftables' elements. With 5,000 Services of 50 endpoints, the kernel's was 20 MB.
+// A part is for memory that the runtime does not know: the program itself, and that of the kernel for sockets and,
+// since Linux 5.17, for nftables' elements. With 5,000 Services of 50 endpoints, the kernel's was 20 MB.
 func LimitMemory(log *slog.Logger) {
 	const heap = 0.85
 	switch limit, err := memlimit.Set(memlimit.WithRatio(heap)); {
