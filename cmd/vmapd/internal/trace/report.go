@@ -22,7 +22,7 @@ type Input struct {
 	Entry         *conntrack.Flow      // nil if connection tracking has none
 	Route         string               // why the kernel has no route, if it was asked and has none
 	Neighbour     string               // why the next hop cannot be reached, if it is known to be so
-	Bridge        string               // why the answer does not pass netfilter, on the bridge of both ends
+	Bridge        string               // why the client does not know the answer, on the bridge of both ends
 	Suspects      []string             // what may drop packets, or keep them from being tracked, without a trace
 	NoText        string               // why nft does not list rules; "": it does, or was not asked
 	Namespace     string               // of the network, in which vmapd connected
@@ -82,7 +82,8 @@ func NewStory(in Input) Story {
 		}
 	}
 	s.addHints(&in)
-	s.elsewhere = s.Verdict.arrived() && !s.Differs && !s.here && (!s.Answered() || s.Outcome() == report.Rejected)
+	isFailed := !s.Answered() || s.Outcome() == report.Rejected
+	s.elsewhere = s.Verdict.arrived() && !s.Differs && !s.Answer.Lost && isFailed
 	s.Conclusion, s.Remedy = s.conclude(&in, answer), s.remedy(&in)
 	return s
 }
@@ -93,18 +94,15 @@ func (s *Story) remedy(in *Input) string {
 		rule = cmp.Or(in.Answer.ended, rule)
 	}
 	switch {
-	case rule != nil && !isVmapds(rule) && rule.Handle == 0:
-		return "accept the connection in that chain: a rule in it, or another policy"
 	case rule != nil && !isVmapds(rule):
-		return fmt.Sprintf("change that rule, which has the handle %d: nft -a list chain %s %s %s.",
-			rule.Handle, rule.Place.Family, rule.Place.Table, rule.Place.Chain)
+		return fmt.Sprintf("change that rule or policy, or accept the connection before it: nft -a list chain %s %s %s.",
+			rule.Place.Family, rule.Place.Table, rule.Place.Chain)
 	case in.Second != nil:
 		return "translate to an endpoint, or let clients connect to the Service's address"
 	case in.OnlySmall != "":
 		return "compare the MTUs on the path (ip link): of the node, of tunnels, and of the pod"
 	case !s.Verdict.arrived():
-	case !s.translates && s.Answer.Kind == Reset: // the destination is no Service's
-	case s.Answer.Kind == Reset, s.Answer.Kind == Unreachable && s.Answer.From.Addr() == s.Endpoint.Addr():
+	case s.translates && s.Outcome() == report.Rejected && s.Answer.From.Addr() == s.Endpoint.Addr():
 		return "compare the Service's targetPort with the port on which the application listens"
 	case s.elsewhere && s.Answer.Kind == NoAnswer:
 		return "check the pod's firewall, NetworkPolicies on its node, and the network between"
@@ -191,11 +189,7 @@ func (s *Story) addHints(in *Input) {
 func (s *Story) conclude(in *Input, answer string) string {
 	text := ""
 	if in.First.untracked && !s.translated() { // IPVS translates without connection tracking
-		text = "not tracked" + because(in.First.untracks)
-		if in.Expected == nil || in.Expected.Verdict != report.NotService {
-			text += ", so no Service can be applied"
-		}
-		text += "; "
+		text = "not tracked" + because(in.First.untracks) + ", so no Service can be applied; "
 	}
 	switch s.Verdict {
 	case Rejected, Dropped:
@@ -218,7 +212,7 @@ func (s *Story) conclude(in *Input, answer string) string {
 		if in.Expected != nil && in.Expected.Listener {
 			by = "by vmapd's listener on this node, which connects to an endpoint"
 		}
-		return fmt.Sprintf("%sdelivered to %v %s%s%s.", text, s.Endpoint, by, answer, s.afterSilence())
+		return fmt.Sprintf("%sdelivered to %v %s%s.", text, s.Endpoint, by, answer)
 	case Forwarded:
 		by := ""
 		if in.First.out != "" {
@@ -229,17 +223,9 @@ func (s *Story) conclude(in *Input, answer string) string {
 				"the packet left%s%s.", text, s.Endpoint, cmp.Or(named(in.First.dnat), "iptables-legacy or a program of eBPF"),
 				e.Service, by, answer)
 		}
-		return fmt.Sprintf("%sforwarded to %v%s%s%s%s.", text, s.Endpoint, by, answer, in.OnlySmall, s.afterSilence())
+		return fmt.Sprintf("%sforwarded to %v%s%s.", text, s.Endpoint, by, answer)
 	}
 	return "its path was not seen."
-}
-
-// afterSilence names the endpoints that did not answer before the last one.
-func (s *Story) afterSilence() string {
-	if len(s.Silent) == 0 {
-		return ""
-	}
-	return "; before, no answer came from " + report.List(s.Silent, 0)
 }
 
 func because(by *others.Line) string {
@@ -259,47 +245,41 @@ func (s *Story) reportAnswer(in *Input) (text string) {
 		text = ", which refused it with a TCP reset: nothing listens on that port there"
 	case Unreachable:
 		text = fmt.Sprintf("; %s answered with an ICMP error: %s", a.From.Addr(), a.Error)
-		if a.Error == "port unreachable" && a.From.Addr() == s.Endpoint.Addr() {
-			text += ", so nothing listens on that port there"
-		}
 		if in.Neighbour != "" {
 			text += ", since " + in.Neighbour
 		}
 	case Replied:
 		text = ", which answered"
 	case NoAnswer:
-		return s.reportSilence(in)
+		text = fmt.Sprintf(", which did not answer within %v", in.Waited)
+		if why := cmp.Or(in.Neighbour, in.Bridge); why != "" {
+			text += ": " + why
+		}
+		a.Lost = in.Bridge != ""
 	}
+	if len(s.Silent) > 0 {
+		text += "; before, no answer came from " + report.List(s.Silent, 0)
+	}
+	but := ""
 	switch accepted := a.Kind == Accepted || a.Kind == Replied; {
 	case p.verdict == Dropped, p.verdict == Rejected:
-		text += ". But the answer was dropped on the return path, by " + named(p.ended)
+		but = "dropped on the return path, by " + named(p.ended)
 	case p.verdict == Lost && in.Dialed != succeeded:
-		text += ". But the answer was lost on the return path: no rule of nftables was seen to drop it"
+		but = "lost on the return path: no rule of nftables was seen to drop it"
 	case p.untracked && s.translated() && a.From == s.Endpoint: // the Service's is restored for tracked packets alone
-		text += fmt.Sprintf(". But the answer was not tracked%s: it came from %v in place of %v, "+
-			"and the client does not know that address", because(p.untracks), a.From, s.Destination)
+		but = fmt.Sprintf("not tracked%s: %s", because(p.untracks), replaced(a.From, s.Destination))
 	case accepted && p.verdict == Forwarded && in.Dialed != "" && in.Dialed != succeeded:
-		a.Lost = true
-		return text + ". But the answer was lost after this node's rules, after it left by " + p.out
+		but = "lost after this node's rules, after it left by " + p.out
 	default:
-		return text
+		return text + in.OnlySmall
 	}
-	a.Lost, s.here = true, true
-	return text
+	a.Lost = true
+	return text + ". But the answer was " + but
 }
 
-// reportSilence says that there was no answer and, if it is known, why.
-func (s *Story) reportSilence(in *Input) string {
-	text := fmt.Sprintf(", which did not answer within %v", in.Waited)
-	if in.Bridge != "" && in.Neighbour == "" {
-		s.here = true
-		text = fmt.Sprintf("; an answer takes that bridge past netfilter (%s): it comes from %v in place of %v, "+
-			"and the client does not know that address", in.Bridge, s.Endpoint, s.Destination)
-	}
-	if in.Neighbour != "" {
-		text += ": " + in.Neighbour
-	}
-	return text
+// replaced says that an answer keeps the endpoint's address.
+func replaced(endpoint, destination netip.AddrPort) string {
+	return fmt.Sprintf("it comes from %v in place of %v, and the client does not know that address", endpoint, destination)
 }
 
 func (s *Story) differs(e *explain.Explanation, byVmapd bool) bool {

@@ -39,11 +39,9 @@ func noRoute(p tracer.Packet, mark uint32, in string) string {
 		return by
 	}
 	switch {
-	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // EINVAL: newer kernels
-		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, "+
-			"because answers would leave by another one (the sysctl net.ipv4.conf.%s.rp_filter)", from, in, in)
-	case errors.Is(err, unix.EINVAL):
-		return fmt.Sprintf("it refuses %v → %v on interface %s as martian", from, to, in)
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && to.Is4(): // EINVAL: newer kernels
+		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, because answers would leave "+
+			"by another one (the sysctl net.ipv4.conf.%s.rp_filter), or an address is martian", from, in, in)
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return "no route"
 	}
@@ -101,25 +99,6 @@ func ruleMatches(r netlink.Rule, p tracer.Packet, mark uint32, in string) bool {
 
 // contains reports whether a range has an address; nil has all.
 func contains(n *net.IPNet, a netip.Addr) bool { return n == nil || n.Contains(a.AsSlice()) }
-
-// isReversed reports whether packets to an address leave by another interface than the one by which packets from there
-// come in, where the reverse path filter demands that they do not. In its loose mode (2), any interface will do.
-func isReversed(from netip.Addr, in string) bool {
-	if !from.Is4() {
-		return false
-	}
-	const strict, loose = "1", "2"
-	mode := max(read("net/ipv4/conf/all/rp_filter"), read("net/ipv4/conf/"+in+"/rp_filter"))
-	if mode != strict && mode != loose {
-		return false
-	}
-	routes, err := netlink.RouteGet(from.AsSlice())
-	if err != nil || len(routes) == 0 {
-		return true
-	}
-	out, err := netlink.LinkByIndex(routes[0].LinkIndex)
-	return mode == strict && err == nil && out.Attrs().Name != in
-}
 
 // read returns the value of a sysctl, or "".
 func read(sysctl string) string {

@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
@@ -68,8 +69,7 @@ type Story struct {
 	Endpoints []explain.Endpoint `json:"-"` // of the Service, to which vmapd may forward the connection
 
 	translates bool // the destination is a Service's: a listener of vmapd's has it, or a rule has replaced it
-	here       bool // something on this node keeps the answer away
-	elsewhere  bool // something else does
+	elsewhere  bool // nothing on this node is known to keep the answer away
 }
 
 // Rule is where nft finds a rule, or the chain with a policy, which has no handle.
@@ -118,9 +118,6 @@ func (s *Story) Write(t *report.Text) {
 		t.Say("from %v", s.Source)
 	}
 	t.Say("to   %v/%s", s.Destination, s.Protocol)
-	for _, a := range s.Silent {
-		t.Say("A first packet went to %v, without an answer in time: the kernel chose again.", a)
-	}
 	for i, h := range s.Hooks {
 		h.write(t, fmt.Sprintf("%d. ", i+1), "   ")
 	}
@@ -153,7 +150,7 @@ func (s *Story) writeVerdict(t *report.Text) {
 	switch {
 	case s.Differs:
 		t.Paragraph(report.Fail, "MISMATCH: vmapd expects: "+s.Expected, "", "  ")
-	case s.Expected == "", s.here:
+	case s.Expected == "", s.Answer.Lost:
 	case s.elsewhere:
 		t.Say("vmapd expected this; the failure is elsewhere.")
 	case s.Verdict.arrived():
@@ -191,24 +188,17 @@ type Hook struct {
 	Out   string      `json:"out,omitempty"`   // interface
 	Lines []string    `json:"lines,omitempty"` // rules that decided something or changed the packet, its new addresses
 
-	folded  int  // look-ups of vmapd's, which decide nothing against the packet, in the last line
 	ends    bool // the last line ends the packet's path
 	notable bool // a rule ended the packet's path here or, if it is another program's, changed the packet
 	ended   bool
 }
 
 func (h *Hook) line(format string, args ...any) {
-	h.Lines, h.folded = append(h.Lines, fmt.Sprintf(format, args...)), 0
+	h.Lines = append(h.Lines, fmt.Sprintf(format, args...))
 }
 
-func (h *Hook) fold() {
-	n := h.folded + 1
-	if n > 1 {
-		h.Lines = h.Lines[:len(h.Lines)-1]
-	}
-	h.line("%s of vmapd matched (-v)", report.Plural(n, "rule"))
-	h.folded = n
-}
+// folded stands for the rules of vmapd's at a hook that decide nothing against the packet.
+const folded = "Rules of vmapd matched (-v)."
 
 // path is a packet's path through the kernel.
 type path struct {
@@ -312,7 +302,9 @@ func (p *path) step(e tracer.Event, h *Hook) {
 	switch {
 	case isPolicy && end != Dropped, !isPolicy && verdict == "" && !changes:
 	case isVmapds(&l) && end == "" && l.Text == "":
-		h.fold()
+		if !slices.Contains(h.Lines, folded) {
+			h.line(folded)
+		}
 	case verdict != "" && !(l.Decides && strings.Contains(l.Text, verdict)):
 		h.line("%s => %s", text, verdict)
 	default:

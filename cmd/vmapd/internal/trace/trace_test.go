@@ -163,7 +163,7 @@ func TestStories(t *testing.T) {
 	}{
 		{"accepted", whole(), back(accepts), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which accepted it."},
 		{"reset", whole(), back(tracer.FlagRST | tracer.FlagACK), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
-		{"unreachable", whole(), unreachable.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end"), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2; 10.0.0.3 answered with an ICMP error: port unreachable, so nothing listens on that port there."},
+		{"unreachable", whole(), unreachable.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end"), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2; 10.0.0.3 answered with an ICMP error: port unreachable."},
 		{"silent", whole(), nil, nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
 		{"answered, says connection tracking", whole(), nil, entry(conntrack.Flow{Answered: true}), Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
 		{
@@ -236,11 +236,11 @@ note: Not tried: 1 more endpoint of the Service (--each).
 from 203.0.113.9:40000
 to   172.30.0.10:80/tcp
 1. prerouting, from eth0
-   3 rules of vmapd matched (-v)
+   Rules of vmapd matched (-v).
    The destination is 10.0.0.3:8080 now.
 2. forward, from eth0, to veth2
 3. postrouting, from eth0, to veth2
-   1 rule of vmapd matched (-v)
+   Rules of vmapd matched (-v).
    The source is 192.168.0.2:40001 now.
 4. The answer came from 10.0.0.3:8080 (SYN and ACK).
    It left by eth0.

@@ -170,8 +170,9 @@ func (t *Watch) ask(ctx context.Context, c *Collector) error {
 	}
 	if in.Route = p.noRoute(); p.verdict == Forwarded {
 		in.Neighbour = noNeighbour(last.Dest.Addr(), p.out)
-		if last.Dest != first.Dest && last.Source == first.Source && arrival == p.out {
-			in.Bridge = pastNetfilter(p.out, family)
+		isBack := last.Dest != first.Dest && last.Source == first.Source && arrival == p.out
+		if why := pastNetfilter(p.out, family); isBack && in.Neighbour == "" && why != "" {
+			in.Bridge = "an answer takes that bridge past netfilter (" + why + "): " + replaced(last.Dest, first.Dest)
 		}
 	}
 	return nil

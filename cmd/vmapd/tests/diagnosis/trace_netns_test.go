@@ -110,8 +110,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"=> forwarded to 10.0.0.", ", which answered.\n",
 		}},
 		{"nothing listens over UDP", "udp", "172.30.0.30:80", "", []string{
-			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing " +
-				"listens on that port there.\n",
+			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable.\n",
 		}},
 		{"no endpoint", "tcp", "172.30.0.11:80", "", []string{
 			"=> rejected by table ip vmapd, chain reject-chain, rule 1 (", "reject with tcp reset), which is vmapd's.\n",

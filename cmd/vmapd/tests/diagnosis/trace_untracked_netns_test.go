@@ -58,7 +58,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 				"(SYN and ACK).\n   prerouting, from veth",
 				"      table inet theirs, chain early, rule 1 (tcp sport 8080 notrack)\n",
 				", which accepted it. But the answer was not tracked because of table inet theirs, chain early, " +
-					"rule 1 (tcp sport 8080 notrack), which is not vmapd's: it came from 10.0.0.",
+					"rule 1 (tcp sport 8080 notrack), which is not vmapd's: it comes from 10.0.0.",
 				":8080 in place of 172.30.0.10:80, and the client does not know that address.\n",
 			},
 		},
