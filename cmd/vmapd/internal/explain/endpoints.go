@@ -21,14 +21,7 @@ func (x *explainer) explainEndpoints() {
 	var used, unused []string
 	for _, t := range x.d.Targets {
 		e := x.endpoint(t.Addr)
-		text := sayWhere(e, t.Local)
-		if e.IsTerminating() {
-			text += ", terminating"
-		}
-		if hints := slices.Concat(e.HintNodes, e.HintZones); len(hints) > 0 {
-			text += ", for " + strings.Join(hints, ", ")
-		}
-		used = append(used, fmt.Sprintf("%v  %s", t.Addr, text))
+		used = append(used, fmt.Sprintf("%v  %s", t.Addr, sayWhere(e, t.Local)))
 		x.e.Used = append(x.e.Used, Endpoint{t.Addr, e.Pod.String(), e.NodeName, t.SNAT.Masquerade()})
 	}
 	for _, c := range selection.Candidates {
@@ -40,7 +33,8 @@ func (x *explainer) explainEndpoints() {
 					offers = append(offers, o.Slice.String())
 				}
 			}
-			unused = append(unused, fmt.Sprintf("%v  %s; %s, EndpointSlice %s", c.Addr, sayExcluded(c, x.d.TrafficPolicy, e),
+			why := exclusions[c.Excluded[x.d.TrafficPolicy]]
+			unused = append(unused, fmt.Sprintf("%v  %s; %s, EndpointSlice %s", c.Addr, why,
 				sayWhere(e, c.Has(model.OnThisNode)), report.List(slices.Compact(offers), 0)))
 		}
 	}
@@ -72,54 +66,41 @@ func (x *explainer) endpoint(at netip.AddrPort) (e names.Endpoint) {
 	return e
 }
 
-// sayHints says why hints of all ready endpoints were ignored.
+// sayHints says that the hints of ready endpoints were ignored.
 func (x *explainer) sayHints(s model.Selection) {
-	hinted, unhinted := false, false // among those that are ready
-	for _, c := range s.Candidates {
-		has := c.Has(model.HintsNodes) || c.Has(model.HintsZones)
-		hinted, unhinted = hinted || c.Has(model.Ready) && has, unhinted || c.Has(model.Ready) && !has
+	hasHints := func(c model.Candidate) bool {
+		return c.Has(model.Ready) && (c.Has(model.HintsNodes) || c.Has(model.HintsZones))
 	}
-	switch {
-	case x.d.TrafficPolicy != model.Cluster || !hinted || s.Hints != model.NoHints:
-	case unhinted:
-		x.line("hints are ignored: not every ready endpoint has them")
-	case x.node == nil || x.node.Zone == "":
-		x.line("hints are ignored: none is for this node or its zone (unknown)")
-	default:
-		x.line("hints are ignored: none is for this node or its zone %s", x.node.Zone)
+	if x.d.TrafficPolicy == model.Cluster && s.Hints == model.NoHints && slices.ContainsFunc(s.Candidates, hasHints) {
+		zone := cmp.Or(ptr.Deref(x.node, model.Node{}).Zone, "(unknown)")
+		x.line("hints are ignored: none is for this node or its zone %s, or a ready endpoint has none", zone)
 	}
 }
 
-// sayWhere names the pod of an endpoint of the Service, which is in its namespace, and the node.
+// sayWhere names the pod of an endpoint of the Service, which is in its namespace, and the nodes and zones that it has
+// to do with.
 func sayWhere(e names.Endpoint, local bool) string {
 	where := "on " + cmp.Or(e.NodeName, "an unknown node")
 	if local {
 		where = "on this node"
 	}
+	if e.IsTerminating() {
+		where += ", terminating"
+	}
+	if hints := slices.Concat(e.HintNodes, e.HintZones); len(hints) > 0 {
+		where += ", for " + strings.Join(hints, ", ")
+	}
 	return strings.TrimSpace(e.Pod.Name + " " + where)
 }
 
+// exclusions say why a policy does not select an endpoint.
 var exclusions = [...]string{
 	model.NotExcluded:     "usable, but not yet in the rules", // the objects are newer than the snapshot that decides
 	model.NotServing:      "not ready (readiness probe failing, or still starting?)",
 	model.NotLocal:        "not on this node",
-	model.ReadyOnesExist:  "terminating, and others are ready",
-	model.HintsOtherNodes: "its hints are for other nodes: ",
-	model.HintsOtherZones: "its hints are for other zones: ",
-}
-
-// sayExcluded says why a policy does not select an endpoint.
-func sayExcluded(c model.Candidate, policy model.TrafficPolicy, e names.Endpoint) string {
-	why := c.Excluded[policy]
-	switch {
-	case why == model.NotServing && c.Has(model.Terminating):
-		return "terminating and no longer serving"
-	case why == model.HintsOtherNodes:
-		return exclusions[why] + strings.Join(e.HintNodes, ", ")
-	case why == model.HintsOtherZones:
-		return exclusions[why] + strings.Join(e.HintZones, ", ")
-	}
-	return exclusions[why]
+	model.ReadyOnesExist:  "others are ready",
+	model.HintsOtherNodes: "its hints are for other nodes",
+	model.HintsOtherZones: "its hints are for other zones",
 }
 
 func (x *explainer) list(endpoints []string) {
@@ -137,10 +118,11 @@ func (x *explainer) saySlices(selection model.Selection) {
 			continue
 		case headless:
 			why = "has the label service.kubernetes.io/headless: no proxy uses it"
-		case s.AddressType != "IPv4" && s.AddressType != "IPv6":
-			why = fmt.Sprintf("has the addressType %s: no proxy uses it", s.AddressType)
-		case s.AddressType != x.d.Port.Family.String() && len(selection.Candidates) == 0:
-			why = fmt.Sprintf("is not for %v", x.d.Port.Family)
+		case s.AddressType != x.d.Port.Family.String():
+			if len(selection.Candidates) > 0 {
+				continue
+			}
+			why = fmt.Sprintf("has the addressType %s, not %v", s.AddressType, x.d.Port.Family)
 		case slices.Contains(selection.OverBudget, s.NamespacedName):
 			why = "is beyond the budget of the Service's endpoints"
 		case !slices.Contains(selection.NoPort, s.NamespacedName):
@@ -234,16 +216,13 @@ func (x *explainer) sayNodePorts(s names.ServiceObject) {
 
 func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string {
 	family, addrs := model.FamilyOf(x.d.Dest.Addr()), names.Addrs(s.ClusterIPs)
+	ofFamily := func(a netip.Addr) bool { return model.FamilyOf(a) == family }
 	proxy, others := s.Labels[model.LabelServiceProxyName]
 	switch {
 	case others:
 		return fmt.Sprintf("which the label %s=%s assigns to another proxy", model.LabelServiceProxyName, proxy)
-	case s.Type == "ExternalName":
-		return "of type ExternalName: it is only a name in DNS, and no proxy serves it"
-	case len(addrs) == 0:
-		return "which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it"
-	case !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return model.FamilyOf(a) == family }):
-		return fmt.Sprintf("which has no %v cluster IP, so it is not served over %[1]v", family)
+	case s.Type == "ExternalName", !slices.ContainsFunc(addrs, ofFamily):
+		return fmt.Sprintf("which has no %v cluster IP (headless, ExternalName, or of one family): no proxy serves it", family)
 	case in.IPMode == "Proxy":
 		return "with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them"
 	}

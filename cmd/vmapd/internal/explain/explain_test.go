@@ -305,7 +305,7 @@ func TestLessCommonSituations(t *testing.T) {
 			"… which the policy Local does not bind", "127.0.0.1:30080", localNodePort, loopback,
 			[]string{
 				"from 127.0.0.1 (a process of this node)",
-				"2. externalTrafficPolicy is Local, but the client is on this node:",
+				"2. externalTrafficPolicy is Local, but the client is a pod or this node, as if",
 				"=> forwarded to 10.0.0.2:8080",
 			},
 		},
@@ -321,7 +321,7 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"this Node has no podCIDRs yet", "172.30.0.41:80", web(none.Ready("10.0.0.2")),
 			func(in *Input) { in.Config.LocalPods.Mode = model.ByNodeCIDR },
-			[]string{"from 203.0.113.7 (possibly a pod: this Node has no spec.podCIDRs)", "problem: Node node-1: " +
+			[]string{"from 203.0.113.7 (possibly a pod: no range of pods is known (--cluster-cidr, or the Node's spec.podCIDRs))", "problem: Node node-1: " +
 				"spec.podCIDRs:"},
 		},
 		{
@@ -331,7 +331,7 @@ func TestLessCommonSituations(t *testing.T) {
 				in.Interface = "eth0"
 			},
 			[]string{
-				"from 203.0.113.7 (not a pod: pods' connections arrive by the interface cni0, and this one by eth0)",
+				"from 203.0.113.7 (not a pod: those are recognized by the interface cni0 (--interface))",
 				"5. The source address becomes this node's: the client is not recognized as a pod,",
 			},
 		},

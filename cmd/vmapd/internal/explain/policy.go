@@ -40,32 +40,20 @@ func (x *explainer) explainEnds() {
 }
 
 func (x *explainer) sayClient() string {
-	pods, byNode := x.family.Pods, x.in.Config.LocalPods.Mode == model.ByNodeCIDR
-	ranges, by := "the cluster's range "+report.List(pods.CIDRs, 0), pods.Interface
-	if byNode {
-		ranges = "this node's range " + report.List(pods.CIDRs, 0)
-	}
-	if pods.Wildcard {
-		by += "*"
+	pods := x.family.Pods
+	by := "addresses in " + report.List(pods.CIDRs, 0)
+	if pods.Interface != "" {
+		by = "the interface " + pods.Interface + map[bool]string{true: "*"}[pods.Wildcard] + " (--interface)"
 	}
 	switch {
 	case x.d.Node:
 		return "a process of this node"
-	case x.d.FromPod && by != "":
-		return "a pod: the connection arrives by the interface " + x.d.Interface
-	case x.d.FromPod:
-		return "a pod: its address is in " + ranges
-	case !pods.Known() && byNode:
-		return "possibly a pod: this Node has no spec.podCIDRs"
 	case !pods.Known():
-		return "possibly a pod: without --cluster-cidr, pods are not recognized"
-	case by != "" && x.d.Interface == "":
-		return "treated as no pod: pods are recognized by their interface, and --interface was not given"
-	case by != "":
-		const text = "not a pod: pods' connections arrive by the interface %s, and this one by %s"
-		return fmt.Sprintf(text, by, x.d.Interface)
+		return "possibly a pod: no range of pods is known (--cluster-cidr, or the Node's spec.podCIDRs)"
+	case x.d.FromPod:
+		return "a pod, recognized by " + by
 	}
-	return "not a pod: its address is not in " + ranges
+	return "not a pod: those are recognized by " + by
 }
 
 var roleTexts = [...]string{
@@ -79,12 +67,8 @@ func (x *explainer) explainFrontend() {
 		if other == x.d.Port.Name {
 			continue
 		}
-		why := "comes first"
-		if s := x.in.Objects.Service(other.NamespacedName); s != nil && s.Created.After(x.service.Created) {
-			why = "is older"
-		}
-		x.line("Service %v, port %q, claims the same address and port, but %s %s: it gets no connections here.",
-			other.NamespacedName, other.Port, x.e.Service, why)
+		x.line("Service %v, port %q, claims the same address and port, but %s is older, or has the first name: "+
+			"it gets no connections here.", other.NamespacedName, other.Port, x.e.Service)
 	}
 	x.step("%s is %s of Service %s, %s.", x.e.Dest, roleTexts[x.d.Frontend.Kind], x.e.Service, x.portText())
 }
@@ -111,13 +95,10 @@ func (x *explainer) explainPolicy() {
 	if x.d.Frontend.TrafficPolicy == model.Local {
 		value = "Local"
 	}
-	const inside = ", but the client is %s: the connection is treated as if it came through the load balancer to a node " +
-		"with endpoints"
+	isLoopback := x.d.Why == model.LoopbackForwarder && x.d.Frontend.ShortCircuit
 	switch {
-	case x.d.Why == model.FromPodInside:
-		value += fmt.Sprintf(inside, "a pod")
-	case x.d.Why == model.FromNodeInside, x.d.Why == model.LoopbackForwarder && x.d.Frontend.ShortCircuit:
-		value += fmt.Sprintf(inside, "on this node")
+	case x.d.Why == model.FromPodInside, x.d.Why == model.FromNodeInside, isLoopback:
+		value += ", but the client is a pod or this node, as if it came through a load balancer to a node with endpoints"
 	case value == "Local":
 		said = "only endpoints on this node may answer."
 	}
