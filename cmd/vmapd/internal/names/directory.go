@@ -176,49 +176,35 @@ func (d *Directory) ByAddress() map[netip.Addr][]Endpoint {
 	return all
 }
 
-// podAt is a pod by its object or, without that, by an endpoint of a slice.
-type podAt struct {
-	model.NamespacedName
-	addrs                    []netip.Addr // none of a pod that has ended
-	node                     string
-	hostNetwork, terminating bool
-}
-
-func (d *Directory) pods() (list []podAt) {
-	objects := map[model.NamespacedName]bool{}
-	for _, o := range d.Pods {
-		p := podAt{node: o.Spec.NodeName, hostNetwork: o.Spec.HostNetwork}
-		p.Namespace, p.Name = o.Namespace, o.Name
-		if o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed {
-			ips := []string{o.Status.PodIP}
-			for _, ip := range o.Status.PodIPs {
-				ips = append(ips, ip.IP)
-			}
-			p.addrs = Addrs(ips)
-		}
-		objects[p.NamespacedName] = true
-		list = append(list, p)
-	}
-	for _, e := range d.endpoints() {
-		if e.Pod.Name != "" && !objects[e.Pod] {
-			list = append(list, podAt{e.Pod, Addrs(e.Addresses[:1]), e.NodeName, false, e.IsTerminating()})
-		}
-	}
-	return list
-}
-
-// PodAt returns the name of the pod that has an address, one that terminates only if no other has it. It is "" if none
-// is known, or if the address is a node's, which several pods may share.
-func (d *Directory) PodAt(addr netip.Addr) (name string) {
+// PodAt returns the name of the pod that has an address: by its object or, without that, by an endpoint. It is "" if
+// none is known, or if the address is a node's, which several pods may share.
+func (d *Directory) PodAt(addr netip.Addr) string {
 	if d.NodeAt(addr) != nil {
 		return ""
 	}
-	for _, p := range d.pods() {
-		if slices.Contains(p.addrs, addr) && (name == "" || !p.terminating) {
-			name = p.String()
+	for _, p := range d.Pods {
+		if slices.Contains(addrsOf(p), addr) {
+			return p.Namespace + "/" + p.Name
 		}
 	}
-	return name
+	for _, e := range d.ByAddress()[addr] {
+		if e.Pod.Name != "" {
+			return e.Pod.String()
+		}
+	}
+	return ""
+}
+
+// addrsOf returns the addresses of a pod; one that has ended has none.
+func addrsOf(p *corev1.Pod) []netip.Addr {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	ips := []string{p.Status.PodIP}
+	for _, ip := range p.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	return Addrs(ips)
 }
 
 // Has reports whether one of several texts is an address.

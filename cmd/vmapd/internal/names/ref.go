@@ -61,8 +61,6 @@ func ParseSource(s string) (Ref, error) {
 		return r.address(a, "source")
 	}
 	switch {
-	case isLikeAddress(s):
-		return r, fmt.Errorf("%q is not an IP address", s)
 	case !r.parseName(s) || !strings.Contains(s, "/"):
 		return r, fmt.Errorf("%s; got %q", wantSource, s)
 	case r.Kind == Service:
@@ -96,8 +94,6 @@ func ParseDestination(s string) (Ref, error) {
 		return r, fmt.Errorf("destination %q: port %d is not between 1 and 65535", s, n)
 	case named == nil && a.Zone() == "" && r.number() != 0 && a.Is6() == strings.HasPrefix(name, "["):
 		return r.address(a, "destination")
-	case isLikeAddress(name) && named != nil:
-		return r, fmt.Errorf("%q is not an IP address", name)
 	case name == "node":
 		r.Kind = Process
 	case named == nil || !r.parseName(name):
@@ -109,9 +105,6 @@ func ParseDestination(s string) (Ref, error) {
 	}
 	return r, nil
 }
-
-// isLikeAddress reports whether a text that is not an address was meant as one: names have letters.
-func isLikeAddress(s string) bool { return s != "" && strings.Trim(s, "0123456789.") == "" }
 
 // cutPort cuts NAME[:PORT[/PROTOCOL]] at the colon.
 func cutPort(s string) (name, port string) {

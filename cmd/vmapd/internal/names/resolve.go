@@ -180,10 +180,12 @@ func Only(kind Kind, name, namespace string, among []model.NamespacedName) (one 
 }
 
 func (d *Directory) findPod(ref Ref, namespace string, e *end) error {
-	pods := d.pods()
 	var among []model.NamespacedName
-	for _, p := range pods {
-		among = append(among, p.NamespacedName)
+	for _, p := range d.Pods {
+		among = append(among, model.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+	}
+	for _, e := range d.endpoints() {
+		among = append(among, e.Pod)
 	}
 	name, err := Only(Pod, ref.Name, namespace, among)
 	if err != nil && d.NoPods != nil {
@@ -193,9 +195,14 @@ func (d *Directory) findPod(ref Ref, namespace string, e *end) error {
 		return err
 	}
 	e.what = "pod " + name.String()
-	for _, p := range pods {
-		if p.NamespacedName == name {
-			e.addrs, e.node, e.process = append(e.addrs, p.addrs...), p.node, p.hostNetwork
+	for _, p := range d.endpoints() {
+		if p.Pod == name {
+			e.addrs, e.node = append(e.addrs, Addrs(p.Addresses[:1])...), p.NodeName
+		}
+	}
+	for _, p := range d.Pods {
+		if p.Namespace == name.Namespace && p.Name == name.Name {
+			e.addrs, e.node, e.process = addrsOf(p), p.Spec.NodeName, p.Spec.HostNetwork
 		}
 	}
 	slices.SortFunc(e.addrs, netip.Addr.Compare) // the order of slices has no meaning: IPv4 first
