@@ -64,24 +64,25 @@ func (d *Daemon) overview(context.Context, url.Values) (any, error) {
 }
 
 func (d *Daemon) services(_ context.Context, query url.Values) (any, error) {
-	view, limit, err := d.programmed(query)
+	view, err := d.programmed()
 	if err != nil {
 		return nil, err
+	}
+	text := cmp.Or(query.Get("limit"), "0") // all
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 0 {
+		return nil, socket.BadRequest(fmt.Sprintf("limit: %q is not a number from 0 on", text))
 	}
 	filter := status.Filter{Namespace: query.Get("namespace"), Search: strings.ToLower(query.Get("search"))}
 	return view.Services(filter, limit), nil
 }
 
-// programmed returns the state after the latest round, and how much of it is asked for; 0: all.
-func (d *Daemon) programmed(query url.Values) (view *status.View, limit int, err error) {
-	if view = d.view.View(); view.Snapshot == nil {
-		return nil, 0, errUnprogrammed
+// programmed returns the state after the latest round.
+func (d *Daemon) programmed() (*status.View, error) {
+	if view := d.view.View(); view.Snapshot != nil {
+		return view, nil
 	}
-	text := cmp.Or(query.Get("limit"), "0")
-	if limit, err = strconv.Atoi(text); err != nil || limit < 0 {
-		return nil, 0, socket.BadRequest(fmt.Sprintf("limit: %q is not a number from 0 on", text))
-	}
-	return view, limit, nil
+	return nil, errUnprogrammed
 }
 
 var errUnprogrammed = &socket.Error{
@@ -96,7 +97,7 @@ const lookTime = 2 * time.Second
 // service answers /v1/service: with "tracked", entries of connection tracking are counted; with "rules", the rules
 // are shown.
 func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
-	view, limit, err := d.programmed(query)
+	view, err := d.programmed()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (d *Daemon) service(ctx context.Context, query url.Values) (any, error) {
 			"ExternalName, and one of another proxy are not; vmapd explain has the reason")
 	}
 	ports := view.Ports(status.Filter{Namespace: name.Namespace, Name: name.Name})
-	found := status.Found{Most: limit, Candidates: func(sp *model.ServicePort) []model.Candidate {
+	found := status.Found{Candidates: func(sp *model.ServicePort) []model.Candidate {
 		return d.state.Selection(sp.Name, sp.Family).Candidates
 	}}
 	note := func(what string, err error) {
@@ -246,10 +247,11 @@ func (d *Daemon) explain(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, socket.BadRequest(err.Error())
 	}
-	snapshot := d.view.View().Snapshot
-	if snapshot == nil {
-		return nil, errUnprogrammed
+	view, err := d.programmed()
+	if err != nil {
+		return nil, err
 	}
+	snapshot := view.Snapshot
 	q.NodeName = d.nodeName
 	found, err := d.readObjects(ctx, q)
 	if err != nil {

@@ -27,7 +27,6 @@ type Port struct {
 	Service
 	Addresses []Address  `json:"addresses,omitempty"`
 	Backends  []Endpoint `json:"endpointList,omitempty"`
-	More      int        `json:"moreEndpoints,omitempty"` // than those of the list
 	// Connections is the number of new connections since counting began, Tracked that of entries in connection
 	// tracking; nil: they are not counted.
 	Connections *uint64 `json:"connections,omitempty"`
@@ -71,7 +70,6 @@ type Found struct {
 	Flows      Flows // nil: connection tracking was not read
 	Rules      func(*model.ServicePort) []string
 	Notes      []string
-	Most       int // endpoints of a port; 0: all
 }
 
 // One returns all about a Service, one of Names.
@@ -111,9 +109,6 @@ func (v *View) port(sp *model.ServicePort, found Found) Port {
 	}
 	if found.Rules != nil {
 		p.Rules = found.Rules(sp)
-	}
-	if found.Most > 0 && len(p.Backends) > found.Most {
-		p.Backends, p.More = p.Backends[:found.Most], len(p.Backends)-found.Most
 	}
 	return p
 }
@@ -219,9 +214,7 @@ func (o *One) addresses() report.Table {
 func (o *One) endpoints() report.Table {
 	t := report.Table{Title: "Endpoints:"}
 	t.Columns = []string{"ENDPOINT", "POD", "NODE", "ZONE", "SHARE", "LOCAL-SHARE", "TRACKED", "STATE"}
-	more := 0
 	for _, p := range o.Ports {
-		more += p.More
 		for _, e := range p.Backends {
 			node, tracked, level := e.Node, "", report.Warn
 			if e.OnThisNode {
@@ -239,10 +232,7 @@ func (o *One) endpoints() report.Table {
 			}})
 		}
 	}
-	switch {
-	case more > 0:
-		t.Notes = []string{fmt.Sprintf("and %d more", more)}
-	case len(t.Rows) == 0:
+	if len(t.Rows) == 0 {
 		t.Notes = []string{"none"}
 	}
 	return t

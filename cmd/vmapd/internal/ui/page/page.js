@@ -124,11 +124,12 @@ const drawEndpoint = e => box(styleOf(e.state), e.address, e.state,
 
 // One port: clients, the addresses side by side, and the endpoints side by side.
 function drawPort(p) {
+  const endpoints = p.endpointList || [], most = 50;
   const parts = [el("h2", "", `${p.family} ${portOf(p)} ${p.portName || ""} `, el("span", styleOf(p.state), p.state + (p.reason ? ": " + p.reason : ""))),
     el("div", "path", el("div", "", box("", "clients", "")),
       el("div", "", el("div", "branches addresses", ...(p.addresses || []).map(a => drawAddress(p, a)))),
-      el("div", "", el("div", "branches", ...(p.endpointList || []).map(drawEndpoint), ...p.endpointList ? [] : [el("span", "fail", "no endpoints")],
-        ...p.moreEndpoints ? [el("span", "note", `and ${p.moreEndpoints} more`)] : [])))];
+      el("div", "", el("div", "branches", ...endpoints.slice(0, most).map(drawEndpoint), ...endpoints.length ? [] : [el("span", "fail", "no endpoints")],
+        ...endpoints.length > most ? [el("span", "note", `and ${endpoints.length - most} more`)] : [])))];
   const rules = p.rules || [];
   if (rules.length) {
     const key = [p.family, portOf(p), p.portName].join(" ");
@@ -149,7 +150,7 @@ async function showService() {
   const slash = name.indexOf("/");
   let s;
   try {
-    s = await ask("service", {namespace: name.slice(0, slash), name: name.slice(slash + 1), limit: 50, rules: "daemon"});
+    s = await ask("service", {namespace: name.slice(0, slash), name: name.slice(slash + 1), rules: "daemon"});
   } catch (e) {
     if (name === chosen) fill($("chosen"), el("h2", "", name), el("p", "fail", e.message));
     return;
