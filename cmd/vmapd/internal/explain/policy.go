@@ -103,15 +103,9 @@ func (x *explainer) explainPolicy() {
 		said = "only endpoints on this node may answer."
 	}
 	x.step("%s is %s: %s", field, value, said)
-	switch {
-	case x.d.Why != model.NoLocalEndpoints:
-	case field == "internalTrafficPolicy":
-		x.next("A DaemonSet would have a pod on each node; with internalTrafficPolicy: Cluster, " +
-			"pods on other nodes answer.")
-	default:
-		x.next("A load balancer should not send connections to a node without endpoints: does it check " +
-			"healthCheckNodePort? With externalTrafficPolicy: Cluster, pods on other nodes answer, " +
-			"and see this node's address as the source.")
+	if x.d.Why == model.NoLocalEndpoints {
+		x.next("With %s: Cluster, pods on other nodes answer. With Local, a DaemonSet has a pod on each node, and a load "+
+			"balancer should not send connections to others: does it check healthCheckNodePort?", field)
 	}
 }
 

@@ -12,14 +12,12 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/nft/tracer"
-	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // Input is what was seen of one connection.
 type Input struct {
 	First, Answer path                 // of its first packet, and of the first packet of the other direction
 	Silent        []netip.AddrPort     // endpoints of earlier first packets, which did not answer
-	Entry         *conntrack.Flow      // nil if connection tracking has none
 	Route         string               // why the kernel has no route, if it was asked and has none
 	Neighbour     string               // why the next hop cannot be reached, if it is known to be so
 	Bridge        string               // why the client does not know the answer, on the bridge of both ends
@@ -41,11 +39,6 @@ const succeeded = "it succeeded"
 // isUnexplained reports whether a packet vanished or is not tracked, and no rule was seen to do so.
 func (p *path) isUnexplained() bool { return p.verdict == Lost || p.untracked && p.untracks == nil }
 
-// answered reports whether there was an answer, whatever the trace has seen of it. An ICMP error is none.
-func (in *Input) answered() bool {
-	return in.Entry != nil && in.Entry.Answered || in.Dialed == succeeded
-}
-
 // NewStory makes a story of what was seen.
 func NewStory(in Input) Story {
 	p := &in.First
@@ -60,11 +53,8 @@ func NewStory(in Input) Story {
 	if p.verdict == Lost && in.Route != "" {
 		s.Verdict = NoRoute
 	}
-	if p.verdict == Lost && in.answered() { // a part of the events is missing
+	if p.verdict == Lost && in.Dialed == succeeded { // a part of the events is missing
 		s.Verdict = Forwarded
-		if in.Entry != nil {
-			s.Endpoint = in.Entry.ReplySource
-		}
 		s.hint("The packet was not seen after %s, but it was answered.", p.hooks[len(p.hooks)-1].Name)
 	}
 	answer := s.reportAnswer(&in)
@@ -114,7 +104,7 @@ func (s *Story) remedy(in *Input) string {
 func (in *Input) answer() Answer {
 	p := &in.Answer
 	switch {
-	case len(p.hooks) == 0 && in.answered():
+	case len(p.hooks) == 0 && in.Dialed == succeeded:
 		return Answer{Kind: Replied}
 	case len(p.hooks) == 0:
 		return Answer{Kind: NoAnswer}
@@ -160,7 +150,6 @@ func (s *Story) hint(format string, args ...any) {
 }
 
 func (s *Story) addHints(in *Input) {
-	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
 	switch {
 	case !s.translated() || in.First.verdict == Lost || in.First.dnat != nil:
 	case in.First.known:
@@ -176,12 +165,12 @@ func (s *Story) addHints(in *Input) {
 	if in.NoText != "" {
 		s.hint("Some rules are named by their handles, because nft does not list them: %s.", in.NoText)
 	}
-	if silent && s.Protocol != model.TCP.String() && in.Dialed != "" {
-		s.hint("vmapd sent a datagram that is no request of the Service's protocol, " +
-			"and many servers do not answer that.")
-	}
 	if in.Dialed != "" {
-		s.hint("The connection that vmapd made itself: %s.", in.Dialed)
+		what := "connection"
+		if s.Protocol != model.TCP.String() {
+			what = "datagram, which is no request of the Service's protocol,"
+		}
+		s.hint("The %s that vmapd made itself: %s.", what, in.Dialed)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/nft/tracer"
-	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // Address plan: client 203.0.113.9, cluster IP 172.30.0.10, endpoint 10.0.0.3, node 192.168.0.2.
@@ -152,7 +151,7 @@ func input(first, answer *recorder) Input {
 
 func TestStories(t *testing.T) {
 	forward := place("filter", "FORWARD")
-	entry := func(f conntrack.Flow) func(*Input) { return func(in *Input) { in.Entry = &f } }
+	connected := func(in *Input) { in.Dialed = succeeded }
 	unreachable := record(8, "prerouting-answers", tracer.Packet{Protocol: 1, Source: endpoint, Dest: node, Type: 3, Code: 3})
 	for _, tt := range []struct {
 		name          string
@@ -165,7 +164,7 @@ func TestStories(t *testing.T) {
 		{"reset", whole(), back(tracer.FlagRST | tracer.FlagACK), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
 		{"unreachable", whole(), unreachable.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end"), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2; 10.0.0.3 answered with an ICMP error: port unreachable."},
 		{"silent", whole(), nil, nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
-		{"answered, says connection tracking", whole(), nil, entry(conntrack.Flow{Answered: true}), Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
+		{"answered, says the connection", whole(), nil, connected, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
 		{
 			"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, Forwarded,
 			`forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was dropped on the return path, by table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`,
@@ -180,9 +179,8 @@ func TestStories(t *testing.T) {
 		{"taken", toForward().pass("forward-begin").rule(forward, 3, tracer.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
 		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel does not route it to 10.0.0.3: no route."},
 		{"lost by routing", toForward(), nil, nil, Lost, "lost after prerouting: no rule of nftables was seen to drop the packet."},
-		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, entry(conntrack.Flow{Answered: true, ReplySource: endpoint}), Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
-		{"answered, although only its beginning was seen", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, entry(conntrack.Flow{Answered: true, ReplySource: endpoint}), Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
-		{"lost, with an entry of an older packet", toForward().pass("forward-begin"), nil, entry(conntrack.Flow{ReplySource: endpoint}), Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
+		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, connected, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
+		{"answered, although only its beginning was seen", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, connected, Forwarded, "forwarded to 172.30.0.10:80, which answered."},
 		{"lost in a hook", toForward().pass("forward-begin"), nil, nil, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{
 			"source range", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).

@@ -15,7 +15,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/nft/tracer"
-	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // Watch is a task: to follow a connection.
@@ -146,17 +145,6 @@ func (t *Watch) ask(ctx context.Context, c *Collector) error {
 	p := &in.First
 	first, last, arrival := p.first, p.last, p.arrival()
 	family := model.FamilyOf(first.Dest.Addr())
-	var tracked conntrack.Table
-	q := conntrack.Filter{Protocol: t.Filter.Protocol, Dest: first.Dest}
-	err = tracked.List(ctx, family, q, func(f *conntrack.Flow) {
-		if f.Protocol == q.Protocol && f.Source == first.Source && f.Dest == first.Dest && !f.Zone {
-			e := *f
-			in.Entry = &e
-		}
-	})
-	if err != nil {
-		return err
-	}
 	in.Waited, in.Expected = t.Wait, t.Expect(ctx, first.Source.Addr(), arrival, first.Dest)
 	if p.isUnexplained() || in.Answer.isUnexplained() {
 		legacy, _ := host.LegacyTables(family)
