@@ -119,8 +119,8 @@ func TestAllNodesAreAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	const text = `b: 1 failure, 0 warnings, 0 ok
-fail  sync no
-           -> x
+fail  sync          no
+                    -> x
 
 c: no answer: pod /vmapd-c is Pending
 

@@ -30,7 +30,7 @@ func TestWrap(t *testing.T) {
 		"letters count, not bytes": {strings.Repeat("é", 78) + " é", "", "  ", strings.Repeat("é", 78) +
 			" é\n"},
 	} {
-		if diff := cmp.Diff(test.want, Wrap(test.text, test.first, test.others, 80)); diff != "" {
+		if diff := cmp.Diff(test.want, Wrap(test.text, test.first, test.others)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -46,13 +46,13 @@ func TestLinesHaveFailuresFirstAndATotal(t *testing.T) {
 		{Fail, "rounds", "the last sync failed", "see the log"},
 		{OK, "kernel", "Linux 6.18", ""},
 	}
-	want := `fail  rounds  the last sync failed
-              -> see the log
-warn  clock   the clock is 3 s behind that of the API server, which is more than
-              one second
-              -> run a time service
-ok    version v1
-ok    kernel  Linux 6.18
+	want := `fail  rounds        the last sync failed
+                    -> see the log
+warn  clock         the clock is 3 s behind that of the API server, which is
+                    more than one second
+                    -> run a time service
+ok    version       v1
+ok    kernel        Linux 6.18
 1 failure, 1 warning, 2 ok
 `
 	if diff := cmp.Diff(want, printed(t, func(x *Text) { x.Lines(lines) })); diff != "" {
@@ -70,9 +70,9 @@ func TestColoursAreNeverTheOnlySign(t *testing.T) {
 		x.Verdict(OK, "forwarded to %s", "10.0.0.1:80")
 	}
 	const red, green, end = "\x1b[31m", "\x1b[32m", "\x1b[0m"
-	coloured := &Text{columns: 80, colours: true}
+	coloured := &Text{colours: true}
 	say(coloured)
-	want := red + "fail" + end + "  rounds failed\n1 failure, 0 warnings, 0 ok\n" +
+	want := red + "fail" + end + "  rounds        failed\n1 failure, 0 warnings, 0 ok\n" +
 		"web  " + red + "rejected" + end + "\n" + green + "=> forwarded to 10.0.0.1:80" + end + "\n"
 	if diff := cmp.Diff(want, coloured.out.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

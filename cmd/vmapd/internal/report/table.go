@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -30,10 +29,8 @@ func (table *Table) Pair(title, text string, l Level) {
 	table.Rows = append(table.Rows, Row{[]string{title, text}, l})
 }
 
-// Table adds a table. A last cell is as long as it is, and wrapped where it follows a title. An empty cell is
-// <none>.
+// Table adds a table. A last cell is as long as it is. An empty cell is <none>.
 func (t *Text) Table(table Table) {
-	const gap = 2
 	if table.Title != "" {
 		t.Say("%s", table.Title)
 	}
@@ -41,11 +38,7 @@ func (t *Text) Table(table Table) {
 	if len(table.Columns) > 0 && len(rows) > 0 {
 		rows = append([]Row{{Cells: table.Columns}}, rows...)
 	}
-	width := 0 // of titles
-	for _, r := range rows {
-		width = max(width, utf8.RuneCountInString(r.Cells[0])+gap)
-	}
-	w := tabwriter.NewWriter(&t.out, 0, 0, gap, ' ', 0)
+	w := tabwriter.NewWriter(&t.out, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
 		cells := make([]string, len(r.Cells))
 		for i, cell := range r.Cells {
@@ -54,9 +47,6 @@ func (t *Text) Table(table Table) {
 			}
 		}
 		last := &cells[len(cells)-1]
-		if len(table.Columns) == 0 && len(cells) == 2 {
-			*last = strings.ReplaceAll(strings.TrimSpace(Wrap(*last, "", "", t.columns-width)), "\n", "\n\t")
-		}
 		*last = t.colour(r.Level, *last)
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -17,25 +17,16 @@ import (
 // Text is a report for people.
 type Text struct {
 	out     strings.Builder
-	columns int // of the longest line
 	colours bool
 }
 
+// columns is the length of lines of paragraphs, on any terminal.
+const columns = 80
+
 func newText(w io.Writer) *Text {
-	const usual, narrowest, widest = 80, 40, 120
-	colours := os.Getenv("NO_COLOR") == ""
-	t := &Text{columns: usual, colours: colours && os.Getenv("CLICOLOR_FORCE") == "1"}
 	file, ok := w.(*os.File)
-	if !ok {
-		return t
-	}
-	if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil {
-		t.colours = t.colours || colours && os.Getenv("TERM") != "dumb"
-		if size.Col > 0 {
-			t.columns = min(max(int(size.Col), narrowest), widest)
-		}
-	}
-	return t
+	isTerminal := ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
+	return &Text{colours: os.Getenv("NO_COLOR") == "" && (isTerminal || os.Getenv("CLICOLOR_FORCE") == "1")}
 }
 
 func (t *Text) colour(l Level, text string) string {
@@ -64,7 +55,7 @@ func (t *Text) Verdict(l Level, format string, args ...any) {
 
 // Paragraph adds a paragraph in the colour of a level.
 func (t *Text) Paragraph(l Level, text, first, others string) {
-	text = Wrap(model.OneLine(text), first, others, t.columns)
+	text = Wrap(model.OneLine(text), first, others)
 	t.out.WriteString(t.colour(l, strings.TrimSuffix(text, "\n")) + "\n")
 }
 
@@ -86,16 +77,12 @@ func (t *Text) Lines(lines []Line) {
 
 // Findings adds findings, failures first.
 func (t *Text) Findings(lines []Line) {
-	const levels = 6
-	names := 0
-	for _, l := range lines {
-		names = max(names, utf8.RuneCountInString(l.Name)+1)
-	}
+	const levels, names = 6, 14
 	indent := strings.Repeat(" ", levels+names)
 	byLevel := func(a, b Line) int { return cmp.Compare(a.Level.Rank(), b.Level.Rank()) }
 	for _, l := range slices.SortedStableFunc(slices.Values(lines), byLevel) {
 		first := fmt.Sprintf("%-*s%-*s", levels, l.Level, names, l.Name)
-		text := Wrap(model.OneLine(l.Text), first, indent, t.columns)
+		text := Wrap(model.OneLine(l.Text), first, indent)
 		word := string(l.Level)
 		t.out.WriteString(t.colour(l.Level, word) + strings.TrimPrefix(text, word))
 		if l.Fix != "" {
@@ -120,7 +107,7 @@ func Total(lines []Line) string {
 
 // Wrap breaks text at spaces, so that no line has more than columns where the words permit it. The first line begins
 // with first, further ones with others. Spaces within a line stay.
-func Wrap(text, first, others string, columns int) string {
+func Wrap(text, first, others string) string {
 	var b strings.Builder
 	indent := first
 	for {

@@ -363,11 +363,9 @@ func TestOverview(t *testing.T) {
 Node           node-1
 Ready          yes
 Problem        it rains
-Problem        Service ns1/bad: spec.clusterIPs[0]: "nonsense" is not an IP
-               address
+Problem        Service ns1/bad: spec.clusterIPs[0]: "nonsense" is not an IP address
 Doctor         1 failure, 0 warnings, 20 ok (vmapd doctor)
-  fail         forwarding: net.ipv4.ip_forward is 0: this node drops connections
-               to other nodes' pods
+  fail         forwarding: net.ipv4.ip_forward is 0: this node drops connections to other nodes' pods
 Service ports  1 forwarded
 IPv4           1 service port, 2 endpoints; last sync 1s ago
 IPv6           nothing is programmed yet
