@@ -161,7 +161,7 @@ func (x *tracing) suggest(ctx context.Context, stderr io.Writer) {
 	namespace, pod, _ := strings.Cut(e.Pod, "/")
 	nc := "sh -c '" + netcat(x.Filter.Dest, x.Filter.Protocol) + "'"
 	const text = "can't connect from pod %s: that needs CAP_SYS_ADMIN and, in a container, hostPID. Let it connect:\n" +
-		"  kubectl exec -n %s %s -- %s\n  kubectl debug -n %[2]s %[3]s --image=busybox -- %[4]s   (if it has no nc)"
+		"  kubectl debug -n %s %s --image=busybox -- %s"
 	report.Complain(stderr, fmt.Sprintf(text, e.Pod, namespace, pod, nc))
 }
 

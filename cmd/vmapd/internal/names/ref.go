@@ -81,7 +81,10 @@ func ParseService(s string) (Ref, error) {
 // ParseDestination reads the name of a destination, with a port and a protocol.
 func ParseDestination(s string) (Ref, error) {
 	r := Ref{text: s}
-	name, port := cutPort(s)
+	name, port := s, "" // NAME[:PORT[/PROTOCOL]]
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
+		name, port = s[:i], s[i+1:]
+	}
 	var given bool
 	r.Port, r.Protocol, given = strings.Cut(strings.ToLower(port), "/")
 	_, err := model.ParseProtocol(strings.ToUpper(r.Protocol))
@@ -104,15 +107,6 @@ func ParseDestination(s string) (Ref, error) {
 		return r, fmt.Errorf(text, s)
 	}
 	return r, nil
-}
-
-// cutPort cuts NAME[:PORT[/PROTOCOL]] at the colon.
-func cutPort(s string) (name, port string) {
-	i := strings.LastIndexByte(s, ':')
-	if i < 0 || strings.HasSuffix(s, "]") {
-		return s, ""
-	}
-	return s[:i], s[i+1:]
 }
 
 // number returns the number of the port, or 0.

@@ -54,8 +54,11 @@ func ParseQuery(v url.Values) (Query, error) {
 // NamespaceOf returns the namespace of a name in the query; "": any.
 func (q *Query) NamespaceOf(r Ref) string { return cmp.Or(r.Namespace, q.Namespace) }
 
-// Named returns the ends that are named as objects of a kind.
+// Named returns the ends that are named as objects of a kind; those of a nil query are none.
 func (q *Query) Named(k Kind) []Ref {
+	if q == nil {
+		return nil
+	}
 	return slices.DeleteFunc([]Ref{q.From, q.To}, func(r Ref) bool { return r.Kind != k })
 }
 
@@ -92,8 +95,7 @@ type end struct {
 }
 
 func (e end) String() string {
-	text := strings.Trim(fmt.Sprint(e.addrs), "[]")
-	return cmp.Or(strings.TrimSpace(e.what+" "+strings.ReplaceAll(text, " ", ", ")), "the node")
+	return cmp.Or(strings.TrimSpace(e.what+" "+report.List(e.addrs, 0)), "the node")
 }
 
 // Resolve finds the addresses and the node of a connection.

@@ -108,16 +108,12 @@ func readServices(ctx context.Context, c *client.Client, d *names.Directory, q *
 }
 
 func readEndpoints(ctx context.Context, c *client.Client, d *names.Directory, q *names.Query) (err error) {
-	of, in := sets.New[string](), sets.New[string]() // namespaces: of the Services, and all that are read
+	of := sets.New[string]() // namespaces
 	for _, s := range d.Services {
 		of.Insert(s.Namespace)
-		in.Insert(s.Namespace)
 	}
-	var pods []names.Ref
-	if q != nil {
-		pods = q.Named(names.Pod)
-	}
-	for _, pod := range pods {
+	in := of.Clone()
+	for _, pod := range q.Named(names.Pod) {
 		namespace := q.NamespaceOf(pod)
 		if in.Insert(namespace); d.NoPods != nil {
 			continue

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -113,13 +114,11 @@ func pastNetfilter(bridge string, f model.Family) string {
 	if err != nil || l.Type() != "bridge" {
 		return ""
 	}
-	switch read(nodesetup.BridgeCalls[f]) {
-	case "1":
+	is := cmp.Or(read(nodesetup.BridgeCalls[f]), "not there, without the module br_netfilter")
+	if is == "1" {
 		return ""
-	case "":
-		return "the module br_netfilter is not loaded"
 	}
-	return nodesetup.Dotted(nodesetup.BridgeCalls[f]) + " is 0"
+	return nodesetup.Dotted(nodesetup.BridgeCalls[f]) + " is " + is
 }
 
 // noNeighbour returns the reason if nothing answered the kernel's requests for the next hop on an interface, or "".

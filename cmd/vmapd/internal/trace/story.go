@@ -112,11 +112,11 @@ func (s *Story) translated() bool { return s.Endpoint != s.Destination }
 func (s *Story) Write(t *report.Text) {
 	s.writeVerdict(t)
 	t.Say("")
+	where := ""
 	if s.Namespace != "" {
-		t.Say("from %v, in the network namespace of %s", s.Source, s.Namespace)
-	} else {
-		t.Say("from %v", s.Source)
+		where = ", in the network namespace of " + s.Namespace
 	}
+	t.Say("from %v%s", s.Source, where)
 	t.Say("to   %v/%s", s.Destination, s.Protocol)
 	for i, h := range s.Hooks {
 		h.write(t, fmt.Sprintf("%d. ", i+1), "   ")
@@ -125,11 +125,8 @@ func (s *Story) Write(t *report.Text) {
 	if !a.From.IsValid() {
 		return
 	}
-	kinds := map[AnswerKind]string{
-		Accepted: "SYN and ACK", Reset: "reset", Replied: "a packet", Unreachable: "ICMP: " + a.Error,
-	}
 	from := strings.TrimSuffix(a.From.String(), ":0") // ICMP has no ports
-	t.Say("%d. The answer came from %s (%s).", len(s.Hooks)+1, from, kinds[a.Kind])
+	t.Say("%d. The answer came from %s (%s).", len(s.Hooks)+1, from, a.Kind)
 	for _, h := range a.Hooks {
 		h.write(t, "   ", "      ")
 	}

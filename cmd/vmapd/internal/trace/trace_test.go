@@ -240,7 +240,7 @@ to   172.30.0.10:80/tcp
 3. postrouting, from eth0, to veth2
    Rules of vmapd matched (-v).
    The source is 192.168.0.2:40001 now.
-4. The answer came from 10.0.0.3:8080 (SYN and ACK).
+4. The answer came from 10.0.0.3:8080 (accepted).
    It left by eth0.
 `
 	if out := text(t, s); out != want {

@@ -102,7 +102,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		{"an endpoint accepts", "tcp", "172.30.0.10:80", "", []string{
 			"1. prerouting, from eth0\n", "   table ip vmapd, chain services, rule 4 (ip daddr . meta l4proto . th dport " +
 				"vmap @service-ips) => goto endpoints-3-to-4\n",
-			":8080 now.\n", ". forward, from eth0, to veth", "(SYN and ACK).\n   It left by eth0.\n",
+			":8080 now.\n", ". forward, from eth0, to veth", "(accepted).\n   It left by eth0.\n",
 			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
 		}},
 		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{

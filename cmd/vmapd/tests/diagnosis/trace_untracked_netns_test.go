@@ -45,7 +45,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 				vmapdtest.Feed(t, w.Node, untrackedByNFT, "nft", "-f", "-")
 			},
 			[]string{
-				"The answer came from 172.30.0.10:80 (SYN and ACK).\n   output, to eth0\n",
+				"The answer came from 172.30.0.10:80 (accepted).\n   output, to eth0\n",
 				"      table inet theirs, chain out, rule 2 (ip saddr 172.30.0.10 notrack)\n",
 				nftRule + noService + "delivered to 172.30.0.10:80 on this node itself, which accepted it.\n",
 			},
@@ -55,7 +55,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 				vmapdtest.Feed(t, w.Node, answers, "nft", "-f", "-")
 			},
 			[]string{
-				"(SYN and ACK).\n   prerouting, from veth",
+				"(accepted).\n   prerouting, from veth",
 				"      table inet theirs, chain early, rule 1 (tcp sport 8080 notrack)\n",
 				", which accepted it. But the answer was not tracked because of table inet theirs, chain early, " +
 					"rule 1 (tcp sport 8080 notrack), which is not vmapd's: it comes from 10.0.0.",
