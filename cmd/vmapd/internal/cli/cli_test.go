@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 )
@@ -53,12 +54,14 @@ func TestAFaultyEndpointDecides(t *testing.T) {
 	}
 	for _, faulty := range ends {
 		stories := map[netip.AddrPort]trace.Story{}
+		var all []explain.Endpoint
 		for _, at := range ends {
+			all = append(all, explain.Endpoint{Address: at})
 			stories[at] = trace.Story{Verdict: trace.Forwarded, Answer: trace.Answer{Kind: trace.Accepted}, Endpoint: at}
 		}
 		stories[faulty] = trace.Story{Verdict: trace.Forwarded, Answer: trace.Answer{Kind: trace.NoAnswer}, Endpoint: faulty}
 		var out bytes.Buffer
-		worst, err := writeEach(&out, report.InText, stories, nil)
+		worst, err := writeEach(&out, report.InText, stories, all)
 		if err != nil || worst.Endpoint != faulty || !strings.HasPrefix(out.String(), "=> 1 of 3 endpoints faulty: "+faulty.String()) {
 			t.Errorf("%v: the story of %v, %v:\n%s", faulty, worst.Endpoint, err, &out)
 		}

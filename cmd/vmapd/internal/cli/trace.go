@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -175,52 +174,54 @@ func netcat(to netip.AddrPort, p model.Protocol) string {
 func (x *tracing) runEach(ctx context.Context, stdout io.Writer) (s trace.Story, err error) {
 	const perEndpoint = 20 // connections, on the average: the choice is random
 	stories := map[netip.AddrPort]trace.Story{}
-	var rest []explain.Endpoint // that were not chosen yet
-	for tries := 1; tries > 0 && (len(stories) == 0 || len(rest) > 0); tries-- {
+	var all []explain.Endpoint
+	isLeft := func(u explain.Endpoint) bool { return stories[u.Address].Conclusion == "" }
+	for tries := 1; tries > 0 && (len(stories) == 0 || slices.ContainsFunc(all, isLeft)); tries-- {
 		if s, err = x.Run(ctx); err != nil {
 			return s, err
 		}
 		if len(stories) == 0 {
-			if rest = s.Endpoints; len(rest) == 0 {
+			if all = s.Endpoints; len(all) == 0 {
 				return s, x.write(ctx, stdout, s)
 			}
-			tries += perEndpoint * len(rest)
+			tries += perEndpoint * len(all)
 		}
-		for _, at := range append(s.Silent, s.Endpoint) {
+		if !slices.ContainsFunc(all, func(u explain.Endpoint) bool { return u.Address == s.Endpoint }) {
+			all = append(all, explain.Endpoint{Address: s.Endpoint})
+		}
+		for _, at := range s.Silent {
 			one := s
-			if at != s.Endpoint {
-				one.Endpoint, one.Pod, one.Answer = at, stories[at].Pod, trace.Answer{Kind: trace.NoAnswer}
-				one.Conclusion = fmt.Sprintf("forwarded to %v, which did not answer in time: the kernel chose again.", at)
-			}
-			if i := slices.IndexFunc(rest, func(u explain.Endpoint) bool { return u.Address == at }); i >= 0 {
-				one.Pod, rest = rest[i].Pod, slices.Delete(rest, i, i+1)
-			}
+			one.Endpoint, one.Answer = at, trace.Answer{Kind: trace.NoAnswer}
+			one.Conclusion = fmt.Sprintf("forwarded to %v, which did not answer in time: the kernel chose again.", at)
 			stories[at] = one
 		}
+		stories[s.Endpoint] = s
 	}
-	return writeEach(stdout, x.output, stories, rest)
+	return writeEach(stdout, x.output, stories, all)
 }
 
 // writeEach prints a line for each endpoint, and returns the story of a faulty one, if there is one.
 func writeEach(
-	stdout io.Writer, format report.Format, stories map[netip.AddrPort]trace.Story, rest []explain.Endpoint,
+	stdout io.Writer, format report.Format, stories map[netip.AddrPort]trace.Story, endpoints []explain.Endpoint,
 ) (worst trace.Story, err error) {
 	var table report.Table
 	var faulty []string
 	var all []trace.Story
-	for _, at := range slices.SortedFunc(maps.Keys(stories), netip.AddrPort.Compare) {
-		s, level := stories[at], report.OK
-		if !s.Answered() {
-			level, faulty = report.Fail, append(faulty, strings.TrimSpace(at.String()+" "+s.Pod))
+	for _, u := range endpoints {
+		name, level := strings.TrimSpace(u.Address.String()+" "+u.Pod), report.OK
+		s, ok := stories[u.Address]
+		if !ok {
+			table.Notes = append(table.Notes, name+" was never chosen")
+			continue
+		}
+		if s.Pod = u.Pod; !s.Answered() {
+			level, faulty = report.Fail, append(faulty, name)
 		}
 		if !s.Answered() || len(faulty) == 0 {
 			worst = s
 		}
 		all = append(all, s)
-		table.Rows = append(table.Rows, report.Row{Level: level, Cells: []string{at.String(), s.Conclusion}})
-	}
-	for _, u := range rest {
-		table.Notes = append(table.Notes, strings.TrimSpace(fmt.Sprintf("%v %s", u.Address, u.Pod))+" was never chosen")
+		table.Rows = append(table.Rows, report.Row{Level: level, Cells: []string{u.Address.String(), s.Conclusion}})
 	}
 	return worst, report.Print(stdout, format, all, func(t *report.Text) {
 		if total := report.Plural(len(all), "endpoint"); len(faulty) > 0 {
