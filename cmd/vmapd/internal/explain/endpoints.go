@@ -172,8 +172,8 @@ func (x *explainer) explainUnserved() {
 	for _, s := range x.in.Objects.Services {
 		said := len(x.lines)
 		x.sayNodePorts(s)
-		if kind, in, ok := roleOf(s, addr); ok {
-			x.line("%v is %s of Service %v, %s.", addr, roleTexts[kind], s, x.sayUnserved(s, in))
+		if s.HasAddress(addr) {
+			x.line("%v is an address of Service %v, %s.", addr, s, x.sayUnserved(s))
 		}
 		if len(x.lines) > said {
 			x.about = append(x.about, model.ObjectRef{Kind: "Service", NamespacedName: s.NamespacedName})
@@ -183,19 +183,6 @@ func (x *explainer) explainUnserved() {
 		x.line("Neither a Service nor an EndpointSlice has the address %v.", addr)
 	}
 	x.step("%s belongs to no Service.", x.e.Dest)
-}
-
-// roleOf returns the role of an address in a Service and, for a load balancer's, the ingress.
-func roleOf(s names.ServiceObject, a netip.Addr) (model.FrontendKind, model.Ingress, bool) {
-	if names.Has(s.ClusterIPs, a) {
-		return model.ClusterIP, model.Ingress{}, true
-	}
-	for _, in := range s.Ingress {
-		if names.Has([]string{in.IP}, a) {
-			return model.LoadBalancerIP, in, true
-		}
-	}
-	return model.ExternalIP, model.Ingress{}, names.Has(s.ExternalIPs, a)
 }
 
 // sayNodePorts says that a Service has the destination's port as a node port, which does not answer at its address.
@@ -214,16 +201,19 @@ func (x *explainer) sayNodePorts(s names.ServiceObject) {
 	}
 }
 
-func (x *explainer) sayUnserved(s names.ServiceObject, in model.Ingress) string {
+func (x *explainer) sayUnserved(s names.ServiceObject) string {
 	family, addrs := model.FamilyOf(x.d.Dest.Addr()), names.Addrs(s.ClusterIPs)
 	ofFamily := func(a netip.Addr) bool { return model.FamilyOf(a) == family }
+	isProxied := func(in model.Ingress) bool {
+		return in.IPMode == "Proxy" && names.Has([]string{in.IP}, x.d.Dest.Addr())
+	}
 	proxy, others := s.Labels[model.LabelServiceProxyName]
 	switch {
 	case others:
 		return fmt.Sprintf("which the label %s=%s assigns to another proxy", model.LabelServiceProxyName, proxy)
 	case s.Type == "ExternalName", !slices.ContainsFunc(addrs, ofFamily):
 		return fmt.Sprintf("which has no %v cluster IP (headless, ExternalName, or of one family): no proxy serves it", family)
-	case in.IPMode == "Proxy":
+	case slices.ContainsFunc(s.Ingress, isProxied):
 		return "with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them"
 	}
 	for _, p := range s.Ports {

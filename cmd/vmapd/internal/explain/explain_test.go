@@ -282,7 +282,7 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"a port beyond the limit", "172.30.0.41:11000", manyPorts, nil,
 			[]string{
-				"   172.30.0.41 is the cluster IP of Service ns1/web, which is not served there: see its problems.",
+				"   172.30.0.41 is an address of Service ns1/web, which is not served there: see its problems.",
 				"=> rejected: Service ns1/web does not serve 172.30.0.41:11000/tcp: see its problems",
 			},
 		},

@@ -69,12 +69,17 @@ func (q *Query) Concerns(s *ServiceObject) bool {
 	if to.Kind == Service {
 		return s.Name == to.Name
 	}
+	isNodePort := func(p model.Port) bool { return p.NodePort != 0 && p.NodePort == int32(to.number()) }
+	return s.HasAddress(to.Addr) || slices.ContainsFunc(s.Ports, isNodePort)
+}
+
+// HasAddress reports whether a Service has an address, of whatever kind.
+func (s *ServiceObject) HasAddress(a netip.Addr) bool {
 	at := slices.Concat(s.ClusterIPs, s.ExternalIPs)
 	for _, in := range s.Ingress {
 		at = append(at, in.IP)
 	}
-	isNodePort := func(p model.Port) bool { return p.NodePort != 0 && p.NodePort == int32(to.number()) }
-	return Has(at, to.Addr) || slices.ContainsFunc(s.Ports, isNodePort)
+	return Has(at, a)
 }
 
 // Builder returns a Builder with the objects.

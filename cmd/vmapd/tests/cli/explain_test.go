@@ -63,7 +63,7 @@ func TestExplainLive(t *testing.T) {
 		{name: "a cluster", args: "--node-name node-1 --from node 172.30.0.41:80/tcp", stdout: liveAnswer},
 		{
 			name: "another proxy's Service", args: "--node-name node-1 --from node 172.30.0.42:80/tcp",
-			stdout: "   172.30.0.42 is the cluster IP of Service ns1/mesh, which the label " +
+			stdout: "   172.30.0.42 is an address of Service ns1/mesh, which the label " +
 				"service.kubernetes.io/service-proxy-name=mesh assigns to another proxy.",
 		},
 		{
