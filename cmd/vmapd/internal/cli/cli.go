@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
@@ -53,6 +54,9 @@ func execute(
 		return exitInterrupted
 	}
 	report.Complain(stderr, err.Error())
+	if errors.Is(err, explain.ErrUnexpected) {
+		return 2 // --expect
+	}
 	return 1
 }
 

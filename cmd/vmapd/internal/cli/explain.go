@@ -102,11 +102,7 @@ func (x *connection) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := report.Print(stdout, x.output, e, e.Write); err != nil {
 		return err
 	}
-	if otherwise := want.Differs(e.Verdict, e.Conclusion, e.Used); otherwise != "" {
-		report.Complain(stderr, model.OneLine(otherwise))
-		return exitError(explain.ExitUnexpected)
-	}
-	return nil
+	return want.Check(e.Verdict, e.Conclusion, e.Used)
 }
 
 // check checks the flags, but for the ends' names.

@@ -140,12 +140,7 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 		err = x.write(ctx, stdout, s)
 	}
 	endpoints := []explain.Endpoint{{Address: s.Endpoint, Pod: s.Pod}}
-	otherwise := want.Differs(s.Outcome(), s.Conclusion, endpoints)
-	if err != nil || otherwise == "" {
-		return err
-	}
-	report.Complain(stderr, model.OneLine(otherwise))
-	return exitError(explain.ExitUnexpected)
+	return cmp.Or(err, want.Check(s.Outcome(), s.Conclusion, endpoints))
 }
 
 // exitInterrupted is the exit code after SIGINT, as shells have it.

@@ -312,8 +312,8 @@ func (in *Input) Decide() model.Decision {
 	return model.Decide(in.Snapshot, c)
 }
 
-// ExitUnexpected is the exit code of an explanation that is not the expected one.
-const ExitUnexpected = 2
+// ErrUnexpected begins the error of a connection that is not the expected one.
+var ErrUnexpected = errors.New("expected")
 
 // Expectation is the expected result of a connection. The zero value expects nothing.
 type Expectation struct {
@@ -338,8 +338,8 @@ func ParseExpectation(s string) (w Expectation, err error) {
 	return w, nil
 }
 
-// Differs returns how a connection differs from the expectation, or "".
-func (w Expectation) Differs(outcome report.Outcome, conclusion string, endpoints []Endpoint) string {
+// Check returns how a connection differs from the expectation.
+func (w Expectation) Check(outcome report.Outcome, conclusion string, endpoints []Endpoint) error {
 	is := func(u Endpoint) bool {
 		forms := []string{u.Address.String(), u.Address.Addr().String(), u.Pod, path.Base(u.Pod)}
 		return slices.Contains(forms, strings.TrimPrefix(w.endpoint, "pod/"))
@@ -347,9 +347,9 @@ func (w Expectation) Differs(outcome report.Outcome, conclusion string, endpoint
 	switch {
 	case w.outcome == "":
 	case w.outcome != outcome:
-		return fmt.Sprintf("expected %s, got: %s", w.outcome, conclusion)
+		return fmt.Errorf("%w %s, got: %s", ErrUnexpected, w.outcome, model.OneLine(conclusion))
 	case w.endpoint != "" && !slices.ContainsFunc(endpoints, is):
-		return fmt.Sprintf("expected the endpoint %s, got: %s", w.endpoint, conclusion)
+		return fmt.Errorf("%w the endpoint %s, got: %s", ErrUnexpected, w.endpoint, model.OneLine(conclusion))
 	}
-	return ""
+	return nil
 }
