@@ -212,7 +212,8 @@ func (x *explainer) sayUnserved(s names.ServiceObject) string {
 	case others:
 		return fmt.Sprintf("which the label %s=%s assigns to another proxy", model.LabelServiceProxyName, proxy)
 	case s.Type == "ExternalName", !slices.ContainsFunc(addrs, ofFamily):
-		return fmt.Sprintf("which has no %v cluster IP (headless, ExternalName, or of one family): no proxy serves it", family)
+		const text = "which has no %v cluster IP (headless, ExternalName, or of one family): no proxy serves it"
+		return fmt.Sprintf(text, family)
 	case slices.ContainsFunc(s.Ingress, isProxied):
 		return "with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them"
 	}

@@ -321,7 +321,8 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"this Node has no podCIDRs yet", "172.30.0.41:80", web(none.Ready("10.0.0.2")),
 			func(in *Input) { in.Config.LocalPods.Mode = model.ByNodeCIDR },
-			[]string{"from 203.0.113.7 (possibly a pod: no range of pods is known (--cluster-cidr, or the Node's spec.podCIDRs))", "problem: Node node-1: " +
+			[]string{"from 203.0.113.7 (possibly a pod: no range of pods is known (--cluster-cidr, or the Node's " +
+				"spec.podCIDRs))", "problem: Node node-1: " +
 				"spec.podCIDRs:"},
 		},
 		{

@@ -97,7 +97,8 @@ func TestExplainLive(t *testing.T) {
 		},
 		{
 			name: "a pod", pods: true, args: "--from pod/client svc/web:http",
-			stdout: "from pod ns1/client, 10.0.0.9 (possibly a pod: no range of pods is known (--cluster-cidr, or the Node's spec.podCIDRs))",
+			stdout: "from pod ns1/client, 10.0.0.9 (possibly a pod: no range of pods is known (--cluster-cidr, or the " +
+				"Node's spec.podCIDRs))",
 		},
 		{
 			name: "the pod of an endpoint", pods: true, args: "--from pod/client svc/web:http",

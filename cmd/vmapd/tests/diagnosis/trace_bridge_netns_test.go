@@ -60,8 +60,8 @@ func TestTraceSaysThatTheAnswerTakesTheBridge(t *testing.T) {
 	past := func(dest, endpoint, name string) {
 		t.Helper()
 		tellsOf(t, w, w.Pods()[1].Namespace, known, "tcp", dest,
-			fmt.Sprintf("=> forwarded to %s by cni0, which did not answer within 500ms: an answer takes that bridge past netfilter "+
-				"(net.bridge.%s is 0): it comes from %[1]s in place of %[3]s, and the client does not know that address.\n",
+			fmt.Sprintf("=> forwarded to %s by cni0, which did not answer within 500ms: an answer takes that bridge past "+
+				"netfilter (net.bridge.%s is 0): it comes from %[1]s in place of %[3]s, and the client does not know that address.\n",
 				endpoint, name, dest))
 	}
 	past(rangedVIP, "10.0.0.2:8080", "bridge-nf-call-iptables")
