@@ -190,7 +190,9 @@ func (x *tracing) runEach(ctx context.Context, stdout io.Writer) (s trace.Story,
 			one.Conclusion = fmt.Sprintf("forwarded to %v, which did not answer in time: the kernel chose again.", at)
 			stories[at] = one
 		}
-		stories[s.Endpoint] = s
+		if before, ok := stories[s.Endpoint]; !ok || before.Answered() {
+			stories[s.Endpoint] = s // the first failure stays
+		}
 	}
 	return writeEach(stdout, x.output, stories, all)
 }
