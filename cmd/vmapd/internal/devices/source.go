@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/rtnetlink"
 )
 
@@ -57,9 +58,6 @@ type Choice struct {
 // On reports whether any device can be chosen.
 func (c Choice) On() bool { return c.Auto || len(c.Patterns) > 0 }
 
-// longestName is the longest name of a device, IFNAMSIZ without its final zero.
-const longestName = 15
-
 // Parse reads a choice: "off", "auto", or patterns with commas between them.
 func Parse(text string) (Choice, error) {
 	switch text {
@@ -72,11 +70,9 @@ func Parse(text string) (Choice, error) {
 	for p := range strings.SplitSeq(text, ",") {
 		p = strings.TrimSpace(p)
 		name := strings.TrimSuffix(p, "*")
-		switch {
-		case name == "" || name == "." || name == ".." || strings.ContainsAny(name, "*/: \t\n") || len(name) > longestName:
+		if wrong := model.CheckInterface(name, true); wrong != nil || strings.Trim(name, ".") == "" ||
+			p == "off" || p == "auto" {
 			return Choice{}, fmt.Errorf("%q is no name of a device, nor the beginning of one with * behind it", p)
-		case p == "off" || p == "auto":
-			return Choice{}, fmt.Errorf("%q excludes names of devices", p)
 		}
 		c.Patterns = append(c.Patterns, p)
 	}

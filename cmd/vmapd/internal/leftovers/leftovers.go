@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -190,6 +189,8 @@ func cleanUp(d *Finder, part func(Found) Found) error {
 func (d *Finder) kubeProxyServes() error {
 	var begun, served [len(model.Families)]bool
 	tables := false
+	noIPv6, err := nodesetup.Sysctl("net/ipv6/conf/all/disable_ipv6")
+	withIPv6 := err == nil && noIPv6 != "1" // as kube-proxy: in mode nftables it has tables of both families then
 	for _, f := range model.Families {
 		names, err := others.TableNames(f)
 		if err != nil {
@@ -203,19 +204,11 @@ func (d *Finder) kubeProxyServes() error {
 		}
 	}
 	for _, f := range model.Families {
-		if served[f] || !begun[f] && slices.Contains(served[:], true) && (!tables || f == model.IPv6 && !withIPv6()) {
+		if served[f] || !begun[f] && slices.Contains(served[:], true) && (!tables || f == model.IPv6 && !withIPv6) {
 			continue
 		}
 		return fmt.Errorf("kube-proxy has no rules for %v on this node yet, so nothing was removed; "+
 			"without kube-proxy, use cleanup without --keep-kube-proxy", f)
 	}
 	return nil
-}
-
-// withIPv6 reports whether this node has IPv6, as kube-proxy finds out. In mode nftables it has tables of
-// both families then.
-func withIPv6() bool {
-	_, err := os.Stat("/proc/net/if_inet6")
-	disabled, _ := nodesetup.Sysctl("net/ipv6/conf/all/disable_ipv6") // where it is missing, it is enabled
-	return err == nil && disabled != "1"
 }

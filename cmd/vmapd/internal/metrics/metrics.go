@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,9 +68,8 @@ type Metrics struct {
 	servicePorts, ready, unserved *prometheus.GaugeVec
 	configRead                    prometheus.Gauge
 
-	mu       sync.Mutex
-	last     *model.Snapshot                  // nil before the first sync
-	triggers [len(model.Families)][]time.Time // of changes since the last successful sync
+	last     atomic.Pointer[model.Snapshot]   // nil before the first sync
+	triggers [len(model.Families)][]time.Time // Done's: of changes since the last successful sync
 }
 
 // New returns Metrics before the first sync, of a valid configuration.

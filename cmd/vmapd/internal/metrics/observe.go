@@ -15,8 +15,6 @@ import (
 
 // Done implements reconcile.Observer.
 func (m *Metrics) Done(r reconcile.Round) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.services.Add(float64(r.Services))
 	m.endpointSlices.Add(float64(r.EndpointSlices))
 	compared := m.partial
@@ -38,7 +36,7 @@ func (m *Metrics) Done(r reconcile.Round) {
 			m.programmed(f, r)
 		}
 	}
-	m.last = r.Snapshot
+	m.last.Store(r.Snapshot)
 }
 
 // programmed updates the metrics after a family was programmed.
@@ -59,10 +57,7 @@ func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 
 // objectsBy returns the number of objects with problems by a word about a problem.
 func (m *Metrics) objectsBy(word func(model.Problem) string) map[string]int {
-	m.mu.Lock()
-	last := m.last
-	m.mu.Unlock()
-	counts, seen := map[string]int{}, map[model.Problem]bool{}
+	last, counts, seen := m.last.Load(), map[string]int{}, map[model.Problem]bool{}
 	if last == nil {
 		return counts
 	}

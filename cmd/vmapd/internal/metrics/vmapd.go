@@ -62,15 +62,12 @@ func (m *Metrics) stats(f model.Family) kernel.Stats {
 }
 
 func (m *Metrics) registerBackend() {
-	count := func(in prometheus.Registerer, name, help string, of func(kernel.Stats) uint64) {
-		perFamily(in, counter, name, help, func(f model.Family) float64 { return float64(of(m.stats(f))) })
-	}
-	all, rules := m.in(config.NFTables, config.IPTables, config.IPVS), m.in(config.NFTables, config.IPTables)
-	count(all, "vmapd_batch_operations_total",
+	perFamily(m.in(config.NFTables, config.IPTables, config.IPVS), counter, "vmapd_batch_operations_total",
 		"Operations in all batches, such as nftables operations sent to the kernel.",
-		func(s kernel.Stats) uint64 { return s.Operations })
-	count(rules, "vmapd_repairs_total", "Comparisons that found and repaired changes of vmapd's rules by other programs.",
-		func(s kernel.Stats) uint64 { return s.Repairs })
+		func(f model.Family) float64 { return float64(m.stats(f).Operations) })
+	perFamily(m.in(config.NFTables, config.IPTables), counter, "vmapd_repairs_total",
+		"Comparisons that found and repaired changes of vmapd's rules by other programs.",
+		func(f model.Family) float64 { return float64(m.stats(f).Repairs) })
 	perFamily(m.in(config.NFTables), gauge, "vmapd_refused_service_ports",
 		"Service ports that the kernel rejects; the log has the reasons.",
 		func(f model.Family) float64 { return float64(m.stats(f).Rejected) })

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
+
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
@@ -58,7 +60,8 @@ func (p *Plugin) Bundle(
 		out, err := p.Kubectl(ctx, args...)
 		b.add(name, out, err)
 	}
-	p.each(pods, func(_ int, t Target) {
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), atOnce, len(pods), func(i int) {
+		t := pods[i]
 		for name, args := range gathered {
 			out, err := p.in(ctx, t, args...)
 			if len(out) > 0 {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -43,7 +43,8 @@ func (p *Plugin) Ask(ctx context.Context, line []string) ([]Answer, error) {
 		return nil, err
 	}
 	nodes := make([]Answer, len(pods))
-	p.each(pods, func(i int, t Target) {
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), atOnce, len(pods), func(i int) {
+		t := pods[i]
 		n := Answer{Node: t.Node, Pod: t.Pod}
 		out, err := p.in(ctx, t, slices.Concat(line, []string{"--output=json"})...)
 		var into any = &n.Status
@@ -84,18 +85,6 @@ func (p *Plugin) everywhere(ctx context.Context) ([]Target, error) {
 	}
 	slices.SortFunc(targets, func(a, b Target) int { return strings.Compare(a.Node, b.Node) })
 	return targets, nil
-}
-
-func (p *Plugin) each(pods []Target, do func(i int, t Target)) {
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i, t := range pods {
-		group.Go(func() error {
-			do(i, t)
-			return nil
-		})
-	}
-	_ = group.Wait()
 }
 
 func (p *Plugin) in(ctx context.Context, t Target, args ...string) ([]byte, error) {
