@@ -75,10 +75,10 @@ func (p *preflighter) run(cmd *cobra.Command, proxyFlags []string) error {
 	if in.Objects, err = p.read(cmd.Context(), nil, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	if in.Config.NodeName, err = config.OnlyNode(in.Config.NodeName, in.Objects.Nodes); err != nil {
+	if in.Node, err = config.OnlyNode(in.Model().NodeName, in.Objects.Nodes); err != nil {
 		return err
 	}
-	if _, err := in.Objects.Node(in.Config.NodeName); err != nil {
+	if _, err := in.Objects.Node(in.Node); err != nil {
 		return fmt.Errorf("--node-name: %w", err)
 	}
 	r := preflight.Compare(in)
@@ -121,15 +121,9 @@ func (p *preflighter) input(ctx context.Context, proxyFlags []string) (in prefli
 		return in, err
 	}
 	in = preflight.Input{
-		KubeProxy: c.KubeProxy, Config: c.Model(), Backend: string(c.Backend),
+		Config:    c,
 		ProxyFile: filepath.Base(cmp.Or(p.ConfigFile, "config.conf")),
 		OwnFile:   filepath.Base(cmp.Or(p.OwnConfigFile, "vmapd.yaml")),
-	}
-	if c.Backend == config.Auto {
-		in.Backend = string(config.NFTables)
-	}
-	for _, n := range c.Notes {
-		in.Notes = append(in.Notes, n.Text)
 	}
 	in.Version, err = p.minorVersion(ctx, cluster)
 	return in, err

@@ -47,14 +47,7 @@ func load(t *testing.T, proxy, own string) preflight.Input {
 			t.Errorf("%s", n.Text)
 		}
 	}
-	in := preflight.Input{
-		KubeProxy: c.KubeProxy, Config: c.Model(), Backend: string(c.Backend), ProxyFile: "config.conf",
-		OwnFile: "vmapd.yaml",
-	}
-	if c.Backend == config.Auto {
-		in.Backend = "nftables"
-	}
-	return in
+	return preflight.Input{Config: c, Node: c.Model().NodeName, ProxyFile: "config.conf", OwnFile: "vmapd.yaml"}
 }
 
 // add adds the objects of a text to an input.

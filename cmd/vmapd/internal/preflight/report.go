@@ -16,8 +16,6 @@ import (
 	"slices"
 	"strings"
 
-	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -26,15 +24,10 @@ import (
 
 // Input is everything that the differences depend on.
 type Input struct {
-	// KubeProxy is kube-proxy's configuration with its defaults, which vmapd reads, too.
-	KubeProxy *proxyconfig.KubeProxyConfiguration
+	*config.Config // with kube-proxy's
 	// Version is kube-proxy's minor version, 36 for 1.36; 0: it is not known.
 	Version int
-	// Config is vmapd's configuration, Backend the one that it chooses: nftables, iptables, ipvs or userspace.
-	Config  model.Config
-	Backend string
-	// Notes are what vmapd says about its configuration.
-	Notes []string
+	Node    string // its name
 	// ProxyFile and OwnFile name the files of kube-proxy's settings and of vmapd's own.
 	ProxyFile, OwnFile string
 
@@ -122,6 +115,8 @@ type Setting struct {
 // comparison is what the rows of the table look at.
 type comparison struct {
 	Input
+	traffic  model.Config
+	backend  string // that vmapd chooses: nftables, iptables, ipvs or userspace
 	snapshot *model.Snapshot
 	served   []names.ServiceObject             // by a proxy
 	hinted   map[model.NamespacedName]bool     // Services with hints for nodes
@@ -129,11 +124,15 @@ type comparison struct {
 }
 
 func newComparison(in Input) *comparison {
-	served := in.Config
+	served := in.Model()
+	served.NodeName = in.Node
 	served.ExternalAddresses.InServiceCIDRs = true // these addresses are a difference of their own
 	c := &comparison{
-		Input: in, snapshot: in.Objects.Builder(served).Snapshot(),
+		Input: in, traffic: in.Model(), backend: string(in.Backend), snapshot: in.Objects.Builder(served).Snapshot(),
 		hinted: map[model.NamespacedName]bool{}, problems: map[model.NamespacedName][]string{},
+	}
+	if in.Backend == config.Auto {
+		c.backend = nftables
 	}
 	for _, s := range in.Objects.Services {
 		_, other := s.Labels[model.LabelServiceProxyName]
@@ -159,8 +158,10 @@ func newComparison(in Input) *comparison {
 func Compare(in Input) *Report {
 	c := newComparison(in)
 	r := &Report{
-		Node: in.Config.NodeName, Mode: in.mode(), Backend: in.Backend, Services: len(c.served),
-		Configuration: append([]string{}, in.Notes...),
+		Node: in.Node, Mode: in.mode(), Backend: c.backend, Services: len(c.served), Configuration: []string{},
+	}
+	for _, n := range in.Notes {
+		r.Configuration = append(r.Configuration, n.Text)
 	}
 	if in.Version > 0 {
 		r.Version = fmt.Sprintf("1.%d", in.Version)

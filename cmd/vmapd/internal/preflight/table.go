@@ -43,7 +43,7 @@ func fromPage(rows []row) []row {
 
 func (r *row) applies(c *comparison) bool {
 	return (r.from == nil || slices.Contains(r.from, c.mode())) &&
-		(r.to == nil || slices.Contains(r.to, c.Backend)) && (r.when == nil || r.when(c))
+		(r.to == nil || slices.Contains(r.to, c.backend)) && (r.when == nil || r.when(c))
 }
 
 // differences are the rows that change connections which are answered before or after, the most important first.
@@ -51,7 +51,7 @@ var differences = fromPage([]row{
 	{
 		id: "node-port-address", concerns: hasNodePort,
 		when: func(c *comparison) bool {
-			return len(c.KubeProxy.NodePortAddresses) == 0 && !c.Config.NodePortAddresses.All
+			return len(c.KubeProxy.NodePortAddresses) == 0 && !c.traffic.NodePortAddresses.All
 		},
 		edit: func(c *comparison, d *Difference) {
 			d.Change = "They answer on " + c.nodePortAddrs() +
@@ -61,13 +61,13 @@ var differences = fromPage([]row{
 	},
 	{
 		id: "node-port-loopback", concerns: hasNodePort,
-		when: func(c *comparison) bool { return c.loopback() && !c.Config.NodePortAddresses.Localhost[model.IPv4] },
+		when: func(c *comparison) bool { return c.loopback() && !c.traffic.NodePortAddresses.Localhost[model.IPv4] },
 		edit: func(c *comparison, d *Difference) { d.Setting = c.nodePortSetting() },
 	},
 	{
 		id: "external-in-service-cidr", own: "externalAddresses: {allowServiceCIDRs: true}",
 		concerns: hasAddressInServiceCIDR,
-		when:     func(c *comparison) bool { return !c.Config.ExternalAddresses.InServiceCIDRs },
+		when:     func(c *comparison) bool { return !c.traffic.ExternalAddresses.InServiceCIDRs },
 	},
 	{
 		id: "problem", title: "Services are served only in part",
@@ -95,7 +95,7 @@ var differences = fromPage([]row{
 	{id: "input-policy", concerns: hasHealthCheck},
 	{
 		id: "invalid-packets", own: "dropInvalid: true", to: []string{nftables, iptables, ipvs},
-		when: func(c *comparison) bool { return !c.KubeProxy.Conntrack.TCPBeLiberal && !c.Config.DropInvalid },
+		when: func(c *comparison) bool { return !c.KubeProxy.Conntrack.TCPBeLiberal && !c.traffic.DropInvalid },
 	},
 	{id: "ipvs-device", own: "backend: ipvs", to: []string{nftables, iptables}},
 	{id: "ipvs-scheduler", own: "backend: ipvs", to: []string{nftables, iptables, userspace}},
@@ -125,7 +125,7 @@ var notes = fromPage([]row{
 	},
 	{
 		id: "connection-retry", to: []string{nftables},
-		when: func(c *comparison) bool { return c.Config.ConnectionRetry },
+		when: func(c *comparison) bool { return c.traffic.ConnectionRetry },
 	},
 	{id: "ipvs-connections", to: []string{nftables, iptables, userspace}},
 	{id: "unused-port"},
@@ -141,14 +141,14 @@ var notes = fromPage([]row{
 	},
 	{
 		id: "node-port-endpoints", concerns: hasNodePort,
-		when: func(c *comparison) bool { return !c.Config.NodePortAddresses.All },
+		when: func(c *comparison) bool { return !c.traffic.NodePortAddresses.All },
 	},
 	{id: "chains"},
 	{id: "tables", to: []string{nftables}},
 	{
 		id: "backend", title: "Metrics and details are those of the backend, in place of kube-proxy's mode",
 		change: "cmd/vmapd/docs/internals.md lists what backends other than nftables have of their own.",
-		when:   func(c *comparison) bool { return c.mode() != c.Backend },
+		when:   func(c *comparison) bool { return c.mode() != c.backend },
 	},
 })
 
