@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -47,14 +48,14 @@ func (c *Config) firstError(in func(setting) bool) *field.Error {
 		}
 		path, value := field.NewPath(s.field), reflect.Indirect(c.both().field(s.field)).Interface()
 		if list, ok := value.([]string); ok {
-			i := slices.IndexFunc(list, func(item string) bool { return s.check(item) != "" })
+			i := slices.IndexFunc(list, func(item string) bool { return s.check(item) != nil })
 			if i < 0 {
 				continue
 			}
 			path, value = path.Index(i), list[i]
 		}
-		if wrong := s.check(value); wrong != "" {
-			return field.Invalid(path, value, wrong)
+		if wrong := s.check(value); wrong != nil {
+			return field.Invalid(path, value, wrong.Error())
 		}
 	}
 	return nil
@@ -94,93 +95,89 @@ func validateLogging(c logsapi.LoggingConfiguration) *field.Error {
 	return cmp.Or(logsapi.Validate(&c, nil, field.NewPath("logging"))...)
 }
 
-// check returns what is wrong with a value, "" if nothing.
-type check func(value any) string
+// check returns what is wrong with a value.
+type check func(value any) error
 
-func unless(ok bool, wrong string) string {
+func unless(ok bool, wrong string) error {
 	if ok {
-		return ""
+		return nil
 	}
-	return wrong
+	return errors.New(wrong)
 }
 
 func parses[T any](_ T, err error) bool { return err == nil }
 
-func why[T any](_ T, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 func oneOf[T ~string](all ...T) check {
-	return func(value any) string {
+	return func(value any) error {
 		return unless(slices.Contains(all, value.(T)), fmt.Sprintf("none of %q", all))
 	}
 }
 
 func between(low, high int32) check {
-	return func(value any) string {
+	return func(value any) error {
 		n := value.(int32)
 		return unless(low <= n && n <= high, fmt.Sprintf("not between %d and %d", low, high))
 	}
 }
 
-func positive(d any) string { return unless(d.(metav1.Duration).Duration > 0, "not more than 0") }
+func positive(d any) error { return unless(d.(metav1.Duration).Duration > 0, "not more than 0") }
 
-func notNegative(d any) string { return unless(d.(metav1.Duration).Duration >= 0, "less than 0") }
+func notNegative(d any) error { return unless(d.(metav1.Duration).Duration >= 0, "less than 0") }
 
-func wholeSeconds(d any) string {
+func wholeSeconds(d any) error {
 	return cmp.Or(unless(d.(metav1.Duration).Duration%time.Second == 0, "not a number of whole seconds"), notNegative(d))
 }
 
-func isAddress(text any) string {
+func isAddress(text any) error {
 	return unless(parses(model.ParseAddr(text.(string))), "not an IP address")
 }
 
-func isCIDR(text any) string { return unless(parses(model.ParsePrefix(text.(string))), "not a CIDR") }
+func isCIDR(text any) error { return unless(parses(model.ParsePrefix(text.(string))), "not a CIDR") }
 
-func isHostPort(text any) string {
+func isHostPort(text any) error {
 	host, port, err := net.SplitHostPort(text.(string))
 	n, _ := strconv.ParseUint(port, 10, 16)
-	return unless(err == nil && isAddress(host) == "" && n > 0, "not an IP address with or without a port from 1 to 65535")
+	return unless(err == nil && isAddress(host) == nil && n > 0, "not an IP address with or without a port from 1 to 65535")
 }
 
 // areClusterCIDRs checks CIDRs with commas between them, at most one of each family. The text may be empty.
-func areClusterCIDRs(text any) string {
+func areClusterCIDRs(text any) error {
 	if text == "" {
-		return ""
+		return nil
 	}
 	seen := map[model.Family]bool{}
 	for s := range strings.SplitSeq(text.(string), ",") {
 		p, err := model.ParsePrefix(s)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		f := model.FamilyOf(p.Addr())
 		if seen[f] {
-			return fmt.Sprintf("%q is a second one of %v", s, f)
+			return fmt.Errorf("%q is a second one of %v", s, f)
 		}
 		seen[f] = true
 	}
-	return ""
+	return nil
 }
 
-func isNodePortAddress(text any) string {
+func isNodePortAddress(text any) error {
 	return unless(parses(ParseNodePortAddresses([]string{text.(string)})), "neither primary, all, localhost nor a CIDR")
 }
 
-func isInterface(text any) string { return why("", model.CheckInterface(text.(string), false)) }
+func isInterface(text any) error { return model.CheckInterface(text.(string), false) }
 
-func beginsInterface(text any) string { return why("", model.CheckInterface(text.(string), true)) }
+func beginsInterface(text any) error { return model.CheckInterface(text.(string), true) }
 
-func isAlgorithm(text any) string {
+func isAlgorithm(text any) error {
 	_, _, err := model.ParseAlgorithm(text.(string))
-	return why("", err)
+	return err
 }
 
-func areDevices(text any) string { return why(devices.Parse(text.(string))) }
+func areDevices(text any) error {
+	_, err := devices.Parse(text.(string))
+	return err
+}
 
-func isAbsolute(path any) string {
+func isAbsolute(path any) error {
 	return unless(path == "" || filepath.IsAbs(path.(string)), "must be an absolute path, or empty")
 }
