@@ -124,9 +124,6 @@ func (d *Daemon) facts() doctor.Facts {
 				self.Cluster.Heard = at
 			}
 		}
-		if slices.Contains(self.Cluster.Unread, "nodes") {
-			self.NodeUnread = true // that the snapshot has no Node means nothing
-		}
 	}
 	return f
 }

@@ -16,13 +16,9 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/legacy/userspace"
-	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
 )
-
-// scrapeTimeout limits a scrape: Prometheus' default timeout is 10 s.
-const scrapeTimeout = 8 * time.Second
 
 func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
 	for gate, on := range d.Config.KubeProxy.FeatureGates {
@@ -36,16 +32,7 @@ func (d *Daemon) newMetrics(localhost *userspace.Forwarder) *metrics.Metrics {
 		Findings:       func() map[metrics.Finding]int { return findings(d.report().Lines) },
 	}
 	if p.nft != nil {
-		o.NFT = p.nft.Stats
-		o.ServiceConnections = func() []kernel.Count {
-			ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-			defer cancel()
-			counts, err := p.nft.Connections(ctx) // as far as the kernel could be read
-			if err != nil {
-				d.Log.Debug("could not read all counters of connections", slog.Any("err", err))
-			}
-			return counts
-		}
+		o.NFT, o.ServiceConnections = p.nft.Stats, p.nft.Connections
 	}
 	if d.cluster != nil {
 		o.APIServerHeard = d.cluster.Heard

@@ -70,7 +70,7 @@ func bare(backend config.Backend) Options {
 }
 
 // connections counts two Services.
-func connections() []kernel.Count {
+func connections(context.Context) ([]kernel.Count, error) {
 	name := func(namespace, service, port string, p model.Protocol) model.ServicePortName {
 		return model.ServicePortName{NamespacedName: model.NamespacedName{Namespace: namespace, Name: service}, Port: port, Protocol: p}
 	}
@@ -78,7 +78,7 @@ func connections() []kernel.Count {
 		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv4, Connections: 12},
 		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv6, Connections: 3},
 		{Name: name("kube-system", "dns", "", model.UDP), Family: model.IPv4, Connections: 1 << 40},
-	}
+	}, nil
 }
 
 // all are options with all functions that a backend can have.

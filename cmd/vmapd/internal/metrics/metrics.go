@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"context"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -41,8 +42,9 @@ type Options struct {
 
 	// Without one of these, its metrics do not exist. APIServerHeard returns when the API server last sent something
 	// that made sense, by the plural names of the kinds of objects.
-	APIServerHeard     func() map[string]time.Time
-	ServiceConnections func() []kernel.Count // new connections of each service port and family
+	APIServerHeard func() map[string]time.Time
+	// ServiceConnections are new connections of each service port and family, as far as the kernel could be read.
+	ServiceConnections func(context.Context) ([]kernel.Count, error)
 }
 
 // Finding is a check of vmapd doctor, and its result.

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"compress/gzip"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -22,9 +23,9 @@ import (
 func TestABadFigureIsAlone(t *testing.T) {
 	o := bare(config.NFTables)
 	o.ConntrackTable = func() (int, int, error) { return 0, 0, strconv.ErrSyntax }
-	list := connections()
+	list, _ := connections(t.Context())
 	list[1].Name.Namespace = "\xff\xfe"
-	o.ServiceConnections = func() []kernel.Count { return append(list, list[0]) }
+	o.ServiceConnections = func(context.Context) ([]kernel.Count, error) { return append(list, list[0]), nil }
 	m := New(o)
 	for range 2 { // errors are counted after a scrape
 		families := scrape(t, m)

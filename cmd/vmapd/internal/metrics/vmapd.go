@@ -2,9 +2,11 @@ package metrics
 
 import (
 	"cmp"
+	"context"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -112,7 +114,11 @@ func (m *Metrics) registerConnections() {
 	atScrape(m.registry, counter, "vmapd_service_connections_total",
 		"New connections to a Service port through this node, also those that are refused.",
 		[]string{"namespace", "service", "port", "protocol", ipFamily}, func(emit emitter) {
-			for _, c := range m.options.ServiceConnections() {
+			const timeout = 8 * time.Second // that of Prometheus is 10 s
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
+			defer cancel()
+			counts, _ := m.options.ServiceConnections(ctx)
+			for _, c := range counts {
 				n, protocol, family := c.Name, strings.ToUpper(c.Name.Protocol.String()), c.Family.String()
 				emit(float64(c.Connections), n.Namespace, n.Name, n.Port, protocol, family)
 			}
