@@ -20,7 +20,7 @@ const tracking = -200
 // showsIt ends the lines about chains: what they do with a connection, the kernel alone decides.
 const showsIt = "vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it"
 
-// checkFirewall names the base chains of other programs that may drop packets. Whether they drop those of Services
+// firewall names the base chains of other programs that may drop packets. Whether they drop those of Services
 // depends on their rules, which nothing here follows.
 func (f *Facts) firewall(l *found) {
 	if !f.Host.NetAdmin {
@@ -28,8 +28,6 @@ func (f *Facts) firewall(l *found) {
 	}
 	for _, c := range f.Host.Chains {
 		f.mayDrop(l, c)
-	}
-	for _, c := range f.Host.Chains {
 		f.untracks(l, c)
 		f.translates(l, c)
 	}
@@ -189,7 +187,7 @@ func (f *Facts) ipv6(l *found) {
 	l.fail(fix, "%s, and %d service ports have IPv6 addresses: these do not work on this node", why, n)
 }
 
-// checkBridges: a connection of a pod to a Service with an endpoint on the same bridge is translated by the node. The
+// bridges: a connection of a pod to a Service with an endpoint on the same bridge is translated by the node. The
 // answer goes from the endpoint to the pod by the bridge, and must be translated, too.
 func (f *Facts) bridges(l *found) {
 	if f.Wants.MasqueradeAll { // answers go to the node

@@ -273,31 +273,28 @@ func WantsOf(c nodesetup.Conntrack, traffic model.Config, s *model.Snapshot) Wan
 	for _, f := range model.Families {
 		family := s.Family(f)
 		w.ServicePorts[f] = family.NumServicePorts()
-		pods := pods(family, w.PodRanges)
-		w.LocalPods, w.Pods = append(w.LocalPods, pods[1]...), slices.Concat(w.Pods, pods[1], pods[0])
+		var local, remote []netip.Addr
+		for sp := range family.ServicePorts() {
+			for _, e := range sp.Endpoints {
+				a := e.Addr.Addr()
+				contains := func(r netip.Prefix) bool { return r.Contains(a) }
+				switch {
+				case e.Local && !slices.Contains(family.NodeAddrs, a):
+					addFew(&local, a)
+				case !e.Local && slices.ContainsFunc(w.PodRanges, contains):
+					addFew(&remote, a)
+				}
+			}
+		}
+		w.LocalPods, w.Pods = append(w.LocalPods, local...), slices.Concat(w.Pods, local, remote)
 	}
 	return w
 }
 
-// fewPods is the number of endpoints on this node, and on others, that doctor looks at, of each family.
-const fewPods = 3
-
-// pods returns a few endpoints on other nodes, with addresses in the ranges of pods, and a few on this node.
-func pods(s *model.FamilySnapshot, ranges []netip.Prefix) (list [2][]netip.Addr) {
-	for sp := range s.ServicePorts() {
-		for _, e := range sp.Endpoints {
-			a := e.Addr.Addr()
-			few, isPod := &list[0], slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
-			if e.Local {
-				few, isPod = &list[1], !slices.Contains(s.NodeAddrs, a)
-			}
-			if isPod && len(*few) < fewPods && !slices.Contains(*few, a) {
-				*few = append(*few, a)
-			}
-		}
-		if len(list[0]) == fewPods && len(list[1]) == fewPods {
-			break
-		}
+// addFew adds to the pods that doctor looks at: three on this node, and three on others, of each family.
+func addFew(list *[]netip.Addr, a netip.Addr) {
+	const few = 3
+	if len(*list) < few && !slices.Contains(*list, a) {
+		*list = append(*list, a)
 	}
-	return list
 }
