@@ -53,9 +53,6 @@ func Current() Build {
 
 // String is the line of --version.
 func (b Build) String() string {
-	changes := ""
-	if b.Modified {
-		changes = " with changes"
-	}
+	changes := map[bool]string{true: " with changes"}[b.Modified]
 	return b.Version + " commit " + b.Commit + changes + " " + b.GoVersion
 }

@@ -107,18 +107,6 @@ func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 // missing returns the error of an argument or a flag that is required.
 func missing(what string) error { return fmt.Errorf("missing %s", what) }
 
-func writeBuild(t *report.Text, b buildinfo.Build) {
-	changes := ""
-	if b.Modified {
-		changes = ", with changes"
-	}
-	t.Say("vmapd     %s", b.Version)
-	t.Say("commit    %s%s", b.Commit, changes)
-	t.Say("date      %s", b.Date)
-	t.Say("Go        %s", b.GoVersion)
-	t.Say("platform  %s", b.Platform)
-}
-
 func newVersionCommand() *cobra.Command {
 	var output report.Format
 	c := &cobra.Command{
@@ -127,7 +115,13 @@ func newVersionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := buildinfo.Current()
-			return report.Print(cmd.OutOrStdout(), output, b, func(t *report.Text) { writeBuild(t, b) })
+			return report.Print(cmd.OutOrStdout(), output, b, func(t *report.Text) {
+				t.Say("vmapd     %s", b.Version)
+				t.Say("commit    %s%s", b.Commit, map[bool]string{true: ", with changes"}[b.Modified])
+				t.Say("date      %s", b.Date)
+				t.Say("Go        %s", b.GoVersion)
+				t.Say("platform  %s", b.Platform)
+			})
 		},
 	}
 	report.AddFormat(c.Flags(), &output)

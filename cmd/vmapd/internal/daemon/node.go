@@ -19,12 +19,10 @@ import (
 
 // announce logs the start, and sends events about the Node: the start, and notes on the configuration.
 func (d *Daemon) announce(ctx context.Context) {
-	p, attrs := d.dataplane, []slog.Attr{slog.String("version", buildinfo.Current().String())}
-	attrs = append(attrs, slog.String("node", d.nodeName), slog.String("backend", p.name))
-	if p.with != "" {
-		attrs = append(attrs, slog.String("with", p.with))
-	}
-	d.Log.LogAttrs(ctx, slog.LevelInfo, "started", append(attrs, slog.String("reason", p.why))...)
+	p := d.dataplane
+	d.Log.InfoContext(ctx, "started", slog.String("version", buildinfo.Current().String()),
+		slog.String("node", d.nodeName), slog.String("backend", p.name), slog.String("with", p.with),
+		slog.String("reason", p.why))
 	d.events.Node(events.Normal, events.ReasonStarting, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
 	for _, n := range d.Config.Notes {
 		if n.Event {

@@ -117,7 +117,20 @@ func ReadRules() (r Rules) {
 		c := Chain{Base: b}
 		lines, err := set.Reached(b, others.Place.IsVmapds)
 		unread(err)
-		addRules(&c, lines)
+		for _, l := range lines {
+			if l.Drops || l.Rejects {
+				c.Rules++
+			}
+			if l.Untracks {
+				c.Untracks = append(c.Untracks, l)
+			}
+			if l.To.IsValid() {
+				c.Translates = append(c.Translates, l)
+			}
+		}
+		slices.SortFunc(c.Untracks, func(a, b others.Line) int {
+			return cmp.Or(cmp.Compare(a.Place.Chain, b.Place.Chain), cmp.Compare(a.Position, b.Position))
+		})
 		r.Chains = append(r.Chains, c)
 	}
 	for _, f := range model.Families {
@@ -126,21 +139,4 @@ func ReadRules() (r Rules) {
 		r.LegacyTables[f] = slices.DeleteFunc(names, func(table string) bool { return table == "nat" })
 	}
 	return r
-}
-
-func addRules(c *Chain, lines []others.Line) {
-	for _, l := range lines {
-		if l.Drops || l.Rejects {
-			c.Rules++
-		}
-		if l.Untracks {
-			c.Untracks = append(c.Untracks, l)
-		}
-		if l.To.IsValid() {
-			c.Translates = append(c.Translates, l)
-		}
-	}
-	slices.SortFunc(c.Untracks, func(a, b others.Line) int {
-		return cmp.Or(cmp.Compare(a.Place.Chain, b.Place.Chain), cmp.Compare(a.Position, b.Position))
-	})
 }

@@ -91,13 +91,12 @@ func private(dir string) error {
 // that is no socket.
 func free(path string) error {
 	info, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	if info.Mode().Type() != os.ModeSocket {
+	case info.Mode().Type() != os.ModeSocket:
 		return fmt.Errorf("%s is not a socket", path)
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
