@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 
@@ -21,7 +20,8 @@ import (
 func (f *Facts) Examine() {
 	h := &f.Host
 	h.MTUs = map[int]string{}
-	h.NetAdmin, h.Sysctls, h.Addrs, h.Bridges = HasNetAdmin(), map[string]string{}, hostAddrs(), bridges()
+	h.NetAdmin, h.Sysctls = HasNetAdmin(), map[string]string{}
+	_ = rtnetlink.Recover(h.readLinks) // what can't be read is not judged
 	for _, file := range append([]string{IPForward, IPv6Forward, IPv6Disabled}, nodesetup.BridgeCalls[:]...) {
 		if value, err := nodesetup.Sysctl(file); err == nil {
 			h.Sysctls[file] = value
@@ -55,26 +55,17 @@ func HasNetAdmin() bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
 }
 
-// hostAddrs returns the addresses of this machine, also those of the backends ipvs and userspace.
-func hostAddrs() (list []netip.Addr) {
-	all, _ := net.InterfaceAddrs()
-	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLoopback() {
-			list = append(list, p.Addr())
+// readLinks reads the addresses of this machine, also those of the backends ipvs and userspace, and the bridges with a
+// port that is a veth device to another network namespace.
+func (h *Host) readLinks() error {
+	links, _ := netlink.LinkList() // as far as they can be read
+	addrs, _ := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	of := map[int][]netip.Prefix{} // by the device's index
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.IPNet.String()); err == nil && !p.Addr().IsLoopback() {
+			h.Addrs = append(h.Addrs, p.Addr())
+			of[a.LinkIndex] = append(of[a.LinkIndex], p)
 		}
-	}
-	return list
-}
-
-// bridges returns the bridges with a port that is a veth device to another network namespace.
-func bridges() (list []Bridge) {
-	var links []netlink.Link
-	err := rtnetlink.Recover(func() (err error) {
-		links, err = netlink.LinkList()
-		return err
-	})
-	if err != nil {
-		return nil
 	}
 	toOthers := map[int]bool{} // by the bridge's index
 	for _, l := range links {
@@ -82,19 +73,11 @@ func bridges() (list []Bridge) {
 		toOthers[a.MasterIndex] = toOthers[a.MasterIndex] || l.Type() == "veth" && a.NetNsID >= 0
 	}
 	for _, l := range links {
-		if l.Type() != "bridge" || !toOthers[l.Attrs().Index] {
-			continue
+		if a := l.Attrs(); l.Type() == "bridge" && toOthers[a.Index] {
+			h.Bridges = append(h.Bridges, Bridge{a.Name, of[a.Index]})
 		}
-		b := Bridge{Name: l.Attrs().Name}
-		addrs, _ := netlink.AddrList(l, netlink.FAMILY_ALL)
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.IPNet.String()); err == nil {
-				b.Addrs = append(b.Addrs, p)
-			}
-		}
-		list = append(list, b)
 	}
-	return list
+	return nil
 }
 
 // ReadRules reads the base chains of other programs with their rules, which takes memory where these are many, and the
