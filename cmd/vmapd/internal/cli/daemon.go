@@ -67,15 +67,7 @@ func start(ctx context.Context, f *config.Flags, stderr io.Writer) (running bool
 	if err != nil {
 		return false, err
 	}
-	if err := d.Run(ctx); err != nil {
-		return true, err
-	}
-	stopped := "stopped"
-	if d.LeavesRules() {
-		stopped = "stopped; the rules stay"
-	}
-	log.Info(stopped)
-	return true, nil
+	return true, d.Run(ctx)
 }
 
 func levelOf(v int) slog.Level {

@@ -39,9 +39,6 @@ func (c *Config) noteSurprises() {
 		c.note(slog.LevelInfo, c.place("clusterCIDR"),
 			"empty: pods cannot be distinguished from other clients, so traffic to cluster IPs is not masqueraded")
 	}
-	if p.Mode == "" && p.IPTables.MasqueradeAll && f.ConfigFile != "" {
-		c.note(slog.LevelInfo, c.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")
-	}
 	if _, note, _ := model.ParseAlgorithm(c.Own.LBAlgorithm); note != "" {
 		c.note(slog.LevelWarn, c.place("lbAlgorithm"), "%s", note)
 	}

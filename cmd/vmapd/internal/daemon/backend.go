@@ -113,13 +113,12 @@ func (p *dataplane) watchTables(b *kernel.Backend, log *slog.Logger) {
 	if b.Owned() {
 		return
 	}
-	changed := make(chan struct{}, 1)
-	w, err := b.Watch(changed)
+	p.foreign = make(chan struct{}, 1)
+	w, err := b.Watch(p.foreign)
 	if err != nil {
 		log.Error("cannot watch our rules; comparing them at each resync", slog.Any("err", err))
 		return
 	}
-	p.foreign = changed
 	p.watch = func(ctx context.Context) {
 		if err := w.Run(ctx); err != nil {
 			log.Error("no longer watching our rules; comparing them at each resync", slog.Any("err", err))

@@ -24,6 +24,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/legacy/host"
@@ -64,8 +65,8 @@ type Daemon struct {
 	metrics   *metrics.Metrics
 	tracker   *health.Tracker
 	view      status.Recorder
-	observers []reconcile.Observer // these, and more
-	tasks     []task               // what runs beside the loop
+	observers []reconcile.Observer          // these, and more
+	tasks     []func(context.Context) error // what runs beside the loop
 
 	healthzPort, metricsPort *httpserver.Server
 
@@ -77,9 +78,6 @@ type Daemon struct {
 	examined  atomic.Pointer[doctor.Report]
 	asked     atomic.Bool // for a report, since the last examination
 }
-
-// task runs until its context ends, or until it fails.
-type task func(context.Context) error
 
 // run adds tasks that can't fail.
 func (d *Daemon) run(tasks ...func(context.Context)) {
@@ -157,20 +155,12 @@ func (d *Daemon) openSources() error {
 func (d *Daemon) traffic() model.Config {
 	traffic := d.Config.Model()
 	traffic.Budgets, traffic.NodeName = config.Budgets(config.Backend(d.dataplane.name)), d.nodeName
-	if traffic.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
+	off, missing := nodesetup.Sysctl("net/ipv6/conf/lo/disable_ipv6")
+	if traffic.NodePortAddresses.Localhost[model.IPv6] && (missing != nil || off == "1") {
 		traffic.NodePortAddresses.Localhost[model.IPv6] = false
 		d.Log.Info("node ports on localhost: IPv4 only; this host has no ::1")
 	}
 	return traffic
-}
-
-func hasIPv6Loopback() bool {
-	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
-	if err != nil {
-		return false
-	}
-	_ = l.Close()
-	return true
 }
 
 // observe makes the observers of the loop: they serve metrics and probes, send events, delete stale flows from
@@ -261,19 +251,18 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if p.nft != nil && d.Config.FastPath.On() {
 		d.run(d.followDevices)
 	}
-	return runAll(ctx, append(d.tasks, socket.NewServer(*d.Config.Own.Socket, d.routes(), d.Log).Run, d.follow))
+	err := runAll(ctx, append(d.tasks, socket.NewServer(*d.Config.Own.Socket, d.routes(), d.Log).Run, d.follow))
+	if err == nil {
+		d.Log.Info("stopped", slog.Bool("rules_stay", p.userspace == nil && d.view.View().Snapshot != nil))
+	}
+	return err
 }
 
 // runAll runs tasks until ctx ends or one of them fails, and waits for all.
-func runAll(ctx context.Context, tasks []task) error {
+func runAll(ctx context.Context, tasks []func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range tasks {
 		group.Go(func() error { return run(ctx) })
 	}
 	return group.Wait()
-}
-
-// LeavesRules reports whether rules stay in the kernel when the daemon ends.
-func (d *Daemon) LeavesRules() bool {
-	return d.view.View().Snapshot != nil && d.dataplane.userspace == nil
 }
