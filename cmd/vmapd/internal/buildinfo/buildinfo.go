@@ -1,5 +1,4 @@
-// Package buildinfo reads what the go command writes into a program: its version, and the commit that
-// it was built from.
+// Package buildinfo reads what the go command writes into a program: its version and commit.
 package buildinfo
 
 import (

@@ -52,8 +52,7 @@ func newAttachedCommand() *cobra.Command {
 	return c
 }
 
-// newWaitCommand is for the pods of a DaemonSet that have done their work, which must not end: the
-// image has no other program.
+// newWaitCommand is for the pods of a DaemonSet that have done their work: the image has no other program.
 func newWaitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "wait",

@@ -148,11 +148,9 @@ func (c *Config) note(level slog.Level, place, format string, args ...any) {
 
 const lookPeriod = time.Second
 
-// Follow returns true when the files have changed, and are valid. It calls read with the error of those that are not,
-// and with nil when the former ones are back. Files that have changed since the look before may be half written. It
-// returns false when ctx ends.
-//
-// Files may be written in place, replaced, or be part of a ConfigMap.
+// Follow returns true when the files have changed, in place or by a ConfigMap, and are valid, and false when ctx ends.
+// It calls read with the error of those that are not, and with nil when the former ones are back. Files that have
+// changed since the look before may be half written.
 func (c *Config) Follow(ctx context.Context, read func(error)) (changed bool) {
 	loaded, seen := c.files, c.files
 	for {

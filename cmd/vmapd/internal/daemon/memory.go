@@ -26,9 +26,8 @@ func LimitMemory(log *slog.Logger) {
 	}
 }
 
-// startGCPercent is GOGC until everything is programmed once. Most allocations until then are
-// answers of the API server, which are garbage as soon as they are decoded: a larger heap would
-// hardly save time, and the process would keep it.
+// startGCPercent is GOGC until everything is programmed once. Most allocations until then are answers of the API
+// server, garbage as soon as they are decoded: a larger heap would hardly save time, and the process would keep it.
 const startGCPercent = 40
 
 // newStartThrift returns an observer that returns the memory that only the start needed. It is nil if the environment

@@ -39,14 +39,9 @@ func (d *Daemon) announce(ctx context.Context) {
 func (d *Daemon) setUpNode() {
 	o := nodesetup.Options{Log: d.Log}
 	for _, err := range nodesetup.Apply(o, d.Config.KubeProxy.Conntrack) {
-		warnOfSetting(d.Log, err)
 		d.events.Node(events.Warning, events.ReasonConntrackFailed, err.Error())
 	}
 	nodesetup.OOM(o, int(*d.Config.KubeProxy.OOMScoreAdj))
-}
-
-func warnOfSetting(log *slog.Logger, err error) {
-	log.Warn("could not set sysctl; keeping its current value", slog.Any("err", err))
 }
 
 func (d *Daemon) followDevices(ctx context.Context) {
@@ -57,18 +52,16 @@ func (d *Daemon) followDevices(ctx context.Context) {
 }
 
 // InitOnly applies the settings that need privilege, for an init container: the daemon then needs only CAP_NET_ADMIN. A
-// failure is a warning, as in the daemon: where the node is a container, the limit of connections is the host's. On a
-// node that has just booted, connection tracking may not be loaded yet: opening a backend, which probes the kernel,
-// loads it.
+// failure is a warning: where the node is a container, the limit of connections is the host's. Opening a backend loads
+// connection tracking, which a node that has just booted may lack.
 func InitOnly(c *config.Config, log *slog.Logger) {
 	d := &Daemon{Options: Options{Config: c, Log: log}} // sends no events, as nothing is programmed
 	if _, err := d.openBackend(); err != nil {
 		log.Warn("no backend will work for the daemon", slog.Any("err", err))
 	}
 	o := nodesetup.Options{Log: log}
-	for _, err := range append(nodesetup.Apply(o, c.KubeProxy.Conntrack), nodesetup.LeadBridges(o)...) {
-		warnOfSetting(log, err)
-	}
+	nodesetup.Apply(o, c.KubeProxy.Conntrack)
+	nodesetup.LeadBridges(o)
 }
 
 // noteFiles says what may surprise with --from, in one line.

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Serve serves HTTP on a listener, with a limited number of connections. A server that lets further ones wait is closed
-// for all clients by a few that connect and say nothing. Here every connection is accepted, and the one that was silent
-// longest is closed for it. Bytes of a header are no request, however many come. Only if all connections are being
-// answered, one of these is closed.
+// Serve serves HTTP with a limited number of connections. If further ones waited, a few that say nothing would close the
+// server for all: so each is accepted, and the one that was silent longest is closed for it. Bytes of a header are no
+// request. Only if all connections are being answered, one of these is closed.
 func Serve(s *http.Server, l net.Listener, most int) error {
 	limit(s, most)
 	return s.Serve(patient{l})

@@ -25,8 +25,7 @@ type Sweeper struct {
 }
 
 // Done implements [reconcile.Observer]. The first round that programs the node removes leftovers: not before, so that
-// connections always find rules. Leftovers that can't be removed are no failure of the backend, but a warning and an
-// event.
+// connections always find rules.
 func (s *Sweeper) Done(r reconcile.Round) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,6 +2,7 @@ package nodesetup
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,7 +36,9 @@ const (
 	fileUDPTimeout            = sysctls + "nf_conntrack_udp_timeout"
 	fileUDPStreamTimeout      = sysctls + "nf_conntrack_udp_timeout_stream"
 
-	fileHashSize = "/sys/module/nf_conntrack/parameters/hashsize"
+	fileHashSize   = "/sys/module/nf_conntrack/parameters/hashsize"
+	fileOnlineCPUs = "/sys/devices/system/cpu/online"
+	fileOOMScore   = "/proc/self/oom_score_adj"
 )
 
 // BridgeCalls are the files below /proc/sys by which packets that a bridge passes on meet netfilter. Without the module
@@ -64,9 +67,8 @@ type Write struct {
 }
 
 // Plan returns the writes that bring a node with so many online CPUs in line with c. have returns the content of a
-// file, "" if it is not known. The limit of connections and the size of the hash table, which is a quarter of that,
-// only grow: what an administrator made larger costs memory only if it is used, and a smaller limit drops connections.
-// A value that is not known is planned, too, so that its failure is reported.
+// file, "" if it is not known: that is planned, too, so that its failure is reported. The limit of connections and the
+// hash table only grow: a larger one costs memory only if it is used, and a smaller limit drops connections.
 func Plan(c Conntrack, cpus int, have func(file string) string) (plan []Write) {
 	set := func(file, have string, want int64, mayBeMore bool, why string) {
 		if now, err := strconv.ParseInt(have, 10, 64); err != nil || now < want || now > want && !mayBeMore {
@@ -100,11 +102,6 @@ func Plan(c Conntrack, cpus int, have func(file string) string) (plan []Write) {
 	return plan
 }
 
-const (
-	fileOnlineCPUs = "/sys/devices/system/cpu/online"
-	fileOOMScore   = "/proc/self/oom_score_adj"
-)
-
 // Options of all functions.
 type Options struct {
 	// Root is the folder that has proc and sys. Default: the real ones.
@@ -122,8 +119,8 @@ func Unset(o Options, c Conntrack) []Write {
 }
 
 // Apply writes the values of c that the node does not have. A setting that can't be written keeps its value: there is
-// an error for each.
-func Apply(o Options, c Conntrack) []error { return o.write(Unset(o, c)) }
+// a warning and an error for each.
+func Apply(o Options, c Conntrack) []error { return o.write(Unset(o, c), slog.LevelWarn) }
 
 // LeadBridges makes what bridges pass on meet netfilter, where the module br_netfilter is loaded, as kube-proxy expects
 // of a node: a pod on a bridge reaches a Service with an endpoint on the same bridge by that alone.
@@ -135,19 +132,15 @@ func LeadBridges(o Options) []error {
 			plan = append(plan, Write{File: file, Value: "1", Have: have, Why: "Services for pods on one bridge"})
 		}
 	}
-	return o.write(plan)
+	return o.write(plan, slog.LevelWarn)
 }
 
-// OOM sets oom_score_adj of this process, from -1000 (the kernel never kills it) to 1000. A
-// lower value than the present one needs CAP_SYS_RESOURCE. Without it, the score stays as the
-// kubelet has set it for the pod, which is good enough: this is logged, but not as a warning.
+// OOM sets oom_score_adj of this process. A lower value than the present one needs CAP_SYS_RESOURCE; without it, the
+// score that the kubelet has set for the pod is good enough for no warning.
 func OOM(o Options, score int) {
 	w := Write{File: fileOOMScore, Value: strconv.Itoa(score), Have: o.value(fileOOMScore), Why: "oomScoreAdj"}
-	if w.Have == w.Value {
-		return
-	}
-	for _, err := range o.write([]Write{w}) {
-		o.Log.Info("could not set the OOM score; keeping its current value", slog.Any("err", err))
+	if w.Have != w.Value {
+		o.write([]Write{w}, slog.LevelInfo)
 	}
 }
 
@@ -202,9 +195,9 @@ func (o Options) readInt(file string) (int, error) {
 	return n, nil
 }
 
-// write writes settings, and returns an error for each that could not be written. It makes no file: the kernel lacks
-// such a setting.
-func (o Options) write(plan []Write) (failed []error) {
+// write writes settings, and logs and returns an error for each that could not be written. It makes no file: the kernel
+// lacks such a setting.
+func (o Options) write(plan []Write, failure slog.Level) (failed []error) {
 	for _, w := range plan {
 		f, err := os.OpenFile(o.path(w.File), os.O_WRONLY|os.O_TRUNC, 0)
 		if err == nil {
@@ -213,7 +206,9 @@ func (o Options) write(plan []Write) (failed []error) {
 		}
 		if err != nil {
 			have := cmp.Or(w.Have, "unknown")
-			failed = append(failed, fmt.Errorf("%s should be %s and is %s: %w", w.File, w.Value, have, err))
+			err = fmt.Errorf("%s should be %s and is %s: %w", w.File, w.Value, have, err)
+			o.Log.Log(context.Background(), failure, "could not set sysctl; keeping its current value", slog.Any("err", err))
+			failed = append(failed, err)
 			continue
 		}
 		o.Log.Info("changed node setting", slog.String("file", w.File), slog.String("value", w.Value),

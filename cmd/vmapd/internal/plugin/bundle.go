@@ -31,8 +31,7 @@ var gathered = map[string][]string{
 	"doctor.txt": {"doctor"}, "doctor.json": {"doctor", "-o", "json"}, "version.txt": {"version"},
 }
 
-// Bundle writes an archive for a bug report: what the daemons of nodes say, or of all with none, their logs,
-// and the objects from which "vmapd render -f" makes the rules. It reads no Secrets. Missing is what could not be
+// Bundle writes an archive for a bug report about nodes; none: all. It reads no Secrets. Missing is what could not be
 // collected, with the reasons; it is in the archive, too.
 func (p *Plugin) Bundle(
 	ctx context.Context, w io.Writer, nodes []string, now time.Time,
