@@ -60,7 +60,7 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 	if conf != nil && !cmd.Flags().Changed("socket") {
 		x.socket = *conf.Own.Socket
 	}
-	r, asked := askReport(ctx, x.socket, x.all)
+	r, asked := askReport(ctx, x.socket)
 	if errors.Is(asked, socket.ErrElsewhere) {
 		return asked
 	}
@@ -77,6 +77,9 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 		}
 		r = examine(facts)
 	}
+	if !x.all {
+		r.Differences = nil
+	}
 	if err := report.Print(cmd.OutOrStdout(), x.output, r, r.Write); err != nil {
 		return err
 	}
@@ -86,17 +89,14 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// askReport asks the daemon for its report on this node, with all differences of the kernel's rules or without them.
-func askReport(ctx context.Context, path string, all bool) (r doctor.Report, err error) {
-	c, query := socket.Client{Path: path}, url.Values{}
-	if all {
-		query.Set("all", "")
-	}
+// askReport asks the daemon for its report on this node.
+func askReport(ctx context.Context, path string) (r doctor.Report, err error) {
+	c := socket.Client{Path: path}
 	if err = c.Elsewhere(ctx); err == nil {
 		// A daemon that hangs does not answer this, either.
 		if err = c.Get(ctx, "/v1/services", url.Values{"limit": {"1"}}, new(any)); !errors.Is(err, socket.ErrLate) {
 			c.Deadline = examineTime
-			err = c.Get(ctx, "/v1/doctor", query, &r)
+			err = c.Get(ctx, "/v1/doctor", nil, &r)
 		}
 	}
 	return r, err

@@ -75,8 +75,7 @@ func asPlugin() *cobra.Command {
 		f.String(name, "", "as kubectl's")
 	}
 	root.AddCommand(p.status(), p.doctor(), newUICommand(p.tunnel), p.bundle(), newVersionCommand())
-	inPods := []*cobra.Command{newExplainCommand(), newTraceCommand(), newServicesCommand()}
-	for _, c := range inPods {
+	for _, c := range []*cobra.Command{newExplainCommand(), newTraceCommand(), newServicesCommand()} {
 		c.RunE = p.inPod
 		root.AddCommand(c)
 	}

@@ -238,7 +238,7 @@ func (x *tracing) write(ctx context.Context, stdout io.Writer, s trace.Story) er
 		Doctor []report.Line `json:"doctor,omitempty"`
 	}{Story: s}
 	if !s.Answered() {
-		r, err := askReport(ctx, x.socket, false)
+		r, err := askReport(ctx, x.socket)
 		if err != nil {
 			r = examine(doctor.Facts{NoDaemon: err})
 		}

@@ -179,10 +179,7 @@ func validCIDRs(list []string) []netip.Prefix {
 // HostNodeName is the default name of the Node: the host's name in lower case, as kubelet's.
 func HostNodeName() (string, error) {
 	name, err := os.Hostname()
-	if err != nil {
-		return "", err
-	}
-	return strings.ToLower(strings.TrimSpace(name)), nil
+	return strings.ToLower(strings.TrimSpace(name)), err
 }
 
 // OnlyNode returns a name that is given or, with "", that of the Node if there is exactly one, and else the host's.

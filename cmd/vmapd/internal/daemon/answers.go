@@ -42,14 +42,7 @@ func (d *Daemon) routes() map[string]socket.Route {
 	}
 }
 
-// doctor answers /v1/doctor: with "all", all differences of the kernel's rules are in the report.
-func (d *Daemon) doctor(_ context.Context, query url.Values) (any, error) {
-	r := d.examine(true)
-	if !query.Has("all") {
-		r.Differences = nil
-	}
-	return r, nil
-}
+func (d *Daemon) doctor(context.Context, url.Values) (any, error) { return d.examine(true), nil }
 
 func (d *Daemon) overview(context.Context, url.Values) (any, error) {
 	lines := d.report().Lines

@@ -184,15 +184,12 @@ func (o Options) value(file string) string {
 }
 
 func (o Options) readInt(file string) (int, error) {
-	s, err := o.read(file)
-	if err != nil {
-		return 0, err
+	text, err := o.read(file)
+	n, invalid := strconv.Atoi(text)
+	if err == nil && invalid != nil {
+		err = fmt.Errorf("read %s: %w", file, invalid)
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", file, err)
-	}
-	return n, nil
+	return n, err
 }
 
 // write writes settings, and logs and returns an error for each that could not be written. It makes no file: the kernel
