@@ -45,24 +45,27 @@ func (d *Daemon) report() doctor.Report {
 
 // examine examines the node, and keeps the report; with all, it reads all rules again. It reads other programs' rules
 // and settings: a panic about these must not end the daemon, and is a finding.
-func (d *Daemon) examine(all bool) (report doctor.Report) {
+func (d *Daemon) examine(all bool) (r doctor.Report) {
 	d.examining.Lock()
 	defer d.examining.Unlock()
 	defer func() {
 		if reason := recover(); reason != nil {
 			d.Log.Error("doctor panicked",
 				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
-			report = doctor.Failed(time.Now(), d.nodeName, reason)
+			r = doctor.Report{Node: d.nodeName, At: time.Now(), Level: report.Fail, Lines: []report.Line{{
+				Level: report.Fail, Name: "doctor", Text: fmt.Sprintf("doctor failed: %v", reason),
+				Fix: "this is a bug in vmapd: report it, with the line of the log that has the stack",
+			}}}
 		}
-		d.examined.Store(&report)
+		d.examined.Store(&r)
 	}()
 	facts := d.facts()
 	facts.Examine()
 	asked := d.asked.Swap(false)
-	if r := &d.read; all || asked && time.Since(r.began) > max(examineEvery, readingShare*r.took) {
-		r.began = time.Now()
-		r.table, r.rules = d.table(), doctor.ReadRules()
-		r.took = time.Since(r.began)
+	if last := &d.read; all || asked && time.Since(last.began) > max(examineEvery, readingShare*last.took) {
+		last.began = time.Now()
+		last.table, last.rules = d.table(), doctor.ReadRules()
+		last.took = time.Since(last.began)
 	}
 	facts.Table, facts.Host.Rules = d.read.table, d.read.rules
 	facts.At = time.Now()

@@ -101,15 +101,6 @@ func Diagnose(f Facts) Report {
 	return r
 }
 
-// Failed returns the report of an examination that could not be completed.
-func Failed(at time.Time, node string, reason any) Report {
-	l := report.Line{
-		Level: report.Fail, Name: "doctor", Text: fmt.Sprintf("doctor failed: %v", reason),
-		Fix: "this is a bug in vmapd: report it, with the line of the log that has the stack",
-	}
-	return Report{Node: node, At: at, Level: report.Fail, Lines: []report.Line{l}}
-}
-
 // ExitFail is the exit code of the command if a line is a failure; 1 is an error of the command itself.
 const ExitFail = 3
 

@@ -171,7 +171,8 @@ func Compare(in Input) *Report {
 func (c *comparison) apply(rows []row) []Difference {
 	list := []Difference{}
 	for _, r := range rows {
-		if !r.applies(c) {
+		if r.from != nil && !slices.Contains(r.from, c.mode()) || r.to != nil && !slices.Contains(r.to, c.backend) ||
+			r.when != nil && !r.when(c) {
 			continue
 		}
 		d := Difference{ID: r.id, Title: r.title, Change: r.change, Remedy: r.remedy}

@@ -41,11 +41,6 @@ func fromPage(rows []row) []row {
 	return rows
 }
 
-func (r *row) applies(c *comparison) bool {
-	return (r.from == nil || slices.Contains(r.from, c.mode())) &&
-		(r.to == nil || slices.Contains(r.to, c.backend)) && (r.when == nil || r.when(c))
-}
-
 // differences are the rows that change connections which are answered before or after, the most important first.
 var differences = fromPage([]row{
 	{
