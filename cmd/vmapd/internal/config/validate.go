@@ -137,7 +137,8 @@ func isCIDR(text any) error { return unless(parses(model.ParsePrefix(text.(strin
 func isHostPort(text any) error {
 	host, port, err := net.SplitHostPort(text.(string))
 	n, _ := strconv.ParseUint(port, 10, 16)
-	return unless(err == nil && isAddress(host) == nil && n > 0, "not an IP address with or without a port from 1 to 65535")
+	valid := err == nil && isAddress(host) == nil && n > 0
+	return unless(valid, "not an IP address with or without a port from 1 to 65535")
 }
 
 // areClusterCIDRs checks CIDRs with commas between them, at most one of each family. The text may be empty.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Serve serves HTTP with a limited number of connections. If further ones waited, a few that say nothing would close the
+// Serve serves HTTP with a limited number of connections. If further ones waited, a few that say nothing would close a
 // server for all: so each is accepted, and the one that was silent longest is closed for it. Bytes of a header are no
 // request. Only if all connections are being answered, one of these is closed.
 func Serve(s *http.Server, l net.Listener, most int) error {
