@@ -134,13 +134,12 @@ func TestTCPConnectionsEndOnlyIfAsked(t *testing.T) {
 				}
 			}
 			for i, to := range everywhere() {
-				var err error
-				ends := func() bool { _, err = conns[i].Ask(t.Context()); return err != nil }
-				if !graceful {
-					continue
+				ends := func() bool { // a busy machine may not answer in time before
+					_, err := conns[i].Ask(t.Context())
+					return lab.FailureOf(err) == lab.Reset
 				}
-				if vmapdtest.WaitUntil(t, fmt.Sprintf("the connection to %v ends", to), ends); lab.FailureOf(err) != lab.Reset {
-					t.Errorf("%v: the connection ended as %s, want %s", to, lab.FailureOf(err), lab.Reset)
+				if graceful {
+					vmapdtest.WaitUntil(t, fmt.Sprintf("the connection to %v is reset", to), ends)
 				}
 			}
 		})
