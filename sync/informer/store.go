@@ -94,7 +94,8 @@ func (f *follower) put(o any) model.NamespacedName {
 func (f *follower) drop(name model.NamespacedName) {
 	if _, ok := f.known[name]; ok {
 		delete(f.known, name)
-		f.state.Update(f.counts, func(b *model.Builder) { kube.Delete(b, model.ObjectRef{Kind: f.kind, NamespacedName: name}) })
+		ref := model.ObjectRef{Kind: f.kind, NamespacedName: name}
+		f.state.Update(f.counts, func(b *model.Builder) { kube.Delete(b, ref) })
 	}
 }
 

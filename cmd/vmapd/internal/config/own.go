@@ -12,8 +12,8 @@ var ownVersion = schema.GroupVersion{Group: "vmapd.io", Version: "v1alpha1"}
 
 const ownKind = "VmapdConfiguration"
 
-// VmapdConfiguration has the settings that kube-proxy has no field for; configuration.md describes them. A missing field
-// has its default.
+// VmapdConfiguration has the settings that kube-proxy has no field for; configuration.md describes them. A missing
+// field has its default.
 type VmapdConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`
 	Backend           Backend           `json:"backend,omitempty"`
