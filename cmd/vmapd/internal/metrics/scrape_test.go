@@ -57,8 +57,7 @@ func TestScrapesAndRoundsAtOnce(t *testing.T) {
 	}
 	var wait sync.WaitGroup
 	for _, do := range []func(i int){
-		func(i int) { m.Done(round(snapshots[i], nil)) },
-		func(i int) { m.Done(round(snapshots[i], bothFail)) },
+		func(i int) { m.Done(round(snapshots[i], nil)); m.Done(round(snapshots[i], bothFail)) }, // one after another
 		func(int) { m.HTTP("/healthz", 200); m.HTTP("/readyz", 503) },
 		func(int) {
 			m.Conntrack(conntrack.Pass{Family: model.IPv6, Took: 1, Deleted: 1})
