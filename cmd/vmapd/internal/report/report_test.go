@@ -44,7 +44,7 @@ func TestLinesHaveFailuresFirstAndATotal(t *testing.T) {
 			"run a time service",
 		},
 		{Fail, "rounds", "the last sync failed", "see the log"},
-		{OK, "kernel", "Linux 6.18", ""},
+		{OK, "connection-retry", "Linux 6.18", ""},
 	}
 	want := `fail  rounds        the last sync failed
                     -> see the log
@@ -52,7 +52,7 @@ warn  clock         the clock is 3 s behind that of the API server, which is
                     more than one second
                     -> run a time service
 ok    version       v1
-ok    kernel        Linux 6.18
+ok    connection-retry Linux 6.18
 1 failure, 1 warning, 2 ok
 `
 	if diff := cmp.Diff(want, printed(t, func(x *Text) { x.Lines(lines) })); diff != "" {

@@ -81,7 +81,7 @@ func (t *Text) Findings(lines []Line) {
 	indent := strings.Repeat(" ", levels+names)
 	byLevel := func(a, b Line) int { return cmp.Compare(a.Level.Rank(), b.Level.Rank()) }
 	for _, l := range slices.SortedStableFunc(slices.Values(lines), byLevel) {
-		first := fmt.Sprintf("%-*s%-*s", levels, l.Level, names, l.Name)
+		first := fmt.Sprintf("%-*s%-*s ", levels, l.Level, names-1, l.Name)
 		text := Wrap(model.OneLine(l.Text), first, indent)
 		word := string(l.Level)
 		t.out.WriteString(t.colour(l.Level, word) + strings.TrimPrefix(text, word))
