@@ -66,6 +66,27 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// Where an endpoint replaces another, its slot alone is written, for each frontend.
+func TestAReplacedEndpointIsOneSlot(t *testing.T) {
+	web := modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.0.9").TCP("http", 80)
+	none := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080)
+	b := modeltest.Builder(modeltest.Config(), web, none.Ready("10.0.0.2", "10.0.0.3"), modeltest.OurNode())
+	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
+	none.Ready("10.0.0.2", "10.0.0.4").Set(b)
+	now := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
+	var written []string
+	for c := range now.Changes(have) {
+		c.New.Elements(func(set string, e nft.Element) {
+			if set == "endpoints" {
+				written = append(written, text(model.IPv4, set, e))
+			}
+		})
+	}
+	testaid.Equal(t, "written", []string{
+		"172.30.0.41 . tcp . 80 . 1 : 10.0.0.4 . 8080", "192.168.0.9 . tcp . 80 . 1 : 10.0.0.4 . 8080",
+	}, written)
+}
+
 // Chains that packets of established connections meet, too, go with the last Service that needs them.
 func TestChainsOfEstablishedPacketsGo(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
