@@ -77,7 +77,7 @@ func (c *conn) readSets(t *nft.Table) error {
 			if count > manyElements && inSlots && c.askSlots(t, s, count) {
 				continue
 			}
-			if err := c.listElements(t, s); err != nil {
+			if err := c.listElements(t, s, count); err != nil {
 				return fmt.Errorf("read elements of %s: %w", s.Name, err)
 			}
 		}
@@ -179,13 +179,21 @@ func (c *conn) readRules(t *nft.Table) error {
 // google/nftables makes a value of each element and of each part of it. For a quarter of a
 // million of them that is ten times the memory that they take here.
 
-// listElements reads all elements of a set. While the kernel makes a larger table of a set, it leaves some out or names
-// them twice (nft_rhash_walk): such an element is written again, or left until the next comparison.
-func (c *conn) listElements(t *nft.Table, s nft.Set) error {
-	r := newElementReader(t, s)
-	err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, s.Name, r.add)
-	r.end()
-	return err
+// listElements reads all elements of a set, of which there should be count; 0: the kernel does not say it. While the
+// kernel makes a larger table of a set, it leaves some out or names them twice (nft_rhash_walk): it is listed again.
+func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
+	const passes = 5
+	for range passes {
+		r := newElementReader(t, s)
+		if err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, s.Name, r.add); err != nil {
+			return err
+		}
+		r.end()
+		if count == 0 || s.Interval || t.Len(s.Name) == count { // of intervals, both ends count
+			break
+		}
+	}
+	return nil
 }
 
 const (
