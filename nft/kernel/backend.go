@@ -173,7 +173,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 		errs = append(errs, b.applyFamily(st, s.Family(st.family)))
 	}
 	for _, st := range b.families {
-		errs = append(errs, b.purge(st))
+		b.purge(st)
 	}
 	return errors.Join(errs...)
 }

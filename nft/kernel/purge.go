@@ -2,7 +2,7 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -25,21 +25,23 @@ const (
 )
 
 // purge deletes the clients of endpoints that batches have taken away, and gives those that stay a timeout that has
-// changed. A map is read once, 60,000 clients in 0.3 s. Who is noted meanwhile, or in a map that is left out, is
-// deleted by its own next packet, see nft.GoneEndpoints. After a failure, the table is read, and all maps are purged.
-func (b *Backend) purge(st *familyState) error {
+// changed. A map is read once, 60,000 clients in 0.3 s. Who is noted meanwhile, or is left out, is deleted by its own
+// next packet, see nft.GoneEndpoints: so a failure is no failure of Apply. The next one tries again.
+func (b *Backend) purge(st *familyState) {
 	purges, start := st.purges, time.Now()
 	st.purges = nil
-	for _, p := range purges {
+	for i, p := range purges {
 		if time.Since(start) > purgeTime {
-			break
+			return
 		}
-		if err := b.conn.purge(st.read().ruleset, p); err != nil {
-			st.known = false
-			return &model.FamilyError{Family: st.family, Err: fmt.Errorf("purge map %s: %w", p.Map(), err)}
+		err := b.conn.purge(st.read().ruleset, p)
+		if err != nil && !errors.Is(err, unix.ENOENT) { // the map may be gone
+			b.wants.Log.Warn("clients of removed endpoints are not deleted; the next sync tries again",
+				slog.String("family", st.family.String()), slog.String("map", p.Map()), slog.Any("err", err))
+			st.purges = purges[i:]
+			return
 		}
 	}
-	return nil
 }
 
 // purge purges one map. All clients are read before one is changed: the kernel goes on with a list behind as many
