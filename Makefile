@@ -8,7 +8,7 @@ LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 # A module of its own: the libraries of Helm and kustomize are large.
 MODULES   := cmd/internal/testbed/charttest
 # The race detector takes five times as long. Tests with real packets mostly wait, and are left out.
-RACE      := ./model/... ./nft/compile ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube/... ./sync/reconcile ./sync/health ./sync/events ./sync/informer/... ./sync/manifest ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver ./cmd/internal/testbed/simulate
+RACE      := ./model/... ./nft/compile ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube/... ./sync/reconcile ./sync/health ./sync/events ./sync/informer/... ./sync/manifest ./cmd/vmapd/internal/metrics ./sync/httpserver ./cmd/vmapd/internal/metricsport ./cmd/internal/testbed/simulate
 # test-slow and the linter vet.
 TEST      := $(GO) test -count=1 -vet=off
 

@@ -15,7 +15,7 @@ func server(t *testing.T, limits limits) string {
 	t.Helper()
 	socket := take(t, "127.0.0.1:0")
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	t.Cleanup(serve(socket, h, limits, (*http.Server).Serve))
+	t.Cleanup(serve(socket, h, limits))
 	return socket.Addr().String()
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/httpserver"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -33,8 +34,6 @@ type ServicesOptions struct {
 	// Restricted: --nodeport-addresses excludes addresses of the node. Then each node-port address but loopback gets a
 	// listener. Otherwise one listener of each family serves all addresses, as in kube-proxy.
 	Restricted bool
-	// Serve serves connections of a listener, and bounds their number.
-	Serve func(*http.Server, net.Listener) error
 	// Failed is called, by the goroutine of Run, when a Service's port can't be opened at an address, and again when the
 	// reason changes. The error names the address.
 	Failed func(service model.NamespacedName, err error)
@@ -153,7 +152,7 @@ func (s *Services) open(ctx context.Context) time.Duration {
 		socket, err := s.listen(ctx, p.at)
 		switch {
 		case err == nil:
-			c.stop = serve(socket, c, s.limits, s.Serve)
+			c.stop = serve(socket, c, s.limits)
 		case p.at.Addr().IsUnspecified() && errors.Is(err, syscall.EAFNOSUPPORT):
 			err = nil // a host without IPv6 has no client that could ask
 		}
@@ -229,11 +228,12 @@ type limits struct {
 // maxHeader is in bytes; net/http adds 4096.
 const maxHeader = 4 << 10
 
+// maxConnections is of one Service at one address.
+const maxConnections = 128
+
 // serve answers connections to socket until stop is called, which frees the address, and ends the connections. One
 // that is accepted at this moment may get one more answer.
-func serve(
-	socket net.Listener, h http.Handler, limits limits, serve func(*http.Server, net.Listener) error,
-) (stop func()) {
+func serve(socket net.Listener, h http.Handler, limits limits) (stop func()) {
 	server := &http.Server{
 		Handler:     h,
 		ReadTimeout: limits.request, WriteTimeout: limits.request, IdleTimeout: limits.idle,
@@ -241,7 +241,7 @@ func serve(
 		DisableGeneralOptionsHandler: true,                       // h answers "OPTIONS *", too
 		ErrorLog:                     log.New(io.Discard, "", 0), // of malformed requests
 	}
-	go func() { _ = serve(server, socket) }() // it ends with stop only
+	go func() { _ = httpserver.Serve(server, socket, maxConnections) }() // it ends with stop only
 	return func() {
 		_ = socket.Close() // Serve may not know of it yet
 		_ = server.Close()

@@ -67,7 +67,7 @@ func newWorld(t *testing.T, with ...func(*world)) *world {
 			defer w.mu.Unlock()
 			w.failures = append(w.failures, s.String()+": "+err.Error())
 		},
-		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Serve: (*http.Server).Serve,
+		Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
 	w.listen = func(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 		w.mu.Lock()

@@ -12,12 +12,12 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
+	"github.com/vmapd/vmapd/sync/devices"
 )
 
 // Config is all settings, checked and with their defaults. It is immutable.

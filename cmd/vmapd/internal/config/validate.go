@@ -17,8 +17,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/devices"
 )
 
 // validate checks configurations that have their defaults. As kube-proxy, it does not look at sections of modes that

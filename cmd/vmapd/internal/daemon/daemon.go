@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -21,9 +20,9 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/metricsport"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
@@ -35,6 +34,7 @@ import (
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
 	"github.com/vmapd/vmapd/sync/hostaddr"
+	"github.com/vmapd/vmapd/sync/httpserver"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -179,10 +179,6 @@ func (d *Daemon) observe() {
 	d.metrics = d.newMetrics(localhost)
 	d.tracker = d.newTracker()
 	services := health.NewServices(health.ServicesOptions{
-		Serve: func(s *http.Server, l net.Listener) error {
-			const most = 128
-			return httpserver.Serve(s, l, most)
-		},
 		Healthy: d.tracker.Healthy, Restricted: !d.Config.Model().NodePortAddresses.All, Log: d.Log,
 		Failed: func(service model.NamespacedName, err error) {
 			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, err.Error())
@@ -222,7 +218,7 @@ func (d *Daemon) openPorts() {
 		d.tasks = append(d.tasks, s.Run)
 		return s
 	}
-	pages := httpserver.MetricsPort{
+	pages := metricsport.Pages{
 		Metrics: d.metrics.Handler, SLIs: d.metrics.SLIs, ProxyMode: d.dataplane.name,
 		KubeProxy: c.KubeProxy, Own: c.Own, Flags: c.FlagValues(),
 		Started: d.Started, Version: buildinfo.Current().String(),

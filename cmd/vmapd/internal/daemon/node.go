@@ -10,9 +10,9 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
+	"github.com/vmapd/vmapd/sync/httpserver"
 )
 
 // Route answers one path: it returns a value that can be marshalled to JSON.

@@ -10,7 +10,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/tests/vmapdtest"
 )
 
-// Paths of the two ports and their status; TestPages of internal/httpserver has the pages of the metrics port.
+// Paths of the two ports and their status; TestPages of internal/metricsport has the pages of the metrics port.
 var (
 	metricsPaths = map[string]int{
 		"/healthz": http.StatusOK, "/metrics": http.StatusOK, "/metrics/slis": http.StatusOK, "/proxyMode": http.StatusOK,

@@ -10,7 +10,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/devices"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -18,6 +17,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
 	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/devices"
 )
 
 // Networks are the networks of a connection.

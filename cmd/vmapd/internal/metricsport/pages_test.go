@@ -1,6 +1,7 @@
-package httpserver
+package metricsport
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -25,6 +26,10 @@ type page struct {
 	Body        string
 }
 
+func says(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+}
+
 func ask(h http.Handler, method, path, body string) page {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	w := httptest.NewRecorder()
@@ -36,8 +41,8 @@ func ask(h http.Handler, method, path, body string) page {
 }
 
 // metricsPort is all of a port, as it is one hour and five seconds after the start.
-func metricsPort() MetricsPort {
-	return MetricsPort{
+func metricsPort() Pages {
+	return Pages{
 		Metrics: says("figures"), SLIs: says("slis"), ProxyMode: "nftables",
 		KubeProxy: struct {
 			metav1.TypeMeta `json:",inline"`
@@ -120,7 +125,7 @@ func TestProfiling(t *testing.T) {
 		{"GET", "/debug/pprof/", "", 200, "goroutine?debug=1", -1},
 		{"GET", "/debug/pprof", "", 307, "/debug/pprof/", -1},
 		{"GET", "/debug/pprof/goroutine?debug=1", "", 200, "goroutine profile: total", -1},
-		{"GET", "/debug/pprof/cmdline", "", 200, "httpserver", -1},
+		{"GET", "/debug/pprof/cmdline", "", 200, "metricsport", -1},
 		{"POST", "/debug/pprof/symbol", "", 200, "num_symbols: 1", -1},
 		{"POST", "/debug/pprof/profile", "", 405, "", -1},
 		{"GET", "/statusz", "", 200, "Paths: /configz /debug /flagz /healthz /metrics /proxyMode /statusz\n", -1},

@@ -64,10 +64,10 @@ func TestHowLongAClientMayTake(t *testing.T) {
 					<-r.Context().Done()
 				})
 				mux := http.NewServeMux()
-				mux.Handle("/debug/flags/v", verbosity(func(int) {}))
+				mux.HandleFunc("/debug/flags/v", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) })
 				mux.Handle("/flood", flood)
-				mux.Handle("/profile", slow(flood))
-				mux.Handle("/wait", slow(wait))
+				mux.Handle("/profile", Slow(flood))
+				mux.Handle("/wait", Slow(wait))
 				l := pipeListener{stuckListener{make(chan struct{})}, make(chan net.Conn)}
 				s := &Server{Address: "here:1", Handler: mux, Log: slog.New(slog.DiscardHandler)}
 				s.Listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }

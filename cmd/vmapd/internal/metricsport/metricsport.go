@@ -1,4 +1,6 @@
-package httpserver
+// Package metricsport has the pages of the metrics port, with kube-proxy's paths and formats, so that the same tools
+// work. The contents come as values, functions and handlers.
+package metricsport
 
 import (
 	"encoding/json"
@@ -12,10 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vmapd/vmapd/sync/httpserver"
 )
 
-// MetricsPort has the pages of the metrics port.
-type MetricsPort struct {
+// Pages are those of the metrics port.
+type Pages struct {
 	Metrics, SLIs http.Handler // answer /metrics and /metrics/slis
 	ProxyMode     string       // the name of the backend
 	// KubeProxy and Own are the effective configuration for /configz, as versioned objects that can be marshalled to
@@ -30,19 +34,19 @@ type MetricsPort struct {
 }
 
 // Handler returns the port's handler. Its /healthz always answers ok; the health of the node is on the other port.
-func (m MetricsPort) Handler() http.Handler {
+func (p Pages) Handler() http.Handler {
 	routes := map[string]http.Handler{
-		"/metrics": m.Metrics, "/metrics/slis": m.SLIs,
+		"/metrics": p.Metrics, "/metrics/slis": p.SLIs,
 		"GET /healthz":   text(func() string { return "ok" }),
-		"GET /proxyMode": text(func() string { return m.ProxyMode }),
-		"GET /configz":   http.HandlerFunc(m.configz),
-		"GET /flagz":     zpage("flagz", m.flagz),
-		"GET /statusz":   zpage("statusz", m.statusz),
+		"GET /proxyMode": text(func() string { return p.ProxyMode }),
+		"GET /configz":   http.HandlerFunc(p.configz),
+		"GET /flagz":     zpage("flagz", p.flagz),
+		"GET /statusz":   zpage("statusz", p.statusz),
 	}
-	if m.Profiling {
-		routes["/debug/pprof/"] = slow(http.DefaultServeMux) // package pprof adds its pages there, but for this one
+	if p.Profiling {
+		routes["/debug/pprof/"] = httpserver.Slow(http.DefaultServeMux) // with the pages of package pprof
 		routes["POST /debug/pprof/symbol"] = http.HandlerFunc(pprof.Symbol)
-		routes["PUT /debug/flags/v"] = verbosity(m.SetVerbosity)
+		routes["PUT /debug/flags/v"] = verbosity(p.SetVerbosity)
 	}
 	mux := http.NewServeMux()
 	for pattern, h := range routes {
@@ -64,8 +68,8 @@ func write(w http.ResponseWriter, contentType, body string) {
 	_, _ = io.WriteString(w, body) // an error means that the client left
 }
 
-func (m MetricsPort) configz(w http.ResponseWriter, _ *http.Request) {
-	b, _ := json.Marshal(map[string]any{"kubeproxy.config.k8s.io": m.KubeProxy, "vmapd.io": m.Own}) // of known types
+func (p Pages) configz(w http.ResponseWriter, _ *http.Request) {
+	b, _ := json.Marshal(map[string]any{"kubeproxy.config.k8s.io": p.KubeProxy, "vmapd.io": p.Own}) // of known types
 	write(w, "application/json", string(b))
 }
 
@@ -76,35 +80,23 @@ func zpage(name string, body func() string) http.Handler {
 	return text(func() string { return "\nvmapd " + name + "\n" + warning + body() })
 }
 
-func (m MetricsPort) flagz() string {
+func (p Pages) flagz() string {
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(m.Flags)) {
-		fmt.Fprintf(&b, "%s=%s\n", name, m.Flags[name])
+	for _, name := range slices.Sorted(maps.Keys(p.Flags)) {
+		fmt.Fprintf(&b, "%s=%s\n", name, p.Flags[name])
 	}
 	return b.String()
 }
 
-func (m MetricsPort) statusz() string {
-	up := max(0, int64(time.Since(m.Started)/time.Second)) // a clock may be changed
+func (p Pages) statusz() string {
+	up := max(0, int64(time.Since(p.Started)/time.Second)) // a clock may be changed
 	debug := ""
-	if m.Profiling {
+	if p.Profiling {
 		debug = " /debug"
 	}
 	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\n"+
 		"Paths: /configz%s /flagz /healthz /metrics /proxyMode /statusz\n",
-		m.Started.UTC().Format(time.UnixDate), up/3600, up/60%60, up%60, runtime.Version(), m.Version, debug)
-}
-
-// profileTimeout is the time for a profile, which takes as long as the client asks for.
-const profileTimeout = 10 * time.Minute
-
-func slow(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control, end := http.NewResponseController(w), time.Now().Add(profileTimeout)
-		_ = control.SetReadDeadline(end) // fails only on a connection that is closed
-		_ = control.SetWriteDeadline(end)
-		h.ServeHTTP(w, r)
-	})
+		p.Started.UTC().Format(time.UnixDate), up/3600, up/60%60, up%60, runtime.Version(), p.Version, debug)
 }
 
 // verbosity sets the level in the request's body.

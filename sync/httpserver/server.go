@@ -18,6 +18,7 @@ const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 90 * time.Second
+	profileTimeout = 10 * time.Minute // a profile takes as long as the client asks for
 )
 
 const retryInterval = 5 * time.Second
@@ -100,4 +101,14 @@ func (s *Server) serve(ctx context.Context, log *slog.Logger) error {
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // its only error is about the listener
 	err = errors.Join(Serve(server, l, maxConnections), server.Close())
 	return fmt.Errorf("stopped serving on %s: %w", s.Address, err)
+}
+
+// Slow returns a handler of profiles: the client has ten minutes to read one.
+func Slow(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control, end := http.NewResponseController(w), time.Now().Add(profileTimeout)
+		_ = control.SetReadDeadline(end) // fails only on a connection that is closed
+		_ = control.SetWriteDeadline(end)
+		h.ServeHTTP(w, r)
+	})
 }
