@@ -1,10 +1,13 @@
-// Package docs has the pages with tables that the program reads, too, so that both say the same.
+// Package docs has the pages with tables and help that the program prints, too, so that both say the same.
 package docs
 
 import (
 	_ "embed"
 	"strings"
 )
+
+//go:embed commands.md
+var commands string
 
 // Configuration has all settings.
 //
@@ -31,4 +34,16 @@ func Rows(page, table string) (rows [][]string) {
 		}
 	}
 	return rows
+}
+
+// Help returns the help of a command: the first block of its section in the page Commands, and of more sections.
+func Help(sections ...string) string {
+	var all []string
+	for _, name := range sections {
+		_, text, _ := strings.Cut(commands, "\n## "+name+"\n")
+		_, text, _ = strings.Cut(text, "```text\n")
+		text, _, _ = strings.Cut(text, "\n```")
+		all = append(all, text)
+	}
+	return strings.Join(all, "\n\n")
 }

@@ -9,23 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 )
-
-const cleanupLong = `Cleanup removes everything that vmapd with any backend, and kube-proxy in any mode,
-left on this node: tables of nftables, chains of iptables, dummy devices with IPVS's
-virtual servers, and ipsets. The kubelet's own chains stay. Stop the daemon first.
-New connections to Services fail; established ones continue if other rules on the node
-use connection tracking.
-
-With --keep-kube-proxy, it removes only what vmapd left, for a node on which kube-proxy
-runs again. Before kube-proxy has written its rules, it removes nothing, and the exit
-code is 1. If kube-proxy's dummy device exists, the virtual servers stay, too.
-
-Where a proxy runs, it asks first; without a terminal it refuses. It needs CAP_NET_ADMIN
-and, where the node has tables of iptables-legacy, its programs. If something is left at
-the end, or could not be examined, it says so, and the exit code is 1.`
 
 func newCleanupCommand() *cobra.Command {
 	var flags config.Flags
@@ -33,7 +20,7 @@ func newCleanupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove everything that vmapd or kube-proxy left on this node",
-		Long:  cleanupLong,
+		Long:  docs.Help("cleanup"),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := config.Load(&flags)

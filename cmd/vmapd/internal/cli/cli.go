@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
@@ -60,29 +61,13 @@ func execute(
 	return 1
 }
 
-const rootLong = `vmapd programs Kubernetes Services on one node, in place of kube-proxy.
-
-It watches Services and EndpointSlices, in a cluster or in files, and keeps the
-nftables tables "ip vmapd" and "ip6 vmapd" in line with them. When it exits, the
-rules stay in the kernel and keep working; the next start takes them over.
-
-Without a subcommand it is the daemon:
-
-  vmapd                               in a pod of the cluster
-  vmapd --kubeconfig FILE             with these credentials
-  vmapd --config FILE                 with kube-proxy's configuration file
-  vmapd --from PATH                   without a cluster: manifests in files
-
-It needs CAP_NET_ADMIN and Linux 5.10 or newer with nftables, but no nft command. If
-the kernel lacks a feature, it uses IPVS, iptables or listeners of its own.`
-
 // Command returns vmapd's command, for pages and tests.
 func Command() *cobra.Command {
 	var f config.Flags
 	root := &cobra.Command{
 		Use:   "vmapd",
 		Short: "A Kubernetes Service proxy on nftables maps",
-		Long:  rootLong,
+		Long:  docs.Help("vmapd"),
 		// A template would keep all methods of all types in the binary.
 		Version:       buildinfo.Current().String(),
 		SilenceUsage:  true,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
@@ -18,15 +19,6 @@ import (
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/others"
 )
-
-const doctorLong = `Doctor examines this node: the daemon and what it needs, the kernel, and what else breaks
-connections to Services. Each line is fail, warn or ok, with the evidence and the remedy.
-
-The running daemon answers at its unix socket. Without one, doctor shows what the node
-alone shows, and --config and --vmapd-config are the daemon's files. It needs root.
-
-Exit codes: 3 if a line is a failure, 1 if the node could not be examined, and 0
-otherwise.`
 
 type examination struct {
 	flags  config.Flags
@@ -40,7 +32,7 @@ func newDoctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine this node",
-		Long:  doctorLong,
+		Long:  docs.Help("doctor"),
 		Args:  cobra.NoArgs,
 		RunE:  x.run,
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
@@ -16,29 +17,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
 )
-
-// destinations describes how both ends of a connection are named.
-const destinations = `
-A destination is a Service, as web:80, web:http, shop/web:http, svc/web (if it has one
-port) or web.shop.svc:http, or an address, a pod or a node with the number of a port:
-10.96.0.10:53/udp, [fd00::1]:80, pod/web-1:8080, node/node-1:30080. A client is an
-address, pod/web-1, node/node-1, or "node" for a process of the node that decides.
--n is the namespace of names without one; without it, the only namespace that has the
-name.
-`
-
-const explainLong = `Explain explains, step by step, what happens to a connection on one node.
-
-  vmapd explain --from pod/web-1 frontend:80      (on a node: asks the daemon)
-  vmapd explain --kubeconfig FILE --from pod/web-1 shop/frontend:http
-  vmapd explain -f DIR --from 203.0.113.7 192.168.98.10:80/tcp
-` + destinations + `
-The node that decides is the client's, or that of --node-name. The daemon on this node
-explains its own state and compares it with the kernel's. With -f or --kubeconfig, no
-daemon is asked, and --config and --vmapd-config are the files of one.
-
-Exit codes: 0 after an explanation, 2 if it is not the expected one (--expect), and 1
-after an error.`
 
 type connection struct {
 	NodeFlags
@@ -55,7 +33,7 @@ func newExplainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [-f PATH | --kubeconfig FILE] --from CLIENT DESTINATION",
 		Short: "Explain what happens to a connection",
-		Long:  explainLong,
+		Long:  docs.Help("explain", "Ends of a connection"),
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if x.to = args[0]; x.from == "" {

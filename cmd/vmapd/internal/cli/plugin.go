@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
@@ -29,27 +30,6 @@ import (
 // PluginName is the program's name as a plugin of kubectl.
 const PluginName = "kubectl-vmapd"
 
-const kubectlLong = `Kubectl vmapd asks the daemons of a cluster, through the API server: it runs commands of vmapd
-in its pods, by kubectl.
-
-  kubectl vmapd status                           all nodes, one row each
-  kubectl vmapd doctor                           all nodes: what is not ok, failures first
-  kubectl vmapd --node node-1 doctor
-  kubectl vmapd trace --from pod/web-1 svc/frontend:80
-  kubectl vmapd status shop/frontend --rules
-  kubectl vmapd bundle                           for a bug report
-
-Without --node, the node is that of the client, or of the destination, if these are pods or nodes;
-else, one node of all is asked. A pod that is the client of a trace connects itself, with nc.
-
-It needs the rights to get and list vmapd's pods and to create pods/exec in their namespace,
-and to read the pods that are named, and for all nodes, to list Nodes.`
-
-const bundleLong = `Bundle collects the daemons' state, Services, doctor's report, logs and versions, and the objects
-from which "vmapd render -f" makes the rules. No Secret is read, and in logs, a line ends where
-a token or a header with one may begin. Look at it before you send it: it has names and addresses.
-What could not be collected is named, also in the archive, and the exit code is 1.`
-
 // kubectlFlags are flags of kubectl that go to each of its runs.
 var kubectlFlags = []string{
 	"kubeconfig", "context", "cluster", "user", "as", "as-group", "token", "server", "request-timeout",
@@ -59,7 +39,7 @@ var kubectlFlags = []string{
 func asPlugin() *cobra.Command {
 	p := &kubectlPlugin{}
 	root := &cobra.Command{
-		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: kubectlLong,
+		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: docs.Help("kubectl vmapd"),
 		RunE:             func(*cobra.Command, []string) error { return missing("COMMAND") },
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { p.begin(cmd) },
 		SilenceUsage:     true, SilenceErrors: true,
@@ -163,7 +143,7 @@ func (p *kubectlPlugin) bundle() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use: "bundle [NODE...]", Short: "Collect what a bug report needs, from all nodes or some, in an archive",
-		Long: bundleLong,
+		Long: docs.Help("kubectl vmapd bundle"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if p.Node != "" {
 				args = append(args, p.Node)

@@ -11,25 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
-
-const preflightLong = `Preflight lists what changes on a node when vmapd replaces kube-proxy: each known
-difference, the Services that it concerns, and the setting that keeps it as it was. It
-changes nothing, and does not examine the kernel.
-
-kube-proxy's configuration is in the file of --config, with --kubeconfig in its ConfigMap,
-or in its flags, after --.
-
-  vmapd preflight --kubeconfig FILE --node-name NODE
-  vmapd preflight -f cluster.yaml --node-name NODE --config config.conf
-  vmapd preflight -f cluster.yaml --node-name NODE -- --proxy-mode=ipvs --v=2
-
-Exit codes: 0 if nothing changes (notes are allowed), 2 if there are differences,
-and 1 after an error, also if an object could not be read.`
 
 const exitDifferent = 2
 
@@ -44,7 +31,7 @@ func newPreflightCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "preflight {-f PATH | --kubeconfig FILE} [flags] [-- KUBE-PROXY-FLAG...]",
 		Short: "List what changes without kube-proxy",
-		Long:  preflightLong,
+		Long:  docs.Help("preflight"),
 		RunE:  p.run,
 	}
 	f := c.Flags()

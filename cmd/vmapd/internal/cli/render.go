@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/objects"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -15,17 +16,6 @@ import (
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 )
-
-const renderLong = `Render prints the rules that vmapd would program for the given manifests: a script for
-nft or, with --backend, the input of iptables-restore and ip6tables-restore, parts for
-ipset, ipvsadm and others in the order of their application, or a list of listeners.
-
-It opens no socket and needs no privilege. The same input always gives the same output.
-Problems of objects are printed with file and line; the rest is rendered, and the exit
-code is 1. If a file is missing, nothing is rendered.
-
-  vmapd render -f testdata/demo/before
-  vmapd render -f web.yaml --node-name node-1 | nft -c -f -`
 
 // Render is the subcommand that prints the rules.
 type Render struct {
@@ -38,7 +28,7 @@ func newRenderCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "render -f PATH",
 		Short: "Print the rules that vmapd would program",
-		Long:  renderLong,
+		Long:  docs.Help("render"),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(r.Paths) == 0 {

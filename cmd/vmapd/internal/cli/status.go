@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -27,29 +28,9 @@ type question struct {
 
 const watchInterval = time.Second
 
-const statusLong = `Status shows the state of the daemon on this node: whether it is ready, its problems, what
-doctor has found, the number of service ports by state, and the last syncs.
-
-With the name of a Service, it describes that: its addresses, its endpoints with their shares
-of new connections, its connections and its problems. "vmapd explain" has the reason why an
-endpoint is not used.
-
-  vmapd status
-  vmapd status shop/web --rules
-  kubectl vmapd status                    all nodes`
-
-const servicesLong = `Services shows each service port that the daemon on this node serves, and Services that are
-left out with the reason; those that fail come first. AGE is the time since its rules
-last changed.
-
-  vmapd services -A
-  vmapd services -n shop -w               changes, too`
-
-const asksLong = "\n\nIt asks the daemon by its unix socket, which only root may do."
-
 func newStatusCommand() *cobra.Command {
 	var q question
-	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", statusLong+asksLong)
+	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", docs.Help("status"))
 	c.Args = cobra.MaximumNArgs(1)
 	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its part of the table of nftables")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -79,7 +60,7 @@ func newStatusCommand() *cobra.Command {
 
 func newServicesCommand() *cobra.Command {
 	var q question
-	c := q.command("services", "Show the Services that the daemon serves", servicesLong+asksLong)
+	c := q.command("services", "Show the Services that the daemon serves", docs.Help("services"))
 	c.Args = cobra.NoArgs
 	c.Flags().BoolVarP(&q.all, "all-namespaces", "A", false, "show the Services of all namespaces")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -131,15 +112,11 @@ func ask[T any](
 	}
 }
 
-const uiLong = `Ui serves a page for a browser on 127.0.0.1, and prints its address: the state of this node
-with reasons and remedies, and its Services, those that fail first. It asks the daemon by its
-unix socket, and changes nothing. For another machine's browser: kubectl vmapd ui`
-
 // newUICommand serves a page with the answers of a daemon, which find finds.
 func newUICommand(find func(*cobra.Command) (socket.Client, error)) *cobra.Command {
 	var port uint16
 	c := &cobra.Command{
-		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
+		Use: "ui", Short: "Serve a page for a browser on this machine", Long: docs.Help("ui"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			daemon, err := find(cmd)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/docs"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
@@ -21,24 +22,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/model"
 )
-
-const traceLong = `Trace makes a connection, and shows what happens to it on this node: the verdict with its
-cause and remedy, whether vmapd expects it, and what the kernel does, hook by hook, with
-the rules of other programs that match, and the endpoint's answer. If there is none, the
-failures that vmapd doctor finds on this node follow.
-
-  vmapd trace frontend:80                            (from this node)
-  vmapd trace --each frontend:80                     (names faulty endpoints)
-  vmapd trace --from pod/web-1 shop/frontend:http    (from the pod)
-  vmapd trace --from any 192.168.98.10:80            (waits for any client)
-` + destinations + `
-Where it can't connect from the client's network, and with SCTP, it waits for the
-client's next connection. vmapd's decision comes from the daemon, or from manifests (-f)
-or a cluster (--kubeconfig). It needs root, or CAP_NET_ADMIN.
-
-Exit codes: 0 if a connection was traced, 2 if its end is not the expected one
-(--expect), 130 if it is interrupted, and 1 after an error. A connection that its
-endpoint refuses is rejected, too; one of TCP is dropped if no answer arrives.`
 
 type tracing struct {
 	connection
@@ -51,7 +34,7 @@ func newTraceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trace [--from CLIENT] DESTINATION",
 		Short: "Show what the kernel does with a connection",
-		Long:  traceLong,
+		Long:  docs.Help("trace", "Ends of a connection"),
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.to = args[0]

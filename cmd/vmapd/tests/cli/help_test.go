@@ -44,6 +44,9 @@ func TestHelpFitsInATerminal(t *testing.T) {
 	for _, c := range commands(root) {
 		args := append(strings.Fields(c.CommandPath())[1:], "--help")
 		got := runVmapd(t, args...)
+		if c.Long == "" && !c.Hidden && c.Name() != "version" {
+			t.Errorf("%s: the page Commands has no help", c.CommandPath())
+		}
 		const widest = 100 // of descriptions
 		if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "\nUsage:\n  "+c.CommandPath()) {
 			t.Errorf("vmapd %s: exit code %d, standard error %q, and:\n%s", strings.Join(args, " "), got.code, got.stderr,
