@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -225,15 +226,18 @@ func (f *Forwarder) Stats() (stats [len(model.Families)]Stats) {
 	return stats
 }
 
-// Missing returns why listeners of a family are missing.
-func (f *Forwarder) Missing(family model.Family) map[model.VIP]string {
+// Compare returns why listeners of a family are missing; with a service port, those of that alone.
+func (f *Forwarder) Compare(
+	_ context.Context, family model.Family, _ *model.Snapshot, of *model.ServicePort,
+) (list []string, _ error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	texts := map[model.VIP]string{}
 	for vip, err := range f.missing {
-		if model.FamilyOf(vip.Addr) == family {
-			texts[vip] = fmt.Sprintf("no listener at %v for %v: %v", vip, f.now.Load().places[vip].Name, err)
+		isOf := func(fe model.Frontend) bool { return fe.VIP == vip }
+		if model.FamilyOf(vip.Addr) == family && (of == nil || slices.ContainsFunc(of.Frontends, isOf)) {
+			list = append(list, fmt.Sprintf("no listener at %v for %v: %v", vip, f.now.Load().places[vip].Name, err))
 		}
 	}
-	return texts
+	slices.Sort(list)
+	return list, nil
 }

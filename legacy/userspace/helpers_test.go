@@ -146,7 +146,7 @@ func (r *rig) apply() {
 		r.Fatal(err)
 	}
 	for _, f := range model.Families {
-		if missing := r.Missing(f); len(missing) > 0 {
+		if missing, _ := r.Compare(r.Context(), f, nil, nil); len(missing) > 0 {
 			r.Fatalf("%d ports can't be opened: %v, %v", len(missing), missing, r.failures())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/batch"
 )
 
@@ -40,5 +41,21 @@ func TestCompare(t *testing.T) {
 	}
 	if again, err := differences(b, model.IPv4, s); err != nil || again.Len() != batch.Len() {
 		t.Errorf("Compare changed something: %v, want %d operations, got %d", err, batch.Len(), again.Len())
+	}
+}
+
+// A connection meets no elements of other Services: that theirs are missing is no difference for it. What all
+// connections meet stays.
+func TestDifferencesOfOneConnection(t *testing.T) {
+	op := func(key string) nft.Element { return nft.Element{Key: key} }
+	diff := &batch.Batch{
+		SetChains: []nft.Chain{{Name: "services"}},
+		Add:       []batch.Elements{{Set: "service-ips", List: []nft.Element{op("ours"), op("another's")}}, {Set: "endpoints", List: []nft.Element{op("another's")}}},
+		Delete:    []batch.Elements{{Set: "endpoints", List: []nft.Element{op("ours"), op("another's")}}},
+	}
+	all := nft.Elements{"ours": op("ours")}
+	keepOf(diff, &nft.Table{Elements: map[string]nft.Elements{"service-ips": all, "endpoints": all}})
+	if n := diff.Len(); n != 3 || diff.Add[0].List[0].Key != "ours" || diff.Delete[0].List[0].Key != "ours" || len(diff.Add[1].List) > 0 {
+		t.Errorf("%d operations: %+v", n, diff)
 	}
 }

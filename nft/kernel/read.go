@@ -325,20 +325,3 @@ func (b *Backend) compareWithKernel(
 	want := b.options(st).Adopt(table, st.read().ruleset, s)
 	return want, batch.Pieces(table, want, b.wants.PieceSize), nil
 }
-
-// Table returns a family's table as it is in the kernel now, nil if there is none, and the ruleset for s that it should
-// be, nil if the kernel lacks the family. It does not wait for Apply; a change that Apply makes meanwhile may be a
-// difference.
-func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile.Ruleset, error) {
-	st := b.of(f)
-	if st.lacks == nil {
-		return nil, nil, nil
-	}
-	b.reading.Lock()
-	defer b.reading.Unlock()
-	table, err := b.reader.readTable(f)
-	if err != nil {
-		return nil, nil, err
-	}
-	return table, b.options(st).Adopt(table, st.read().ruleset, s.Family(f)), nil
-}

@@ -310,7 +310,7 @@ func (d *Daemon) compareWithKernel(
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	f := model.FamilyOf(of.Dest.Addr())
-	list, err := d.dataplane.differences(bounded, f, s, of.Port)
+	list, err := d.dataplane.Compare(bounded, f, s, of.Port)
 	if err != nil {
 		return "", err.Error()
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -20,9 +18,16 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
+// backend programs the kernel. Compare returns how the kernel's rules of a family differ from a snapshot; with a service
+// port, those differences alone that its connections meet.
+type backend interface {
+	reconcile.Backend
+	Compare(ctx context.Context, f model.Family, s *model.Snapshot, of *model.ServicePort) ([]string, error)
+}
+
 // dataplane is a backend, ready to run. It may be one of four. Its sockets end with the process.
 type dataplane struct {
-	reconcile.Backend
+	backend
 	nft       *kernel.Backend
 	iptables  *host.IPTables
 	ipvs      *host.IPVS
@@ -78,7 +83,7 @@ func (d *Daemon) openNFT(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &dataplane{Backend: b, nft: b, name: string(config.NFTables), why: why}
+	p := &dataplane{backend: b, nft: b, name: string(config.NFTables), why: why}
 	p.watchTables(b, d.Log)
 	return p, nil
 }
@@ -90,7 +95,7 @@ func (d *Daemon) openIPTables(why string) (*dataplane, error) {
 	}
 	foreign := make(chan struct{}, 1)
 	return &dataplane{
-		Backend: b, iptables: b, name: string(config.IPTables), with: b.Variant(), why: why, stats: b.Stats,
+		backend: b, iptables: b, name: string(config.IPTables), with: b.Variant(), why: why, stats: b.Stats,
 		foreign: foreign, watch: b.Watch(foreign).Run,
 	}, nil
 }
@@ -102,7 +107,7 @@ func (d *Daemon) openIPVS(why string) (*dataplane, error) {
 	}
 	foreign := make(chan struct{}, 1)
 	return &dataplane{
-		Backend: b, ipvs: b, name: string(config.IPVS), with: b.Variant(), why: why, stats: b.Stats,
+		backend: b, ipvs: b, name: string(config.IPVS), with: b.Variant(), why: why, stats: b.Stats,
 		foreign: foreign, watch: b.Watch(foreign).Run,
 	}, nil
 }
@@ -142,7 +147,7 @@ func (d *Daemon) openUserspace(why string) (*dataplane, error) {
 	}
 	f := userspace.New(o)
 	return &dataplane{
-		Backend: f, userspace: f, name: string(config.Userspace), with: with, why: why,
+		backend: f, userspace: f, name: string(config.Userspace), with: with, why: why,
 	}, nil
 }
 
@@ -155,7 +160,7 @@ func (p *dataplane) listenerNotes() (notes []string) {
 		return nil
 	}
 	for _, f := range model.Families {
-		if list := slices.Sorted(maps.Values(p.userspace.Missing(f))); len(list) > 0 {
+		if list, _ := p.Compare(context.Background(), f, nil, nil); len(list) > 0 {
 			notes = append(notes, fmt.Sprintf("%v: %d listeners are missing, such as: %s", f, len(list), list[0]))
 		}
 	}

@@ -234,7 +234,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.announce(ctx)
 	p := d.dataplane
 	loop := &reconcile.Loop{
-		State: d.state, Backend: p.Backend, Log: d.Log, Describe: d.describe, Observers: d.observers,
+		State: d.state, Backend: p.backend, Log: d.Log, Describe: d.describe, Observers: d.observers,
 		ForeignChange: p.foreign, MinInterval: d.Config.MinSyncPeriod,
 	}
 	if p.userspace != nil || p.ipvs != nil {

@@ -17,8 +17,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/leftovers"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/batch"
 )
 
 // examineEvery is the time between two examinations. All rules, for which the kernel's table is compared, and other
@@ -142,7 +140,7 @@ func (d *Daemon) table() (c doctor.Comparison) {
 		return doctor.Comparison{Not: "nothing is programmed yet"}
 	}
 	for _, f := range model.Families {
-		list, err := d.dataplane.differences(ctx, f, snapshot, nil)
+		list, err := d.dataplane.Compare(ctx, f, snapshot, nil)
 		if err != nil {
 			c.Errs = append(c.Errs, fmt.Errorf("%v: %w", f, err))
 		}
@@ -152,51 +150,6 @@ func (d *Daemon) table() (c doctor.Comparison) {
 		return doctor.Comparison{Not: "the Services changed meanwhile"}
 	}
 	return c
-}
-
-// differences returns the differences of the kernel's rules from a snapshot, as text; with a service port, those alone
-// that its connections meet.
-func (p *dataplane) differences(
-	ctx context.Context, f model.Family, s *model.Snapshot, of *model.ServicePort,
-) (list []string, err error) {
-	switch {
-	case p.userspace != nil:
-		for vip, text := range p.userspace.Missing(f) {
-			if of == nil || slices.ContainsFunc(of.Frontends, func(fe model.Frontend) bool { return fe.VIP == vip }) {
-				list = append(list, text)
-			}
-		}
-		slices.Sort(list)
-		return list, nil
-	case p.iptables != nil:
-		return p.iptables.Compare(ctx, f, s, of)
-	case p.ipvs != nil:
-		return p.ipvs.Compare(ctx, f, s, of)
-	}
-	table, want, err := p.nft.Table(f, s)
-	if err != nil || want == nil {
-		return nil, err
-	}
-	diff := batch.DiffTable(table, want)
-	if rules := p.nft.Ruleset(f); rules != nil && of != nil {
-		keepOf(diff, rules.OfPort(of.Name))
-	}
-	if !diff.Empty() {
-		list = strings.Split(strings.TrimSpace(diff.String()), "\n")
-	}
-	return list, nil
-}
-
-// keepOf removes operations for elements that a part of the table does not have. Others may concern all connections.
-func keepOf(diff *batch.Batch, part *nft.Table) {
-	for _, list := range [][]batch.Elements{diff.Delete, diff.Add} {
-		for i := range list {
-			list[i].List = slices.DeleteFunc(list[i].List, func(op nft.Element) bool {
-				_, is := part.Elements[list[i].Set][op.Key]
-				return !is
-			})
-		}
-	}
 }
 
 // fastPath says whether connections take the fast path, and by which devices.

@@ -10,8 +10,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
-	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/batch"
 )
 
 // Probes and scrapes do not wait for an examination: they get the last report. They wait for the first one alone.
@@ -60,21 +58,5 @@ func TestAPanicOfDoctorIsAFinding(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "doctor panicked") || !strings.Contains(text, "examine.go") {
 		t.Errorf("want the stack in the log, got %q", text)
-	}
-}
-
-// A connection meets no elements of other Services: that theirs are missing is no difference for it. What all
-// connections meet stays.
-func TestDifferencesOfOneConnection(t *testing.T) {
-	op := func(key string) nft.Element { return nft.Element{Key: key} }
-	diff := &batch.Batch{
-		SetChains: []nft.Chain{{Name: "services"}},
-		Add:       []batch.Elements{{Set: "service-ips", List: []nft.Element{op("ours"), op("another's")}}, {Set: "endpoints", List: []nft.Element{op("another's")}}},
-		Delete:    []batch.Elements{{Set: "endpoints", List: []nft.Element{op("ours"), op("another's")}}},
-	}
-	all := nft.Elements{"ours": op("ours")}
-	keepOf(diff, &nft.Table{Elements: map[string]nft.Elements{"service-ips": all, "endpoints": all}})
-	if n := diff.Len(); n != 3 || diff.Add[0].List[0].Key != "ours" || diff.Delete[0].List[0].Key != "ours" || len(diff.Add[1].List) > 0 {
-		t.Errorf("%d operations: %+v", n, diff)
 	}
 }

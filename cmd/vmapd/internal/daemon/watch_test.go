@@ -56,9 +56,9 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		if backend.Owned() {
 			return errors.New("the tables are owned: nothing is tested")
 		}
-		p := &dataplane{Backend: backend}
+		p := &dataplane{backend: backend}
 		p.watchTables(backend, log)
-		loop.Backend, loop.ForeignChange, watch = p.Backend, p.foreign, p.watch
+		loop.Backend, loop.ForeignChange, watch = p.backend, p.foreign, p.watch
 		return nil
 	}); err != nil {
 		t.Fatal(err)
