@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -32,6 +34,7 @@ const (
 	KindLegacyChain = "iptables-legacy chain"
 	KindDevice      = "IPVS device"
 	KindSet         = "ipset"
+	kindUserspace   = "device of userspace"
 )
 
 // NFT are the tables of iptables-nft, without the program: it refuses a family with a rule of nft's own.
@@ -51,7 +54,9 @@ type Leftovers struct {
 	Rules *IPTables
 	// RunsIPVS is whether the IPVS backend runs. Then all of its objects and all virtual servers are its own.
 	RunsIPVS bool
-	Options  ipvs.Options
+	// RunsUserspace is whether the backend userspace runs, whose device is no leftover then.
+	RunsUserspace bool
+	Options       ipvs.Options
 }
 
 // variants of iptables.
@@ -111,7 +116,13 @@ func (l *Leftovers) Find() (found []Leftover, err error) {
 		found = append(found, l.inChains(f, variantLegacy, saved.All(), l.removeLegacy)...)
 	}
 	ofIPVS, err := l.findIPVS()
-	return append(found, ofIPVS...), errors.Join(append(errs, err)...)
+	found = append(found, ofIPVS...)
+	ours, unknown := device.Find(userspace.DeviceName)
+	if ours != nil && !l.RunsUserspace {
+		remove := func() error { return device.Remove(userspace.DeviceName) }
+		found = append(found, Leftover{OwnerVmapd, kindUserspace, 1, remove})
+	}
+	return found, errors.Join(append(errs, err, unknown)...)
 }
 
 func ofVariant(f model.Family, variant string, err error) error {

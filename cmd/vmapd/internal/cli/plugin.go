@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -256,16 +255,10 @@ func (p *kubectlPlugin) connect(
 	ask := target.Exec("explain", "--output=json", "--namespace="+namespace, "--from="+from, to)
 	out, err := p.Kubectl(ctx, ask...)
 	var e explain.Explanation
-	if err != nil || json.Unmarshal(out, &e) != nil {
+	if err != nil || json.Unmarshal(out, &e) != nil || strings.HasSuffix(e.Dest, "/"+model.SCTP.String()) {
 		return
 	}
-	at, name, _ := strings.Cut(e.Dest, "/")
-	dest, err := netip.ParseAddrPort(at)
-	protocol, _ := model.ParseProtocol(strings.ToUpper(name))
-	if err != nil || protocol == model.SCTP {
-		return
-	}
-	line := netcat(dest, protocol)
+	line := netcat(e.Dest)
 	for ctx.Err() == nil {
 		_, _ = p.Kubectl(ctx, "exec", "-n", cmp.Or(client.Namespace, namespace), client.Name, "--", "sh", "-c", line)
 		select {

@@ -136,15 +136,16 @@ func (x *tracing) suggest(ctx context.Context, stderr io.Writer) {
 		return // another machine's connections are waited for
 	}
 	namespace, pod, _ := strings.Cut(e.Pod, "/")
-	nc := "sh -c '" + netcat(x.Filter.Dest, x.Filter.Protocol) + "'"
+	nc := "sh -c '" + netcat(e.Dest) + "'"
 	const text = "can't connect from pod %s: that needs CAP_SYS_ADMIN and, in a container, hostPID. Let it connect:\n" +
 		"  kubectl debug -n %s %s --image=busybox -- %s"
 	report.Complain(stderr, fmt.Sprintf(text, e.Pod, namespace, pod, nc))
 }
 
-// netcat connects, and sends a line: without, UDP has no packet.
-func netcat(to netip.AddrPort, p model.Protocol) string {
-	return fmt.Sprintf("echo | nc%s -w 3 %v %d", map[bool]string{true: " -u"}[p == model.UDP], to.Addr(), to.Port())
+// netcat connects to ADDRESS:PORT/PROTOCOL, and sends a line: without, UDP has no packet.
+func netcat(to string) string {
+	d, _ := names.ParseDestination(to) // an explanation's
+	return fmt.Sprintf("echo | nc%s -w 3 %v %s", map[bool]string{true: " -u"}[d.Protocol == "udp"], d.Addr, d.Port)
 }
 
 // runEach connects until all endpoints of the Service have been chosen, and prints how each of them ended. It returns

@@ -94,15 +94,15 @@ func (d *Daemon) newSweeper() *leftovers.Sweeper {
 type noticed struct {
 	check, reason string
 	level         report.Level // the least
-	next          time.Time    // of an event, if the finding lasts so long; zero: there is no finding
+	lasts         int          // in so many examinations, one after another
 }
 
 const (
-	// lasting is the time for which a finding must last until it is an event: a proxy that another one replaces may need
-	// so long to end, and the kubelet of a node that has just booted to register the Node.
-	lasting = 20 * time.Second
-	// repeatEvent is the time between two events about a finding that lasts.
-	repeatEvent = 30 * time.Minute
+	// lasting is the number of examinations with a finding, the last of which makes an event: a proxy that another one
+	// replaces may need twenty seconds to end, and the kubelet of a node that has just booted to register the Node.
+	lasting = 3
+	// repeatEvent is the number of examinations between two events about a finding that lasts: half an hour.
+	repeatEvent = 180
 )
 
 // noticedChecks are the checks with findings that are events.
@@ -129,22 +129,19 @@ func (d *Daemon) notice(ctx context.Context) {
 			if n.check == "node" && hadNode { // other findings about the Node have no event, or another one
 				lines = nil
 			}
-			d.noticeOne(n, lines, time.Now())
+			d.noticeOne(n, lines)
 		}
 	}
 }
 
-func (d *Daemon) noticeOne(n *noticed, lines []report.Line, now time.Time) {
+func (d *Daemon) noticeOne(n *noticed, lines []report.Line) {
 	i := slices.IndexFunc(lines, func(l report.Line) bool {
 		return l.Name == n.check && report.Worse(l.Level, n.level) == l.Level
 	})
-	switch {
-	case i < 0:
-		n.next = time.Time{}
-	case n.next.IsZero():
-		n.next = now.Add(lasting)
-	case !now.Before(n.next):
-		n.next = now.Add(repeatEvent)
+	if n.lasts++; i < 0 {
+		n.lasts = 0
+	}
+	if n.lasts%repeatEvent == lasting {
 		d.Log.Warn("doctor has a finding", slog.String("check", n.check), slog.String("finding", lines[i].Text),
 			slog.String("remedy", lines[i].Fix))
 		d.events.Node(events.Warning, n.reason, lines[i].Text+": "+lines[i].Fix)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,10 +13,8 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
-	"github.com/vmapd/vmapd/legacy/device"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
-	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -28,11 +25,8 @@ import (
 // KubeProxyTable is the table of kube-proxy's nftables mode.
 const KubeProxyTable = "kube-proxy"
 
-// Kinds of leftovers; legacy/host has the others.
-const (
-	kindTable     = "nftables table"
-	kindOurDevice = "device of userspace"
-)
+// kindTable is a kind of leftovers; legacy/host has the others.
+const kindTable = "nftables table"
 
 // Found are the objects that other backends or kube-proxy have on the node.
 type Found []host.Leftover
@@ -40,8 +34,7 @@ type Found []host.Leftover
 // Finder finds leftovers. It is for one goroutine.
 type Finder struct {
 	host.Leftovers
-	// RunsNFT and RunsUserspace: the objects of this backend are no leftovers.
-	RunsNFT, RunsUserspace bool
+	RunsNFT bool // its table is no leftover
 }
 
 // NewFinder returns a finder for a node on which no backend runs. o has the virtual servers that stay.
@@ -66,12 +59,7 @@ func (d *Finder) All() (found Found, err error) {
 		}
 	}
 	more, err := d.Find()
-	found = append(found, more...)
-	if _, none := net.InterfaceByName(userspace.DeviceName); none == nil && !d.RunsUserspace {
-		remove := func() error { return device.Remove(userspace.DeviceName) }
-		found = append(found, host.Leftover{Owner: host.OwnerVmapd, Kind: kindOurDevice, Number: 1, Remove: remove})
-	}
-	return found, errors.Join(append(errs, err)...)
+	return append(found, more...), errors.Join(append(errs, err)...)
 }
 
 // Of returns what one owner has.
