@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,8 +59,9 @@ ok    connection-retry Linux 6.18
 	if diff := cmp.Diff(want, printed(t, func(x *Text) { x.Lines(lines) })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if lines[0].Name != "version" {
-		t.Error("the caller's lines were sorted")
+	before := slices.Clone(lines)
+	if bad := Bad(lines); len(bad) == len(lines) || !slices.Equal(lines, before) || lines[0].Name != "version" {
+		t.Errorf("the caller's lines are others now: %v; those that are not ok: %v", lines, bad)
 	}
 }
 

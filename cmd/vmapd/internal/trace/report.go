@@ -91,6 +91,8 @@ func (s *Story) remedy(in *Input) string {
 		return "translate to an endpoint, or let clients connect to the Service's address"
 	case in.OnlySmall != "":
 		return "compare the MTUs on the path (ip link): of the node, of tunnels, and of the pod"
+	case in.Neighbour != "":
+		return "check that the pod still runs (ip neighbour), and the network plugin"
 	case !s.Verdict.arrived():
 	case s.translates && s.Outcome() == report.Rejected && s.Answer.From.Addr() == s.Endpoint.Addr():
 		return "compare the Service's targetPort with the port on which the application listens"

@@ -75,7 +75,8 @@ func traceBreakages() []breakage {
 		{
 			name: "a pod that has gone", command: command, exit: 2, meanwhile: connects, symptom: silence, broken: true,
 			spoil: onePod(func(t *testing.T, p *patient) { deafPod(t, p.World) }),
-			want:  "no host answers for the address 10.0.0.2 on interface veth1.",
+			want: "no host answers for the address 10.0.0.2 on interface veth1. -> check that the pod still runs (ip neighbour), " +
+				"and the network plugin",
 		},
 		{
 			name: "no route to a pod", command: command, exit: 2, meanwhile: connects,
