@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // claims has the Services that ask for each VIP, in the order in which they get it. The one with it as cluster IP owns
 // it, since the API server gave it the address; otherwise the oldest, regardless of the order in which they arrived.
@@ -15,26 +18,15 @@ func compareClaims(v VIP, a, b *service) int {
 		}
 		return 1
 	}
-	return compareAges(a, b)
+	return cmp.Or(cmp.Compare(a.created, b.created), compareNames(a.record.name, b.record.name))
 }
 
-// owner returns the Service that gets a VIP; nil: none asks for it.
-func (c claims) owner(v VIP) *service {
-	if list := c[v]; len(list) > 0 {
-		return list[0]
-	}
-	return nil
-}
-
-// add registers a claim.
+// add adds a claim that is not there: the VIPs of a Service's frontends differ.
 func (c claims) add(v VIP, who *service) {
-	i, found := slices.BinarySearchFunc(c[v], who, func(a, b *service) int { return compareClaims(v, a, b) })
-	if !found {
-		c[v] = slices.Insert(c[v], i, who)
-	}
+	i, _ := slices.BinarySearchFunc(c[v], who, func(a, b *service) int { return compareClaims(v, a, b) })
+	c[v] = slices.Insert(c[v], i, who)
 }
 
-// remove withdraws a claim.
 func (c claims) remove(v VIP, who *service) {
 	c[v] = slices.DeleteFunc(c[v], func(s *service) bool { return s == who })
 	if len(c[v]) == 0 {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -130,14 +129,8 @@ func (s *service) clusterIP(f Family) netip.Addr {
 	return netip.Addr{}
 }
 
-// portName returns the name of a port.
 func (s *service) portName(p servicePort) ServicePortName {
 	return ServicePortName{s.record.name, p.name, p.protocol}
-}
-
-// compareAges orders Services that claim the same address: the oldest wins, always.
-func compareAges(a, b *service) int {
-	return cmp.Or(cmp.Compare(a.created, b.created), compareNames(a.record.name, b.record.name))
 }
 
 // problems returns the list to which problems are added.

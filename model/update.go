@@ -97,7 +97,7 @@ func (b *Builder) updateService(r *record, next *Snapshot) {
 // frontends returns the frontends that a port asks for and gets. It adds a problem for each that belongs to another.
 func (b *Builder) frontends(s *service, f Family, p servicePort, addrs int, problems *problemList) (list []Frontend) {
 	for fe := range s.frontends(f, p, addrs) {
-		if of := b.claims.owner(fe.VIP); of == s {
+		if of := b.claims[fe.VIP][0]; of == s { // s is in the list, too
 			list = append(list, fe)
 		} else if fe.Kind != NodePort || f == IPv4 || !s.clusterIP(IPv4).IsValid() { // else IPv4 has the same problem
 			problems.add("", "%v %v of port %q belongs to %v", fe.Kind, fe.VIP, p.name, owner{of, fe.VIP, s})
