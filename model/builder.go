@@ -17,11 +17,11 @@ type Builder struct {
 	hostAddrs []netip.Addr
 	cidrs     map[string][]netip.Prefix
 	claims    claims
+	remembers struct{ addrs, podCIDRs bool } // facts that the Node object has no longer, or not yet again
 
 	dirty         []*record // for updateServices
 	nodeProblems  []Problem // of parsing the Node
-	remembers     remembered
-	settingsStale bool // node, addresses or ServiceCIDRs changed
+	settingsStale bool      // node, addresses or ServiceCIDRs changed
 	problems      map[ObjectRef][]Problem
 	problemsStale bool
 	locality      locality
@@ -42,13 +42,9 @@ type locality struct {
 // or that registers again and lacks addresses or pod ranges, is still the same machine: the last
 // known ones stay until there are others. A new process knows none.
 type nodeFacts struct {
-	addrs    []netip.Addr
-	podCIDRs []netip.Prefix
-	zone     string
+	NodeObject
+	zone string
 }
-
-// remembered names the facts that the Node object has no longer, or not yet again.
-type remembered struct{ addrs, podCIDRs bool }
 
 // NewBuilder returns a Builder without objects.
 func NewBuilder(c Config) *Builder {
@@ -135,7 +131,6 @@ func (b *Builder) claim(s *service) {
 	}
 }
 
-// withdraw takes back the claims of a Service.
 func (b *Builder) withdraw(s *service) {
 	for v := range s.wants() {
 		b.claims.remove(v, s)
@@ -143,7 +138,6 @@ func (b *Builder) withdraw(s *service) {
 	}
 }
 
-// markClaimants marks the Services that ask for a VIP.
 func (b *Builder) markClaimants(v VIP) {
 	for _, s := range b.claims[v] {
 		b.markDirty(s.record)
@@ -154,15 +148,6 @@ func (b *Builder) markDirty(r *record) {
 	if !r.dirty {
 		r.dirty = true
 		b.dirty = append(b.dirty, r)
-	}
-}
-
-// markServices marks all Services.
-func (b *Builder) markServices() {
-	for _, r := range b.records {
-		if r.service != nil {
-			b.markDirty(r)
-		}
 	}
 }
 

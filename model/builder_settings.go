@@ -18,10 +18,11 @@ func (b *Builder) SetNode(n Node) {
 	}
 	found := problemList{object: b.nodeRef()}
 	last := &b.nodeFacts
-	b.remembers.addrs = learn(&last.addrs, parseAll(&found, "status.addresses[%d].address", n.Addresses, parseUnicast))
-	b.remembers.podCIDRs = learn(&last.podCIDRs, parseAll(&found, "spec.podCIDRs[%d]", n.PodCIDRs, ParsePrefix))
+	b.remembers.addrs = learn(&last.Addrs, parseAll(&found, "status.addresses[%d].address", n.Addresses, parseUnicast))
+	b.remembers.podCIDRs = learn(&last.PodCIDRs, parseAll(&found, "spec.podCIDRs[%d]", n.PodCIDRs, ParsePrefix))
 	last.zone = n.Zone // the label can be removed from a Node
 	n.Addresses, n.PodCIDRs, n.Taints = slices.Clone(n.Addresses), slices.Clone(n.PodCIDRs), slices.Clone(n.Taints)
+	last.Taints = n.Taints
 	b.node, b.nodeProblems = &n, found.list
 	b.settingsStale = true
 }
@@ -40,7 +41,7 @@ func (b *Builder) DeleteNode(name string) {
 	if name != b.config.NodeName || b.node == nil {
 		return
 	}
-	b.node, b.nodeProblems = nil, nil
+	b.node, b.nodeProblems, b.nodeFacts.Taints = nil, nil, nil
 	b.settingsStale = true
 }
 
@@ -66,20 +67,19 @@ func (b *Builder) nodeRef() ObjectRef {
 	return ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}
 }
 
-// updateNodeProblems sets the problems of the Node object.
 func (b *Builder) updateNodeProblems() {
 	found := problemList{object: b.nodeRef(), list: slices.Clip(b.nodeProblems)}
 	last := b.nodeFacts
-	if b.node == nil && (len(last.addrs)+len(last.podCIDRs) > 0 || last.zone != "") {
+	if b.node == nil && (len(last.Addrs)+len(last.PodCIDRs) > 0 || last.zone != "") {
 		found.add("metadata.name", "no Node has it any more: the last known addresses, pod ranges and zone stay in use")
 	}
 	if b.node != nil && b.remembers.addrs {
-		found.add("status.addresses", "is empty: the last known ones stay in use: %v", last.addrs)
+		found.add("status.addresses", "is empty: the last known ones stay in use: %v", last.Addrs)
 	}
 	if b.node != nil && b.remembers.podCIDRs {
-		found.add("spec.podCIDRs", "is empty: the last known ones stay in use: %v", last.podCIDRs)
+		found.add("spec.podCIDRs", "is empty: the last known ones stay in use: %v", last.PodCIDRs)
 	}
-	if b.node != nil && b.config.LocalPods.Mode == ByNodeCIDR && len(last.podCIDRs) == 0 {
+	if b.node != nil && b.config.LocalPods.Mode == ByNodeCIDR && len(last.PodCIDRs) == 0 {
 		found.add("spec.podCIDRs", "is empty: until it is set, pods can't be distinguished from other clients")
 	}
 	b.setProblems(found.object, found)
@@ -116,7 +116,7 @@ func (b *Builder) DeleteServiceCIDR(name string) {
 // updateSettings makes the settings anew, and marks all Services if they depend on a change.
 func (b *Builder) updateSettings(next *Snapshot) {
 	b.updateNodeProblems()
-	nodeAddrs, podCIDRs := b.nodeFacts.addrs, b.nodeFacts.podCIDRs
+	nodeAddrs, podCIDRs := b.nodeFacts.Addrs, b.nodeFacts.PodCIDRs
 	var cidrs []netip.Prefix
 	for _, name := range slices.Sorted(maps.Keys(b.cidrs)) {
 		cidrs = append(cidrs, b.cidrs[name]...)
@@ -144,7 +144,11 @@ func (b *Builder) updateSettings(next *Snapshot) {
 	b.setAddrScope(scope)
 	if now != b.locality {
 		b.locality = now
-		b.markServices()
+		for _, r := range b.records {
+			if r.service != nil {
+				b.markDirty(r)
+			}
+		}
 	}
 }
 
@@ -198,7 +202,6 @@ func (p PodSources) Contains(source netip.Addr, iface string) bool {
 	return iface == p.Interface
 }
 
-// sources returns the PodSources of one family.
 func (l LocalPods) sources(f Family, podCIDRs []netip.Prefix) PodSources {
 	switch l.Mode {
 	case ByNodeCIDR:

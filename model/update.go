@@ -15,10 +15,7 @@ func (b *Builder) Snapshot() *Snapshot {
 	next := new(Snapshot)
 	*next = *b.last
 	next.node = b.nodeState()
-	next.object = NodeObject{Addrs: b.nodeFacts.addrs, PodCIDRs: b.nodeFacts.podCIDRs}
-	if b.node != nil {
-		next.object.Taints = b.node.Taints
-	}
+	next.object = b.nodeFacts.NodeObject
 	if b.settingsStale {
 		b.updateSettings(next)
 		b.settingsStale = false
