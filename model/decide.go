@@ -104,25 +104,30 @@ type Difference struct {
 // client is masqueraded as for the other targets, though the kernel translates no destination (nf_nat_setup_info). It
 // is no hairpin: an untranslated reply is already from the address that the client named.
 func Decide(s *Snapshot, c Connection) Decision {
-	fs := s.Family(FamilyOf(c.Dest.Addr()))
-	d := Decision{Connection: c, FromPod: fs.Pods.Contains(c.Source, c.Interface)}
-	// connect(2) takes the unspecified address for loopback.
-	if a := c.Dest.Addr(); a.IsLoopback() || a.IsUnspecified() {
-		fs.decideLoopback(&d)
+	to := c.Dest.Addr()
+	fs := s.Family(FamilyOf(to))
+	if sp, fe := fs.frontend(c); fe != nil {
+		d := fs.DecideAt(sp, fe, c)
+		if d.Verdict == Forwarded {
+			for e := range sp.In(d.TrafficPolicy) {
+				d.Targets = append(d.Targets, Target{e, fs.sourceNAT(&d, e)})
+			}
+		}
 		return d
 	}
-	d.Port, d.Frontend = fs.frontend(c)
+	d := Decision{Connection: c, FromPod: fs.Pods.Contains(c.Source, c.Interface)}
 	switch {
-	case d.Frontend != nil:
-		fs.decideFrontend(&d)
-	case slices.Contains(fs.NodeAddrs, c.Dest.Addr()): // a process may listen there, as with NodeLocal DNSCache
-	case fs.IsClusterIP(c.Dest.Addr()):
+	case isLoopback(to), slices.Contains(fs.NodeAddrs, to): // a process may listen there, as with NodeLocal DNSCache
+	case fs.IsClusterIP(to):
 		d.Verdict, d.Why = Rejected, UnusedPort
-	case contains(fs.ServiceCIDRs, c.Dest.Addr()):
+	case contains(fs.ServiceCIDRs, to):
 		d.Verdict, d.Why = Dropped, UnallocatedAddr
 	}
 	return d
 }
+
+// isLoopback reports whether connect(2) takes an address for loopback. A connection there meets no rule in the kernel.
+func isLoopback(a netip.Addr) bool { return a.IsLoopback() || a.IsUnspecified() }
 
 // Chosen returns the one of the targets that is chosen, if chance does not decide: there is only one, or a
 // lookup table has it. IPVS has a table of its own, and iptables has none.
@@ -145,9 +150,16 @@ func (d Decision) Chosen() (t Target, ok bool) {
 // frontend finds the frontend that a connection is for. An address of a Service precedes a
 // node port, as it may be an address of the node, too.
 func (s *FamilySnapshot) frontend(c Connection) (*ServicePort, *Frontend) {
-	sp, fe := s.find(VIP{c.Dest.Addr(), c.Protocol, c.Dest.Port()})
-	if fe == nil && slices.Contains(s.NodePortAddrs, c.Dest.Addr()) {
-		return s.find(VIP{s.Family.Unspecified(), c.Protocol, c.Dest.Port()})
+	to, nodePort := c.Dest.Addr(), VIP{s.Family.Unspecified(), c.Protocol, c.Dest.Port()}
+	if isLoopback(to) { // the forwarder's listener may accept it, see ServicePort.Loopback
+		if !s.Localhost || !c.Node || c.Protocol == SCTP || to.IsLoopback() && to != s.Family.Loopback() {
+			return nil, nil
+		}
+		return s.find(nodePort)
+	}
+	sp, fe := s.find(VIP{to, c.Protocol, c.Dest.Port()})
+	if fe == nil && slices.Contains(s.NodePortAddrs, to) {
+		return s.find(nodePort)
 	}
 	return sp, fe
 }
@@ -164,33 +176,18 @@ func (s *FamilySnapshot) find(v VIP) (*ServicePort, *Frontend) {
 	return nil, nil
 }
 
-func (s *FamilySnapshot) decideFrontend(d *Decision) {
-	d.judge()
-	if d.Verdict != Forwarded {
-		return
-	}
-	for e := range d.Port.In(d.TrafficPolicy) {
-		d.Targets = append(d.Targets, Target{e, s.sourceNAT(d, e)})
-	}
-}
-
 // DecideAt is the function Decide for a connection with a known frontend, without the targets. A
 // backend that decides about each connection when it comes has no time to look through all
 // frontends and endpoints; it chooses one of those that Decision.TrafficPolicy selects.
 func (s *FamilySnapshot) DecideAt(sp *ServicePort, fe *Frontend, c Connection) Decision {
 	d := Decision{Connection: c, FromPod: s.Pods.Contains(c.Source, c.Interface), Port: sp, Frontend: fe}
-	if c.Dest.Addr().IsLoopback() {
-		d.judgeLoopback()
-	} else {
-		d.judge()
-	}
-	return d
-}
-
-// judge decides about a connection to a frontend of the network.
-func (d *Decision) judge() {
-	sp, fe := d.Port, d.Frontend
+	_, policy, ok := sp.Loopback()
+	toLoopback := isLoopback(c.Dest.Addr())
 	switch {
+	case toLoopback && ok:
+		d.Verdict, d.Why, d.TrafficPolicy = Forwarded, LoopbackForwarder, policy
+	case toLoopback:
+		d.Verdict, d.Why, d.TrafficPolicy = Rejected, NoEndpoints, policy
 	case fe.Restricted && !contains(sp.Allowed(*fe), d.Source):
 		d.Verdict, d.Why = Dropped, SourceNotAllowed
 	case fe.ShortCircuit && d.FromPod:
@@ -204,23 +201,15 @@ func (d *Decision) judge() {
 	default:
 		d.Verdict, d.Why, d.TrafficPolicy = Forwarded, HasEndpoints, fe.TrafficPolicy
 	}
-}
-
-// judgeLoopback decides about a connection to a node port on loopback.
-func (d *Decision) judgeLoopback() {
-	_, policy, ok := d.Port.Loopback()
-	d.TrafficPolicy = policy
-	if !ok {
-		d.Verdict, d.Why = Rejected, NoEndpoints
-		return
-	}
-	d.Verdict, d.Why = Forwarded, LoopbackForwarder
+	return d
 }
 
 func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 	toNode := slices.Contains(s.NodeAddrs, e.Addr.Addr())
 	_, isHairpin := s.Hairpins.Get(AddrKeys, d.Source)
 	switch {
+	case d.Why == LoopbackForwarder:
+		return ByForwarder
 	case toNode && !d.Node:
 		return OnNode
 	case isHairpin && e.Addr.Addr() == d.Source && e.Addr != d.Dest:
@@ -239,25 +228,4 @@ func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 		return OffCluster
 	}
 	return KeepSource
-}
-
-// decideLoopback decides about a connection to a loopback address, which meets no rule in
-// the kernel: the forwarder's listener accepts it (see [ServicePort.Loopback]).
-func (s *FamilySnapshot) decideLoopback(d *Decision) {
-	sp, fe := s.find(VIP{s.Family.Unspecified(), d.Protocol, d.Dest.Port()})
-	if fe == nil || !s.Localhost || !d.Node {
-		return
-	}
-	at, policy, _ := sp.Loopback()
-	if a := d.Dest.Addr(); !at.IsValid() || a != at.Addr() && !a.IsUnspecified() {
-		return
-	}
-	d.Port, d.Frontend = sp, fe
-	d.judgeLoopback()
-	if d.Verdict != Forwarded {
-		return
-	}
-	for e := range sp.In(policy) {
-		d.Targets = append(d.Targets, Target{e, ByForwarder})
-	}
 }
