@@ -36,14 +36,6 @@ func (sp *ServicePort) Table(p TrafficPolicy) []uint32 {
 	return table
 }
 
-// Slots returns the length of Table.
-func (sp *ServicePort) Slots(p TrafficPolicy) int {
-	if n := sp.SlotCount(p); sp.Algorithm.HasTable() && n > 1 {
-		return n
-	}
-	return 0
-}
-
 // SlotCount returns how many slots a list has: those of its lookup table or, without one, one an endpoint.
 func (sp *ServicePort) SlotCount(p TrafficPolicy) int {
 	n := sp.Count(p)

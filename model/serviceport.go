@@ -17,7 +17,7 @@ type ServicePort struct {
 	// on an interface of the node and the source of its processes; it is allowed then as well.
 	NodeAllowed bool
 	// TableSize is the number of slots of the algorithm's lookup tables while the endpoints are few, see
-	// Slots; 0 if it has none.
+	// SlotCount; 0 if it has none.
 	TableSize int32
 	Frontends []Frontend // cluster IP first
 	Endpoints []Endpoint // sorted by address

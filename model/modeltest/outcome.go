@@ -53,7 +53,7 @@ func Expected(d model.Decision) Outcome {
 	for _, target := range d.Targets {
 		o.To[target.Addr] = Arrival{Share: 1 / float64(len(d.Targets)), Masquerade: target.SNAT.Masquerade()}
 	}
-	if slots := d.Port.Slots(d.TrafficPolicy); slots > 0 {
+	if slots := d.Port.SlotCount(d.TrafficPolicy); slots > 1 && d.Port.Algorithm.HasTable() {
 		o.Slack = 0.05/float64(len(d.Targets)) + 1/float64(slots)
 		if len(d.Targets)*20 > slots {
 			o.Slack = 1 // an endpoint has one slot or two
