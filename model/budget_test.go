@@ -108,7 +108,7 @@ func TestBudgets(t *testing.T) {
 					t.Errorf("what is served (-want +got):\n%s", diff)
 				}
 				var got []string
-				for _, p := range b.Snapshot().Problems() {
+				for _, p := range b.Snapshot().Problems {
 					if p.Budget == "" {
 						t.Errorf("%v has no budget", p)
 					}
@@ -162,7 +162,7 @@ func TestManyProblemsAreCounted(t *testing.T) {
 	}
 	// Six problems: the annotation, the address, two external IPs and two node ports, which
 	// read the same in both families.
-	got := b.Snapshot().Problems()
+	got := b.Snapshot().Problems
 	if len(got) != 4 || got[3].Message != "and 3 more problems" || got[3].Budget != model.ProblemsBudget {
 		t.Errorf("problems: %v; want three, and the number of the others", got)
 	}
@@ -173,7 +173,7 @@ func TestManyProblemsAreCounted(t *testing.T) {
 	}
 	web.Annotations, web.ExternalIPs = nil, nil
 	web.Set(b)
-	if got := b.Snapshot().Problems(); len(got) != 2 {
+	if got := b.Snapshot().Problems; len(got) != 2 {
 		t.Errorf("problems: %v; want one for each node port", got)
 	}
 }
@@ -252,7 +252,7 @@ func TestThousandsOfPortsAreServed(t *testing.T) {
 	web.Set(b)
 	pods.Ready("10.0.0.1", "10.0.0.2", "10.0.0.3").Set(b)
 	s := b.Snapshot()
-	if problems := s.Problems(); len(problems) > 0 {
+	if problems := s.Problems; len(problems) > 0 {
 		t.Errorf("problems: %v", problems)
 	}
 	frontends := 0

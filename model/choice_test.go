@@ -56,7 +56,7 @@ func TestAnnotations(t *testing.T) {
 			}
 			checkProblems(t, modeltest.Snapshot(modeltest.Config(), web().Annotated(a.Name, value)))
 		}
-		got := modeltest.Snapshot(modeltest.Config(), web().Annotated(a.Name, "\n")).Problems()
+		got := modeltest.Snapshot(modeltest.Config(), web().Annotated(a.Name, "\n")).Problems
 		if len(got) != 1 || got[0].Field != "metadata.annotations["+a.Name+"]" || !strings.HasSuffix(got[0].Message, ": "+a.Otherwise) {
 			t.Errorf("%s: %q has the problems %q", a.Name, "\n", got)
 		}

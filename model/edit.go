@@ -9,7 +9,7 @@ import (
 // edit has what the next Snapshot will have, and goes on from there.
 type edit struct {
 	families [len(Families)]familyEdit
-	health   *persist.Edit[NamespacedName, *HealthCheck]
+	health   *persist.Edit[NamespacedName, HealthCheck]
 }
 
 // familyEdit is the part of a FamilySnapshot.
@@ -23,7 +23,7 @@ type familyEdit struct {
 }
 
 func newEdit(dropInvalid bool) *edit {
-	e := &edit{health: persist.Map[NamespacedName, *HealthCheck]{}.Edit(nameKeys)}
+	e := &edit{health: persist.Map[NamespacedName, HealthCheck]{}.Edit(nameKeys)}
 	for _, f := range Families {
 		e.families[f] = familyEdit{
 			ports:      persist.Map[*ServicePortName, *ServicePort]{}.Edit(ServicePortKeys),
@@ -35,7 +35,7 @@ func newEdit(dropInvalid bool) *edit {
 }
 
 func (e *edit) done(next *Snapshot) {
-	next.health = e.health.Done()
+	next.HealthChecks = e.health.Done()
 	for _, f := range Families {
 		from, to := &e.families[f], &next.families[f]
 		to.ports = from.ports.Done()
@@ -130,14 +130,5 @@ func (c counted[K]) count(k K, by int) {
 		delete(c.more, k)
 	default:
 		c.more[k] = n - 1
-	}
-}
-
-// setHealthCheck replaces the health check of a Service by one that differs; nil is none.
-func (e *edit) setHealthCheck(name NamespacedName, h *HealthCheck) {
-	if h == nil {
-		e.health.Delete(name)
-	} else if old, ok := e.health.Get(name); !ok || *old != *h {
-		e.health.Set(name, h)
 	}
 }

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -82,29 +83,31 @@ func TestHealthChecksCountLocalReadyEndpoints(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), tt.objects...)
 			var got []string
-			for c := range s.HealthCheckChanges(nil) {
-				h := c.New
-				got = append(got, fmt.Sprintf("%v %d %v", h.Service, h.Port, h.Families))
+			for service, h := range s.HealthChecks.All() {
+				got = append(got, fmt.Sprintf("%v %d %v", service, h.Port, h.Families))
 			}
 			testaid.Equal(t, "health checks", tt.want, got)
 		})
 	}
 }
 
-func TestHealthCheckChanges(t *testing.T) {
+func TestChangesOfHealthChecks(t *testing.T) {
 	local := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Local("10.0.0.2")
 	b := modeltest.Builder(modeltest.Config(), lb("ns1/web", 30100), lb("ns1/other", 30101).On("172.30.0.42"), local)
-	var before *model.Snapshot
+	var before map[model.NamespacedName]model.HealthCheck
 	changes := func() []string {
 		t.Helper()
-		now := b.Snapshot()
+		now := maps.Collect(b.Snapshot().HealthChecks.All())
 		var got []string
-		for c := range now.HealthCheckChanges(before) {
-			text := "none"
-			if c.New != nil {
-				text = fmt.Sprintf("%v %d %v", c.New.Service, c.New.Port, c.New.Families)
+		for service, h := range now {
+			if before[service] != h {
+				got = append(got, fmt.Sprintf("%v %d %v", service, h.Port, h.Families))
 			}
-			got = append(got, text)
+		}
+		for service := range before {
+			if _, ok := now[service]; !ok {
+				got = append(got, "none")
+			}
 		}
 		before = now
 		slices.Sort(got)
@@ -143,7 +146,7 @@ func TestNodeEligibility(t *testing.T) {
 		{"no longer tainted", objects{tainted, modeltest.OurNode()}, model.NodeState{Known: true, Eligible: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			testaid.Equal(t, "node", tt.want, modeltest.Snapshot(modeltest.Config(), tt.objects...).Node())
+			testaid.Equal(t, "node", tt.want, modeltest.Snapshot(modeltest.Config(), tt.objects...).Node)
 		})
 	}
 	b := modeltest.Builder(modeltest.Config(), tainted)
@@ -151,7 +154,7 @@ func TestNodeEligibility(t *testing.T) {
 	if tainted.Set(b); b.Snapshot() != before {
 		t.Error("a new snapshot for a Node that says the same")
 	}
-	if b.DeleteNode("node-1"); b.Snapshot().Node().Known {
+	if b.DeleteNode("node-1"); b.Snapshot().Node.Known {
 		t.Error("the Node is still known after its deletion")
 	}
 }

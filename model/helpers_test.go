@@ -39,7 +39,7 @@ func checkPorts(t *testing.T, s *model.Snapshot, want ...string) {
 func checkProblems(t *testing.T, s *model.Snapshot, want ...string) {
 	t.Helper()
 	got := []string{}
-	for _, p := range s.Problems() {
+	for _, p := range s.Problems {
 		got = append(got, p.Error())
 	}
 	testaid.Equal(t, "problems", append([]string{}, want...), got)
@@ -143,12 +143,11 @@ func textOf(s *model.Snapshot) []string {
 	for _, f := range model.Families {
 		lines = append(lines, modeltest.FamilyText(s.Family(f))...)
 	}
-	lines = append(lines, fmt.Sprintf("node %+v", s.Node()))
-	for c := range s.HealthCheckChanges(nil) {
-		h := c.New
-		lines = append(lines, fmt.Sprintf("health check %+v", *h))
+	lines = append(lines, fmt.Sprintf("node %+v", s.Node))
+	for service, h := range s.HealthChecks.All() {
+		lines = append(lines, fmt.Sprintf("health check of %v: %+v", service, h))
 	}
-	for _, p := range s.Problems() {
+	for _, p := range s.Problems {
 		lines = append(lines, "problem "+p.Error())
 	}
 	return lines

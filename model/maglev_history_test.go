@@ -73,7 +73,7 @@ func TestBudgetOfTables(t *testing.T) {
 			if got := " " + sp.Algorithm.String(); got != tt.want || slots != tt.slots {
 				t.Errorf("got%s with %d slots, want%s with %d", got, slots, tt.want, tt.slots)
 			}
-			said := fmt.Sprint(s.Problems())
+			said := fmt.Sprint(s.Problems)
 			if over := strings.Contains(said, "lookup tables times slots"); over != (tt.slots == 0) {
 				t.Errorf("problems: %s", said)
 			}

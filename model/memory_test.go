@@ -11,7 +11,7 @@ func (b *Builder) sizes() map[string]int {
 	all := map[string]int{
 		"records": len(b.records), "slices": len(b.slices), "cidrs": len(b.cidrs), "dirty": cap(b.dirty),
 		"claims": len(b.claims), "problems": len(b.problems),
-		"snapshot problems": len(b.last.problems),
+		"snapshot problems": len(b.last.Problems),
 	}
 	for _, f := range Families {
 		s, e := b.last.Family(f), &b.edit.families[f]

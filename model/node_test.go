@@ -26,7 +26,7 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 	node := func(addrs ...string) modeltest.Node { return modeltest.NewNode("node-1", addrs...) }
 	got := func() facts {
 		s := b.Snapshot()
-		f := facts{NodePorts: sorted(s.Family(model.IPv4).NodePortAddrs), State: s.Node()}
+		f := facts{NodePorts: sorted(s.Family(model.IPv4).NodePortAddrs), State: s.Node}
 		for _, p := range s.Family(model.IPv4).Pods.CIDRs {
 			f.Pods = append(f.Pods, p.String())
 		}
@@ -97,6 +97,6 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 		b := modeltest.Builder(config, node())
 		b.SetHostAddresses([]netip.Addr{netip.MustParseAddr("10.7.0.1"), netip.MustParseAddr("192.168.0.2")})
 		testaid.Equal(t, "node port addresses", []string{"10.7.0.1"}, sorted(b.Snapshot().Family(model.IPv4).NodePortAddrs))
-		testaid.Equal(t, "node", eligible, b.Snapshot().Node())
+		testaid.Equal(t, "node", eligible, b.Snapshot().Node)
 	})
 }

@@ -123,7 +123,7 @@ func TestBadSlices(t *testing.T) {
 	t.Run("a bad endpoint leaves the good ones beside it", func(t *testing.T) {
 		s := modeltest.Snapshot(modeltest.Config(), web(), good.Ready("nowhere", "10.0.0.2", "", "10.0.0.3"))
 		checkPorts(t, s, webLine)
-		testaid.Equal(t, "number of problems", 2, len(s.Problems()))
+		testaid.Equal(t, "number of problems", 2, len(s.Problems))
 	})
 
 	t.Run("a problem stays one line whatever the name", func(t *testing.T) {

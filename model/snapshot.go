@@ -10,34 +10,16 @@ import (
 // Snapshot is the complete desired state of one node at one instant. It never changes, and shares its unchanged parts
 // with the snapshot before, so that the cost of finding a difference depends on its size.
 type Snapshot struct {
-	families [len(Families)]FamilySnapshot
-	problems []Problem
-	node     NodeState
-	object   NodeObject
-	health   persist.Map[NamespacedName, *HealthCheck]
+	families     [len(Families)]FamilySnapshot
+	Problems     []Problem // the current ones of all objects, sorted by object
+	Node         NodeState
+	NodeObject   NodeObject
+	HealthChecks persist.Map[NamespacedName, HealthCheck] // by Service
 }
 
 // Family returns the part of the snapshot that concerns one IP family. The two
 // share nothing and are programmed independently.
 func (s *Snapshot) Family(f Family) *FamilySnapshot { return &s.families[f] }
-
-// Problems returns the current problems of all objects, sorted by object. Nobody may change the list.
-func (s *Snapshot) Problems() []Problem { return s.problems }
-
-// Node returns the state of the Node object.
-func (s *Snapshot) Node() NodeState { return s.node }
-
-// NodeObject returns facts of the Node object.
-func (s *Snapshot) NodeObject() NodeObject { return s.object }
-
-// HealthCheckChanges yields the health checks that differ from old to s. A nil Old or New
-// means that the Service had or has none. If old is nil, all are new.
-func (s *Snapshot) HealthCheckChanges(old *Snapshot) iter.Seq[persist.Change[NamespacedName, *HealthCheck]] {
-	if old == nil {
-		old = &Snapshot{}
-	}
-	return s.health.Changes(nameKeys, old.health)
-}
 
 // FamilySnapshot is the desired state for one IP family.
 type FamilySnapshot struct {
@@ -117,11 +99,10 @@ func (s *FamilySnapshot) IsClusterIP(a netip.Addr) bool {
 	return is
 }
 
-// A PortChange is a service port that differs in two snapshots. Old or New is nil if there is none of this name.
-type PortChange = persist.Change[*ServicePortName, *ServicePort]
-
-// ServicePortChanges yields the service ports that differ from old to s.
-func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[PortChange] {
+// ServicePortChanges yields the service ports that differ from old to s. Old or New is nil if there is none of a name.
+func (s *FamilySnapshot) ServicePortChanges(
+	old *FamilySnapshot,
+) iter.Seq[persist.Change[*ServicePortName, *ServicePort]] {
 	return s.ports.Changes(ServicePortKeys, old.ports)
 }
 
@@ -147,10 +128,8 @@ type NodeObject struct {
 }
 
 // HealthCheck is the node's answer to a load balancer's health check of one Service
-// (spec.healthCheckNodePort, for type LoadBalancer with externalTrafficPolicy Local). It
-// never changes; a later snapshot in which it is equal holds the same pointer.
+// (spec.healthCheckNodePort, for type LoadBalancer with externalTrafficPolicy Local).
 type HealthCheck struct {
-	Service  NamespacedName
 	Port     uint16                             // TCP
 	Families [len(Families)]HealthCheckOfFamily // a load balancer asks about the family in which it asks
 }

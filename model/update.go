@@ -14,15 +14,15 @@ func (b *Builder) Snapshot() *Snapshot {
 	}
 	next := new(Snapshot)
 	*next = *b.last
-	next.node = b.nodeState()
-	next.object = b.nodeFacts.NodeObject
+	next.Node = b.nodeState()
+	next.NodeObject = b.nodeFacts.NodeObject
 	if b.settingsStale {
 		b.updateSettings(next)
 		b.settingsStale = false
 	}
 	b.updateServices(next)
 	if b.problemsStale {
-		next.problems = b.allProblems()
+		next.Problems = b.allProblems()
 		b.problemsStale = false
 	}
 	b.last = next
@@ -87,7 +87,11 @@ func (b *Builder) updateService(r *record, next *Snapshot) {
 		r.unserved[f] = served[f].unserved
 	}
 	b.setProblems(r.object(), problems)
-	b.edit.setHealthCheck(r.name, b.healthCheck(now, served))
+	if h := b.healthCheck(now, served); h.Port != 0 {
+		b.edit.health.Set(r.name, h)
+	} else {
+		b.edit.health.Delete(r.name)
+	}
 	r.was = now
 }
 
@@ -223,12 +227,12 @@ func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
 	return listsOf(b.scratch)
 }
 
-// healthCheck returns the health check of a Service, or nil. The Service may be nil.
-func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthCheck {
+// healthCheck returns the health check of a Service, which may be nil; with port 0, it has none.
+func (b *Builder) healthCheck(s *service, served [len(Families)]part) (h HealthCheck) {
 	if s == nil || s.healthCheckNodePort == 0 {
-		return nil
+		return h
 	}
-	h := &HealthCheck{Service: s.record.name, Port: s.healthCheckNodePort}
+	h.Port = s.healthCheckNodePort
 	for _, f := range Families {
 		if !s.clusterIP(f).IsValid() {
 			continue

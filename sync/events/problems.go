@@ -61,7 +61,7 @@ func (p *Problems) Run(ctx context.Context) {
 		if seen == nil {
 			return
 		}
-		for _, problem := range seen.Problems() {
+		for _, problem := range seen.Problems {
 			p.record(problem, true)
 		}
 	}, renewAfter, jitter, true)

@@ -111,10 +111,10 @@ func (s *Services) update(programmed programmed) {
 			continue
 		}
 		addrs := addresses(programmed[f].Family(f), s.Restricted)
-		for c := range programmed[f].HealthCheckChanges(nil) {
+		for service, h := range programmed[f].HealthChecks.All() {
 			for _, a := range addrs {
-				if in := c.New.Families[f]; in.Has {
-					wanted[place{c.Key, netip.AddrPortFrom(a, c.New.Port)}] = in.LocalEndpoints
+				if in := h.Families[f]; in.Has {
+					wanted[place{service, netip.AddrPortFrom(a, h.Port)}] = in.LocalEndpoints
 				}
 			}
 		}

@@ -85,7 +85,7 @@ func NewTracker(o Options) *Tracker {
 func (t *Tracker) Done(r reconcile.Round) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	node := r.Snapshot.Node()
+	node := r.Snapshot.Node
 	t.hadNode = t.hadNode || node.Known
 	why := ""
 	switch {

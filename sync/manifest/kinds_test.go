@@ -34,7 +34,7 @@ func TestEveryKindComesAndGoes(t *testing.T) {
 		kube.Delete(b, obj.ref)
 	}
 	// The last known addresses of a Node stay.
-	if ports, endpoints, _, cidrs := look(); ports+endpoints+cidrs != 0 || b.Snapshot().Node().Known {
+	if ports, endpoints, _, cidrs := look(); ports+endpoints+cidrs != 0 || b.Snapshot().Node.Known {
 		t.Errorf("%d service ports, %d endpoints and %d ranges are left", ports, endpoints, cidrs)
 	}
 }

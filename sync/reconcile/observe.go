@@ -67,12 +67,12 @@ func (p *pending) add(c Change) (first bool) {
 // which may be nil, has.
 func ProblemChanges(old, now *model.Snapshot) (added, gone []model.Problem) {
 	if old == nil {
-		return now.Problems(), nil
+		return now.Problems, nil
 	}
-	if slices.Equal(now.Problems(), old.Problems()) {
+	if slices.Equal(now.Problems, old.Problems) {
 		return nil, nil
 	}
-	return without(now.Problems(), old.Problems()), without(old.Problems(), now.Problems())
+	return without(now.Problems, old.Problems), without(old.Problems, now.Problems)
 }
 
 // without returns the problems that are not in others.

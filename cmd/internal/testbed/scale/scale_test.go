@@ -50,7 +50,7 @@ func TestObjectsAreValid(t *testing.T) {
 			b.SetEndpointSlice(kube.EndpointSlice(s))
 		}
 	}
-	for _, p := range b.Snapshot().Problems() {
+	for _, p := range b.Snapshot().Problems {
 		t.Error(p)
 	}
 }

@@ -66,7 +66,7 @@ func (r *Render) Run(stdout, stderr io.Writer) error {
 	builder := model.NewBuilder(traffic)
 	read.ApplyTo(builder)
 	snapshot := builder.Snapshot()
-	problems := snapshot.Problems()
+	problems := snapshot.Problems
 	for _, p := range problems {
 		report.Complain(stderr, read.Located(p))
 	}

@@ -97,8 +97,8 @@ func (d *Daemon) facts() doctor.Facts {
 		f.ConfigError = (*refused).Error()
 	}
 	if snapshot != nil {
-		self.Node, self.NodeObject = snapshot.Node(), snapshot.NodeObject()
-		for _, p := range snapshot.Problems() { // sorted by object
+		self.Node, self.NodeObject = snapshot.Node, snapshot.NodeObject
+		for _, p := range snapshot.Problems { // sorted by object
 			if p.Budget != "" && p.Budget != model.ProblemsBudget {
 				self.OverLimit = append(self.OverLimit, p.Object)
 			}

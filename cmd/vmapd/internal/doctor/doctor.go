@@ -260,7 +260,7 @@ func WantsOf(c nodesetup.Conntrack, traffic model.Config, s *model.Snapshot) Wan
 	if s == nil {
 		return w
 	}
-	w.PodRanges = slices.Concat(w.PodRanges, s.NodeObject().PodCIDRs)
+	w.PodRanges = slices.Concat(w.PodRanges, s.NodeObject.PodCIDRs)
 	for _, f := range model.Families {
 		family := s.Family(f)
 		w.ServicePorts[f] = family.NumServicePorts()

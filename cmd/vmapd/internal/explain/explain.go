@@ -121,7 +121,7 @@ func Explain(in Input) Explanation {
 	} else {
 		x.explainService(d.Port.Name.NamespacedName)
 	}
-	for _, p := range in.Snapshot.Problems() {
+	for _, p := range in.Snapshot.Problems {
 		if p.Object.Kind == "Node" || slices.Contains(x.about, p.Object) {
 			x.e.Problems = append(x.e.Problems, p.Error())
 		}

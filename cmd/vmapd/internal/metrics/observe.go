@@ -61,7 +61,7 @@ func (m *Metrics) objectsBy(word func(model.Problem) string) map[string]int {
 	if last == nil {
 		return counts
 	}
-	for _, p := range last.Problems() {
+	for _, p := range last.Problems {
 		of := model.Problem{Object: p.Object, Message: word(p)} // a budget may be exceeded in both families
 		if !seen[of] {
 			counts[of.Message]++

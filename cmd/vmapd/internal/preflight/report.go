@@ -143,7 +143,7 @@ func newComparison(in Input) *comparison {
 			c.hinted[model.NamespacedName{Namespace: s.Namespace, Name: s.Labels[model.LabelServiceName]}] = true
 		}
 	}
-	for _, p := range c.snapshot.Problems() {
+	for _, p := range c.snapshot.Problems {
 		if p.Object.Kind == "Service" {
 			c.problems[p.Object.NamespacedName] = append(c.problems[p.Object.NamespacedName], p.Error())
 		}

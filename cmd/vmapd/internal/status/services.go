@@ -106,7 +106,7 @@ func (v *View) problems(filter Filter) map[model.NamespacedName][]model.Problem 
 		return nil
 	}
 	found := map[model.NamespacedName][]model.Problem{}
-	for _, p := range v.Snapshot.Problems() {
+	for _, p := range v.Snapshot.Problems {
 		if n := p.Object.NamespacedName; p.Object.Kind == "Service" && filter.matches(n, "") {
 			found[n] = append(found[n], p)
 		}

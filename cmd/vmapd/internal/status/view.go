@@ -210,7 +210,7 @@ func (v *View) AddTo(o *Overview, h health.Status) {
 	if v.Snapshot != nil {
 		const most = 20
 		var problems []string
-		for _, p := range v.Snapshot.Problems() {
+		for _, p := range v.Snapshot.Problems {
 			problems = append(problems, p.Error())
 		}
 		o.Problems = append(o.Problems, report.First(problems, most)...)
