@@ -28,8 +28,7 @@ type Config struct {
 	NodeName string
 	// NodePortAddresses defaults to Primary in the commands.
 	NodePortAddresses NodePortAddresses
-	// LocalPods says how connections from pods are identified.
-	LocalPods LocalPods
+	LocalPods         LocalPods
 	// MasqueradeAll masquerades all traffic to cluster IPs.
 	MasqueradeAll bool
 	// Algorithm chooses endpoints of Services without AnnotationAlgorithm.
@@ -46,10 +45,8 @@ type Config struct {
 	// DropInvalid drops packets from endpoints that are INVALID for connection tracking. They
 	// would reach the client with the pod's address, and the client would reset the connection.
 	DropInvalid bool
-	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
 	ExternalAddresses ExternalAddresses
-	// Budgets limit the cost of each Service.
-	Budgets Budgets
+	Budgets           Budgets
 }
 
 // DefaultTableSize is the number of slots of a lookup table unless Config.TableSize says otherwise. It is prime,

@@ -7,10 +7,9 @@
 //	                                                │
 //	                                                └──> Problems
 //
-// Everything about traffic is decided here and only here: which objects are served, which endpoints a service port has,
-// which of two Services owns an address that both claim, whether a connection is forwarded, rejected or dropped, and
-// whether its source address is replaced. The backends translate these decisions; they never look at a Service's policy
-// a second time.
+// Everything about traffic is decided here and only here: the endpoints of a service port, the owner of an address that
+// two Services claim, the verdict about a connection, and its source address. The backends translate these decisions;
+// they never look at a Service's policy a second time.
 //
 // The files refer in one direction: values (of configuration, objects and snapshots), then parsed objects (service.go,
 // slice.go, owners.go and what is next to them), then the Builder (builder.go, builder_settings.go, update.go,

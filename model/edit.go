@@ -12,7 +12,6 @@ type edit struct {
 	health   *persist.Edit[NamespacedName, HealthCheck]
 }
 
-// familyEdit is the part of a FamilySnapshot.
 type familyEdit struct {
 	ports       *persist.Edit[*ServicePortName, *ServicePort]
 	clusterIPs  counted[netip.Addr]

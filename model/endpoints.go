@@ -31,8 +31,6 @@ const (
 	draining = serving | Terminating // the condition of those that are used while none is ready
 )
 
-func (c Candidate) compare(o Candidate) int { return c.Addr.Compare(o.Addr) }
-
 // Has reports whether all of some conditions are there.
 func (c Conditions) Has(want Conditions) bool { return c&want == want }
 
@@ -126,9 +124,7 @@ func (c Conditions) exclusion(p TrafficPolicy, required Conditions) Exclusion {
 // are being rebalanced, an endpoint may be in several. It has the conditions of each copy, but
 // if one does not terminate, those that do are of an older pod, which had the address before.
 func merge(candidates []Candidate) []Candidate {
-	if !slices.IsSortedFunc(candidates, Candidate.compare) {
-		slices.SortFunc(candidates, Candidate.compare)
-	}
+	slices.SortFunc(candidates, func(a, b Candidate) int { return a.Addr.Compare(b.Addr) })
 	merged := candidates[:0]
 	for _, c := range candidates {
 		n := len(merged)

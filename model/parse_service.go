@@ -233,22 +233,17 @@ func (s *service) parseSourceRanges(ranges []string) {
 	for i := range rare.sources {
 		f, sources := Family(i), &rare.sources[i]
 		sources.ranges = prefixesOf(f, sources.ranges)
-		if len(sources.ranges)*s.restrictable(f) > mostSourceRanges {
+		frontends := 0
+		for _, a := range s.addrs {
+			if a.kind == LoadBalancerIP && FamilyOf(a.addr) == f {
+				frontends += len(s.ports)
+			}
+		}
+		if len(sources.ranges)*frontends > mostSourceRanges {
 			s.problems().over(EntriesBudget, "spec.loadBalancerSourceRanges",
 				"more than %d %v source ranges times frontends of the load balancer: all connections to these are dropped",
 				mostSourceRanges, f)
 			sources.ranges = nil
 		}
 	}
-}
-
-// restrictable returns the number of frontends of a family that source ranges apply to.
-func (s *service) restrictable(f Family) int {
-	n := 0
-	for _, a := range s.addrs {
-		if a.kind == LoadBalancerIP && FamilyOf(a.addr) == f {
-			n += len(s.ports)
-		}
-	}
-	return n
 }

@@ -150,10 +150,8 @@ func (s *endpointSlice) stride() int {
 	return 16 + 1
 }
 
-// len returns the number of endpoints.
 func (s *endpointSlice) len() int { return len(s.packed) / s.stride() }
 
-// add adds an endpoint.
 func (s *endpointSlice) add(a netip.Addr, c Conditions, zones []string) {
 	s.packed, _ = a.AppendBinary(s.packed) // never fails; parseAddr refuses zones
 	s.packed = append(s.packed, byte(c))

@@ -189,8 +189,6 @@ const (
 // TrafficPolicies are all traffic policies.
 var TrafficPolicies = [...]TrafficPolicy{Cluster, Local}
 
-func (p TrafficPolicy) String() string { return [...]string{"cluster", "local"}[p] }
-
 // Algorithm chooses one of several endpoints.
 type Algorithm uint8
 

@@ -2,6 +2,7 @@ package modeltest
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -52,13 +53,11 @@ func PortTexts(s *model.FamilySnapshot) []string {
 func PortText(sp *model.ServicePort) string {
 	var frontends, endpoints []string
 	for _, fe := range sp.Frontends {
-		text := fmt.Sprintf("%v:%d %v", fe.VIP.Addr, fe.VIP.Port, fe.Action)
-		if fe.VIP.Addr.Is6() {
-			text = fmt.Sprintf("[%v]:%d %v", fe.VIP.Addr, fe.VIP.Port, fe.Action)
-		}
+		text := netip.AddrPortFrom(fe.VIP.Addr, fe.VIP.Port).String()
 		if fe.Kind == model.NodePort {
-			text = fmt.Sprintf(":%d %v", fe.VIP.Port, fe.Action)
+			text = fmt.Sprintf(":%d", fe.VIP.Port)
 		}
+		text += " " + fe.Action.String()
 		if fe.TrafficPolicy == model.Local {
 			text += " local"
 		}
