@@ -87,7 +87,6 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 }
 
 func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
-	const genmsg = 4 // sizeof(struct nfgenmsg)
 	for len(datagram) > 0 {
 		message, rest, ok := nfnl.CutMessage(datagram)
 		if !ok {
@@ -106,7 +105,7 @@ func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
 			}
 		case kind>>8 != unix.NFNL_SUBSYS_NFTABLES:
 		default:
-			if err := each(body[min(len(body), genmsg):]); err != nil {
+			if err := each(body[min(len(body), nfnl.HeaderSize):]); err != nil {
 				return err
 			}
 		}

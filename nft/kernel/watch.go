@@ -96,11 +96,10 @@ func (w *Watch) notice(text string, attrs ...slog.Attr) {
 }
 
 func (w *Watch) read(m netlink.Message) {
-	const genmsg = 4 // sizeof(struct nfgenmsg)
-	if len(m.Data) < genmsg || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
+	if len(m.Data) < nfnl.HeaderSize || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return
 	}
-	family, attrs := m.Data[0], m.Data[genmsg:]
+	family, attrs := m.Data[0], m.Data[nfnl.HeaderSize:]
 	if m.Header.Type&0xff != unix.NFT_MSG_NEWGEN {
 		isIP := family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6
 		w.touched = w.touched || isIP && nfnl.String(attrs, objectTable) == nft.TableName

@@ -13,9 +13,6 @@ import (
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
-// genmsg is the size of struct nfgenmsg, which begins with the family.
-const genmsg = 4
-
 // list returns what decode makes of the objects of all programs that a message lists; without nf_tables, of none. It
 // starts again if the objects changed meanwhile, since the kernel may have left some out. The lists of google/nftables
 // are not for these: a rule that it can't decode makes it panic, or return none of the chain's rules, and it leaves out
@@ -59,8 +56,8 @@ func list[T any](kind uint16, of Place, decode func(family byte, attrs []byte) T
 		interrupted, all := false, []T(nil)
 		for _, m := range answer {
 			interrupted = interrupted || m.Header.Flags&netlink.DumpInterrupted != 0
-			if len(m.Data) >= genmsg {
-				all = append(all, decode(m.Data[0], m.Data[genmsg:]))
+			if len(m.Data) >= nfnl.HeaderSize {
+				all = append(all, decode(m.Data[0], m.Data[nfnl.HeaderSize:]))
 			}
 		}
 		if !interrupted {
@@ -70,8 +67,6 @@ func list[T any](kind uint16, of Place, decode func(family byte, attrs []byte) T
 	return nil, fmt.Errorf("rules changed meanwhile, in each of %d tries: %w", tries, unix.EINTR)
 }
 
-func text(b []byte, kind uint16) string { return string(nfnl.Text(nfnl.First(b, kind))) }
-
 // Table is one of anybody's. The name of its chain is empty.
 type Table struct {
 	Place
@@ -80,7 +75,7 @@ type Table struct {
 
 func decodeTable(family byte, b []byte) Table {
 	const ownedFlag = 2 // NFT_TABLE_F_OWNER
-	name, flags := text(b, unix.NFTA_TABLE_NAME), nfnl.Uint32(nfnl.First(b, unix.NFTA_TABLE_FLAGS))
+	name, flags := nfnl.String(b, unix.NFTA_TABLE_NAME), nfnl.Uint32(nfnl.First(b, unix.NFTA_TABLE_FLAGS))
 	return Table{Place{Family: FamilyName(family), Table: name}, flags&ownedFlag != 0}
 }
 
@@ -119,7 +114,7 @@ type chain struct {
 const drop = 0 // NF_DROP
 
 func decodeChain(family byte, b []byte) (c chain) {
-	c.Place = Place{FamilyName(family), text(b, unix.NFTA_CHAIN_TABLE), text(b, unix.NFTA_CHAIN_NAME)}
+	c.Place = Place{FamilyName(family), nfnl.String(b, unix.NFTA_CHAIN_TABLE), nfnl.String(b, unix.NFTA_CHAIN_NAME)}
 	c.uses = nfnl.Uint32(nfnl.First(b, unix.NFTA_CHAIN_USE))
 	if hook := nfnl.First(b, unix.NFTA_CHAIN_HOOK); hook != nil {
 		number := nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM))

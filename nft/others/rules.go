@@ -101,12 +101,12 @@ func read(p Place) ([]Line, error) {
 
 func decodeRule(family byte, b []byte) Line {
 	l := Line{
-		Place:  Place{FamilyName(family), text(b, unix.NFTA_RULE_TABLE), text(b, unix.NFTA_RULE_CHAIN)},
+		Place:  Place{FamilyName(family), nfnl.String(b, unix.NFTA_RULE_TABLE), nfnl.String(b, unix.NFTA_RULE_CHAIN)},
 		Handle: nfnl.Uint64(nfnl.First(b, unix.NFTA_RULE_HANDLE)),
 	}
 	constants := map[uint32][]byte{}
 	for e := range nfnl.Attributes(nfnl.First(b, unix.NFTA_RULE_EXPRESSIONS), unix.NFTA_LIST_ELEM) {
-		l.note(text(e, unix.NFTA_EXPR_NAME), nfnl.First(e, unix.NFTA_EXPR_DATA), constants)
+		l.note(nfnl.String(e, unix.NFTA_EXPR_NAME), nfnl.First(e, unix.NFTA_EXPR_DATA), constants)
 	}
 	l.To = l.To.Unmap()
 	return l
@@ -122,7 +122,7 @@ func (l *Line) note(name string, data []byte, constants map[uint32][]byte) {
 		constants[number(unix.NFTA_IMMEDIATE_DREG)] = nfnl.First(value, unix.NFTA_DATA_VALUE)
 		if verdict := nfnl.First(value, unix.NFTA_DATA_VERDICT); verdict != nil {
 			l.Decides, l.Drops = true, nfnl.Uint32(nfnl.First(verdict, unix.NFTA_VERDICT_CODE)) == drop
-			l.target = text(verdict, unix.NFTA_VERDICT_CHAIN)
+			l.target = nfnl.String(verdict, unix.NFTA_VERDICT_CHAIN)
 		}
 	case "lookup":
 		l.Drops = l.Drops || has(unix.NFTA_LOOKUP_DREG) && number(unix.NFTA_LOOKUP_DREG) == unix.NFT_REG_VERDICT
@@ -142,12 +142,13 @@ func (l *Line) note(name string, data []byte, constants map[uint32][]byte) {
 	case "ct":
 		l.Marks = l.Marks || has(unix.NFTA_CT_SREG) && number(unix.NFTA_CT_KEY) == unix.NFT_CT_MARK
 	case "match":
-		if text(data, unix.NFTA_MATCH_NAME) == "comment" {
+		if nfnl.String(data, unix.NFTA_MATCH_NAME) == "comment" {
 			comment, _, _ := bytes.Cut(nfnl.First(data, unix.NFTA_MATCH_INFO), []byte{0})
 			l.comment = string(comment)
 		}
 	case "target":
-		l.noteTarget(text(data, unix.NFTA_TARGET_NAME), number(unix.NFTA_TARGET_REV), nfnl.First(data, unix.NFTA_TARGET_INFO))
+		name, info := nfnl.String(data, unix.NFTA_TARGET_NAME), nfnl.First(data, unix.NFTA_TARGET_INFO)
+		l.noteTarget(name, number(unix.NFTA_TARGET_REV), info)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -75,23 +76,23 @@ const (
 	Returned Code = -5
 )
 
-// genmsg is the size of struct nfgenmsg, which begins with the family.
-const genmsg = 4
-
 var errShort = errors.New("the kernel's message about a traced packet is too short")
 
 // decode reads a message behind its netlink header.
 func decode(b []byte) (Event, error) {
-	if len(b) < genmsg || !nfnl.IsWhole(b[genmsg:]) {
+	if len(b) < nfnl.HeaderSize {
 		return Event{}, errShort
 	}
-	attrs := b[genmsg:]
+	attrs := b[nfnl.HeaderSize:]
+	if _, err := netlink.UnmarshalAttributes(attrs); err != nil {
+		return Event{}, errShort
+	}
 	number := func(kind uint16) uint32 { return nfnl.Uint32(nfnl.First(attrs, kind)) }
 	e := Event{
 		ID: number(unix.NFTA_TRACE_ID), Kind: Kind(number(unix.NFTA_TRACE_TYPE)),
 		Place: others.Place{
-			Family: others.FamilyName(b[0]), Table: text(attrs, unix.NFTA_TRACE_TABLE),
-			Chain: text(attrs, unix.NFTA_TRACE_CHAIN),
+			Family: others.FamilyName(b[0]), Table: nfnl.String(attrs, unix.NFTA_TRACE_TABLE),
+			Chain: nfnl.String(attrs, unix.NFTA_TRACE_CHAIN),
 		},
 		Rule: nfnl.Uint64(nfnl.First(attrs, unix.NFTA_TRACE_RULE_HANDLE)),
 		Code: Code(int32(number(unix.NFTA_TRACE_POLICY))),
@@ -102,12 +103,10 @@ func decode(b []byte) (Event, error) {
 	}
 	if verdict := nfnl.First(attrs, unix.NFTA_TRACE_VERDICT); verdict != nil {
 		e.Code = Code(int32(nfnl.Uint32(nfnl.First(verdict, unix.NFTA_VERDICT_CODE))))
-		e.Target = text(verdict, unix.NFTA_VERDICT_CHAIN)
+		e.Target = nfnl.String(verdict, unix.NFTA_VERDICT_CHAIN)
 	}
 	return e, nil
 }
-
-func text(b []byte, kind uint16) string { return string(nfnl.Text(nfnl.First(b, kind))) }
 
 // decodePacket reads headers, or returns nil if they are not those of a packet of IPv4 or IPv6.
 func decodePacket(network, transport []byte) *Packet {

@@ -13,6 +13,9 @@ import (
 var ErrNotPermitted = errors.New("CAP_NET_ADMIN is missing: run vmapd as root, or in a container " +
 	"with the capability NET_ADMIN; one of a user namespace applies to its own network namespaces only")
 
+// HeaderSize is the size of struct nfgenmsg, which begins with the family and stands before the attributes.
+const HeaderSize = 4
+
 // First returns what the first attribute of a type holds, or nil.
 func First(b []byte, want uint16) []byte {
 	for data := range Attributes(b, want) {
@@ -46,18 +49,6 @@ func Elements(message []byte) iter.Seq[[]byte] {
 // Value returns the value of a key, or of data.
 func Value(element []byte, kind uint16) []byte {
 	return First(First(element, kind), unix.NFTA_DATA_VALUE)
-}
-
-// IsWhole reports whether no attribute is cut off.
-func IsWhole(b []byte) bool {
-	for len(b) >= unix.SizeofNlAttr {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < unix.SizeofNlAttr || length > len(b) {
-			return false
-		}
-		b = b[min(len(b), aligned(length)):]
-	}
-	return len(b) == 0
 }
 
 // CutMessage returns the first message, with its header, and the bytes behind it.
