@@ -3,14 +3,13 @@ package kernel
 import (
 	"encoding/binary"
 
+	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/nft"
 )
-
-const setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
 
 // Elements are nearly all that there is to write, a quarter of a million at a time. So they are encoded here, as
 // google/nftables would encode them, which allocates memory for each attribute.
@@ -47,7 +46,7 @@ func (m *messages) element(number uint16, set *nft.Set, e *nft.Element) (at int)
 	m.value(unix.NFTA_SET_ELEM_KEY, e.Key)
 	isRange := set.Interval && len(set.Key) == 1
 	if set.Interval && !isRange && e.End != "" {
-		m.value(setElemKeyEnd, e.End)
+		m.value(nftables.NFTA_SET_ELEM_KEY_END, e.End) // Linux 5.6
 	}
 	switch {
 	case set.Verdicts:

@@ -97,7 +97,7 @@ var matches = [...][]expr.Any{
 	nft.MatchToNode:       isLocal(expr.Fib{FlagDADDR: true}, expr.CmpOpEq),
 	nft.MatchNotToNode:    isLocal(expr.Fib{FlagDADDR: true}, expr.CmpOpNeq),
 	nft.MatchOriginal: {
-		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, compare(expr.CmpOpEq, ctOriginal),
+		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, compare(expr.CmpOpEq, expr.CtDirOriginal),
 	},
 	nft.MatchSYNACK: {
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, compare(expr.CmpOpEq, unix.IPPROTO_TCP),
@@ -228,9 +228,9 @@ func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 		return &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2, DestRegister: reg}, narrow
 	case nft.OrigDestAddr:
 		key := [...]expr.CtKey{model.IPv4: expr.CtKeyDSTIP, model.IPv6: expr.CtKeyDSTIP6}[f]
-		return &expr.Ct{Key: key, Register: reg, Direction: ctOriginal}, addr
+		return &expr.Ct{Key: key, Register: reg, Direction: expr.CtDirOriginal}, addr
 	case nft.OrigDestPort:
-		return &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg, Direction: ctOriginal}, narrow
+		return &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg, Direction: expr.CtDirOriginal}, narrow
 	case nft.SourcePort:
 		return &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2, DestRegister: reg}, narrow
 	case nft.Constant:
@@ -239,9 +239,6 @@ func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 	}
 	return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_RANDOM}, narrow
 }
-
-// ctOriginal is IP_CT_DIR_ORIGINAL.
-const ctOriginal = 0
 
 func addrOffset(f model.Family, field nft.Field) uint32 {
 	if field == nft.SourceAddr {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -175,7 +176,8 @@ func TestASetOfAnUnknownTypeIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	const unknown = 63
-	for i, types := range [][2]uint32{{unknown, 0}, {datatypeIPAddr, unknown}, {datatypeIPAddr << datatypeBits, 0}} {
+	addr := nftables.TypeIPAddr.GetNFTMagic()
+	for i, types := range [][2]uint32{{unknown, 0}, {addr, unknown}, {addr << nftables.SetConcatTypeBits, 0}} {
 		m := other.newBatch(model.IPv4, nft.TableName)
 		at := m.object(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
 		m.string(unix.NFTA_SET_NAME, fmt.Sprintf("strange-%d", i))

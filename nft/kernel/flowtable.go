@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -14,36 +15,24 @@ import (
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
-// Attributes and flags of flowtables (linux/netfilter/nf_tables.h: enum nft_flowtable_attributes and so on).
-const (
-	flowtableName    = 0x2 // NFTA_FLOWTABLE_NAME
-	flowtableHook    = 0x3 // NFTA_FLOWTABLE_HOOK
-	flowtableFlags   = 0x7 // NFTA_FLOWTABLE_FLAGS
-	flowtableHookNum = 0x1 // NFTA_FLOWTABLE_HOOK_NUM
-	flowtablePrio    = 0x2 // NFTA_FLOWTABLE_HOOK_PRIORITY
-	flowtableDevices = 0x3 // NFTA_FLOWTABLE_HOOK_DEVS
-	deviceName       = 0x1 // NFTA_DEVICE_NAME
-	hookIngress      = 0   // NF_NETDEV_INGRESS
-	flowtableCounter = 0x2 // NFT_FLOWTABLE_COUNTER, Linux 5.7
-)
-
 // addFlowtable makes a flowtable. If it is there, the devices are added to it.
 func (m *messages) addFlowtable(name string, devices ...string) {
 	at := m.flowtable(unix.NFT_MSG_NEWFLOWTABLE, unix.NLM_F_CREATE, name, devices)
-	m.uint32(flowtableFlags, flowtableCounter) // an update without it would end the counting
+	// Linux 5.7. An update without it would end the counting.
+	m.uint32(nftables.NFTA_FLOWTABLE_FLAGS, uint32(nftables.FlowtableFlagsCounter))
 	m.end(at)
 }
 
 func (m *messages) flowtable(msgType, flags uint16, name string, devices []string) (at int) {
 	at = m.object(msgType, flags)
-	m.string(flowtableName, name)
-	hook := m.nest(flowtableHook | unix.NLA_F_NESTED)
-	m.uint32(flowtableHookNum, hookIngress)
-	m.uint32(flowtablePrio, uint32(nft.PriorityFilter))
+	m.string(nftables.NFTA_FLOWTABLE_NAME, name)
+	hook := m.nest(nftables.NFTA_FLOWTABLE_HOOK | unix.NLA_F_NESTED)
+	m.uint32(nftables.NFTA_FLOWTABLE_HOOK_NUM, unix.NF_NETDEV_INGRESS)
+	m.uint32(nftables.NFTA_FLOWTABLE_PRIORITY, uint32(nft.PriorityFilter))
 	if len(devices) > 0 {
-		list := m.nest(flowtableDevices | unix.NLA_F_NESTED)
+		list := m.nest(nftables.NFTA_FLOWTABLE_DEVS | unix.NLA_F_NESTED)
 		for _, d := range devices {
-			m.string(deviceName, d)
+			m.string(nftables.NFTA_DEVICE_NAME, d)
 		}
 		m.close(list)
 	}
@@ -53,8 +42,9 @@ func (m *messages) flowtable(msgType, flags uint16, name string, devices []strin
 
 func (c *conn) readFlowtables(t *nft.Table) error {
 	err := c.list(unix.NFT_MSG_GETFLOWTABLE, t.Family, "", func(b []byte) error {
-		f := nft.Flowtable{Name: nfnl.String(b, flowtableName)}
-		for name := range nfnl.Attributes(nfnl.First(nfnl.First(b, flowtableHook), flowtableDevices), deviceName) {
+		f := nft.Flowtable{Name: nfnl.String(b, nftables.NFTA_FLOWTABLE_NAME)}
+		hook := nfnl.First(b, nftables.NFTA_FLOWTABLE_HOOK)
+		for name := range nfnl.Attributes(nfnl.First(hook, nftables.NFTA_FLOWTABLE_DEVS), nftables.NFTA_DEVICE_NAME) {
 			f.Devices = append(f.Devices, string(nfnl.Text(name)))
 		}
 		t.Flowtables = append(t.Flowtables, f)

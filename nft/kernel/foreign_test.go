@@ -3,6 +3,7 @@ package kernel
 import (
 	"testing"
 
+	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -32,7 +33,7 @@ func FuzzForeign(f *testing.F) {
 		}
 		readClient(b)
 		readVerdict(b)
-		readComment(b, setCommentUD)
+		readComment(b, userdata.NFTNL_UDATA_SET_COMMENT)
 		hash, _ := nfnl.Userdata(b, ruleHashUD)
 		nfnl.Uint64(hash)
 		readHook(uint32(len(b)))

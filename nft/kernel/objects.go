@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
@@ -23,8 +24,6 @@ const (
 	objectTable = 1 // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, NFTA_SET_ELEM_LIST_TABLE and so on
 
 	tableUserdata   = 0x6  // NFTA_TABLE_USERDATA, Linux 5.10
-	setConcat       = 0x80 // NFT_SET_CONCAT, Linux 5.6
-	setDescConcat   = 0x2  // NFTA_SET_DESC_CONCAT
 	setFieldLength  = 0x1  // NFTA_SET_FIELD_LEN
 	setExpr         = 0x11 // NFTA_SET_EXPR, Linux 5.7
 	setCount        = 0x14 // NFTA_SET_COUNT, Linux 6.16
@@ -112,15 +111,9 @@ func (m *messages) expr(attr uint16, e expr.Any) {
 	m.bytes(attr|unix.NLA_F_NESTED, b)
 }
 
-// Attributes of objects (linux/netfilter/nf_tables.h: enum nft_object_attributes, enum
-// nft_ct_timeout_timeout_attributes, enum ctattr_timeout_tcp, ctattr_timeout_udp).
 const (
-	objectUserdata  = 0x8 // NFTA_OBJ_USERDATA, Linux 5.10
-	objectCommentUD = 0   // NFTNL_UDATA_OBJ_COMMENT
-	timeoutL3Proto  = 0x1 // NFTA_CT_TIMEOUT_L3PROTO
-	timeoutL4Proto  = 0x2 // NFTA_CT_TIMEOUT_L4PROTO
-	timeoutPolicy   = 0x3 // NFTA_CT_TIMEOUT_DATA
-
+	objectUserdata    = 0x8 // NFTA_OBJ_USERDATA, Linux 5.10
+	objectCommentUD   = 0   // NFTNL_UDATA_OBJ_COMMENT
 	timeoutUnanswered = 0x1 // CTA_TIMEOUT_TCP_SYN_SENT, CTA_TIMEOUT_UDP_UNREPLIED
 )
 
@@ -136,9 +129,9 @@ func (m *messages) timeoutObject(msgType, flags uint16, name string) (at int) {
 func (m *messages) addTimeout(t nft.Timeout) {
 	at := m.timeoutObject(unix.NFT_MSG_NEWOBJ, unix.NLM_F_CREATE, t.Name)
 	data := m.nest(unix.NFTA_OBJ_DATA | unix.NLA_F_NESTED)
-	m.bytes(timeoutL3Proto, []byte{0, nfproto(m.family)})
-	m.bytes(timeoutL4Proto, []byte{byte(t.Protocol)})
-	policy := m.nest(timeoutPolicy | unix.NLA_F_NESTED)
+	m.bytes(expr.NFTA_CT_TIMEOUT_L3PROTO, []byte{0, nfproto(m.family)})
+	m.bytes(expr.NFTA_CT_TIMEOUT_L4PROTO, []byte{byte(t.Protocol)})
+	policy := m.nest(expr.NFTA_CT_TIMEOUT_DATA | unix.NLA_F_NESTED)
 	m.uint32(timeoutUnanswered, t.Unanswered)
 	m.close(policy)
 	m.close(data)
@@ -188,7 +181,7 @@ func setFlags(s nft.Set, isConcat bool) (flags uint32) {
 		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
 	}
 	if isConcat {
-		flags |= setConcat
+		flags |= nftables.NFT_SET_CONCAT // Linux 5.6
 	}
 	return flags
 }
@@ -197,7 +190,7 @@ func setFlags(s nft.Set, isConcat bool) (flags uint32) {
 func (m *messages) concatDescription(s nft.Set) {
 	lengths := [...]int{nft.Addr: nft.Addr.Width(m.family), nft.Proto: 1, nft.Service: 2, nft.Slot: nft.RegisterSize}
 	desc := m.nest(unix.NFTA_SET_DESC | unix.NLA_F_NESTED)
-	concat := m.nest(setDescConcat | unix.NLA_F_NESTED)
+	concat := m.nest(nftables.NFTA_SET_DESC_CONCAT | unix.NLA_F_NESTED)
 	for _, t := range s.Key {
 		field := m.nest(unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED)
 		m.uint32(setFieldLength, uint32(lengths[t]))
@@ -207,44 +200,29 @@ func (m *messages) concatDescription(s nft.Set) {
 	m.close(desc)
 }
 
-// nft's numbers of types (nftables: enum datatypes).
-const (
-	datatypeBits        = 6  // TYPE_BITS
-	datatypeInteger     = 4  // TYPE_INTEGER
-	datatypeIPAddr      = 7  // TYPE_IPADDR
-	datatypeIP6Addr     = 8  // TYPE_IP6ADDR
-	datatypeInetProto   = 12 // TYPE_INET_PROTOCOL
-	datatypeInetService = 13 // TYPE_INET_SERVICE
-	datatypeMark        = 19 // TYPE_MARK
-)
-
 // datatypes returns nft's numbers of the types that a table of a family has. Slots are integers, which have no length
 // of their own: nft learns it from the "typeof" in the userdata. nft 0.9.8 can't read that of a concatenation, so the
 // type is another one that is 32 bits long, in the machine's byte order.
 func datatypes(f model.Family) map[nft.Type]uint32 {
-	addr := [...]uint32{model.IPv4: datatypeIPAddr, model.IPv6: datatypeIP6Addr}[f]
+	addr := [...]nftables.SetDatatype{model.IPv4: nftables.TypeIPAddr, model.IPv6: nftables.TypeIP6Addr}[f]
 	return map[nft.Type]uint32{
-		nft.Addr: addr, nft.Proto: datatypeInetProto, nft.Service: datatypeInetService, nft.Slot: datatypeMark,
+		nft.Addr: addr.GetNFTMagic(), nft.Proto: nftables.TypeInetProto.GetNFTMagic(),
+		nft.Service: nftables.TypeInetService.GetNFTMagic(), nft.Slot: nftables.TypeMark.GetNFTMagic(),
 	}
 }
 
-// datatype numbers a concatenation as nft does: 6 bits for each component.
+// datatype numbers a concatenation as nft does.
 func datatype(f model.Family, types []nft.Type) (n uint32) {
 	numbers := datatypes(f)
 	for _, t := range types {
-		n = n<<datatypeBits | numbers[t]
+		n = n<<nftables.SetConcatTypeBits | numbers[t]
 	}
 	return n
 }
 
-// Data that only nft reads, in its own format (libnftnl: enum nftnl_udata_table_types and nftnl_udata_set_types).
+// Data that only nft reads, in its own format (libnftnl: include/libnftnl/udata.h).
 const (
 	tableCommentUD     = 0   // NFTNL_UDATA_TABLE_COMMENT
-	setKeyByteOrderUD  = 0   // NFTNL_UDATA_SET_KEYBYTEORDER
-	setDataByteOrderUD = 1   // NFTNL_UDATA_SET_DATABYTEORDER
-	setKeyTypeofUD     = 3   // NFTNL_UDATA_SET_KEY_TYPEOF
-	setDataTypeofUD    = 4   // NFTNL_UDATA_SET_DATA_TYPEOF
-	setCommentUD       = 7   // NFTNL_UDATA_SET_COMMENT
 	ruleHashUD         = 'v' // ours: nft skips types that it does not know (parse_rule_udata_cb)
 	typeofExprUD       = 0   // NFTNL_UDATA_SET_TYPEOF_EXPR
 	typeofDataUD       = 1   // NFTNL_UDATA_SET_TYPEOF_DATA
@@ -262,18 +240,18 @@ func setUserdata(f model.Family, s nft.Set) []byte {
 	if len(s.Key) == 1 {
 		order = byteOrderBigEndian // no key is a slot alone
 	}
-	b := appendNumber(nil, setKeyByteOrderUD, order)
+	b := appendNumber(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, order)
 	if s.Data != nil || s.Verdicts {
-		b = appendNumber(b, setDataByteOrderUD, 0)
+		b = appendNumber(b, userdata.NFTNL_UDATA_SET_DATABYTEORDER, 0)
 	}
 	if slices.Contains(s.Key, nft.Slot) {
-		b = userdata.Append(b, setKeyTypeofUD, typeof(f, s.Key, protoTH))
+		b = userdata.Append(b, userdata.NFTNL_UDATA_SET_KEY_TYPEOF, typeof(f, s.Key, protoTH))
 	}
 	if s.HasSlots() {
-		b = userdata.Append(b, setDataTypeofUD, typeof(f, s.Data, protoTCP))
+		b = userdata.Append(b, userdata.NFTNL_UDATA_SET_DATA_TYPEOF, typeof(f, s.Data, protoTCP))
 	}
 	if s.Comment != "" {
-		b = userdata.AppendString(b, setCommentUD, s.Comment)
+		b = userdata.AppendString(b, userdata.NFTNL_UDATA_SET_COMMENT, s.Comment)
 	}
 	return b
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
@@ -40,9 +41,9 @@ func (c *conn) readTableOnce(f model.Family) (*nft.Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", nft.TableName, err)
 	}
-	const dormant = 1 // NFT_TABLE_F_DORMANT
 	t := &nft.Table{
-		Family: f, Dormant: flags&dormant != 0, Elements: map[string]nft.Elements{}, Slots: map[string]*nft.Slots{},
+		Family: f, Dormant: flags&unix.NFT_TABLE_F_DORMANT != 0,
+		Elements: map[string]nft.Elements{}, Slots: map[string]*nft.Slots{},
 	}
 	for _, objects := range [...]struct {
 		name string
@@ -104,7 +105,7 @@ func readSet(f model.Family, b []byte) nft.Set {
 		Name:     nfnl.String(b, unix.NFTA_SET_NAME),
 		Interval: flags&unix.NFT_SET_INTERVAL != 0, Dynamic: flags&unix.NFT_SET_EVAL != 0,
 		Verdicts: isMap && data == unix.NFT_DATA_VERDICT,
-		Comment:  string(readComment(nfnl.First(b, unix.NFTA_SET_USERDATA), setCommentUD)),
+		Comment:  string(readComment(nfnl.First(b, unix.NFTA_SET_USERDATA), userdata.NFTNL_UDATA_SET_COMMENT)),
 	}
 	if isMap && !s.Verdicts {
 		s.Data = readTypes(f, data)
@@ -115,12 +116,12 @@ func readSet(f model.Family, b []byte) nft.Set {
 
 // readTypes translates the types that we use; nil: the set is not ours.
 func readTypes(f model.Family, n uint32) (list []nft.Type) {
-	ours := map[uint32]nft.Type{datatypeInteger: nft.Slot} // by nft, or by an earlier vmapd
+	ours := map[uint32]nft.Type{nftables.TypeInteger.GetNFTMagic(): nft.Slot} // by nft, or by an earlier vmapd
 	for t, number := range datatypes(f) {
 		ours[number] = t
 	}
-	for ; n != 0; n >>= datatypeBits {
-		t, ok := ours[n&(1<<datatypeBits-1)]
+	for ; n != 0; n >>= nftables.SetConcatTypeBits {
+		t, ok := ours[n&nftables.SetConcatTypeMask]
 		if !ok {
 			return nil
 		}
@@ -264,7 +265,7 @@ func (r *elementReader) add(message []byte) error {
 
 func (r *elementReader) element(b []byte) {
 	text := func(attr uint16) string { return string(nfnl.Value(b, attr)) }
-	e := nft.Element{Key: text(unix.NFTA_SET_ELEM_KEY), End: text(setElemKeyEnd)}
+	e := nft.Element{Key: text(unix.NFTA_SET_ELEM_KEY), End: text(nftables.NFTA_SET_ELEM_KEY_END)}
 	switch isRange := r.set.Interval && len(r.set.Key) == 1; {
 	case isRange && nfnl.Uint32(nfnl.First(b, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0:
 		r.ends = append(r.ends, e.Key)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -168,7 +169,8 @@ func emptyTable() *nft.Table {
 
 func TestSlotsAreReadFromBothOfTheirTypes(t *testing.T) {
 	want := []nft.Type{nft.Addr, nft.Slot}
-	for _, slot := range []uint32{datatypeMark, datatypeInteger} {
-		testaid.Equal(t, fmt.Sprint("type ", slot), want, readTypes(model.IPv4, datatypeIPAddr<<datatypeBits|slot))
+	for _, slot := range []nftables.SetDatatype{nftables.TypeMark, nftables.TypeInteger} {
+		types := nftables.MustConcatSetType(nftables.TypeIPAddr, slot)
+		testaid.Equal(t, "type "+slot.Name, want, readTypes(model.IPv4, types.GetNFTMagic()))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -40,7 +41,7 @@ func policiesOf(t *testing.T, kernel dialer) map[string]uint32 {
 	all := map[string]uint32{}
 	err = c.list(unix.NFT_MSG_GETOBJ, model.IPv4, "", func(b []byte) error {
 		name := nfnl.String(b, unix.NFTA_OBJ_NAME)[:len(nft.RetryTCP)]
-		policy := nfnl.First(nfnl.First(b, unix.NFTA_OBJ_DATA), timeoutPolicy)
+		policy := nfnl.First(nfnl.First(b, unix.NFTA_OBJ_DATA), expr.NFTA_CT_TIMEOUT_DATA)
 		for i, state := range states[name] {
 			if seconds := nfnl.First(policy, uint16(i+1)); seconds != nil {
 				all[name+" "+state] = nfnl.Uint32(seconds)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -96,7 +97,7 @@ func (m *messages) operation(op batch.Op, flags uint32) {
 		}
 	case nft.Flowtable:
 		if op.Verb == batch.Delete {
-			m.remove(unix.NFT_MSG_DELFLOWTABLE, flowtableName, o.Name)
+			m.remove(unix.NFT_MSG_DELFLOWTABLE, nftables.NFTA_FLOWTABLE_NAME, o.Name)
 		} else {
 			m.addFlowtable(o.Name)
 		}

@@ -153,8 +153,7 @@ func (p *program) first(dests, clients *nftables.Set) []expr.Any {
 //	ct direction reply ct original ip daddr @destinations ct original ip saddr . ct original proto-src @clients
 //	… != @answered add @answered { … } meta nftrace set 1
 func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
-	const reply = 1 // IP_CT_DIR_REPLY
-	return append(append(p.tracked(reply, dests, clients), in(answered, true), addTo(answered)), trace()...)
+	return append(append(p.tracked(expr.CtDirReply, dests, clients), in(answered, true), addTo(answered)), trace()...)
 }
 
 // sent are the expressions of the rule that notes what source the first packet has in the end:
@@ -162,8 +161,7 @@ func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
 //	ct direction original ct original ip daddr @destinations ct original ip saddr . ct original proto-src @clients
 //	add @senders { ip saddr . tcp sport }
 func (p *program) sent(dests, clients, senders *nftables.Set) []expr.Any {
-	const original = 0 // IP_CT_DIR_ORIGINAL
-	return append(p.tracked(original, dests, clients),
+	return append(p.tracked(expr.CtDirOriginal, dests, clients),
 		network(p.source, p.size), transport(0, 2, p.behindAddress), addTo(senders))
 }
 
