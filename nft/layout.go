@@ -82,7 +82,7 @@ func (s Set) named(name, comment string) Set {
 // DeclarationOf returns the declaration of a set of the layout by its name; for another name, its key is nil.
 func DeclarationOf(name string) Set {
 	for _, s := range layout {
-		if s.Name == name || isBeginning(s.Name) && isOwn(name) && strings.HasPrefix(name, s.Name) {
+		if s.Name == name || isBeginning(s.Name) && strings.Contains(name, "/") && strings.HasPrefix(name, s.Name) {
 			return s.named(name, s.Comment)
 		}
 	}

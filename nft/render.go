@@ -72,11 +72,7 @@ func (s Set) typeText(f model.Family) string {
 
 // Declaration returns the line that says where a base chain is.
 func (c Chain) Declaration() string {
-	kind := "nat"
-	if c.Filter {
-		kind = "filter"
-	}
-	return fmt.Sprintf("type %s hook %v priority %d; policy accept;", kind, c.Hook, c.Prio)
+	return fmt.Sprintf("type %s hook %v priority %d; policy accept;", c.Type(), c.Hook, c.Prio)
 }
 
 // String returns the table as a script that nft loads.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -90,6 +89,14 @@ type Chain struct {
 	Drop    bool  // base chains only: the policy, never one of ours, is to drop
 	Rules   []Rule
 	Comment string // shown by render; the kernel does not keep it
+}
+
+// Type is the type of a base chain.
+func (c Chain) Type() string {
+	if c.Filter {
+		return "filter"
+	}
+	return "nat"
 }
 
 // Priorities that the kernel names (enum nf_ip_hook_priorities).
@@ -185,6 +192,3 @@ func Endpoint(data string) (netip.AddrPort, bool) {
 func OwnName(n model.ServicePortName) string {
 	return n.Namespace + "/" + n.Name + "/" + n.Protocol.String() + "/" + n.Port
 }
-
-// isOwn reports whether a set or chain of this name belongs to one service port.
-func isOwn(name string) bool { return strings.Contains(name, "/") }

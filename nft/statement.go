@@ -122,9 +122,8 @@ type (
 	// MatchProtocol goes on if the packet's protocol is this.
 	MatchProtocol struct{ Protocol model.Protocol }
 
-	// MatchAddr goes on if an address lies in a prefix or, with Not, if it does not.
-	MatchAddr struct {
-		Field  Field
+	// MatchSource goes on if the source address lies in a prefix or, with Not, if it does not.
+	MatchSource struct {
 		Prefix netip.Prefix
 		Not    bool
 	}
@@ -139,10 +138,6 @@ type (
 		Wildcard bool
 		Not      bool
 	}
-
-	// MatchPackets goes on if the connection has had more packets than this, in both directions. The
-	// kernel counts those of connections that begin after it has got such a rule (net.netfilter.nf_conntrack_acct).
-	MatchPackets struct{ MoreThan uint64 }
 
 	// AddFlow lets the other packets of the connection take the fast path. This packet goes on.
 	AddFlow struct{ Flowtable string }
@@ -214,6 +209,9 @@ const (
 	MatchInvalid                   // of the conntrack state INVALID
 	MatchEstablished               // packets of the connection have come from both sides
 	MatchSYNACK                    // TCP's answer to a first packet
+	// MatchManyPackets: the connection has had more than FastPathAfter, in both directions. The kernel counts those of
+	// connections that begin after it has got such a rule (net.netfilter.nf_conntrack_acct).
+	MatchManyPackets
 )
 
 var matchTexts = [...]string{
@@ -221,6 +219,7 @@ var matchTexts = [...]string{
 	MatchFromNode: "fib saddr type local", MatchToNode: "fib daddr type local", MatchNotToNode: "fib daddr type != local",
 	MatchOriginal: "ct direction original", MatchInvalid: "ct state invalid",
 	MatchEstablished: "ct state established", MatchSYNACK: "tcp flags & (syn | ack) == syn | ack",
+	MatchManyPackets: fmt.Sprint("ct packets > ", FastPathAfter),
 }
 
 // Verdict ends a rule, or is an element's data.
@@ -251,8 +250,8 @@ func not(is bool) string {
 	return ""
 }
 
-func (s MatchAddr) text(f model.Family) string {
-	return Expr{Field: s.Field}.text(f) + " " + not(s.Not) + s.Prefix.String()
+func (s MatchSource) text(f model.Family) string {
+	return FamilyWord(f) + " saddr " + not(s.Not) + s.Prefix.String()
 }
 
 func (m Match) text(model.Family) string { return matchTexts[m] }
@@ -316,7 +315,5 @@ func (v Verdict) String() string {
 	words := [...]string{NoVerdict: "continue", DropPacket: "drop", Return: "return", Jump: "jump ", Goto: "goto "}
 	return words[v.Kind] + v.Chain // which only Jump and Goto have
 }
-
-func (s MatchPackets) text(model.Family) string { return fmt.Sprintf("ct packets > %d", s.MoreThan) }
 
 func (s AddFlow) text(model.Family) string { return "flow add @" + s.Flowtable }

@@ -62,7 +62,6 @@ func isExternalLocal(fe model.Frontend) bool {
 	return fe.Kind != model.ClusterIP && fe.TrafficPolicy == model.Local
 }
 
-// sets returns its maps.
 func (a affinity) sets() (list []nft.Set) {
 	for _, l := range a.lists {
 		list = append(list, nft.DeclarationOf(nft.AffinityMap(a.sp.Name, l)))
@@ -93,7 +92,7 @@ func (o Options) affinityChains(a affinity, s *model.Settings) []nft.Chain {
 		own.Not = true
 		gone, forget = append(gone, own), append(forget, nft.Forget{Map: clients})
 	}
-	remember.Rules = append(remember.Rules, slices.Concat(gone, forget, nft.Rule{nft.Verdict{Kind: nft.DropPacket}}))
+	remember.Rules = append(remember.Rules, slices.Concat(gone, forget, nft.Rule{dropPacket}))
 	if a.external {
 		chains = append(chains, nft.Chain{
 			Name: externalAffinity + a.name,
@@ -111,7 +110,7 @@ func (o Options) affinityChains(a affinity, s *model.Settings) []nft.Chain {
 func (o Options) comesBack(sp *model.ServicePort, clients string) []nft.Rule {
 	proto, retry := protocolIs(sp.Name.Protocol), retryOf(sp)
 	var rules []nft.Rule
-	if retry == retryTCP && proto.Protocol == model.TCP && o.retries(retry) {
+	if retry == retryTCP && proto.Protocol == model.TCP && len(o.Timeouts) > 0 {
 		rules = append(rules, nft.Rule{proto, repeated, nft.Forget{Map: clients}})
 	}
 	return append(rules, o.retrying(retry, nft.Rule{proto, nft.DNAT{Key: sourceKey, Map: clients}}))
@@ -125,7 +124,6 @@ func (a affinity) verdict(fe model.Frontend) nft.Verdict {
 	return jumpTo(nft.AffinityMap(a.sp.Name, fe.TrafficPolicy))
 }
 
-// elements adds its endpoints.
 func (a affinity) elements(add AddFunc) {
 	for _, l := range a.lists {
 		for e := range a.sp.In(l) {
@@ -168,7 +166,6 @@ func (r *Ruleset) Clients(p Purge) (Clients, bool) {
 	return c, true
 }
 
-// clients returns its maps of clients.
 func (a affinity) clients() (list []Purge) {
 	for _, l := range a.lists {
 		list = append(list, Purge{a.sp.Name, l})

@@ -9,26 +9,16 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// Names of the chains that every table has. choice.go names those that choose an endpoint,
+// Names of chains that others lead to. choice.go names those that choose an endpoint,
 // and affinity.go those of session affinity.
 const (
 	servicesChain     = "services"
 	clusterIPsChain   = "cluster-ips-check"
 	rejectChain       = "reject-chain"
 	rememberChain     = "remember"
-	rememberArrival   = "remember-prerouting"
-	rememberOutput    = "remember-output"
 	masqueradeChain   = "masquerade-all"
 	masqueradeNode    = "masquerade-node"
 	masqueradeOutside = "masquerade-outside"
-	preroutingChain   = "prerouting"
-	preroutingRest    = "prerouting-rest"
-	forwardChain      = "forward"
-	outputChain       = "output"
-	outputRest        = "output-rest"
-	postroutingChain  = "postrouting"
-	answerPostrouting = "answer-postrouting"
-	answerInput       = "answer-input"
 
 	restComment = "what neither a Service nor another program has translated"
 )
@@ -65,6 +55,8 @@ var (
 
 // Statements that many rules have.
 
+var dropPacket = nft.Verdict{Kind: nft.DropPacket}
+
 func protocolIs(p model.Protocol) nft.MatchProtocol { return nft.MatchProtocol{Protocol: p} }
 
 func inSet(k nft.Key, set string) nft.InSet { return nft.InSet{Key: k, Set: set} }
@@ -78,24 +70,24 @@ func jumpTo(chain string) nft.Verdict { return nft.Verdict{Kind: nft.Jump, Chain
 func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	chains := []nft.Chain{
 		{
-			Name: preroutingChain, Hook: nft.Prerouting, Prio: priorityServices,
+			Name: "prerouting", Hook: nft.Prerouting, Prio: priorityServices,
 			Rules: []nft.Rule{{jumpTo(servicesChain)}}, Comment: "from pods and from other machines",
 		},
 		{
-			Name: preroutingRest, Hook: nft.Prerouting, Prio: priorityRest,
+			Name: "prerouting-rest", Hook: nft.Prerouting, Prio: priorityRest,
 			Rules: []nft.Rule{{nft.MatchFirst, jumpTo(clusterIPsChain)}}, Comment: restComment,
 		},
 		{
-			Name: outputChain, Hook: nft.Output, Prio: priorityServices,
+			Name: "output", Hook: nft.Output, Prio: priorityServices,
 			Rules:   []nft.Rule{{nft.MatchOriginal, jumpTo(servicesChain)}},
 			Comment: "from the node itself, but not its refusals",
 		},
 		{
-			Name: outputRest, Hook: nft.Output, Prio: priorityRest,
+			Name: "output-rest", Hook: nft.Output, Prio: priorityRest,
 			Rules: []nft.Rule{{nft.MatchFirst, nft.MatchOriginal, jumpTo(clusterIPsChain)}}, Comment: restComment,
 		},
 		{
-			Name: postroutingChain, Hook: nft.Postrouting, Prio: nft.PrioritySNAT,
+			Name: "postrouting", Hook: nft.Postrouting, Prio: nft.PrioritySNAT,
 			Rules: postroutingRules(s), Comment: "after an endpoint was chosen: is the source address replaced?",
 		},
 		{Name: servicesChain, Rules: o.servicesRules(c.usage.affinity > 0), Comment: "find the Service"},
@@ -113,7 +105,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 		},
 	}
 	var invalid []nft.Rule
-	if c.usage.retry > 0 && o.retries(retryTCP) {
+	if c.usage.retry > 0 && len(o.Timeouts) > 0 {
 		invalid = append(invalid, lateAnswer)
 	}
 	if s.DropInvalid {
@@ -121,12 +113,12 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	}
 	if len(invalid) > 0 {
 		chains = append(chains, nft.Chain{
-			Name: forwardChain, Hook: nft.Forward, Prio: nft.PriorityFilter, Filter: true, Rules: invalid,
+			Name: "forward", Hook: nft.Forward, Prio: nft.PriorityFilter, Filter: true, Rules: invalid,
 			Comment: "packets of Services that connection tracking classifies as INVALID",
 		})
 	}
-	if c.usage.tried > 0 && o.retries(retryTCP) {
-		for name, hook := range map[string]nft.Hook{answerInput: nft.Input, answerPostrouting: nft.Postrouting} {
+	if c.usage.tried > 0 && len(o.Timeouts) > 0 {
+		for name, hook := range map[string]nft.Hook{"answer-input": nft.Input, "answer-postrouting": nft.Postrouting} {
 			chains = append(chains, nft.Chain{
 				Name: name, Hook: hook, Prio: priorityAnswer, Filter: true, Rules: []nft.Rule{answered},
 				Comment: "an answer, before the client's port is used again",
@@ -135,7 +127,7 @@ func (o Options) layoutChains(s *model.Settings, c neededChains) []nft.Chain {
 	}
 	chains = append(chains, o.fastPathChains()...)
 	if c.usage.affinity > 0 {
-		for name, hook := range map[string]nft.Hook{rememberArrival: nft.Prerouting, rememberOutput: nft.Output} {
+		for name, hook := range map[string]nft.Hook{"remember-prerouting": nft.Prerouting, "remember-output": nft.Output} {
 			chains = append(chains, nft.Chain{
 				Name: name, Hook: hook, Prio: priorityRemember, Filter: true,
 				Rules:   []nft.Rule{{nft.MatchFirst, jumpTo(rememberChain)}},
@@ -168,7 +160,7 @@ func (o Options) servicesRules(affinity bool) []nft.Rule {
 			protocolIs(p),
 			inSet(vipKey, nft.FirewallIPs),
 			nft.InSet{Key: sourcesKey, Set: nft.SourceRanges(p), Not: true},
-			nft.Verdict{Kind: nft.DropPacket},
+			dropPacket,
 		})
 	}
 	if o.Counters {
@@ -195,8 +187,7 @@ func (o Options) servicesRules(affinity bool) []nft.Rule {
 func restRules(s *model.Settings) []nft.Rule {
 	rules := []nft.Rule{{inSet(destKey, nft.ClusterIPs), nft.MatchNotToNode, goTo(rejectChain)}}
 	if len(s.ServiceCIDRs) > 0 {
-		drop := nft.Verdict{Kind: nft.DropPacket}
-		rules = append(rules, nft.Rule{inSet(destKey, nft.ServiceCIDRs), nft.MatchNotToNode, drop})
+		rules = append(rules, nft.Rule{inSet(destKey, nft.ServiceCIDRs), nft.MatchNotToNode, dropPacket})
 	}
 	return rules
 }
@@ -208,23 +199,19 @@ var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 func postroutingRules(s *model.Settings) []nft.Rule {
 	rules := append([]nft.Rule{{nft.MatchDNAT, inSet(hairpinKey, nft.Hairpin), nft.Masquerade{}}},
 		byOrigin(nft.SourceNAT, nft.NodePortSourceNAT)...)
-	toClusterIP, masquerade := inSet(origDestKey, nft.ClusterIPs), goTo(masqueradeOutside)
+	var fromOutside nft.Rule // first, so that a pod's connections need no lookup
 	switch {
 	case s.MasqueradeAll:
-		rules = append(rules, nft.Rule{toClusterIP, masquerade})
 	case s.Pods.Interface != "":
-		rules = append(rules, nft.Rule{
-			nft.MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard, Not: true}, toClusterIP, masquerade,
-		})
-	case isEverything(s.Pods.CIDRs):
-	case s.Pods.Known(): // a pod's connections need no lookup
-		var r nft.Rule
+		fromOutside = nft.Rule{nft.MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard, Not: true}}
+	case !s.Pods.Known(), isEverything(s.Pods.CIDRs):
+		return rules
+	default:
 		for _, p := range s.Pods.CIDRs {
-			r = append(r, nft.MatchAddr{Field: nft.SourceAddr, Prefix: p, Not: true})
+			fromOutside = append(fromOutside, nft.MatchSource{Prefix: p, Not: true})
 		}
-		rules = append(rules, append(r, toClusterIP, masquerade))
 	}
-	return rules
+	return append(rules, append(fromOutside, inSet(origDestKey, nft.ClusterIPs), goTo(masqueradeOutside)))
 }
 
 // byOrigin looks up the address that the client connected to. The kernel must know the protocol before it takes "ct
@@ -243,8 +230,8 @@ func byOrigin(addrs, nodePorts string) []nft.Rule {
 // invalidRules drop packets in the conntrack state INVALID, such as a segment outside the
 // window: a reply would reach the client with the pod's own address.
 var invalidRules = []nft.Rule{
-	{nft.MatchInvalid, inSet(replyKey, nft.ServiceEndpoints), nft.Verdict{Kind: nft.DropPacket}},
-	{nft.MatchInvalid, inSet(destKey, nft.ClusterIPs), nft.Verdict{Kind: nft.DropPacket}},
+	{nft.MatchInvalid, inSet(replyKey, nft.ServiceEndpoints), dropPacket},
+	{nft.MatchInvalid, inSet(destKey, nft.ClusterIPs), dropPacket},
 }
 
 // fromInside returns rules that apply a statement to connections from pods and from the node itself.
@@ -257,7 +244,7 @@ func fromInside(s *model.Settings, do nft.Statement) []nft.Rule {
 		return []nft.Rule{{do}}
 	default:
 		for _, p := range s.Pods.CIDRs {
-			rules = append(rules, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr, Prefix: p}, do})
+			rules = append(rules, nft.Rule{nft.MatchSource{Prefix: p}, do})
 		}
 	}
 	return append(rules, nft.Rule{nft.MatchFromNode, do})

@@ -58,14 +58,6 @@ func (c choice) choices() (all, local choice) {
 	return sub(model.Cluster, c.inside), sub(model.Local, c.capacity)
 }
 
-// keyOf returns the expressions that make a frontend's key of a packet.
-func keyOf(s *nft.Frontends) nft.Key {
-	if s.NodePorts {
-		return nodePortKey
-	}
-	return vipKey
-}
-
 func (c choice) name() string {
 	name := "endpoints-" + c.capacity.String()
 	switch {
@@ -80,7 +72,7 @@ func (c choice) name() string {
 	if c.algorithm != model.Random {
 		name += "-" + c.algorithm.String()
 	}
-	return name + c.retry.suffix()
+	return name + [...]string{retryTCP: "", retryDNS: "-dns", noRetry: "-no-retry"}[c.retry]
 }
 
 // chain returns the chain. While the kernel commits a batch, a packet may still follow the old verdict and find the
@@ -93,9 +85,13 @@ func (c choice) chain(o Options, s *model.Settings) nft.Chain {
 	if c.inside.hi > 0 {
 		return c.bySource(s)
 	}
+	key := vipKey
+	if c.of.NodePorts {
+		key = nodePortKey
+	}
 	dnat := func(how nft.Field, mod int) nft.Statement {
 		slot := nft.Expr{Field: how, Mod: uint32(mod)}
-		return nft.DNAT{Key: append(slices.Clone(keyOf(c.of)), slot), Map: c.of.Endpoints[c.list]}
+		return nft.DNAT{Key: append(slices.Clone(key), slot), Map: c.of.Endpoints[c.list]}
 	}
 	how := [...]nft.Field{
 		model.Random: nft.RandomSlot, model.Maglev: nft.HashSlot, model.MaglevPort: nft.FlowSlot,
@@ -106,7 +102,7 @@ func (c choice) chain(o Options, s *model.Settings) nft.Chain {
 		protocols, draws = append(protocols, model.UDP), draws[1:]
 	}
 	for _, p := range protocols {
-		if how != nft.RandomSlot && c.retry == retryTCP && o.retries(c.retry) {
+		if how != nft.RandomSlot && c.retry == retryTCP && len(o.Timeouts) > 0 {
 			again := nft.Rule{protocolIs(p), repeated, dnat(nft.RandomSlot, c.capacity.hi)}
 			made.Rules = append(made.Rules, o.retrying(c.retry, again))
 		}
@@ -127,13 +123,16 @@ func (c choice) chain(o Options, s *model.Settings) nft.Chain {
 	if c.capacity.lo > 1 {
 		made.Rules = append(made.Rules, nft.Rule{dnat(nft.RandomSlot, 1)})
 	}
-	none := nft.Verdict{Kind: nft.DropPacket}
+	none := dropPacket
 	if c.capacity.lo == 0 {
 		none = goTo(rejectChain)
 		made.Comment += "; refuse if there is none"
 	}
 	made.Rules = append(made.Rules, nft.Rule{none})
-	made.Comment += c.retry.words()
+	made.Comment += [...]string{
+		retryTCP: "", retryDNS: "; DNS: another one for a question without an answer",
+		noRetry: "; without an answer, the connection waits",
+	}[c.retry]
 	return made
 }
 
@@ -142,7 +141,7 @@ func (c choice) bySource(s *model.Settings) nft.Chain {
 	all, local := c.choices()
 	others := goTo(local.name())
 	if c.capacity.hi == 0 {
-		others = nft.Verdict{Kind: nft.DropPacket}
+		others = dropPacket
 	}
 	return nft.Chain{
 		Name:  c.name(),
@@ -152,13 +151,12 @@ func (c choice) bySource(s *model.Settings) nft.Chain {
 	}
 }
 
-// verdict returns the verdict for new connections to a frontend.
 func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Verdict {
 	switch {
 	case chooses(fe):
 		return goTo(newChoice(of, sp, fe).name())
 	case fe.Action == model.Drop:
-		return nft.Verdict{Kind: nft.DropPacket}
+		return dropPacket
 	}
 	return goTo(rejectChain)
 }

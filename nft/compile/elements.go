@@ -55,7 +55,6 @@ func (r *Ruleset) unit(v version) Unit {
 	return Unit{a.sets(), chains, func(add AddFunc) { r.portElements(v, a, add) }, a.clients()}
 }
 
-// portElements adds the elements of one service port.
 func (r *Ruleset) portElements(v version, affinity affinity, add AddFunc) {
 	sp := v.ServicePort
 	comment := elementComment(sp.Name)
@@ -76,7 +75,7 @@ func (r *Ruleset) portElements(v version, affinity affinity, add AddFunc) {
 				add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(fe.VIP, p))
 			}
 		}
-		if !hasSlots(fe) {
+		if fe.Action != model.Forward && !fe.ShortCircuit {
 			continue
 		}
 		if r.Options.FastPath && fe.VIP.Protocol != model.SCTP {
@@ -111,9 +110,6 @@ func (r *Ruleset) isOnNode(fe model.Frontend) bool {
 	_, onNode := slices.BinarySearchFunc(r.snapshot.NodePortAddrs, fe.VIP.Addr, netip.Addr.Compare)
 	return onNode
 }
-
-// hasSlots reports whether connections to a frontend may be sent to endpoints.
-func hasSlots(fe model.Frontend) bool { return fe.Action == model.Forward || fe.ShortCircuit }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN
 // with its final zero). Only names of maximal length are longer.

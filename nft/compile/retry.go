@@ -17,7 +17,7 @@ import (
 type retry uint8
 
 const (
-	retryTCP retry = iota // of TCP; of other protocols: none
+	retryTCP retry = iota // of TCP; of other protocols: none, in the same chains
 	retryDNS              // of UDP
 	noRetry
 )
@@ -30,26 +30,6 @@ func retryOf(sp *model.ServicePort) retry {
 		return retryDNS
 	}
 	return retryTCP
-}
-
-// suffix ends the names of the chains. UDP and SCTP share those of TCP, except for DNS.
-func (r retry) suffix() string {
-	return [...]string{retryTCP: "", retryDNS: "-dns", noRetry: "-no-retry"}[r]
-}
-
-func (r retry) words() string {
-	return [...]string{
-		retryTCP: "", retryDNS: "; DNS: another one for a question without an answer",
-		noRetry: "; without an answer, the connection waits",
-	}[r]
-}
-
-// protocol is the one of which connections are retried.
-func (r retry) protocol() model.Protocol {
-	if r == retryDNS {
-		return model.UDP
-	}
-	return model.TCP
 }
 
 // repeated matches from the third first packet of a connection on. A new client of a Service with affinity and a hash
@@ -73,16 +53,14 @@ var answered = nft.Rule{
 // about to be retried: it would reach the client with the endpoint's own address, and the client's reset would end the
 // retried connection, if the same endpoint is chosen again. A lost answer is enough: both ends repeat their packets
 // after a second. Every forwarded packet meets this rule, but leaves it behind the first comparison.
-var lateAnswer = nft.Rule{nft.MatchInvalid, nft.MatchSYNACK, nft.Verdict{Kind: nft.DropPacket}}
-
-// retries reports whether connections have a timeout policy: the kernel may have none.
-func (o Options) retries(r retry) bool { return r != noRetry && len(o.Timeouts) > 0 }
+var lateAnswer = nft.Rule{nft.MatchInvalid, nft.MatchSYNACK, dropPacket}
 
 // retrying returns a rule for one protocol that translates, with the timeout policy of its connections.
 func (o Options) retrying(r retry, rule nft.Rule) nft.Rule {
 	first, _ := rule[0].(nft.MatchProtocol)
+	retried := [...]model.Protocol{retryTCP: model.TCP, retryDNS: model.UDP, noRetry: 0}[r]
 	for _, t := range o.Timeouts {
-		if r != noRetry && t.Protocol == r.protocol() && t.Protocol == first.Protocol {
+		if t.Protocol == retried && t.Protocol == first.Protocol {
 			return append(nft.Rule{first, nft.SetTimeout{Timeout: t.Name}}, rule[1:]...)
 		}
 	}

@@ -97,7 +97,6 @@ func (r *Ruleset) hasClusterIPOfOther(sp *model.ServicePort) bool {
 	})
 }
 
-// clusterIPOf returns the cluster IP of a service port.
 func clusterIPOf(sp *model.ServicePort) netip.Addr {
 	for _, fe := range sp.Frontends {
 		if fe.Kind == model.ClusterIP {

@@ -33,11 +33,6 @@ func (u *usage) count(sp *model.ServicePort, by int) {
 // used says of each whether it is used.
 func (u usage) used() [3]bool { return [...]bool{u.affinity > 0, u.retry > 0, u.tried > 0} }
 
-const (
-	fastPathChain    = "fast-path"
-	fastPathServices = "fast-path-services"
-)
-
 // Flowtables returns the flowtables that a table has.
 func (o Options) Flowtables() []nft.Flowtable {
 	if !o.FastPath {
@@ -56,6 +51,7 @@ func (o Options) fastPathChains() []nft.Chain {
 	if !o.FastPath {
 		return nil
 	}
+	const services = "fast-path-services"
 	take := nft.AddFlow{Flowtable: nft.FastPath}
 	var rules []nft.Rule
 	for _, p := range fastPathProtocols {
@@ -68,12 +64,12 @@ func (o Options) fastPathChains() []nft.Chain {
 	}
 	return []nft.Chain{
 		{
-			Name: fastPathChain, Hook: nft.Forward, Prio: priorityFastPath, Filter: true,
+			Name: "fast-path", Hook: nft.Forward, Prio: priorityFastPath, Filter: true,
 			Rules: []nft.Rule{{
-				nft.MatchDNAT, nft.MatchEstablished, nft.MatchPackets{MoreThan: nft.FastPathAfter}, jumpTo(fastPathServices),
+				nft.MatchDNAT, nft.MatchEstablished, nft.MatchManyPackets, jumpTo(services),
 			}},
 			Comment: "connections with more than a few packets",
 		},
-		{Name: fastPathServices, Rules: rules, Comment: "take connections to Services onto the fast path"},
+		{Name: services, Rules: rules, Comment: "take connections to Services onto the fast path"},
 	}
 }

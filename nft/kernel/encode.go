@@ -31,14 +31,12 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
 			compare(expr.CmpOpEq, byte(s.Protocol)),
 		}, nil
-	case nft.MatchAddr: // ip saddr != 10.244.0.0/16
-		return encodeMatchAddr(f, s), nil
+	case nft.MatchSource: // ip saddr != 10.244.0.0/16
+		return encodeMatchSource(f, s), nil
 	case nft.MatchInterface: // iifname != "cali*"
 		return encodeMatchInterface(s), nil
 	case nft.Match:
 		return matches[s], nil
-	case nft.MatchPackets: // ct packets > 20
-		return encodePackets(s), nil
 	case nft.AddFlow: // flow add @fast-path
 		return []expr.Any{&expr.FlowOffload{Name: s.Flowtable}}, nil
 	case nft.InSet: // ip daddr @cluster-ips
@@ -104,6 +102,13 @@ var matches = [...][]expr.Any{
 		&expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1, DestRegister: unix.NFT_REG_1},
 		mask(synAndACK), compare(expr.CmpOpEq, synAndACK),
 	},
+	nft.MatchManyPackets: { // in network order, the order of bytes is that of numbers
+		&expr.Ct{Key: expr.CtKeyPKTS, Register: unix.NFT_REG_1},
+		&expr.Byteorder{
+			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Op: expr.ByteorderHton, Len: 8, Size: 8,
+		},
+		compare(expr.CmpOpGt, binary.BigEndian.AppendUint64(nil, nft.FastPathAfter)...),
+	},
 }
 
 // compare compares the first register.
@@ -145,18 +150,6 @@ func encodeBit(key expr.CtKey, bit uint32, op expr.CmpOp) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: key, Register: unix.NFT_REG_1},
 		mask(binary.NativeEndian.AppendUint32(nil, bit)...), compare(op, 0, 0, 0, 0),
-	}
-}
-
-// encodePackets compares numbers in network order, in which the order of bytes is that of numbers.
-func encodePackets(s nft.MatchPackets) []expr.Any {
-	const width = 8
-	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeyPKTS, Register: unix.NFT_REG_1},
-		&expr.Byteorder{
-			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Op: expr.ByteorderHton, Len: width, Size: width,
-		},
-		compare(expr.CmpOpGt, binary.BigEndian.AppendUint64(nil, s.MoreThan)...),
 	}
 }
 
@@ -247,21 +240,21 @@ func addrOffset(f model.Family, field nft.Field) uint32 {
 	return [...]uint32{model.IPv4: 16, model.IPv6: 24}[f]
 }
 
-// encodeMatchAddr compares whole bytes where the prefix ends between two, as nft does.
-func encodeMatchAddr(f model.Family, s nft.MatchAddr) []expr.Any {
+// encodeMatchSource compares whole bytes where the prefix ends between two, as nft does.
+func encodeMatchSource(f model.Family, s nft.MatchSource) []expr.Any {
 	prefix := s.Prefix.Masked()
 	addr, bits := prefix.Addr().AsSlice(), prefix.Bits()
 	if bits > 0 && bits%8 == 0 {
 		n := bits / 8
 		return []expr.Any{
 			&expr.Payload{
-				Base: expr.PayloadBaseNetworkHeader, Offset: addrOffset(f, s.Field), Len: uint32(n),
+				Base: expr.PayloadBaseNetworkHeader, Offset: addrOffset(f, nft.SourceAddr), Len: uint32(n),
 				DestRegister: unix.NFT_REG_1,
 			},
 			compare(equal(s.Not), addr[:n]...),
 		}
 	}
-	load, _ := encodeLoad(f, nft.Expr{Field: s.Field}, unix.NFT_REG_1)
+	load, _ := encodeLoad(f, nft.Expr{Field: nft.SourceAddr}, unix.NFT_REG_1)
 	return []expr.Any{load, mask(net.CIDRMask(bits, 8*len(addr))...), compare(equal(s.Not), addr...)}
 }
 

@@ -63,19 +63,12 @@ func (m *messages) addChain(c nft.Chain) {
 		m.uint32(unix.NFTA_HOOK_PRIORITY, uint32(c.Prio))
 		m.close(hook)
 		m.uint32(unix.NFTA_CHAIN_POLICY, policyAccept)
-		kind := chainTypeNAT
-		if c.Filter {
-			kind = chainTypeFilter
-		}
-		m.string(unix.NFTA_CHAIN_TYPE, kind)
+		m.string(unix.NFTA_CHAIN_TYPE, c.Type())
 	}
 	m.end(at)
 }
 
-const (
-	chainTypeNAT, chainTypeFilter = "nat", "filter"
-	policyAccept                  = 1 // NF_ACCEPT
-)
+const policyAccept = 1 // NF_ACCEPT
 
 // hookNumbers are the kernel's numbers of hooks.
 var hookNumbers = [...]uint32{

@@ -145,7 +145,7 @@ func (c *conn) readChains(t *nft.Table) error {
 	return c.list(unix.NFT_MSG_GETCHAIN, t.Family, "", func(chain []byte) error {
 		made := nft.Chain{
 			Name:   nfnl.String(chain, unix.NFTA_CHAIN_NAME),
-			Filter: nfnl.String(chain, unix.NFTA_CHAIN_TYPE) == chainTypeFilter,
+			Filter: nfnl.String(chain, unix.NFTA_CHAIN_TYPE) == "filter",
 		}
 		if hook := nfnl.First(chain, unix.NFTA_CHAIN_HOOK); hook != nil {
 			made.Hook = readHook(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM)))

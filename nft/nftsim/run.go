@@ -190,15 +190,12 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 				nft.MatchFirst: true, nft.MatchOriginal: true, nft.MatchFromNode: s.Node || r.local[s.Source],
 				nft.MatchToNode: r.local[s.Dest.Addr()], nft.MatchNotToNode: !r.local[s.Dest.Addr()],
 			}[stmt]
-		case nft.MatchAddr:
-			addr := map[nft.Field]netip.Addr{
-				nft.SourceAddr: s.Source, nft.DestAddr: s.Dest.Addr(), nft.OrigDestAddr: s.orig.Addr(),
-			}[stmt.Field]
-			match = stmt.Prefix.Contains(addr) != stmt.Not
+		case nft.MatchSource:
+			match = stmt.Prefix.Contains(s.Source) != stmt.Not
 		case nft.MatchInterface:
 			has := s.Interface == stmt.Name || stmt.Wildcard && strings.HasPrefix(s.Interface, stmt.Name)
 			match = (has && !s.Node) != stmt.Not
-		case nft.MatchPackets, nft.MatchRepeated:
+		case nft.MatchRepeated:
 			match = false
 		case nft.SetTimeout: // an answer comes in time
 		case nft.ReadRule: // of a chain that nothing needs any more, or not ours

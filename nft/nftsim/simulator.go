@@ -268,8 +268,7 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.Match, nft.MatchInterface, nft.MatchPackets, nft.Masquerade,
-			nft.Reject, nft.ReadRule:
+		case nft.MatchProtocol, nft.MatchSource, nft.Match, nft.MatchInterface, nft.Masquerade, nft.Reject, nft.ReadRule:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {
 				err = fmt.Errorf("no flowtable %s", stmt.Flowtable)
@@ -284,10 +283,6 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 			var set *set
 			if set, err = s.checkKey(stmt.Key, stmt.Set); err == nil && !set.Dynamic {
 				err = fmt.Errorf("packets can't add to set %s", stmt.Set)
-			}
-		case nft.MatchAddr:
-			if stmt.Field != nft.SourceAddr && stmt.Field != nft.DestAddr && stmt.Field != nft.OrigDestAddr {
-				err = fmt.Errorf("field %d is no address", stmt.Field)
 			}
 		case nft.InSet:
 			_, err = s.checkKey(stmt.Key, stmt.Set)
