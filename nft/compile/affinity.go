@@ -147,23 +147,18 @@ type Purge struct {
 // Map is the name of the map.
 func (p Purge) Map() string { return nft.AffinityMap(p.Port, p.List) }
 
-// Clients says which clients of a map stay.
-type Clients struct {
-	Endpoints map[string]bool // of those that stay, as an element's data
-	Timeout   time.Duration
-}
-
-// Clients returns those of a map that is to be purged, or false if the ruleset does not have the map.
-func (r *Ruleset) Clients(p Purge) (Clients, bool) {
-	sp, _ := r.snapshot.ServicePort(p.Port)
-	if !slices.Contains(affinityFor(sp).lists, p.List) {
-		return Clients{}, false
+// Clients returns the endpoints of the clients that stay in a map that is to be purged, as an element's data, and the
+// timeout of these; none if the ruleset does not have the service port.
+func (r *Ruleset) Clients(p Purge) (endpoints map[string]bool, timeout time.Duration) {
+	sp, ok := r.snapshot.ServicePort(p.Port)
+	if !ok {
+		return nil, 0
 	}
-	c := Clients{Endpoints: map[string]bool{}, Timeout: sp.Affinity}
+	endpoints = map[string]bool{}
 	for e := range sp.In(p.List) {
-		c.Endpoints[endpointData(e)] = true
+		endpoints[endpointData(e)] = true
 	}
-	return c, true
+	return endpoints, sp.Affinity
 }
 
 func (a affinity) clients() (list []Purge) {

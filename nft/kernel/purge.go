@@ -47,11 +47,11 @@ func (b *Backend) purge(st *familyState) {
 // purge purges one map. All clients are read before one is changed: the kernel goes on with a list behind as many
 // elements as it has listed, and would leave out as many as are gone by then (nft_rhash_walk).
 func (c *conn) purge(r *compile.Ruleset, p compile.Purge) error {
-	wanted, _ := r.Clients(p)
+	endpoints, timeout := r.Clients(p)
 	var changed []client
 	err := c.elements(r.Family, p.Map(), func(element []byte) error {
 		has := readClient(element)
-		if now := has.fit(wanted); now != has {
+		if now := has.fit(endpoints, timeout); now != has {
 			changed = append(changed, now)
 		}
 		return nil
@@ -75,13 +75,13 @@ type client struct {
 }
 
 // fit returns the client as it must be: forgotten, with another timeout that began when it last connected, or as it is.
-func (c client) fit(wanted compile.Clients) client {
+func (c client) fit(endpoints map[string]bool, timeout time.Duration) client {
 	switch {
-	case !wanted.Endpoints[c.Data]:
+	case !endpoints[c.Data]:
 		c.left = 0
-	case wanted.Timeout != c.timeout:
-		c.left = c.leftOf(wanted.Timeout)
-		c.timeout = wanted.Timeout
+	case timeout != c.timeout:
+		c.left = c.leftOf(timeout)
+		c.timeout = timeout
 	}
 	return c
 }
