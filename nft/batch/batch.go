@@ -117,8 +117,8 @@ func (b *Batch) String() string {
 // references to them only at the end of a transaction.
 func (b *Batch) Transactions() iter.Seq[*Batch] {
 	ahead := &Batch{
-		Family: b.Family, DeleteTable: b.DeleteTable, CreateTable: b.CreateTable, AddSets: b.AddSets,
-		AddFlowtables: b.AddFlowtables, AddTimeouts: b.AddTimeouts, newChains: b.newChains,
+		Family: b.Family, CreateTable: b.CreateTable, AddSets: b.AddSets, AddFlowtables: b.AddFlowtables,
+		AddTimeouts: b.AddTimeouts, newChains: b.newChains,
 	}
 	change := &Batch{Family: b.Family, RemakeBase: b.RemakeBase, Delete: b.Delete, Add: b.Add, newChains: b.newChains}
 	for _, c := range b.SetChains {

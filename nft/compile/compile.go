@@ -205,7 +205,7 @@ func (r *Ruleset) Former(sp *model.ServicePort) *model.ServicePort {
 	return old
 }
 
-// Counters yields the service ports with counted connections, and the keys of their counters.
+// Counters yields the service ports, and the keys of their counters.
 func (r *Ruleset) Counters() iter.Seq2[*model.ServicePort, []string] {
 	return func(yield func(*model.ServicePort, []string) bool) {
 		for sp := range r.snapshot.ServicePorts() {
@@ -213,7 +213,7 @@ func (r *Ruleset) Counters() iter.Seq2[*model.ServicePort, []string] {
 			for _, fe := range sp.Frontends {
 				keys = append(keys, nft.FrontendsOf(fe.Kind).Key(fe.VIP))
 			}
-			if r.Options.Counters && !yield(sp, keys) {
+			if !yield(sp, keys) {
 				return
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
@@ -81,7 +83,14 @@ func remove(b *Backend) error {
 	for _, st := range b.families {
 		st.known, st.owned = false, false
 		st.update(func(to *shared) { to.ruleset = nil })
-		errs = append(errs, b.conn.removeTable(st.family, nft.TableName))
+		m := b.conn.newBatch(st.family, nft.TableName)
+		m.deleteTable()
+		switch err := b.conn.commit(&m); {
+		case errors.Is(err, unix.EPERM):
+			errs = append(errs, ErrOwned)
+		case !errors.Is(err, unix.ENOENT):
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

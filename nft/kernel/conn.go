@@ -42,7 +42,7 @@ func (o Options) dial() (*conn, error) {
 func (c *conn) close() error { return c.socket.Close() }
 
 func (c *conn) newBatch(f model.Family, table string) messages {
-	m := messages{family: f, table: table, b: c.buffer[:0], port: c.socket.Port()}
+	m := messages{family: f, table: table, b: c.buffer[:0]}
 	c.buffer = nil // it has one user
 	m.batch(unix.NFNL_MSG_BATCH_BEGIN)
 	return m
@@ -140,7 +140,7 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 // those in the set or chain of that name.
 func (c *conn) list(msgType uint16, f model.Family, name string, each func(attrs []byte) error) error {
 	const objectName = 2 // NFTA_SET_ELEM_LIST_SET, NFTA_RULE_CHAIN
-	m := messages{family: f, table: nft.TableName, port: c.socket.Port()}
+	m := messages{family: f, table: nft.TableName}
 	at := m.object(msgType, unix.NLM_F_DUMP)
 	if name != "" {
 		m.string(objectName, name)
@@ -166,7 +166,7 @@ func (c *conn) elements(f model.Family, set string, each func(element []byte) er
 }
 
 func (c *conn) table(f model.Family) (flags uint32, err error) {
-	m := messages{family: f, table: nft.TableName, port: c.socket.Port()}
+	m := messages{family: f, table: nft.TableName}
 	m.end(m.object(unix.NFT_MSG_GETTABLE, 0))
 	err = c.exchange(&m, func(attrs []byte) error {
 		flags = nfnl.Uint32(nfnl.First(attrs, unix.NFTA_TABLE_FLAGS))
@@ -195,25 +195,18 @@ func RemoveTables(o Options, name string) error {
 	defer func() { _ = c.close() }()
 	var errs []error
 	for _, f := range model.Families {
-		err := c.removeTable(f, name)
-		if errors.Is(err, ErrNotPermitted) {
+		m := c.newBatch(f, name)
+		m.deleteTable()
+		err := c.commit(&m)
+		switch {
+		case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
+			continue // also without nf_tables: nobody takes its batches (nfnetlink_rcv_batch)
+		case errors.Is(err, ErrNotPermitted):
 			return ErrNotPermitted
+		case errors.Is(err, unix.EPERM):
+			err = ErrOwned
 		}
-		errs = append(errs, err)
+		errs = append(errs, fmt.Errorf("delete %v table %s: %w", f, name, err))
 	}
 	return errors.Join(errs...)
-}
-
-// removeTable deletes a table with all that is in it, if it is there.
-func (c *conn) removeTable(f model.Family, name string) error {
-	m := c.newBatch(f, name)
-	m.deleteTable()
-	err := c.commit(&m)
-	switch {
-	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
-		return nil // also without nf_tables: nobody takes its batches (nfnetlink_rcv_batch)
-	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("delete %v table %s: %w", f, name, ErrOwned)
-	}
-	return fmt.Errorf("delete %v table %s: %w", f, name, err)
 }

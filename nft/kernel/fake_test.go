@@ -72,7 +72,7 @@ func fakeContents(t testing.TB, k *nftfake.Kernel, s *model.Snapshot) (all [len(
 func tableOf(t testing.TB, b *Backend, f model.Family) (flags, owner uint32) {
 	t.Helper()
 	const tableOwner = 7 // NFTA_TABLE_OWNER
-	m := messages{family: f, table: nft.TableName, port: b.conn.socket.Port()}
+	m := messages{family: f, table: nft.TableName}
 	m.end(m.object(unix.NFT_MSG_GETTABLE, 0))
 	err := b.conn.exchange(&m, func(attrs []byte) error {
 		flags, owner = nfnl.Uint32(nfnl.First(attrs, unix.NFTA_TABLE_FLAGS)), nfnl.Uint32(nfnl.First(attrs, tableOwner))

@@ -16,7 +16,6 @@ import (
 type messages struct {
 	family model.Family
 	table  string
-	port   uint32 // of the connection, see socket
 	b      []byte
 	count  uint32
 	err    error // the first thing that could not be encoded
@@ -42,7 +41,7 @@ func (m *messages) header(msgType, flags uint16, family byte, resource uint16) (
 	m.b = binary.NativeEndian.AppendUint16(m.b, msgType)
 	m.b = binary.NativeEndian.AppendUint16(m.b, unix.NLM_F_REQUEST|flags)
 	m.b = binary.NativeEndian.AppendUint32(m.b, m.count)
-	m.b = binary.NativeEndian.AppendUint32(m.b, m.port)
+	m.b = append(m.b, 0, 0, 0, 0) // the port, which the kernel knows
 	m.b = append(m.b, family, unix.NFNETLINK_V0)
 	m.b = binary.BigEndian.AppendUint16(m.b, resource)
 	return at

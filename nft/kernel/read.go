@@ -216,7 +216,7 @@ func (c *conn) askSlots(t *nft.Table, s nft.Set, count int) bool {
 	}
 	for frontend := range t.Keys(dispatch) {
 		for first, asked := 0, 0; asked == first; first += slotsPerQuestion {
-			m = messages{family: t.Family, table: nft.TableName, port: c.socket.Port(), b: m.b[:0]}
+			m = messages{family: t.Family, table: nft.TableName, b: m.b[:0]}
 			m.slots(&s, frontend, first)
 			before := t.Len(s.Name)
 			if err := c.exchange(&m, r.add); err != nil && !errors.Is(err, unix.ENOENT) {
