@@ -44,7 +44,7 @@ type Config struct {
 	ConnectionRetry bool
 	// DropInvalid drops packets from endpoints that are INVALID for connection tracking. They
 	// would reach the client with the pod's address, and the client would reset the connection.
-	DropInvalid bool
+	DropInvalid       bool
 	ExternalAddresses ExternalAddresses
 	Budgets           Budgets
 }

@@ -38,7 +38,6 @@ func parseUnicast(s string) (netip.Addr, error) {
 	return a, err
 }
 
-// leadingZeros are those of a number of an address or a range.
 var leadingZeros = regexp.MustCompile(`(^|[.:/])0+([0-9a-fA-F])`)
 
 func withoutLeadingZeros(s string) string { return leadingZeros.ReplaceAllString(s, "$1$2") }
@@ -90,6 +89,5 @@ func checkLabel(s string) error {
 	return nil
 }
 
-// maxLabel is the length of a DNS label (RFC 1035, 2.3.4), to which an API server limits the names
-// of namespaces, of Services and of their ports.
+// maxLabel is the length of a DNS label (RFC 1035, 2.3.4).
 const maxLabel = 63

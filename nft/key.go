@@ -61,7 +61,7 @@ func text(f model.Family, types []Type, raw string) string {
 		case Proto:
 			words[i] = model.Protocol(raw[0]).String()
 		case Service:
-			words[i] = fmt.Sprint(decodePort(raw))
+			words[i] = fmt.Sprint(binary.BigEndian.Uint16([]byte(raw)))
 		case Slot:
 			words[i] = fmt.Sprint(decodeSlot(raw))
 		}
@@ -74,8 +74,6 @@ func decodeAddr(raw string) netip.Addr {
 	a, _ := netip.AddrFromSlice([]byte(raw))
 	return a
 }
-
-func decodePort(raw string) uint16 { return binary.BigEndian.Uint16([]byte(raw[:2])) }
 
 func decodeSlot(raw string) uint32 { return binary.NativeEndian.Uint32([]byte(raw[:RegisterSize])) }
 

@@ -15,8 +15,7 @@ import (
 // and one shard (about 43 of 44,000 entries).
 const shardCount = 1024
 
-// Map is a persistent sorted-by-shard map: an edit makes a new map that shares all
-// unchanged shards with the old one. Iteration order depends on the content alone.
+// Map is a persistent map. The order of iteration depends on the content alone.
 type Map[K comparable, V comparable] struct {
 	shards *[shardCount]*shard[K, V] // nil means empty
 	size   int

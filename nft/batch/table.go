@@ -233,7 +233,6 @@ func (w *writer) unit(u compile.Unit) {
 	w.flush()
 }
 
-// chain adds the operations that lead to a wanted chain.
 func (w *writer) chain(want nft.Chain) {
 	have, exists := w.chains[want.Name]
 	same := func(x, y nft.Rule) bool { return x.Hash(w.Family) == y.Hash(w.Family) }
@@ -284,7 +283,6 @@ func (w *writer) leftovers(set string, atOnce bool) {
 	}
 }
 
-// end yields the last batches.
 func (w *writer) end() {
 	w.elements(w.late)
 	w.RemakeBase, w.SetChains = w.final.RemakeBase, append(w.SetChains, w.final.SetChains...)
@@ -304,7 +302,6 @@ func (w *writer) end() {
 	}
 }
 
-// flush yields a batch if there are enough operations.
 func (w *writer) flush() {
 	if w.count >= w.size && w.more {
 		next := make(elements, len(w.add)) // with room for as many: it is mostly like the one before

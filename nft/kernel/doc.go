@@ -13,10 +13,4 @@
 // and persist): neither "nft flush ruleset" nor "nft delete table" of another program touches it, it stays when the
 // process ends, and the next process claims it. Where a table is not owned, as with older kernels or after nft loaded
 // a listing, [Backend.Watch] notices changes by other programs.
-//
-// Session affinity. Packets note clients in maps of ours. Behind a batch that takes an endpoint away, and behind the
-// first batch of a process, the clients of endpoints that are gone are deleted (purge.go).
-//
-// Counters. If wanted, elements of two more sets count new connections. They are read over
-// another connection, while batches go on (counters.go).
 package kernel

@@ -162,7 +162,6 @@ func readHook(number uint32) nft.Hook {
 	return nft.Hook(slices.Index(hookNumbers[first:], number) + first)
 }
 
-// readRules reads the hashes of the rules of all chains.
 func (c *conn) readRules(t *nft.Table) error {
 	chains := map[string]*nft.Chain{}
 	for i := range t.Chains {
@@ -239,7 +238,6 @@ func (m *messages) slots(set *nft.Set, frontend string, first int) {
 	m.end(message)
 }
 
-// elementReader collects the elements of one set from messages.
 type elementReader struct {
 	set  nft.Set
 	into *nft.Table
@@ -299,7 +297,6 @@ func (r *elementReader) end() {
 	}
 }
 
-// readComment finds a comment in the data that nft keeps with an object.
 func readComment(user []byte, kind userdata.Type) []byte {
 	comment, _ := nfnl.Userdata(user, byte(kind))
 	return nfnl.Text(comment)

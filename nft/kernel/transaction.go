@@ -49,7 +49,6 @@ func (c *conn) carryOut(b *batch.Batch, flags uint32, perMessage int) error {
 	return c.explain(c.commit(&m), b.Family, ops)
 }
 
-// encode returns the messages of a batch for a table, and the operation of each.
 func (c *conn) encode(b *batch.Batch, table string, flags uint32, perMessage int) (messages, []batch.Op) {
 	m, ops := c.newBatch(b.Family, table), slices.Collect(b.Ops(perMessage))
 	for _, op := range ops {

@@ -17,7 +17,6 @@ import (
 // nft's own; the kernel does not.
 type IPTables struct{}
 
-// iptablesTables are the names of the tables.
 var iptablesTables = []string{"raw", "mangle", "nat", "filter", "security"}
 
 // Chains returns the names of a family's chains. Without nf_tables there are none.
@@ -57,7 +56,6 @@ func (IPTables) Remove(f model.Family, theirs func(chain string) bool) error {
 	return errors.Join(errs...)
 }
 
-// remove removes chains of a table.
 func remove(chains []chain, theirs func(chain string) bool) error {
 	in := Place{Family: chains[0].Place.Family, Table: chains[0].Place.Table}
 	rules, err := list(unix.NFT_MSG_GETRULE, in, decodeRule)

@@ -61,7 +61,6 @@ var Hooks = [...]HookNumber{
 // AtConntrack is the priority of connection tracking (NF_IP_PRI_CONNTRACK).
 const AtConntrack = -200
 
-// families are the names of families by their numbers.
 var families = [...]string{
 	unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_INET: "inet", unix.NFPROTO_BRIDGE: "bridge",
 	unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_ARP: "arp",

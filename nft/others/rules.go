@@ -87,7 +87,6 @@ func (r *Ruleset) Reached(b Base, skip func(Place) bool) (lines []Line, err erro
 	return lines, nil
 }
 
-// read reads the rules of a chain.
 func read(p Place) ([]Line, error) {
 	rules, err := list(unix.NFT_MSG_GETRULE, p, decodeRule)
 	if err != nil {
@@ -152,7 +151,6 @@ func (l *Line) note(name string, data []byte, constants map[uint32][]byte) {
 	}
 }
 
-// noteTarget notes what a target of iptables-nft does to a packet.
 func (l *Line) noteTarget(name string, revision uint32, info []byte) {
 	const toRange, notrack = 2, 1 << 0 // the revision with NatRange2; XT_CT_NOTRACK in struct xt_ct_target_info
 	switch name {
