@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -70,9 +69,7 @@ func prefixesOf(f Family, all []netip.Prefix) []netip.Prefix {
 			list = append(list, p.Masked())
 		}
 	}
-	slices.SortFunc(list, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
+	slices.SortFunc(list, netip.Prefix.Compare)
 	var apart []netip.Prefix
 	for _, p := range list {
 		if n := len(apart); n == 0 || !apart[n-1].Contains(p.Addr()) {
