@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -48,8 +49,9 @@ type nodeFacts struct {
 
 // NewBuilder returns a Builder without objects.
 func NewBuilder(c Config) *Builder {
+	c.Budgets, c.TableSize = c.Budgets.WithDefaults(), cmp.Or(c.TableSize, DefaultTableSize)
 	b := &Builder{
-		config:        c.withDefaults(),
+		config:        c,
 		records:       map[NamespacedName]*record{},
 		slices:        map[NamespacedName]*endpointSlice{},
 		cidrs:         map[string][]netip.Prefix{},

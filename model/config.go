@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -59,12 +58,6 @@ const (
 	MinTableSize = 61
 	MaxTableSize = 65521
 )
-
-// withDefaults fills in the fields that are 0.
-func (c Config) withDefaults() Config {
-	c.Budgets, c.TableSize = c.Budgets.WithDefaults(), cmp.Or(c.TableSize, DefaultTableSize)
-	return c
-}
 
 // LocalPods says how connections from pods are identified (KEP-2450). The zero value can't: no
 // connection is then treated as a pod's, and none as coming from outside.

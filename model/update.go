@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,20 +23,12 @@ func (b *Builder) Snapshot() *Snapshot {
 	}
 	b.updateServices(next)
 	if b.problemsStale {
-		next.Problems = b.allProblems()
+		next.Problems = slices.Concat(slices.Collect(maps.Values(b.problems))...)
+		slices.SortFunc(next.Problems, compareProblems)
 		b.problemsStale = false
 	}
 	b.last = next
 	return next
-}
-
-func (b *Builder) allProblems() []Problem {
-	var all []Problem
-	for _, list := range b.problems {
-		all = append(all, list...)
-	}
-	slices.SortFunc(all, compareProblems)
-	return all
 }
 
 // updateServices decides again about all dirty Services.
