@@ -211,9 +211,15 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		changes = slices.Values([]*batch.Batch{batch.Diff(before, want)})
 	} else {
 		st.purges, st.devices = nil, nil // the batch has all maps
-		if want, changes, err = b.compareWithKernel(st, s); err != nil {
-			return want, err
+		if err := b.claim(st); err != nil {
+			return nil, err
 		}
+		table, err := b.conn.readTable(st.family)
+		if err != nil {
+			return nil, err
+		}
+		want = b.options(st).Adopt(table, before, s)
+		changes = batch.Pieces(table, want, b.wants.PieceSize)
 		isOurs = before == nil || s != st.refused.s
 	}
 	operations := 0

@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/google/nftables"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/batch"
-	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -307,19 +304,4 @@ func readVerdict(b []byte) nft.Verdict {
 	code := expr.VerdictKind(int32(nfnl.Uint32(nfnl.First(b, unix.NFTA_VERDICT_CODE))))
 	kind := nft.VerdictKind(max(0, slices.Index(verdictKinds[:], code)))
 	return nft.Verdict{Kind: kind, Chain: nfnl.String(b, unix.NFTA_VERDICT_CHAIN)}
-}
-
-// compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batches to send.
-func (b *Backend) compareWithKernel(
-	st *familyState, s *model.FamilySnapshot,
-) (*compile.Ruleset, iter.Seq[*batch.Batch], error) {
-	if err := b.claim(st); err != nil {
-		return nil, nil, err
-	}
-	table, err := b.conn.readTable(st.family)
-	if err != nil {
-		return nil, nil, err
-	}
-	want := b.options(st).Adopt(table, st.read().ruleset, s)
-	return want, batch.Pieces(table, want, b.wants.PieceSize), nil
 }
