@@ -28,8 +28,7 @@ const retry = 500 * time.Millisecond
 
 // ServicesOptions are the options of a Services. Each is needed.
 type ServicesOptions struct {
-	// Healthy reports whether the proxy is healthy, also on a node that is being deleted:
-	// Tracker.Healthy. Any number of goroutines call it.
+	// Healthy is [Tracker.Healthy]. Any number of goroutines call it.
 	Healthy func() bool
 	// Restricted: --nodeport-addresses excludes addresses of the node. Then each node-port address but loopback gets a
 	// listener. Otherwise one listener of each family serves all addresses, as in kube-proxy.
@@ -110,11 +109,14 @@ func (s *Services) update(programmed programmed) {
 		if programmed[f] == nil {
 			continue
 		}
-		addrs := addresses(programmed[f].Family(f), s.Restricted)
-		for service, h := range programmed[f].HealthChecks.All() {
+		addrs := []netip.Addr{f.Unspecified()}
+		if s.Restricted {
+			addrs = slices.DeleteFunc(slices.Clone(programmed[f].Family(f).NodePortAddrs), netip.Addr.IsLoopback)
+		}
+		for name, h := range programmed[f].HealthChecks.All() {
 			for _, a := range addrs {
 				if in := h.Families[f]; in.Has {
-					wanted[place{service, netip.AddrPortFrom(a, h.Port)}] = in.LocalEndpoints
+					wanted[place{name, netip.AddrPortFrom(a, h.Port)}] = in.LocalEndpoints
 				}
 			}
 		}
@@ -131,14 +133,6 @@ func (s *Services) update(programmed programmed) {
 		}
 		s.checks[p].local.Store(int64(local))
 	}
-}
-
-// addresses returns where to listen. The unspecified address stands for all of its family.
-func addresses(snapshot *model.FamilySnapshot, restricted bool) []netip.Addr {
-	if !restricted {
-		return []netip.Addr{snapshot.Family.Unspecified()}
-	}
-	return slices.DeleteFunc(slices.Clone(snapshot.NodePortAddrs), netip.Addr.IsLoopback)
 }
 
 // open opens the missing listeners, and returns the time until the next try; less than 0: none is missing.
@@ -225,11 +219,10 @@ type limits struct {
 	idle    time.Duration // between requests of one connection
 }
 
-// maxHeader is in bytes; net/http adds 4096.
-const maxHeader = 4 << 10
-
-// maxConnections is of one Service at one address.
-const maxConnections = 128
+const (
+	maxHeader      = 4 << 10 // bytes; net/http adds 4096
+	maxConnections = 128     // of one Service at one address
+)
 
 // serve answers connections to socket until stop is called, which frees the address, and ends the connections. One
 // that is accepted at this moment may get one more answer.
@@ -248,8 +241,8 @@ func serve(socket net.Listener, h http.Handler, limits limits) (stop func()) {
 	}
 }
 
-// listenTCP opens a socket of the address's family alone. The unspecified address stands for all of them. Go sets
-// SO_REUSEADDR: lingering connections of an earlier process do not block the port (socket(7)).
+// listenTCP opens a socket of the address's family alone. Go sets SO_REUSEADDR: lingering connections of an earlier
+// process do not block the port (socket(7)).
 func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // one short request needs no second path

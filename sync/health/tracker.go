@@ -11,26 +11,23 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// DefaultSyncPeriod is kube-proxy's default of nftables.syncPeriod, iptables.syncPeriod and ipvs.syncPeriod.
-const DefaultSyncPeriod = 30 * time.Second
-
 // Options of a Tracker.
 type Options struct {
 	// SyncPeriod is the configured nftables.syncPeriod, iptables.syncPeriod or
-	// ipvs.syncPeriod: a change may wait for twice as long. 0 means DefaultSyncPeriod.
+	// ipvs.syncPeriod: a change may wait for twice as long.
 	SyncPeriod time.Duration
 	// NodeName is the name of the Node that the cluster must have for the proxy to be ready; "" means that none is needed.
 	NodeName string
 	// Findings returns the names of what is wrong with the node, for /readyz: they are no reason for which the
-	// proxy is not ready. It may be nil.
+	// proxy is not ready.
 	Findings func() []string
 	// Count is called with the path and the status code of each answer of the Handler,
-	// by any number of goroutines. It may be nil.
+	// by any number of goroutines.
 	Count func(path string, code int)
 	// Queued returns since when a change waits for the end of a round, see [reconcile.State.Queued].
 	Queued func() (last, since time.Time)
 	// Eligibility is called when the node is no longer eligible, with the reason, and with ""
-	// when it is again. It must not call the Tracker. It may be nil.
+	// when it is again. It must not call the Tracker.
 	Eligibility func(why string)
 }
 
@@ -72,12 +69,7 @@ type FamilyStatus struct {
 }
 
 // NewTracker returns a Tracker of a proxy that is starting.
-func NewTracker(o Options) *Tracker {
-	if o.SyncPeriod <= 0 {
-		o.SyncPeriod = DefaultSyncPeriod
-	}
-	return &Tracker{options: o}
-}
+func NewTracker(o Options) *Tracker { return &Tracker{options: o} }
 
 // Done implements [reconcile.Observer]. A family in which the kernel refuses single service ports is programmed: one
 // Service must not take all nodes out of the load balancers. If the Node object is deleted, the node is no longer
@@ -96,9 +88,7 @@ func (t *Tracker) Done(r reconcile.Round) {
 	}
 	if why != t.why {
 		t.why = why
-		if t.options.Eligibility != nil {
-			t.options.Eligibility(why)
-		}
+		t.options.Eligibility(why)
 	}
 	for i := range t.families {
 		f := &t.families[i]
@@ -142,27 +132,13 @@ func (t *Tracker) Status() Status {
 	return s
 }
 
-// synced returns the time of the last successful sync of any family.
-func (s Status) synced() time.Time {
-	var last time.Time
-	for _, f := range s.Families {
-		if f.Synced.After(last) {
-			last = f.Synced
-		}
-	}
-	return last
-}
-
 // Handler serves /healthz and /livez as kube-proxy does, and /readyz with the reasons for which the proxy is not ready,
 // a line for each. The status is 200 or 503, for any method.
 func (t *Tracker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": t.readyz} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			code := answer(t.Status()).send(w)
-			if t.options.Count != nil {
-				t.options.Count(path, code)
-			}
+			t.options.Count(path, answer(t.Status()).send(w))
 		})
 	}
 	return mux
@@ -202,10 +178,13 @@ func livez(s Status) answer {
 	return answer{s.Healthy, typeJSON, "{" + times(s, s.Healthy) + "}"}
 }
 
-// times returns the times of the last successful sync and of now. For a healthy proxy, both
+// times returns the times of the last successful sync of any family and of now. For a healthy proxy, both
 // are now: clients expect a recent sync, as when syncs were periodic.
 func times(s Status, ok bool) string {
-	updated := s.synced()
+	updated := s.Families[model.IPv4].Synced
+	if other := s.Families[model.IPv6].Synced; other.After(updated) {
+		updated = other
+	}
 	if ok {
 		updated = s.At
 	}
@@ -228,10 +207,8 @@ func (t *Tracker) readyz(s Status) answer {
 		fmt.Fprintf(&missing, "the cluster has no Node %q: the name comes from --hostname-override, or is the host's\n",
 			s.NoNode)
 	}
-	if t.options.Findings != nil {
-		for _, f := range t.options.Findings() {
-			fmt.Fprintf(&missing, "vmapd doctor has a finding: %s\n", f)
-		}
+	for _, f := range t.options.Findings() {
+		fmt.Fprintf(&missing, "vmapd doctor has a finding: %s\n", f)
 	}
 	return answer{false, typeText, missing.String()}
 }

@@ -24,6 +24,13 @@ func newHistory(t *testing.T, o Options, s *model.Snapshot) *history {
 	t.Helper()
 	h := &history{T: t, snapshot: s}
 	o.Queued = func() (last, since time.Time) { return h.since, h.since }
+	o.SyncPeriod, o.Eligibility = limit/2, func(string) {}
+	if o.Count == nil {
+		o.Count = func(string, int) {}
+	}
+	if o.Findings == nil {
+		o.Findings = func() []string { return nil }
+	}
 	h.Tracker = NewTracker(o)
 	return h
 }
@@ -69,7 +76,7 @@ func (h *history) mustBe(healthy bool, when string) {
 }
 
 const (
-	limit = 2 * DefaultSyncPeriod
+	limit = time.Minute
 	long  = 24 * time.Hour
 )
 

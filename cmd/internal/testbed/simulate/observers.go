@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/health"
@@ -16,7 +17,10 @@ type observers struct {
 
 func (d *daemon) observe() {
 	d.observers = observers{
-		tracker: health.NewTracker(health.Options{NodeName: d.w.node.Config.NodeName, Queued: d.state.Queued}),
+		tracker: health.NewTracker(health.Options{
+			SyncPeriod: 30 * time.Second, NodeName: d.w.node.Config.NodeName, Queued: d.state.Queued,
+			Eligibility: func(string) {},
+		}),
 		flows: conntrack.New(slog.New(slog.DiscardHandler), &conntrack.Table{Dial: d.track}, func(p conntrack.Pass) {
 			d.w.note("%d %v flows ended: %v", p.Deleted, p.Family, p.Err)
 		}),
