@@ -19,8 +19,6 @@ type Problems struct {
 	seen *model.Snapshot
 }
 
-var _ reconcile.Observer = (*Problems)(nil)
-
 // Done implements reconcile.Observer: it records the problems that the previous snapshot did
 // not have, whether the round succeeded or not.
 func (p *Problems) Done(round reconcile.Round) {
@@ -46,12 +44,11 @@ func (p *Problems) record(problem model.Problem, again bool) {
 	if problem.Budget != "" {
 		reason = ReasonOverBudget
 	}
-	p.Recorder.record(problem.Object, again, Warning, reason, note)
+	p.Recorder.record(problem.Object, again, reason, note)
 }
 
-// Run renews the events about problems that last, until ctx ends. The API server forgets an event an hour after the
-// last write (--event-ttl): the node that created it renews it in time. At the first try, a node learns which ones
-// other nodes have created.
+// Run renews the events about problems that last, until ctx ends: the API server forgets an event an hour after the
+// last write (--event-ttl).
 func (p *Problems) Run(ctx context.Context) {
 	const renewAfter, jitter = 30 * time.Minute, 0.5
 	wait.JitterUntilWithContext(ctx, func(context.Context) {

@@ -2,12 +2,6 @@ package events
 
 import corev1 "k8s.io/api/core/v1"
 
-// Types of events.
-const (
-	Normal  = corev1.EventTypeNormal
-	Warning = corev1.EventTypeWarning
-)
-
 // Controller is the reportingController of our events.
 const Controller = "vmapd"
 
@@ -18,44 +12,34 @@ const (
 	ActionProgram = "ProgramService"
 )
 
-// Reasons of kube-proxy.
+// Reasons of kube-proxy, about the Node and, the last one, about a Service.
 const (
-	// About the Node, with ActionStart.
-	ReasonStarting      = "Starting"                        // Normal: the daemon starts
+	ReasonStarting      = "Starting"                        // the daemon starts
 	ReasonHealthzFailed = "FailedToStartProxierHealthcheck" // no listener for /healthz
 	ReasonMetricsFailed = "FailedToStartMetricServer"       // no listener for /metrics
 
-	// About a Service, with ActionListen: no listener on its healthCheckNodePort.
-	ReasonServiceHealthFailed = "FailedToStartServiceHealthcheck"
+	ReasonServiceHealthFailed = "FailedToStartServiceHealthcheck" // no listener on its healthCheckNodePort
 )
 
-// Reasons of our own.
+// Reasons of our own, about the Node.
 const (
-	// About a Service, with ActionListen: no listener on its node port on a loopback address.
-	ReasonNodePortFailed = "FailedToStartNodePortListener"
-	// About the Node, with ActionStart: connection-tracking sysctls can't be set.
-	ReasonConntrackFailed = "FailedToSetUpConntrack"
-	// About the Node: its connection-tracking table is nearly full.
-	ReasonConntrackNearlyFull = "ConntrackTableNearlyFull"
-	// About the Node, with ActionProgram: load balancers must not send new connections to it, or they may again (Normal).
-	ReasonNodeNotEligible = "NodeNotEligible"
-	ReasonNodeEligible    = "NodeEligible"
-	// About the Node, with ActionStart: the cluster does not have it.
-	ReasonNoNode = "NodeNotFound"
-	// About the Node, with ActionStart: the configuration works but needs attention, for
-	// instance because it selects a slower backend than necessary.
+	ReasonConntrackFailed     = "FailedToSetUpConntrack"   // connection-tracking sysctls can't be set
+	ReasonConntrackNearlyFull = "ConntrackTableNearlyFull" // its connection-tracking table is
+	ReasonNodeNotEligible     = "NodeNotEligible"          // load balancers must not send new connections to it
+	ReasonNodeEligible        = "NodeEligible"             // they may again
+	ReasonNoNode              = "NodeNotFound"             // the cluster does not have it
+	ReasonOtherProxy          = "OtherProxy"               // another proxy is active there
+	ReasonLeftovers           = "LeftoversNotRemoved"      // rules of another proxy or backend can't be removed
+	// The configuration works but needs attention, for instance because it selects a slower backend than necessary.
 	ReasonConfiguration = "Configuration"
-	// About the Node, with ActionStart: another proxy is active there.
-	ReasonOtherProxy = "OtherProxy"
-	// About the Node, with ActionStart: rules of another proxy or backend can't be removed.
-	ReasonLeftovers = "LeftoversNotRemoved"
+)
 
-	// About a Service, with ActionProgram: another Service has its address and port.
-	ReasonFrontendConflict = "FrontendConflict"
-	// About a Service, with ActionProgram: a field is invalid and ignored.
-	ReasonInvalidField = "InvalidField"
-	// About a Service, with ActionProgram: it exceeds a budget, and is served in part.
-	ReasonOverBudget = "OverBudget"
+// Reasons of our own, about a Service.
+const (
+	ReasonNodePortFailed   = "FailedToStartNodePortListener" // no listener on its node port on a loopback address
+	ReasonFrontendConflict = "FrontendConflict"              // another Service has its address and port
+	ReasonInvalidField     = "InvalidField"                  // a field is invalid and ignored
+	ReasonOverBudget       = "OverBudget"                    // it exceeds a budget, and is served in part
 )
 
 // action returns the action of a reason.
@@ -67,6 +51,14 @@ func action(reason string) string {
 		return ActionProgram
 	}
 	return ActionStart
+}
+
+// eventType returns the type of an event with a reason.
+func eventType(reason string) string {
+	if reason == ReasonStarting || reason == ReasonNodeEligible {
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
 }
 
 // shared reports whether all nodes have one event for a reason.

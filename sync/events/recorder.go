@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"unicode/utf8"
+	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +30,7 @@ type Options struct {
 // Recorder records events. Its methods may be called by several goroutines.
 type Recorder struct {
 	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its events, or "" if it is not
-	// known; nil: always. Then events have the Service's name in its place, as kube-proxy's do.
+	// known. Then events have the Service's name in its place, as kube-proxy's do.
 	ServiceUID func(model.NamespacedName) string
 
 	opts        Options
@@ -65,23 +65,23 @@ func (r *Recorder) Run(ctx context.Context) {
 
 // Node records an event about the node. The message is truncated to 1024 bytes. As in the kubelet's events, the UID is
 // the Node's name, and the namespace is default.
-func (r *Recorder) Node(eventType, reason, message string) {
+func (r *Recorder) Node(reason, message string) {
 	node := model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: r.opts.NodeName}}
-	r.record(node, false, eventType, reason, message)
+	r.record(node, false, reason, message)
 }
 
 // Service records an event about a Service on this node: other nodes may record the same.
 // The message is truncated to 1024 bytes.
-func (r *Recorder) Service(name model.NamespacedName, eventType, reason, message string) {
-	r.record(model.ObjectRef{Kind: kindService, NamespacedName: name}, false, eventType, reason, message)
+func (r *Recorder) Service(name model.NamespacedName, reason, message string) {
+	r.record(model.ObjectRef{Kind: kindService, NamespacedName: name}, false, reason, message)
 }
 
 // record records an event: again, if nothing new has happened.
-func (r *Recorder) record(o model.ObjectRef, again bool, eventType, reason, message string) {
-	r.opts.Log.Debug("event", slog.String("type", eventType),
+func (r *Recorder) record(o model.ObjectRef, again bool, reason, message string) {
+	r.opts.Log.Debug("event", slog.String("type", eventType(reason)),
 		slog.String("reason", reason), slog.String("regarding", o.String()), slog.String("note", message))
 	uid := ""
-	if o.Kind == kindService && r.ServiceUID != nil {
+	if o.Kind == kindService {
 		uid = r.ServiceUID(o.NamespacedName)
 	}
 	about := &corev1.ObjectReference{
@@ -92,7 +92,7 @@ func (r *Recorder) record(o model.ObjectRef, again bool, eventType, reason, mess
 	if again {
 		notes = map[string]string{renewal: ""}
 	}
-	r.recorder.AnnotatedEventf(about, notes, eventType, reason, "%s", cut(message, maxNote))
+	r.recorder.AnnotatedEventf(about, notes, eventType(reason), reason, "%s", cut(message, maxNote))
 }
 
 // cut truncates s to n bytes, at the end of a character.
@@ -101,9 +101,5 @@ func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	n -= len(dots)
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + dots
+	return strings.ToValidUTF8(s[:n-len(dots)], "") + dots
 }

@@ -29,11 +29,11 @@ func TestWhatTheServerGets(t *testing.T) {
 	}
 	w.server = server
 	stop := w.start(t)
-	w.Node(Normal, ReasonStarting, "")
-	w.Service(web, Warning, ReasonServiceHealthFailed, "address in use")
-	w.Service(model.NamespacedName{Namespace: "ns1", Name: "unknown"}, Warning, ReasonServiceHealthFailed, "address in use")
+	w.Node(ReasonStarting, "")
+	w.Service(web, ReasonServiceHealthFailed, "address in use")
+	w.Service(model.NamespacedName{Namespace: "ns1", Name: "unknown"}, ReasonServiceHealthFailed, "address in use")
 	testaid.WaitUntil(t, "three requests", func() bool { return len(w.server.seen()) == 3 })
-	w.Node(Normal, ReasonStarting, "")
+	w.Node(ReasonStarting, "")
 	testaid.WaitUntil(t, "four requests", func() bool { return len(w.server.seen()) == 4 })
 	stop()
 	requests := w.server.seen()
@@ -111,7 +111,7 @@ func TestSeries(t *testing.T) {
 		w := inMemory(t)
 		stop := w.start(t)
 		again := func(message string) {
-			w.Node(Warning, ReasonHealthzFailed, message)
+			w.Node(ReasonHealthzFailed, message)
 			synctest.Wait()
 		}
 		again("in use")
@@ -142,8 +142,8 @@ func TestTheServerIsAway(t *testing.T) {
 		w.server.away = true
 		stop := w.start(t)
 		start := time.Now()
-		w.Node(Warning, ReasonHealthzFailed, "1")
-		w.Node(Warning, ReasonHealthzFailed, "2")
+		w.Node(ReasonHealthzFailed, "1")
+		w.Node(ReasonHealthzFailed, "2")
 		if took := time.Since(start); took > 0 {
 			t.Errorf("recording blocked for %v", took)
 		}
@@ -186,7 +186,7 @@ func TestAnswersOfTheServer(t *testing.T) {
 					return 0
 				}
 				w.start(t)
-				w.Node(Normal, ReasonStarting, "")
+				w.Node(ReasonStarting, "")
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				testaid.Equal(t, "requests", tt.want, w.server.lines())
@@ -198,7 +198,7 @@ func TestAnswersOfTheServer(t *testing.T) {
 func TestWhatIsTooLongIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := inMemory(t, func(o *Options) { o.NodeName = strings.Repeat("n", 253) })
-		w.Node(Normal, ReasonStarting, strings.Repeat("ä", 600))
+		w.Node(ReasonStarting, strings.Repeat("ä", 600))
 		w.start(t)
 		synctest.Wait()
 		body := w.server.seen()[0].Body

@@ -14,7 +14,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/record/util"
 )
 
@@ -37,8 +36,6 @@ type sink struct {
 	others   map[string]bool // the shared events that other nodes created, by name
 }
 
-var _ record.EventSink = (*sink)(nil)
-
 func newSink(o Options) *sink {
 	return &sink{
 		opts: o, complain: rate.Sometimes{First: 1, Interval: complainInterval},
@@ -46,7 +43,7 @@ func newSink(o Options) *sink {
 	}
 }
 
-// Create implements [record.EventSink]. If the event exists, an earlier try succeeded after all, or another node was
+// Create implements record.EventSink. If the event exists, an earlier try succeeded after all, or another node was
 // quicker.
 func (s *sink) Create(e *corev1.Event) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
@@ -61,8 +58,8 @@ func (s *sink) Create(e *corev1.Event) (*corev1.Event, error) {
 	return s.written(e, event.Name, err)
 }
 
-// Patch implements [record.EventSink]: an event happened again, or is to be renewed. The server refuses a change of the
-// instance: so a node learns which shared events it has created, also before it was restarted.
+// Patch implements record.EventSink: an event happened again, or is to be renewed. By the server's answer, a node
+// learns which shared events it has created, also before it was restarted.
 func (s *sink) Patch(e *corev1.Event, _ []byte) (*corev1.Event, error) {
 	fields := map[string]any{"series": series(e)}
 	if shared(e.Reason) {
@@ -90,7 +87,7 @@ func (s *sink) Patch(e *corev1.Event, _ []byte) (*corev1.Event, error) {
 
 func (s *sink) instance() string { return cut(Controller+"-"+s.opts.NodeName, maxInstance) }
 
-// Update implements [record.EventSink]. The recorder does not call it.
+// Update implements record.EventSink. The recorder does not call it.
 func (s *sink) Update(e *corev1.Event) (*corev1.Event, error) { return s.Create(e) }
 
 // written returns what the recorder takes for the server's answer. It gives up for an error of the server: those that

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/modeltest/testlog"
 	"github.com/vmapd/vmapd/sync/kube/client"
@@ -186,6 +187,7 @@ func inMemory(t *testing.T, with ...func(*Options)) *world {
 		set(&o)
 	}
 	w.Recorder = New(o)
+	w.ServiceUID = func(model.NamespacedName) string { return "" }
 	return w
 }
 

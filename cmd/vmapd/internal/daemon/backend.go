@@ -152,7 +152,7 @@ func (d *Daemon) openUserspace(why string) (*dataplane, error) {
 }
 
 func (d *Daemon) listenerFailed(service model.NamespacedName, err error) {
-	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
+	d.events.Service(service, events.ReasonNodePortFailed, err.Error())
 }
 
 func (p *dataplane) listenerNotes() (notes []string) {

@@ -181,7 +181,7 @@ func (d *Daemon) observe() {
 	services := health.NewServices(health.ServicesOptions{
 		Healthy: d.tracker.Healthy, Restricted: !d.Config.Model().NodePortAddresses.All, Log: d.Log,
 		Failed: func(service model.NamespacedName, err error) {
-			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, err.Error())
+			d.events.Service(service, events.ReasonServiceHealthFailed, err.Error())
 		},
 	})
 	problems := &events.Problems{Recorder: d.events}
@@ -213,7 +213,7 @@ func (d *Daemon) openPorts() {
 	server := func(name, address string, handler http.Handler, reason string) *httpserver.Server {
 		s := &httpserver.Server{
 			Name: name, Address: address, Handler: handler, HardFail: c.KubeProxy.BindAddressHardFail, Log: d.Log,
-			Failed: func(err error) { d.events.Node(events.Warning, reason, err.Error()) },
+			Failed: func(err error) { d.events.Node(reason, err.Error()) },
 		}
 		d.tasks = append(d.tasks, s.Run)
 		return s

@@ -23,10 +23,10 @@ func (d *Daemon) announce(ctx context.Context) {
 	d.Log.InfoContext(ctx, "started", slog.String("version", buildinfo.Current().String()),
 		slog.String("node", d.nodeName), slog.String("backend", p.name), slog.String("with", p.with),
 		slog.String("reason", p.why))
-	d.events.Node(events.Normal, events.ReasonStarting, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
+	d.events.Node(events.ReasonStarting, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
 	for _, n := range d.Config.Notes {
 		if n.Event {
-			d.events.Node(events.Warning, events.ReasonConfiguration, n.Text)
+			d.events.Node(events.ReasonConfiguration, n.Text)
 		}
 	}
 	if len(d.Config.From) > 0 {
@@ -39,7 +39,7 @@ func (d *Daemon) announce(ctx context.Context) {
 func (d *Daemon) setUpNode() {
 	o := nodesetup.Options{Log: d.Log}
 	for _, err := range nodesetup.Apply(o, d.Config.KubeProxy.Conntrack) {
-		d.events.Node(events.Warning, events.ReasonConntrackFailed, err.Error())
+		d.events.Node(events.ReasonConntrackFailed, err.Error())
 	}
 	nodesetup.OOM(o, int(*d.Config.KubeProxy.OOMScoreAdj))
 }

@@ -72,11 +72,11 @@ func (d *Daemon) newTracker() *health.Tracker {
 func (d *Daemon) reportEligibility(why string) {
 	if why == "" {
 		d.Log.Info("the node is eligible for load balancers again")
-		d.events.Node(events.Normal, events.ReasonNodeEligible, "load balancers may send new connections again")
+		d.events.Node(events.ReasonNodeEligible, "load balancers may send new connections again")
 		return
 	}
 	d.Log.Warn("the node is not eligible for load balancers: /healthz answers 503", slog.String("reason", why))
-	d.events.Node(events.Warning, events.ReasonNodeNotEligible, why+": /healthz answers 503, "+
+	d.events.Node(events.ReasonNodeNotEligible, why+": /healthz answers 503, "+
 		"so that load balancers send no new connections; Services go on with the last known addresses")
 }
 
@@ -86,7 +86,7 @@ func (d *Daemon) newSweeper() *leftovers.Sweeper {
 	look.Rules = p.iptables
 	return &leftovers.Sweeper{
 		Find: look.All, Log: d.Log,
-		Event: func(text string) { d.events.Node(events.Warning, events.ReasonLeftovers, text) },
+		Event: func(text string) { d.events.Node(events.ReasonLeftovers, text) },
 	}
 }
 
@@ -144,6 +144,6 @@ func (d *Daemon) noticeOne(n *noticed, lines []report.Line) {
 	if n.lasts%repeatEvent == lasting {
 		d.Log.Warn("doctor has a finding", slog.String("check", n.check), slog.String("finding", lines[i].Text),
 			slog.String("remedy", lines[i].Fix))
-		d.events.Node(events.Warning, n.reason, lines[i].Text+": "+lines[i].Fix)
+		d.events.Node(n.reason, lines[i].Text+": "+lines[i].Fix)
 	}
 }
