@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -17,34 +16,24 @@ import (
 	"github.com/vmapd/vmapd/sync/rtnetlink"
 )
 
-// pause is the least time between two lists of the devices: a pod that starts causes several notifications.
-const pause = 100 * time.Millisecond
-
 // Follow calls changed with the names of the chosen devices of a network namespace, sorted, when they are known and
 // after each change, also of a device behind a name, until ctx ends. After an error it keeps those that are known, logs
 // the error once, and tries again.
 func Follow(ctx context.Context, log *slog.Logger, choice Choice, changed func(names []string)) {
-	var known []device // nil: nothing is known
-	list := func(handle *netlink.Handle) error {
-		all, err := handle.LinkList()
-		if err != nil {
-			return fmt.Errorf("list devices: %w", err)
-		}
-		chosen := choice.of(all)
-		if known != nil && slices.Equal(chosen, known) {
-			return nil
-		}
-		known = chosen
-		names := make([]string, len(chosen))
-		for i, d := range chosen {
-			names[i] = d.name
-		}
-		log.Debug("devices of the fast path", slog.Any("devices", names))
-		changed(names)
-		return nil
-	}
-	f := rtnetlink.Follower{
-		Log: log, What: "the devices of the fast path", Groups: []uint{unix.RTNLGRP_LINK}, Pause: pause, Read: list,
+	f := rtnetlink.Follower[device]{
+		Log: log, What: "the devices of the fast path", Groups: []uint{unix.RTNLGRP_LINK},
+		List: func(handle *netlink.Handle) ([]device, error) {
+			all, err := handle.LinkList()
+			return choice.of(all), err
+		},
+		Changed: func(chosen []device) {
+			names := make([]string, len(chosen))
+			for i, d := range chosen {
+				names[i] = d.name
+			}
+			log.Debug("devices of the fast path", slog.Any("devices", names))
+			changed(names)
+		},
 	}
 	f.Run(ctx)
 }

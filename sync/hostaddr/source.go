@@ -11,7 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -40,44 +40,25 @@ type Source struct {
 	Ignore []string
 }
 
-// pause is the least time between two reads: a device comes with several addresses and routes, a pod with a route, and
-// with IPVS a frontend with an address.
-const pause = 100 * time.Millisecond
-
-// Run writes the addresses into the state, calls Complete, and writes them again when they change, until ctx ends. Then
-// it returns nil. After an error of the kernel it keeps the known addresses, logs the error and retries.
-func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
+// Run writes the addresses into the state, calls Complete, and writes them again when they change, until ctx ends.
+// After an error of the kernel it keeps the known addresses, logs the error and retries.
+func (s *Source) Run(ctx context.Context, state *reconcile.State) {
+	complete := sync.OnceFunc(state.Complete)
 	s.follow(ctx, func(addrs []netip.Addr) {
 		state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
-	}, state.Complete)
-	return nil
+		s.Log.Info("the node's addresses", slog.Any("addresses", addrs))
+		complete()
+	})
 }
 
-// follow calls update with the addresses at first, and when they have changed, and complete after the first time.
-func (s *Source) follow(ctx context.Context, update func([]netip.Addr), complete func()) {
-	var known []netip.Addr
-	first := true
-	f := rtnetlink.Follower{
+func (s *Source) follow(ctx context.Context, changed func([]netip.Addr)) {
+	f := rtnetlink.Follower[netip.Addr]{
 		Log: s.Log, What: "the node's addresses",
 		Groups: []uint{
 			unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, // the default route determines the order
 		},
-		Pause: pause,
-		Read: func(h *netlink.Handle) error {
-			addrs, err := s.list(h)
-			if err != nil || !first && slices.Equal(known, addrs) {
-				return err
-			}
-			known = addrs
-			update(addrs)
-			s.Log.Info("the node's addresses", slog.Any("addresses", addrs))
-			if first {
-				first = false
-				complete()
-			}
-			return nil
-		},
+		List: s.list, Changed: changed,
 	}
 	f.Run(ctx)
 }
@@ -132,8 +113,7 @@ type address struct {
 
 func usable(a netip.Addr, flags int) bool {
 	tentative := flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0
-	return !tentative && flags&unix.IFA_F_DADFAILED == 0 &&
-		!a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() && !(a.Is6() && a.IsLinkLocalUnicast())
+	return !tentative && flags&unix.IFA_F_DADFAILED == 0 && (a.IsGlobalUnicast() || a.Is4() && a.IsLinkLocalUnicast())
 }
 
 // order sorts addrs as documented at Source, and drops duplicates: an address may be on two interfaces. routed are the

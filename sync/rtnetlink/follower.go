@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -19,29 +20,33 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// Pauses before retries: the first is short, and a lasting error costs next to nothing.
 const (
+	// minRetry and maxRetry are pauses before retries: the first is short, and a lasting error costs next to nothing.
 	minRetry = 10 * time.Millisecond
 	maxRetry = 5 * time.Second
+	// pause is the least time between two reads: a device comes with several addresses and routes, a pod with a device
+	// and a route, and with IPVS a frontend with an address.
+	pause = 100 * time.Millisecond
 )
 
-// Follower reads something at the start and after each change.
-type Follower struct {
+// Follower reads a list at the start and after each change.
+type Follower[T comparable] struct {
 	Log *slog.Logger
 	// What names it in the log, like "the node's addresses".
 	What string
-	// Groups are the groups of notifications (RTNLGRP_*) after which Read is called.
+	// Groups are the groups of notifications (RTNLGRP_*) after which List is called.
 	Groups []uint
-	// Pause is the least time between two calls of Read.
-	Pause time.Duration
-	// Read reads everything.
-	Read func(*netlink.Handle) error
+	// List reads everything. Its result is not nil.
+	List func(*netlink.Handle) ([]T, error)
+	// Changed is called with the first list, and with each that differs from the one before.
+	Changed func([]T)
 
-	said reconcile.LastError
+	known []T // nil: nothing is known
+	said  reconcile.LastError
 }
 
 // Run follows the kernel until ctx ends. After an error, it logs that once, and subscribes and reads again.
-func (f *Follower) Run(ctx context.Context) {
+func (f *Follower[T]) Run(ctx context.Context) {
 	retry := minRetry
 	for {
 		read, err := f.follow(ctx)
@@ -63,12 +68,12 @@ func (f *Follower) Run(ctx context.Context) {
 }
 
 // follow returns only with an error, or when ctx ends, and reports whether something was read.
-func (f *Follower) follow(ctx context.Context) (read bool, err error) {
+func (f *Follower[T]) follow(ctx context.Context) (read bool, err error) {
 	events, err := nl.Subscribe(unix.NETLINK_ROUTE, f.Groups...)
 	if err != nil {
 		return false, fmt.Errorf("subscribe: %w", err)
 	}
-	changes := make(chan struct{}, 1) // one pending change is enough: Read has them all
+	changes := make(chan struct{}, 1) // one pending change is enough: List has them all
 	var ended error                   // why there are no more; set before changes is closed
 	go func() {
 		defer close(changes)
@@ -88,7 +93,7 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 	defer handle.Close()
 	// The subscription comes first, so that no change is missed.
 	for {
-		if err := Recover(func() error { return f.Read(handle) }); err != nil {
+		if err := Recover(func() error { return f.read(handle) }); err != nil {
 			return read, fmt.Errorf("read: %w", err)
 		}
 		read = true
@@ -103,10 +108,19 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 				return read, fmt.Errorf("wait for changes: %w", ended)
 			}
 		}
-		if !sleep(ctx, f.Pause) {
+		if !sleep(ctx, pause) {
 			return read, nil
 		}
 	}
+}
+
+func (f *Follower[T]) read(handle *netlink.Handle) error {
+	list, err := f.List(handle)
+	if err == nil && (f.known == nil || !slices.Equal(list, f.known)) {
+		f.known = list
+		f.Changed(list)
+	}
+	return err
 }
 
 // Recover returns a panic of read as an error: vishvananda/netlink slices attributes without a look at their length, in

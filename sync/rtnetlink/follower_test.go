@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,9 +32,10 @@ type world struct {
 	mu    sync.Mutex
 	err   error // of reads
 	reads int   // that succeeded
+	told  [][]int
 }
 
-func newWorld(t *testing.T, f Follower) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	ns := netns.NsHandle(nettest.New(t).Fd())
 	w := &world{T: t}
@@ -42,16 +44,27 @@ func newWorld(t *testing.T, f Follower) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.handle.Close)
-	f.Log, f.What, f.Groups = slog.New(slog.NewTextHandler(&w.log, nil)), "the links", []uint{unix.RTNLGRP_LINK}
-	f.Read = func(h *netlink.Handle) error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.err != nil {
-			return w.err
-		}
-		w.reads++
-		_, err := h.LinkList()
-		return err
+	f := Follower[int]{
+		Log: slog.New(slog.NewTextHandler(&w.log, nil)), What: "the links", Groups: []uint{unix.RTNLGRP_LINK},
+		List: func(h *netlink.Handle) ([]int, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.err != nil {
+				return nil, w.err
+			}
+			w.reads++
+			links, err := h.LinkList()
+			sizes := []int{}
+			for _, l := range links {
+				sizes = append(sizes, l.Attrs().MTU)
+			}
+			return sizes, err
+		},
+		Changed: func(sizes []int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.told = append(w.told, sizes)
+		},
 	}
 	testaid.Run(t, func(ctx context.Context) {
 		runtime.LockOSThread() // and its thread ends with it
@@ -94,7 +107,7 @@ func (w *world) mtu(size int) {
 
 // A lasting error is logged once, with its end, and tried again: at first soon.
 func TestErrorsAreRetried(t *testing.T) {
-	w := newWorld(t, Follower{})
+	w := newWorld(t)
 	w.mtu(1500)
 	w.want("a change", 2)
 	w.fail(errors.New("dump interrupted"))
@@ -113,20 +126,38 @@ func TestErrorsAreRetried(t *testing.T) {
 
 // Changes during the pause are one.
 func TestChangesDuringThePauseAreOne(t *testing.T) {
-	const pause = time.Second
-	w := newWorld(t, Follower{Pause: pause})
+	w := newWorld(t)
 	begin := time.Now()
-	for i := range 5 {
+	for i := range 50 {
 		w.mtu(1500 + i)
 	}
-	w.want("the first of the changes, and all others", 2)
-	if took := time.Since(begin); took < pause {
+	testaid.WaitUntil(t, "the last of the changes", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.Equal(w.told[len(w.told)-1], []int{1549})
+	})
+	took := time.Since(begin)
+	if took < pause {
 		t.Errorf("read again after %v", took)
 	}
-	time.Sleep(2 * pause)
 	w.mu.Lock()
-	if w.reads > 3 {
-		t.Errorf("%d reads, want 3 at most", w.reads)
+	defer w.mu.Unlock()
+	if most := 1 + int(took/pause); w.reads > most {
+		t.Errorf("%d reads in %v, want %d at most", w.reads, took, most)
 	}
-	w.mu.Unlock()
+}
+
+// What is read again and is the same is no change.
+func TestTheSameIsNoChange(t *testing.T) {
+	w := newWorld(t)
+	w.mtu(1500)
+	w.want("a change", 2)
+	w.mtu(1501)
+	w.mtu(1500)
+	w.want("a change there and back", 3)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.told) != 2 {
+		t.Errorf("told %v, want two", w.told)
+	}
 }

@@ -147,7 +147,7 @@ func (d *Daemon) openSources() error {
 	}
 	ignored := []string{ipvs.Device, host.KubeProxyDevice, userspace.DeviceName}
 	addresses := &hostaddr.Source{Log: d.Log, Ignore: ignored}
-	d.tasks = append(d.tasks, func(ctx context.Context) error { return addresses.Run(ctx, d.state) })
+	d.run(func(ctx context.Context) { addresses.Run(ctx, d.state) })
 	return nil
 }
 
