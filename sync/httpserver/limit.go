@@ -88,7 +88,6 @@ func (c *conns) closeOne() {
 // each that it does not know.
 type patient struct{ net.Listener }
 
-// Accept implements net.Listener.
 func (l patient) Accept() (net.Conn, error) {
 	const pause = 10 * time.Millisecond
 	for {

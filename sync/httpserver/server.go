@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Limits of clients; see the package's comment.
+// Limits of clients.
 const (
-	maxConnections = 512
+	maxConnections = 512 // of one port; then the most silent one is closed
 	maxHeaderBytes = 64 << 10
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 30 * time.Second
-	idleTimeout    = 90 * time.Second
+	idleTimeout    = 90 * time.Second // between requests
 	profileTimeout = 10 * time.Minute // a profile takes as long as the client asks for
 )
 
@@ -32,7 +32,7 @@ type Server struct {
 	// Failed is called if the server can't listen, once for each error until it can. It must not block; it may be nil.
 	Failed func(error)
 	Log    *slog.Logger
-	// Listen replaces that of package net; it may be nil.
+	// Listen opens the listener, as that of package net does.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	err atomic.Pointer[error] // of the last attempt to listen; nil: it listens
@@ -80,11 +80,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // serve listens, and serves until ctx or the listener ends.
 func (s *Server) serve(ctx context.Context, log *slog.Logger) error {
-	listen := s.Listen
-	if listen == nil {
-		listen = new(net.ListenConfig).Listen
-	}
-	l, err := listen(ctx, "tcp", s.Address)
+	l, err := s.Listen(ctx, "tcp", s.Address)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func TestHardFail(t *testing.T) {
 	log, _ := newLog()
 	var told error
 	s := &Server{
-		Name: "metrics", Address: taken.Addr().String(), Handler: says(""), Log: log, HardFail: true,
+		Name: "metrics", Address: taken.Addr().String(), Handler: says(""), Log: log, HardFail: true, Listen: new(net.ListenConfig).Listen,
 		Failed: func(err error) { told = err },
 	}
 	want := "metrics server: listen tcp " + taken.Addr().String()

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -213,7 +214,7 @@ func (d *Daemon) openPorts() {
 	server := func(name, address string, handler http.Handler, reason string) *httpserver.Server {
 		s := &httpserver.Server{
 			Name: name, Address: address, Handler: handler, HardFail: c.KubeProxy.BindAddressHardFail, Log: d.Log,
-			Failed: func(err error) { d.events.Node(reason, err.Error()) },
+			Failed: func(err error) { d.events.Node(reason, err.Error()) }, Listen: new(net.ListenConfig).Listen,
 		}
 		d.tasks = append(d.tasks, s.Run)
 		return s
