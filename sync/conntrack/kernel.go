@@ -25,16 +25,14 @@ const (
 // kernel accepts no nftables batch while it ends one (nft_rcv_nl_event). The zero value is the current namespace's. Any
 // number of goroutines may use it, one after the other.
 type Table struct {
-	NetNS int                           // a file descriptor of the network namespace; 0: the current one
-	Dial  func() (*netlink.Conn, error) // opens connections to another kernel, in tests; nil: to this machine's
+	Dial func() (*netlink.Conn, error) // opens connections to another kernel, in tests; nil: to this machine's
 
 	mu               sync.Mutex
 	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies
 }
 
-// List calls each with the flows of a family that a filter selects, and on kernels before Linux 5.8 with all others,
-// too. When ctx ends, it fails. each must not keep the flow. After an error, the next call has new connections, because
-// an answer may not have arrived yet.
+// List calls each with the flows of a family that a filter selects. When ctx ends, it fails. each must not keep the
+// flow. After an error, the next call has new connections, because an answer may not have arrived yet.
 func (t *Table) List(ctx context.Context, of model.Family, q Filter, each func(*Flow)) (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +88,7 @@ func (t *Table) open() (err error) {
 	if dial == nil {
 		dial = func() (*netlink.Conn, error) {
 			const largest = 32 << 10 // datagram of a dump, in bytes
-			return netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: t.NetNS, MessageBufferSize: largest})
+			return netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{MessageBufferSize: largest})
 		}
 	}
 	for _, c := range []**netlink.Conn{&t.dumps, &t.deletions} {

@@ -140,8 +140,7 @@ func TestTheKernelFilters(t *testing.T) {
 // A connection lasts from sweep to sweep, because its end makes others' batches wait.
 func TestSweepsShareTheirConnections(t *testing.T) {
 	n := newNamespace(t)
-	k := &Table{NetNS: n.fd()}
-	defer k.close()
+	k := n.open(t)
 	stale := func(*Flow) bool { return true }
 	var first *netlink.Conn
 	for range 2 {

@@ -144,7 +144,9 @@ func (n *namespace) createEach(t testing.TB, texts []string, first int) {
 
 func (n *namespace) open(t testing.TB) *Table {
 	t.Helper()
-	table := &Table{NetNS: n.fd()}
+	table := &Table{Dial: func() (*netlink.Conn, error) {
+		return netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: n.fd()})
+	}}
 	t.Cleanup(table.close)
 	return table
 }

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mdlayher/netlink"
 	timo "github.com/ti-mo/conntrack"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/labtest"
@@ -68,7 +70,11 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	backend := open(t, tr.Node)
-	r := conntrack.New(log, &conntrack.Table{NetNS: vmapdtest.NetNS(t, tr.Node)}, func(p conntrack.Pass) {
+	ns := vmapdtest.NetNS(t, tr.Node)
+	table := &conntrack.Table{Dial: func() (*netlink.Conn, error) {
+		return netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: ns})
+	}}
+	r := conntrack.New(log, table, func(p conntrack.Pass) {
 		if p.Err != nil {
 			t.Errorf("clean-up of %v flows: %v", p.Family, p.Err)
 		}
