@@ -21,7 +21,8 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// Source follows an API server and writes the objects for this node into a [reconcile.State].
+// Source follows an API server and writes the objects for this node into a [reconcile.State]. Its methods but Run may be
+// called at any time.
 type Source struct {
 	Client   *client.Client
 	NodeName string // of the only Node to read
@@ -34,8 +35,7 @@ type Source struct {
 	followers []*follower // by the names of their kinds
 }
 
-// Unread returns the kinds without an initial list yet: of these, nothing is known. It may be
-// called at any time.
+// Unread returns the kinds without an initial list yet: of these, nothing is known.
 func (s *Source) Unread() (kinds []string) {
 	s.each(func(f *follower) {
 		if !f.complete && !f.lacking {
@@ -46,7 +46,7 @@ func (s *Source) Unread() (kinds []string) {
 }
 
 // Heard returns when the API server last sent something about each kind that made sense, by the kinds'
-// names. A kind of which nothing has been received is missing. It may be called at any time.
+// names. A kind of which nothing has been received is missing.
 func (s *Source) Heard() map[string]time.Time {
 	all := map[string]time.Time{}
 	s.each(func(f *follower) {
@@ -57,7 +57,7 @@ func (s *Source) Heard() map[string]time.Time {
 	return all
 }
 
-// Failing returns the kinds of objects that can't be read now, by their names. It may be called at any time.
+// Failing returns the kinds of objects that can't be read now, by their names.
 func (s *Source) Failing() (failures []Failure) {
 	s.each(func(f *follower) {
 		if !f.failure.Since.IsZero() {
@@ -127,7 +127,18 @@ func Connect(conn config.ClientConnectionConfiguration, master string) (*client.
 // restConfig returns a configuration for client-go's clients. They follow the files with certificates and tokens that
 // the kubeconfig names: when they are replaced, no restart is needed. They do not follow the kubeconfig itself.
 func restConfig(conn config.ClientConnectionConfiguration, master string) (*rest.Config, error) {
-	out, err := load(conn.Kubeconfig, master)
+	var out *rest.Config
+	var err error
+	if conn.Kubeconfig == "" && master == "" {
+		if out, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
+			err = errors.New("no kubeconfig and no master is given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
+		}
+	} else if out, err = clientcmd.BuildConfigFromFlags(master, conn.Kubeconfig); err != nil {
+		if file, ok := errors.AsType[*fs.PathError](err); ok {
+			err = file.Err
+		}
+		err = fmt.Errorf("cannot read the kubeconfig %s: %w", conn.Kubeconfig, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -136,24 +147,6 @@ func restConfig(conn config.ClientConnectionConfiguration, master string) (*rest
 	out.AcceptContentTypes = conn.AcceptContentTypes
 	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {
 		out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	}
-	return out, nil
-}
-
-func load(kubeconfig, master string) (*rest.Config, error) {
-	if kubeconfig == "" && master == "" {
-		out, err := rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			err = errors.New("no kubeconfig and no master is given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
-		}
-		return out, err
-	}
-	out, err := clientcmd.BuildConfigFromFlags(master, kubeconfig)
-	if file, ok := errors.AsType[*fs.PathError](err); ok {
-		err = file.Err
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the kubeconfig %s: %w", kubeconfig, err)
 	}
 	return out, nil
 }

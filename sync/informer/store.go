@@ -17,8 +17,8 @@ var (
 	_ cache.ReflectorBookmarkStore = (*follower)(nil)
 )
 
-// Transformer implements [cache.TransformingStore]. client-go collects the names of a streamed list until it is
-// complete; the content is in the state by then.
+// Transformer makes client-go collect the names of a streamed list until it is complete; the content is in the state by
+// then.
 func (f *follower) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		f.progress()
@@ -26,34 +26,28 @@ func (f *follower) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add implements [cache.ReflectorStore].
 func (f *follower) Add(o any) error { return f.Update(o) }
 
-// Update implements [cache.ReflectorStore].
 func (f *follower) Update(o any) error {
 	f.put(o)
 	f.works()
 	return nil
 }
 
-// Delete implements [cache.ReflectorStore].
 func (f *follower) Delete(o any) error {
 	f.drop(nameOf(o.(metav1.Object)))
 	f.works()
 	return nil
 }
 
-// Bookmark implements [cache.ReflectorBookmarkStore].
 func (f *follower) Bookmark(string) error {
 	f.works()
 	return nil
 }
 
-// Resync implements [cache.ReflectorStore].
 func (f *follower) Resync() error { return nil }
 
-// Replace implements [cache.ReflectorStore]: it takes a list, of objects or of the names of a streamed list. What it
-// lacks has been deleted.
+// Replace takes a list, of objects or of the names of a streamed list. What it lacks has been deleted.
 func (f *follower) Replace(list []any, _ string) error {
 	next := make(map[model.NamespacedName]bool, len(list))
 	for _, o := range list {
