@@ -127,7 +127,6 @@ type noting struct {
 	skew *atomic.Pointer[time.Duration]
 }
 
-// RoundTrip implements [http.RoundTripper].
 func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := n.RoundTripper.RoundTrip(r)
 	if err != nil {

@@ -139,9 +139,7 @@ func isLabel(key []byte) bool {
 // isAnnotation reports whether a key is that of an annotation that the proxy reads.
 func isAnnotation(key []byte) bool {
 	switch string(key) {
-	case corev1.EndpointsLastChangeTriggerTime:
-		return true
-	case metav1.InitialEventsAnnotationKey: // in the bookmark after the last of these events
+	case corev1.EndpointsLastChangeTriggerTime, metav1.InitialEventsAnnotationKey: // of the bookmark after these events
 		return true
 	}
 	return slices.ContainsFunc(model.Annotations[:], func(a model.Annotation) bool { return a.Name == string(key) })

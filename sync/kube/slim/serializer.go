@@ -30,7 +30,6 @@ type serializers struct {
 	formats []runtime.SerializerInfo
 }
 
-// SupportedMediaTypes implements [runtime.NegotiatedSerializer].
 func (s serializers) SupportedMediaTypes() []runtime.SerializerInfo { return s.formats }
 
 // objects decodes objects and lists.
