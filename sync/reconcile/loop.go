@@ -89,7 +89,7 @@ func (l *Loop) Run(ctx context.Context) {
 	var retry, rested, calm <-chan time.Time
 	repairs := 0 // in a row, without a pause in which nothing was changed
 	for {
-		repair, began := false, time.Time{}
+		var began time.Time // of a repair; zero: it is none
 		select {
 		case <-ctx.Done():
 			return
@@ -108,7 +108,7 @@ func (l *Loop) Run(ctx context.Context) {
 			l.full = true
 			l.Backend.Resync()
 		case <-foreignChange:
-			repair, began = true, time.Now()
+			began = time.Now()
 			l.Log.Warn("another program changed our rules; restoring them")
 			l.full, l.repair = true, true
 			l.Backend.Resync()
@@ -134,7 +134,7 @@ func (l *Loop) Run(ctx context.Context) {
 				rested = time.After(pause)
 			}
 		}
-		if repair {
+		if !began.IsZero() {
 			took := time.Since(began)
 			foreignChange, calm = nil, time.After(max(repairInterval, took*time.Duration(min(repairs, mostRest))))
 			repairs++

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -66,13 +67,11 @@ func (p *pending) add(c Change) (first bool) {
 // ProblemChanges returns the problems that only the later of two snapshots has, and those that only the earlier one,
 // which may be nil, has.
 func ProblemChanges(old, now *model.Snapshot) (added, gone []model.Problem) {
-	if old == nil {
-		return now.Problems, nil
-	}
-	if slices.Equal(now.Problems, old.Problems) {
+	before := cmp.Or(old, new(model.Snapshot)).Problems
+	if slices.Equal(now.Problems, before) {
 		return nil, nil
 	}
-	return without(now.Problems, old.Problems), without(old.Problems, now.Problems)
+	return without(now.Problems, before), without(before, now.Problems)
 }
 
 // without returns the problems that are not in others.
