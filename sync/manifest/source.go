@@ -38,9 +38,6 @@ type Source struct {
 // Open reads files and folders as [Load] does, the standard input once, and returns an error if one can't be read: so a
 // caller finds a mistake before it changes anything.
 func Open(paths []string, log *slog.Logger) (*Source, error) {
-	if len(paths) == 0 {
-		return nil, errors.New("read manifests: no path given")
-	}
 	seen, files, err := load(paths)
 	if err != nil {
 		return nil, err
