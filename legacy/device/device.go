@@ -14,9 +14,8 @@ import (
 // Find returns nil if the device does not exist.
 func Find(name string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
-	var none netlink.LinkNotFoundError
 	switch {
-	case errors.As(err, &none):
+	case errors.As(err, new(netlink.LinkNotFoundError)):
 		return nil, nil //nolint:nilnil // a missing device is no error
 	case err != nil:
 		return nil, fmt.Errorf("look for the device %s: %w", name, err)
@@ -82,10 +81,7 @@ func Add(link netlink.Link, a netip.Addr) error {
 	if a.Is6() {
 		with.Flags = unix.IFA_F_NODAD // every node has the same address
 	}
-	if err := netlink.AddrAdd(link, with); !errors.Is(err, unix.EEXIST) {
-		return err
-	}
-	return nil
+	return netlink.AddrReplace(link, with)
 }
 
 // Delete deletes an address. It is no error if the device does not have it.
