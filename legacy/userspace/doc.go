@@ -14,6 +14,4 @@
 //
 // TCP connections stay when a Service or its endpoint goes, unless ServicePort.ConnectionGrace ends them.
 // Clients of UDP are sent to another endpoint. The end of Run resets all.
-//
-// The page cmd/vmapd/docs/internals.md lists every difference from nftables.
 package userspace

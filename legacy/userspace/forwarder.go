@@ -1,7 +1,6 @@
 package userspace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ import (
 // retry is the time between two attempts to open a listener. Each snapshot is an occasion, too.
 const retry = time.Second
 
-// Options of a Forwarder. The zero value serves everything, on the addresses that the node has.
+// Options of a Forwarder. Without Loopback and SetAddresses, it serves everything on the addresses that the node has.
 type Options struct {
 	Loopback bool // only node ports, on 127.0.0.1 and ::1: beside a backend in the kernel, which can't
 	// SetAddresses gives the node the addresses of Services, and takes away others that it gave; nil: only addresses
@@ -32,7 +31,7 @@ type Options struct {
 	SetAddresses func(addrs map[netip.Addr]bool) error
 	// Failed is called when a service port can't be served in full, once for each reason. It must not block.
 	Failed func(service model.NamespacedName, err error)
-	Log    *slog.Logger // gets the same, and at level Debug connections and datagrams that fail; nil discards it
+	Log    *slog.Logger // gets the same, and at level Debug connections and datagrams that fail
 }
 
 // Forwarder keeps listeners in line with snapshots. A port that another process has is retried until it is free;
@@ -68,7 +67,6 @@ type sockets interface {
 
 // New returns a Forwarder that listens nowhere before the first snapshot.
 func New(o Options) *Forwarder {
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	system := &struct {
 		net.ListenConfig
 		net.Dialer
@@ -94,7 +92,9 @@ func (f *Forwarder) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			f.close()
+			f.end()
+			f.serve(nil)
+			f.tasks.Wait()
 			return
 		case <-tick.C:
 			f.mu.Lock()
@@ -102,12 +102,6 @@ func (f *Forwarder) Run(ctx context.Context) {
 			f.mu.Unlock()
 		}
 	}
-}
-
-func (f *Forwarder) close() {
-	f.end()
-	f.serve(nil)
-	f.tasks.Wait()
 }
 
 // Resync does nothing: each Apply reads which addresses the node has.
@@ -168,9 +162,7 @@ func (f *Forwarder) openMissing() {
 		case was == nil || was.Error() != err.Error():
 			err = fmt.Errorf("service port %v: %w", at.Name, err)
 			f.Log.Warn("cannot listen; retrying", slog.Any("err", err))
-			if f.Failed != nil {
-				f.Failed(at.Name.NamespacedName, err)
-			}
+			f.Failed(at.Name.NamespacedName, err)
 		}
 	}
 }

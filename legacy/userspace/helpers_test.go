@@ -100,7 +100,9 @@ func newRig(t *testing.T) *rig {
 	r.sockets = r.net
 	modeltest.OurNode().Set(r.builder)
 	t.Cleanup(func() {
-		r.close()
+		r.end()
+		r.serve(nil)
+		r.tasks.Wait()
 		testaid.WaitUntil(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return r

@@ -50,9 +50,10 @@ func (w *wanted) add(s *model.FamilySnapshot, loopback bool) {
 			fe := &sp.Frontends[i]
 			a := fe.VIP.Addr
 			at := []netip.Addr{a}
+			isPod := func(p netip.Prefix) bool { return p.Contains(a) }
 			if fe.Kind == model.NodePort {
 				at = s.NodePortAddrs
-			} else if !slices.Contains(s.NodeAddrs, a) && !slices.ContainsFunc(s.Pods.CIDRs, contains(a)) {
+			} else if !slices.Contains(s.NodeAddrs, a) && !slices.ContainsFunc(s.Pods.CIDRs, isPod) {
 				w.addrs[a] = true
 			}
 			if loopback || fe.Action == model.Reject {
@@ -69,10 +70,6 @@ func (w *wanted) add(s *model.FamilySnapshot, loopback bool) {
 			}
 		}
 	}
-}
-
-func contains(a netip.Addr) func(netip.Prefix) bool {
-	return func(p netip.Prefix) bool { return p.Contains(a) }
 }
 
 // isPlace reports whether a listener serves an address and port.
