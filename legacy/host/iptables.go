@@ -110,7 +110,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 		}
 	}
 	f.left, f.known = want, true
-	if size := batch.Size(); !batch.Empty() {
+	if size := batch.Size(); size != (iptables.Size{}) {
 		b.log.Debug("applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
 			slog.Duration("took", time.Since(start)))

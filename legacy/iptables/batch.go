@@ -43,9 +43,6 @@ func (b *Batch) sort() {
 	}
 }
 
-// Empty reports whether there is nothing to do.
-func (b *Batch) Empty() bool { return b.Size() == Size{} }
-
 // Size counts the chains and rules that the batch writes, and the chains that it deletes.
 func (b *Batch) Size() Size {
 	var s Size
@@ -95,35 +92,31 @@ func (b *Batch) Rules() map[string]Rules {
 func (b *Batch) Text() string {
 	var w strings.Builder
 	for t := range tables {
-		b.writeTable(&w, t)
+		has := b.tables[t]
+		if len(has.set) == 0 && len(has.delete) == 0 {
+			continue
+		}
+		fmt.Fprintf(&w, "*%v\n", t)
+		for _, c := range has.set {
+			fmt.Fprintf(&w, ":%s - [0:0]\n", c.name)
+		}
+		for _, name := range has.delete {
+			fmt.Fprintf(&w, ":%s - [0:0]\n", name)
+		}
+		for _, j := range Jumps() {
+			if b.jumps && j.Table == t.String() {
+				fmt.Fprint(&w, j)
+			}
+		}
+		for _, c := range has.set {
+			w.Write(c.text)
+		}
+		for _, name := range has.delete {
+			fmt.Fprintf(&w, "-X %s\n", name)
+		}
+		fmt.Fprintln(&w, "COMMIT")
 	}
 	return w.String()
-}
-
-func (b *Batch) writeTable(w *strings.Builder, t table) {
-	has := b.tables[t]
-	if len(has.set) == 0 && len(has.delete) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "*%v\n", t)
-	for _, c := range has.set {
-		fmt.Fprintf(w, ":%s - [0:0]\n", c.name)
-	}
-	for _, name := range has.delete {
-		fmt.Fprintf(w, ":%s - [0:0]\n", name)
-	}
-	for _, j := range Jumps() {
-		if b.jumps && j.Table == t.String() {
-			fmt.Fprint(w, j)
-		}
-	}
-	for _, c := range has.set {
-		w.Write(c.text)
-	}
-	for _, name := range has.delete {
-		fmt.Fprintf(w, "-X %s\n", name)
-	}
-	fmt.Fprintln(w, "COMMIT")
 }
 
 // String returns all chains, and the jumps by which packets come to them, for iptables-restore --noflush on a node

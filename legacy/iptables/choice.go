@@ -13,26 +13,27 @@ import (
 // listChain returns the chain that chooses from a list of endpoints. A connection chooses among n endpoints by passing
 // at most n rules: the first takes one of n, the next one of the n-1 that are left, and so on.
 func (p *port) listChain(l model.TrafficPolicy) chain {
-	c := p.chain(nat, roleChoose[l])
+	c := p.chain(nat, p.name(roleChoose[l]))
 	for _, fe := range p.Frontends {
 		if w := pathOf(fe); w.direct() && w.TrafficPolicy == l {
 			c.add(toVIP(fe.VIP), markOutside)
 		}
 	}
 	sticky := p.Affinity > 0 && !p.r.options.NoAffinity
-	var endpoints []netip.AddrPort
+	left := 0
 	for e := range p.In(l) {
-		endpoints = append(endpoints, e.Addr)
+		left++
 		if sticky {
 			c.add(p.had(e.Addr), dnat(e.Addr))
 		}
 	}
-	for i, e := range endpoints {
-		match := p.one(len(endpoints) - i)
-		if sticky {
-			match += remember(p.Name, e)
+	for e := range p.In(l) {
+		match := p.one(left)
+		left--
+		if sticky { // evaluated only if the match that chooses holds
+			match += " -m recent --set --name " + recentName(p.Name, e.Addr) + " --rsource"
 		}
-		c.add(match, dnat(e))
+		c.add(match, dnat(e.Addr))
 	}
 	return c
 }
@@ -42,13 +43,7 @@ func (p *port) listChain(l model.TrafficPolicy) chain {
 // 5.11 may free the entry that is being updated.
 func (p *port) had(e netip.AddrPort) string {
 	return fmt.Sprintf("%s -m recent --update --seconds %d --name %s --rsource",
-		protocol(p.Name.Protocol), p.Affinity/time.Second, RecentName(p.Name, e))
-}
-
-// remember returns the match that puts the client on the endpoint's list. It stands behind the match that chooses, and
-// is evaluated only if that one holds.
-func remember(n model.ServicePortName, e netip.AddrPort) string {
-	return " -m recent --set --name " + RecentName(n, e) + " --rsource"
+		protocol(p.Name.Protocol), p.Affinity/time.Second, recentName(p.Name, e))
 }
 
 // one returns the match that chooses one of n endpoints; the last one needs no choice. The kernel has 31 bits for a

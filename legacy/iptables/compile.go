@@ -2,59 +2,54 @@ package iptables
 
 import (
 	"bytes"
-	"iter"
 	"net/netip"
 	"reflect"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/persist"
 )
 
 // A Ruleset is the desired content of one family's chains. It is immutable. It holds the trees; the chains of service
 // ports are made from the snapshot on demand.
 type Ruleset struct {
-	Family model.Family
+	*model.FamilySnapshot
 
-	snapshot *model.FamilySnapshot
-	options  Options
-	forest   forest
+	options Options
+	forest  forest
 }
 
 // Compile translates a snapshot. After a Ruleset with the same options, the cost depends on the changes between the
 // snapshots, and unchanged parts are shared. before may be nil.
 func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
-	r := &Ruleset{Family: s.Family, snapshot: s, options: o}
+	r := &Ruleset{FamilySnapshot: s, options: o}
 	if before == nil || before.options != o {
 		empty := &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}
-		before = &Ruleset{Family: s.Family, snapshot: empty, options: o, forest: saplings()}
+		before = &Ruleset{FamilySnapshot: empty, options: o, forest: saplings()}
 	}
 	var removed, added []placed
-	if s.Settings != before.snapshot.Settings {
-		removed, added = nodeEntries(before.snapshot), nodeEntries(s)
+	if s.Settings != before.Settings {
+		removed, added = nodeEntries(before.FamilySnapshot), nodeEntries(s)
 	}
-	for c := range s.ClusterIPs.Changes(model.AddrKeys, before.snapshot.ClusterIPs) {
-		removed, added = collect(removed, added, c, clusterIPEntry)
+	note := func(inOld bool, p placed) {
+		if inOld {
+			removed = append(removed, p)
+		} else {
+			added = append(added, p)
+		}
 	}
-	for c := range s.Hairpins.Changes(model.AddrKeys, before.snapshot.Hairpins) {
-		removed, added = collect(removed, added, c, r.hairpinEntry)
+	for c := range s.ClusterIPs.Changes(model.AddrKeys, before.ClusterIPs) {
+		note(c.InOld, clusterIPEntry(c.Key))
 	}
-	for c := range s.ServicePortChanges(before.snapshot) {
+	for c := range s.Hairpins.Changes(model.AddrKeys, before.Hairpins) {
+		note(c.InOld, r.hairpinEntry(c.Key))
+	}
+	for c := range s.ServicePortChanges(before.FamilySnapshot) {
 		if was, is := before.entriesOf(c.Old), r.entriesOf(c.New); !slices.Equal(was, is) {
 			removed, added = append(removed, was...), append(added, is...)
 		}
 	}
 	r.forest = replant(before.forest, removed, added)
 	return r
-}
-
-func collect(
-	removed, added []placed, c persist.Change[netip.Addr, struct{}], as func(netip.Addr) placed,
-) (_, _ []placed) {
-	if c.InOld {
-		return append(removed, as(c.Key)), added
-	}
-	return removed, append(added, as(c.Key))
 }
 
 func (r *Ruleset) entriesOf(sp *model.ServicePort) []placed {
@@ -81,7 +76,7 @@ func (r *Ruleset) Lacking() map[model.ServicePortName]bool {
 		return nil
 	}
 	ports := map[model.ServicePortName]bool{}
-	for sp := range r.snapshot.ServicePorts() {
+	for sp := range r.ServicePorts() {
 		if r.lacks(sp) {
 			ports[sp.Name] = true
 		}
@@ -115,25 +110,17 @@ func (r *Ruleset) hairpinEntry(a netip.Addr) placed {
 	return placed{atAddr(hairpins, a), entry{entryKey{addr: a}, rule}}
 }
 
-// chains yields every chain.
-func (r *Ruleset) chains() iter.Seq[chain] {
-	return func(yield func(chain) bool) {
-		for _, c := range r.sharedChains() {
-			if !yield(c) {
-				return
-			}
-		}
-		for p, n := range r.forest.All() {
-			if !yield(p.chain(r.Family, n)) {
-				return
-			}
-		}
-		for sp := range r.snapshot.ServicePorts() {
-			for _, c := range r.portChains(sp) {
-				if !yield(c) {
-					return
-				}
-			}
+// each calls do with every chain.
+func (r *Ruleset) each(do func(chain)) {
+	for _, c := range r.sharedChains() {
+		do(c)
+	}
+	for p, n := range r.forest.All() {
+		do(p.chain(r.Family, n))
+	}
+	for sp := range r.ServicePorts() {
+		for _, c := range r.portChains(sp) {
+			do(c)
 		}
 	}
 }
@@ -145,11 +132,8 @@ func Diff(have, want *Ruleset) *Batch {
 	b := &Batch{}
 	switch {
 	case have == nil:
-		for c := range want.chains() {
-			b.set(c)
-		}
-	case have == want:
-	default:
+		want.each(b.set)
+	case have != want:
 		b.diff(have, want)
 	}
 	b.sort()
@@ -159,7 +143,7 @@ func Diff(have, want *Ruleset) *Batch {
 func (b *Batch) diff(have, want *Ruleset) {
 	b.compare(have.sharedChains(), want.sharedChains())
 	for c := range want.forest.Changes(placeKeys, have.forest) {
-		if c.InOld && c.InNew && c.New.equal(c.Old) {
+		if c.InOld && c.InNew && c.New.children == c.Old.children && slices.Equal(c.New.entries, c.Old.entries) {
 			continue
 		}
 		if c.InOld {
@@ -171,14 +155,14 @@ func (b *Batch) diff(have, want *Ruleset) {
 			b.delete(c.Key.chain(have.Family, c.Old))
 		}
 	}
-	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
+	for c := range want.ServicePortChanges(have.FamilySnapshot) {
 		b.compare(have.portChains(c.Old), want.portChains(c.New))
 	}
-	if reflect.DeepEqual(have.snapshot.Pods, want.snapshot.Pods) && have.options == want.options {
+	if reflect.DeepEqual(have.Pods, want.Pods) && have.options == want.options {
 		return
 	}
-	for sp := range want.snapshot.ServicePorts() {
-		if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
+	for sp := range want.ServicePorts() {
+		if old, _ := have.ServicePort(sp.Name); old == sp {
 			b.compare(have.portChains(sp), want.portChains(sp))
 		}
 	}

@@ -41,5 +41,5 @@
 //
 // Rules of different tables can't be exchanged together: while a batch is applied, a connection may for a moment
 // be refused instead of forwarded, or the reverse. A single new connection without a history always goes where
-// model.Decide says. The page cmd/vmapd/docs/internals.md lists every difference from nftables.
+// model.Decide says.
 package iptables

@@ -45,7 +45,7 @@ var roleChoose = [len(model.TrafficPolicies)]role{model.Cluster: "C-", model.Loc
 // portHash represents a service port in names of chains. It is an upgrade contract: by these
 // names a new version knows the chains of an earlier one.
 func portHash(n model.ServicePortName) string {
-	return hash(n.Namespace, "/", n.Name, ":", n.Port, "/", n.Protocol.String())
+	return hash(n, "")
 }
 
 // isOf reports whether a chain is one of a service port's, or none of any: those have no hash behind a role.
@@ -55,15 +55,15 @@ func isOf(chain string, n model.ServicePortName) bool {
 	return len(rest) < len(own) || strings.HasPrefix(rest, own)
 }
 
-// RecentName is the name of the xt_recent list of the clients of one endpoint, for one
+// recentName is the name of the xt_recent list of the clients of one endpoint, for one
 // service port. Both IP families share the names.
-func RecentName(n model.ServicePortName, e netip.AddrPort) string {
-	return Prefix + hash(n.Namespace, "/", n.Name, ":", n.Port, "/", n.Protocol.String(), "/", e.String())
+func recentName(n model.ServicePortName, e netip.AddrPort) string {
+	return Prefix + hash(n, "/"+e.String())
 }
 
 // hash returns 16 characters, 80 bits.
-func hash(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
+func hash(n model.ServicePortName, more string) string {
+	sum := sha256.Sum256([]byte(n.Namespace + "/" + n.Name + ":" + n.Port + "/" + n.Protocol.String() + more))
 	return base32.StdEncoding.EncodeToString(sum[:10])
 }
 

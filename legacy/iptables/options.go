@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/vmapd/vmapd/model"
@@ -22,20 +23,10 @@ type Options struct {
 	NoAffinity, NoSCTP bool
 }
 
-func (o Options) mark() uint32 {
-	if o.MasqueradeMark == 0 {
-		return DefaultMasqueradeMark
-	}
-	return o.MasqueradeMark
-}
+func (o Options) mark() uint32 { return cmp.Or(o.MasqueradeMark, DefaultMasqueradeMark) }
 
 // setMark is the target that sets the mark.
 func (o Options) setMark() string { return SetMark(o.mark(), o.mark()) }
-
-// clearMark is the target that clears a mark that is set.
-func (o Options) clearMark() string { return SetMark(o.mark(), 0) }
-
-func (o Options) isMarked() string { return Marked(o.mark(), o.mark()) }
 
 // A Jump is a rule in a built-in chain that leads to one of our chains. Built-in chains belong to everybody, so no
 // batch contains jumps: [Saved.HookText] has those that are missing.

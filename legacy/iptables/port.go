@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -46,8 +47,8 @@ func (w path) direct() bool {
 	return w.Action == model.Forward && !w.ShortCircuit && w.SourceNAT == model.MasqueradeOutside
 }
 
-func (p *port) chain(t table, r role) chain {
-	return chain{table: t, name: p.name(r), comment: p.comment}
+func (p *port) chain(t table, name string) chain {
+	return chain{table: t, name: name, comment: p.comment}
 }
 
 func (p *port) name(r role) string { return Prefix + string(r) + p.hash }
@@ -91,7 +92,10 @@ func (p *port) filterRule(fe model.Frontend) string {
 	if fe.Restricted {
 		return p.rule(toVIP(fe.VIP), "-g "+p.pathChain(roleFirewall, w))
 	}
-	if target := p.refuse(w); target != Return || p.selfDNAT(fe) {
+	// An endpoint may be the very address and port that its clients ask for: then nothing is translated, and the filter
+	// table takes it for a connection that got no endpoint.
+	_, self := p.Find(netip.AddrPortFrom(fe.VIP.Addr, fe.VIP.Port))
+	if target := p.refuse(w); self || target != Return {
 		return p.rule(toVIP(fe.VIP), target)
 	}
 	return ""
@@ -108,14 +112,6 @@ func (p *port) refuse(w path) string {
 		return Drop
 	}
 	return Return
-}
-
-// selfDNAT reports whether an endpoint is the very address and port that its clients ask for: then nothing is
-// translated, and the filter table takes it for a connection that got no endpoint.
-func (p *port) selfDNAT(fe model.Frontend) bool {
-	return slices.ContainsFunc(p.Endpoints, func(e model.Endpoint) bool {
-		return e.Addr.Addr() == fe.VIP.Addr && e.Addr.Port() == fe.VIP.Port
-	})
 }
 
 // entries returns a service port's rules at the ends of trees.
@@ -159,7 +155,7 @@ func (p *port) chains() []chain {
 // externalChain marks connections that are to be masqueraded, and sends all to a list of
 // endpoints. The filter table refuses those that come to the end of the chain.
 func (p *port) externalChain(w path) chain {
-	c := chain{table: nat, name: p.pathChain(roleExternal, w), comment: p.comment}
+	c := p.chain(nat, p.pathChain(roleExternal, w))
 	switch w.SourceNAT {
 	case model.MasqueradeAlways:
 		c.add("", p.r.options.setMark())
@@ -170,7 +166,7 @@ func (p *port) externalChain(w path) chain {
 	}
 	if w.ShortCircuit {
 		all := "-g " + p.name(roleChoose[model.Cluster])
-		for _, m := range FromPods(p.r.snapshot.Pods) {
+		for _, m := range FromPods(p.r.Pods) {
 			if c.add(m, all); m == "" {
 				return c
 			}
@@ -194,13 +190,13 @@ func (p *port) firewallChains(w path) []chain {
 	var list []chain
 	sources := p.allowed(restricted)
 	if w.forwards() {
-		c := chain{table: nat, name: p.pathChain(roleFirewall, w), comment: p.comment}
+		c := p.chain(nat, p.pathChain(roleFirewall, w))
 		for _, m := range sources {
 			c.add(m, "-g "+p.entry(w))
 		}
 		list = append(list, c)
 	}
-	c := chain{table: filter, name: p.pathChain(roleFirewall, w), comment: p.comment}
+	c := p.chain(filter, p.pathChain(roleFirewall, w))
 	if target := p.refuse(w); target != Drop {
 		for _, m := range sources {
 			c.add(m, target)
@@ -214,7 +210,7 @@ func (p *port) firewallChains(w path) []chain {
 func (p *port) allowed(restricted []model.Frontend) []string {
 	var list []string
 	for _, r := range p.SourceRanges {
-		list = append(list, From(r))
+		list = append(list, InRange("-s ", r))
 	}
 	if p.NodeAllowed {
 		// A process of this node, if the frontend's address is on an interface of it.

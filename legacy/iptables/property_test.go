@@ -66,8 +66,8 @@ func checkApplied(t *testing.T, tables *iptsim.Tables, b *iptables.Batch, want *
 		t.Fatalf("the batch: %v\n%s", err, b.Text())
 	}
 	testaid.Equal(t, "the tables after the batch", load(t, want).Save(), tables.Save())
-	if b.Empty() != (b.Text() == "") {
-		t.Errorf("a batch is empty: %v; its text is %q", b.Empty(), b.Text())
+	if (b.Size() == iptables.Size{}) != (b.Text() == "") {
+		t.Errorf("a batch has %+v; its text is %q", b.Size(), b.Text())
 	}
 }
 

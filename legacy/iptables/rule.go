@@ -41,13 +41,8 @@ func Join(parts ...string) string {
 // host is an address as the programs print it.
 func host(a netip.Addr) string { return a.String() + "/" + strconv.Itoa(a.BitLen()) }
 
-// From matches sources in a range.
-func From(p netip.Prefix) string { return inRange("-s ", p) }
-
-// To matches destinations in a range.
-func To(p netip.Prefix) string { return inRange("-d ", p) }
-
-func inRange(option string, p netip.Prefix) string {
+// InRange matches sources ("-s ") or destinations ("-d ") in a range.
+func InRange(option string, p netip.Prefix) string {
 	if p.Bits() == 0 {
 		return ""
 	}
@@ -67,7 +62,7 @@ func FromPods(p model.PodSources) []string {
 		if prefix.Bits() == 0 {
 			return []string{""}
 		}
-		list = append(list, From(prefix))
+		list = append(list, InRange("-s ", prefix))
 	}
 	return list
 }
@@ -76,8 +71,7 @@ func protocol(p model.Protocol) string { return "-p " + p.String() }
 
 // toPort matches one destination port.
 func toPort(p model.Protocol, port uint16) string {
-	name := p.String()
-	return "-p " + name + " -m " + name + " --dport " + strconv.Itoa(int(port))
+	return protocol(p) + " -m " + p.String() + " --dport " + strconv.Itoa(int(port))
 }
 
 // toVIP matches packets to a frontend. A node port needs no match for the address: only packets
@@ -89,8 +83,8 @@ func toVIP(v model.VIP) string {
 	return "-d " + host(v.Addr) + " " + toPort(v.Protocol, v.Port)
 }
 
-// Marked matches packets with this value of the mark in the bits of mask.
-func Marked(value, mask uint32) string { return fmt.Sprintf("-m mark --mark %#x/%#x", value, mask) }
+// Marked matches packets with these bits in the mark.
+func Marked(bits uint32) string { return fmt.Sprintf("-m mark --mark %#x/%#x", bits, bits) }
 
 // SetMark is the target that clears the bits of mask in the packet mark, and then exchanges
 // those of value. iptables-save prints --or-mark and --xor-mark so.

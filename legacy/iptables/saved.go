@@ -86,7 +86,7 @@ func normal(rule string) string {
 func (r *Ruleset) Repair(s *Saved) *Batch {
 	b := &Batch{}
 	wanted := map[tableChain]bool{}
-	for c := range r.chains() {
+	r.each(func(c chain) {
 		at := tableChain{c.table.String(), c.name}
 		wanted[at] = true
 		have, ok := s.rules[at]
@@ -95,7 +95,7 @@ func (r *Ruleset) Repair(s *Saved) *Batch {
 		} else {
 			b.tables[c.table].growth += c.rules()
 		}
-	}
+	})
 	for t := range tables {
 		for name := range s.Chains(t.String()) {
 			if IsOurs(name) && !wanted[tableChain{t.String(), name}] {

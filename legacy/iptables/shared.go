@@ -1,26 +1,23 @@
 package iptables
 
-import "github.com/vmapd/vmapd/model"
-
 // sharedChains returns the chains that belong to no single service port, without those of the trees.
 func (r *Ruleset) sharedChains() []chain {
-	s := r.snapshot.Settings
 	return []chain{
-		r.markOutside(s), r.postrouting(), r.masquerade(),
-		r.filter(s), r.forward(s), r.accept(), r.reject(), r.dropOutside(s),
+		r.markOutside(), r.postrouting(), r.masquerade(),
+		r.filter(), r.forward(), r.accept(), r.reject(), r.dropOutside(),
 	}
 }
 
 // markOutside marks connections to cluster IPs that are to be masqueraded. Its rules match
 // pods, and never the opposite: in OUTPUT there is no interface, and whether "! -i cbr0" holds
 // there depends on the variant and on the kernel.
-func (r *Ruleset) markOutside(s *model.Settings) chain {
+func (r *Ruleset) markOutside() chain {
 	c := chain{table: nat, name: outsideChain}
 	switch {
-	case s.MasqueradeAll:
+	case r.MasqueradeAll:
 		c.add("", r.options.setMark())
-	case s.Pods.Known():
-		for _, m := range FromPods(s.Pods) {
+	case r.Pods.Known():
+		for _, m := range FromPods(r.Pods) {
 			if c.add(m, Return); m == "" {
 				return c
 			}
@@ -32,7 +29,7 @@ func (r *Ruleset) markOutside(s *model.Settings) chain {
 
 func (r *Ruleset) postrouting() chain {
 	c := chain{table: nat, name: postroutingChain}
-	c.add(r.options.isMarked(), "-g "+masqueradeChain)
+	c.add(Marked(r.options.mark()), "-g "+masqueradeChain)
 	c.add(isDNATed, "-g "+hairpinChain)
 	return c
 }
@@ -40,29 +37,29 @@ func (r *Ruleset) postrouting() chain {
 // masquerade clears the mark first, because a packet that then goes through a tunnel passes here again.
 func (r *Ruleset) masquerade() chain {
 	c := chain{table: nat, name: masqueradeChain}
-	c.add("", r.options.clearMark())
+	c.add("", SetMark(r.options.mark(), 0))
 	c.add("", Masquerade(r.options.RandomFully))
 	return c
 }
 
 // filter decides about new connections. Those with DNAT, whichever program's, return at once; a connection to a
 // Service without DNAT is refused or dropped.
-func (r *Ruleset) filter(s *model.Settings) chain {
+func (r *Ruleset) filter() chain {
 	c := chain{table: filter, name: filterChain}
 	c.add(isDNATed, Return)
 	c.add("", "-j "+servicesChain)
-	for _, p := range s.ServiceCIDRs {
-		c.add(Join(To(p), NotToNode), Drop)
+	for _, p := range r.ServiceCIDRs {
+		c.add(Join(InRange("-d ", p), NotToNode), Drop)
 	}
 	return c
 }
 
 // forward refuses, and accepts nothing: other programs' rules decide about what passes. Established connections come
 // first: nearly all packets belong to one.
-func (r *Ruleset) forward(s *model.Settings) chain {
+func (r *Ruleset) forward() chain {
 	c := chain{table: filter, name: forwardChain}
 	c.add(IsEstablished, Return)
-	if s.DropInvalid {
+	if r.DropInvalid {
 		// A segment outside the window, say, would reach the client with the pod's own
 		// address, and the client would reset the connection.
 		c.add(IsInvalid, Drop)
@@ -75,7 +72,7 @@ func (r *Ruleset) forward(s *model.Settings) chain {
 func (r *Ruleset) accept() chain {
 	c := chain{table: filter, name: acceptChain}
 	c.add(IsEstablished, Accept)
-	c.add(r.options.isMarked(), Accept)
+	c.add(Marked(r.options.mark()), Accept)
 	return c
 }
 
@@ -92,10 +89,10 @@ func (r *Ruleset) reject() chain {
 }
 
 // dropOutside spares pods and the node: they have an endpoint, and come here only if its
-// address and port are the very ones that they asked for (selfDNAT).
-func (r *Ruleset) dropOutside(s *model.Settings) chain {
+// address and port are the very ones that they asked for, see filterRule.
+func (r *Ruleset) dropOutside() chain {
 	c := chain{table: filter, name: dropChain}
-	for _, m := range FromPods(s.Pods) {
+	for _, m := range FromPods(r.Pods) {
 		if c.add(m, Return); m == "" {
 			return c
 		}

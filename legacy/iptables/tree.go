@@ -253,8 +253,3 @@ func store(edit *forestEdit, p place, n node) {
 		store(edit, p.parent(), above)
 	}
 }
-
-// equal reports whether two chains have the same rules.
-func (n *node) equal(o *node) bool {
-	return n.children == o.children && slices.Equal(n.entries, o.entries)
-}

@@ -140,7 +140,7 @@ func (r compiler) services() []string {
 func (r compiler) unallocated(of string) []string {
 	var rules []string
 	for _, p := range r.ServiceCIDRs {
-		rules = append(rules, iptables.Join(iptables.To(p), of, iptables.NotToNode, iptables.Drop))
+		rules = append(rules, iptables.Join(iptables.InRange("-d ", p), of, iptables.NotToNode, iptables.Drop))
 	}
 	return rules
 }
@@ -194,7 +194,7 @@ func (r compiler) served() []string {
 func (r compiler) postrouting() []string {
 	const masquerade = "-j " + masqueradeChain
 	return []string{
-		iptables.Join(iptables.Marked(r.options.MasqueradeMark, r.options.MasqueradeMark), masquerade),
+		iptables.Join(iptables.Marked(r.options.MasqueradeMark), masquerade),
 		iptables.Join(r.in(Addrs, "src"), masquerade),
 		iptables.Join(r.in(Hairpin, "src,dst"), masquerade),
 	}
