@@ -19,29 +19,23 @@ func (b *IPTables) Compare(
 		if f.family != family {
 			continue
 		}
-		saved, err := save(ctx, f.name)
+		saved, err := f.save(ctx)
 		if err != nil {
 			return nil, err
 		}
 		list := iptables.Compile(nil, s.Family(family), b.optionsOf(f)).Repair(saved).Chains(of)
-		return append(list, missingJumps(saved.HookText())...), nil
+		for line := range strings.Lines(saved.HookText()) {
+			if strings.HasPrefix(line, "-") {
+				list = append(list, "a jump is missing or in another place: "+strings.TrimSpace(line))
+			}
+		}
+		return list, nil
 	}
 	return nil, nil
 }
 
-// missingJumps returns the rules of a text for iptables-restore, as differences.
-func missingJumps(text string) (list []string) {
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "-") {
-			list = append(list, "a jump is missing or in another place: "+strings.TrimSpace(line))
-		}
-	}
-	return list
-}
-
 // Compare returns the operations that would turn what the kernel has of a family now into s; with a service port,
-// without those on other virtual servers. It changes nothing, and may be called during Apply: a change that Apply makes
-// meanwhile may be among them.
+// without those on other virtual servers. Else it is as [IPTables.Compare].
 func (b *IPVS) Compare(
 	ctx context.Context, family model.Family, s *model.Snapshot, of *model.ServicePort,
 ) (list []string, err error) {

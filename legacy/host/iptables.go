@@ -35,13 +35,10 @@ type ruleFamily struct {
 // left out; if neither family has any, the error says why. variants are tried one after the other: "" for the
 // administrator's choice, "-legacy", "-nft"; without any, all three.
 func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IPTables, error) {
-	if len(variants) == 0 {
-		variants = []string{"", "-legacy", "-nft"}
-	}
 	b := &IPTables{backend: backend{log: log}, options: o}
 	err := b.openFamilies(variants, func(p *programs) error {
-		f := &ruleFamily{programs: p, noSCTP: p.lacks(iptables.MatchSCTP)}
-		if err := p.lacks(iptables.MatchRecent); err != nil {
+		f := &ruleFamily{programs: p, noSCTP: p.test(iptables.ProbeSCTP)}
+		if err := p.test(iptables.ProbeRecent); err != nil {
 			f.noAffinity = true
 			log.LogAttrs(context.Background(), slog.LevelWarn,
 				"session affinity is not available; load the kernel module xt_recent",
@@ -70,12 +67,11 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
 	for _, f := range b.families {
 		err := b.applyFamily(ctx, f, s.Family(f.family))
-		if model.IsProgrammed(err) {
-			errs = append(errs, err)
-		} else {
+		if !model.IsProgrammed(err) {
+			err = &model.FamilyError{Family: f.family, Err: err}
 			f.left, f.known = nil, false
-			errs = append(errs, &model.FamilyError{Family: f.family, Err: err})
 		}
+		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)
 	b.programmed.Store(model.IsProgrammed(err))
@@ -90,22 +86,22 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	var saved *iptables.Saved
 	var err error
 	if full {
-		if saved, err = save(ctx, f.name); err != nil {
+		if saved, err = f.save(ctx); err != nil {
 			return err
 		}
 		batch = want.Repair(saved)
 		foreign := f.left != nil && batch.Size() != iptables.Diff(f.left, want).Size()
-		b.update(f.family, func(s *Stats) { s.read(f.invalid, saved.Invalid(), foreign) })
-		f.invalid = saved.Invalid()
+		b.update(f.family, func(s *Stats) { s.read(f.invalid, saved.Invalid, foreign) })
+		f.invalid = saved.Invalid
 	} else {
 		batch = iptables.Diff(f.left, want)
 	}
-	if err = b.write(ctx, f, batch.Text(), !full); err != nil {
+	if err = b.write(ctx, f.programs, batch.Text(), !full); err != nil {
 		return err
 	}
 	b.update(f.family, func(s *Stats) { s.applied(batch, full) })
 	if full { // The jumps come last, when the chains are there.
-		if err := b.write(ctx, f, saved.HookText(), false); err != nil {
+		if err := b.write(ctx, f.programs, saved.HookText(), false); err != nil {
 			return err
 		}
 	}
@@ -116,18 +112,15 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 			slog.Duration("took", time.Since(start)))
 	}
 	if ports := want.Lacking(); len(ports) > 0 {
-		err := fmt.Errorf("the kernel refuses service ports of SCTP (%s): %w", strings.Join(namesOf(ports), ", "), f.noSCTP)
+		var names []string
+		for name := range ports {
+			names = append(names, name.String())
+		}
+		slices.Sort(names)
+		err := fmt.Errorf("the kernel refuses service ports of SCTP (%s): %w", strings.Join(names, ", "), f.noSCTP)
 		return &model.FamilyError{Family: f.family, Ports: ports, Err: err}
 	}
 	return nil
-}
-
-func namesOf(ports map[model.ServicePortName]bool) (names []string) {
-	for name := range ports {
-		names = append(names, name.String())
-	}
-	slices.Sort(names)
-	return names
 }
 
 // optionsOf returns the options for a family. Its programs and kernel may lack something.
@@ -135,17 +128,4 @@ func (b *IPTables) optionsOf(f *ruleFamily) iptables.Options {
 	o := b.options
 	o.RandomFully, o.NoAffinity, o.NoSCTP = f.tables.HasRandomFully(), f.noAffinity, f.noSCTP != nil
 	return o
-}
-
-// write runs iptables-restore with a text, unless it is empty. The statistics distinguish failures of texts that have
-// changes alone (partial) from those of whole ones.
-func (b *IPTables) write(ctx context.Context, f *ruleFamily, text string, partial bool) error {
-	if text == "" {
-		return nil
-	}
-	err := f.restore(ctx, text)
-	if err != nil {
-		b.update(f.family, func(s *Stats) { s.failed(partial) })
-	}
-	return err
 }

@@ -75,8 +75,8 @@ func (b *IPVS) open() (err error) {
 			}
 		}
 	}
-	err = b.openFamilies([]string{"", "-legacy", "-nft"}, func(p *programs) error {
-		if err := p.restore(context.Background(), rulesProbe(p.family), "--test"); err != nil {
+	err = b.openFamilies(nil, func(p *programs) error {
+		if err := p.test(rulesProbe(p.family)); err != nil {
 			return err
 		}
 		b.families = append(b.families, &serverFamily{programs: p})
@@ -197,7 +197,7 @@ func (b *IPVS) compile(
 		return nil, nil, fmt.Errorf("read the node's state: %w", err)
 	}
 	want := ipvs.Compile(nil, s, o)
-	if want.Rules.IsIn(saved) {
+	if want.Rules.Over(saved) == "" {
 		have.Rules = want.Rules
 	}
 	return have, want, nil
@@ -228,7 +228,7 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 	if c.Sets, err = readSets(p.family); err != nil {
 		return nil, nil, err
 	}
-	saved, err := save(ctx, p.name)
+	saved, err := p.save(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

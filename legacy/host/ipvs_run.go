@@ -87,14 +87,11 @@ func changeAddress(a netip.Addr, change func(netlink.Link, netip.Addr) error) er
 }
 
 func (r *run) SetRules(rules *ipvs.Rules) error {
-	saved, err := save(r.ctx, r.f.name)
+	saved, err := r.f.save(r.ctx)
 	if err != nil {
 		return err
 	}
-	if err = r.f.restore(r.ctx, rules.Over(saved)); err != nil {
-		r.update(r.f.family, func(s *Stats) { s.failed(false) })
-	}
-	return err
+	return r.write(r.ctx, r.f.programs, rules.Over(saved), false)
 }
 
 func (r *run) CreateSet(f model.Family, name ipvs.SetName) error {

@@ -28,13 +28,10 @@ const (
 	OwnerVmapd     = "vmapd" // with another backend
 )
 
-// Kinds of leftovers.
+// Kinds of leftovers, besides the chains of a variant.
 const (
-	KindNFTChain    = "iptables-nft chain"
-	KindLegacyChain = "iptables-legacy chain"
-	KindDevice      = "IPVS device"
-	KindSet         = "ipset"
-	kindUserspace   = "device of userspace"
+	KindDevice = "IPVS device"
+	KindSet    = "ipset"
 )
 
 // NFT are the tables of iptables-nft, without the program: it refuses a family with a rule of nft's own.
@@ -113,14 +110,14 @@ func (l *Leftovers) Find() (found []Leftover, err error) {
 		found = append(found, l.inChains(f, variantNFT, chains, l.NFT.Remove)...)
 		_, saved, err := l.legacy(f)
 		errs = append(errs, ofVariant(f, variantLegacy, err))
-		found = append(found, l.inChains(f, variantLegacy, saved.All(), l.removeLegacy)...)
+		found = append(found, l.inChains(f, variantLegacy, saved.Chains(""), l.removeLegacy)...)
 	}
 	ofIPVS, err := l.findIPVS()
 	found = append(found, ofIPVS...)
 	ours, unknown := device.Find(userspace.DeviceName)
 	if ours != nil && !l.RunsUserspace {
 		remove := func() error { return device.Remove(userspace.DeviceName) }
-		found = append(found, Leftover{OwnerVmapd, kindUserspace, 1, remove})
+		found = append(found, Leftover{OwnerVmapd, "device of userspace", 1, remove})
 	}
 	return found, errors.Join(append(errs, err, unknown)...)
 }
@@ -178,9 +175,8 @@ func (l *Leftovers) legacy(f model.Family) (*programs, *iptables.Saved, error) {
 	if err != nil || len(tables) == 0 {
 		return nil, none, err
 	}
-	name, proto := programsOf(f)
-	p := &programs{family: f, name: name + "-" + variantLegacy}
-	if p.tables, err = openProgram(p.name, proto); err != nil {
+	p, err := openProgram(f, "-"+variantLegacy)
+	if err != nil {
 		return nil, none, err
 	}
 	// The running backend may have tens of thousands of chains.
@@ -191,7 +187,7 @@ func (l *Leftovers) legacy(f model.Family) (*programs, *iptables.Saved, error) {
 			return nil, none, err
 		}
 	}
-	saved, err := save(context.Background(), p.name)
+	saved, err := p.save(context.Background())
 	if err != nil {
 		return nil, none, err
 	}
@@ -225,7 +221,7 @@ func (l *Leftovers) KubeProxyRules(f model.Family) (begun, written bool, err err
 		written, err = l.NFT.HasRules(f, table, postrouting)
 	}
 	_, saved, legacyErr := l.legacy(f)
-	chains = append(chains, saved.All()...)
+	chains = append(chains, saved.Chains("")...)
 	written = written || len(saved.Rules(table, postrouting)) > 0
 	begun = slices.ContainsFunc(chains, isSure)
 	return begun, begun && written, errors.Join(err, legacyErr)

@@ -17,7 +17,7 @@ import (
 )
 
 // lockTimeout is the time that the programs wait for the xtables lock, in seconds (-w).
-const lockTimeout = "5"
+const lockTimeout = 5
 
 // programs are iptables or ip6tables, with -save and -restore, of a variant that works here.
 type programs struct {
@@ -29,12 +29,13 @@ type programs struct {
 
 // findPrograms finds the first variant that can list and program the table nat.
 func findPrograms(f model.Family, variants []string) (*programs, error) {
-	name, proto := programsOf(f)
+	if len(variants) == 0 {
+		variants = []string{"", "-legacy", "-nft"}
+	}
 	var errs []error
 	for _, v := range variants {
-		p := &programs{family: f, name: name + v}
-		var err error
-		if p.tables, err = openProgram(p.name, proto); err == nil {
+		p, err := openProgram(f, v)
+		if err == nil {
 			err = p.try()
 		}
 		if err == nil {
@@ -47,20 +48,14 @@ func findPrograms(f model.Family, variants []string) (*programs, error) {
 	return nil, errors.Join(errs...)
 }
 
-func programsOf(f model.Family) (string, goiptables.Protocol) {
+// openProgram finds the program of a variant. After an error, the result has its name alone.
+func openProgram(f model.Family, variant string) (p *programs, err error) {
+	p = &programs{family: f, name: "iptables" + variant}
 	if f == model.IPv6 {
-		return "ip6tables", goiptables.ProtocolIPv6
+		p.name = "ip6tables" + variant
 	}
-	return "iptables", goiptables.ProtocolIPv4
-}
-
-func openProgram(name string, proto goiptables.Protocol) (*goiptables.IPTables, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return nil, err
-	}
-	const timeout = 5 // seconds
-	return goiptables.New(goiptables.IPFamily(proto), goiptables.Path(path), goiptables.Timeout(timeout))
+	p.tables, err = goiptables.New(goiptables.Path(p.name), goiptables.Timeout(lockTimeout))
+	return p, err
 }
 
 // backend is what both backends have: programs of each family that works, and what watches their rules.
@@ -74,8 +69,8 @@ type backend struct {
 // Variant names the programs in use, like "iptables v1.8.9 (legacy)".
 func (b *backend) Variant() string { return b.programs[0].version }
 
-// openFamilies finds the programs of each family, and calls open with them. A family without
-// working programs is left out; if neither family has any, the error says why.
+// openFamilies finds the programs of each family that has working ones, and calls open with them. The error says why
+// neither has.
 func (b *backend) openFamilies(variants []string, open func(*programs) error) error {
 	var missing []error
 	for _, f := range model.Families {
@@ -103,7 +98,7 @@ func (p *programs) try() error {
 		return err
 	}
 	p.version = strings.TrimSpace(string(out))
-	if err := p.restore(context.Background(), iptables.Probe(p.family), "--test"); err != nil {
+	if err := p.test(iptables.Probe(p.family)); err != nil {
 		return err
 	}
 	// A test of the variant nft does not reach the kernel, and a listing does.
@@ -111,40 +106,48 @@ func (p *programs) try() error {
 	return err
 }
 
-// lacks returns an error if the kernel or the programs lack a match.
-func (p *programs) lacks(match string) error {
-	return p.restore(context.Background(), iptables.ProbeMatch(match), "--test")
-}
+// test returns an error if the kernel or the programs lack something of an input.
+func (p *programs) test(input string) error { return p.restore(context.Background(), input, "--test") }
 
 // save reads all rules, with their counters.
-func save(ctx context.Context, program string) (*iptables.Saved, error) {
-	text, err := listing(ctx, program, "-c")
-	if err != nil {
-		return nil, err
-	}
-	return iptables.ParseSaved(text)
-}
-
-// listing returns the output of iptables-save.
-func listing(ctx context.Context, program string, args ...string) (*bytes.Buffer, error) {
+func (p *programs) save(ctx context.Context) (*iptables.Saved, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program+"-save", args...)
+	cmd := exec.CommandContext(ctx, p.name+"-save", "-c")
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", cmd.Path, err, firstLines(stderr.String()))
 	}
-	return &stdout, nil
+	return iptables.ParseSaved(&stdout)
 }
 
 // restore runs iptables-restore --noflush with an input.
 func (p *programs) restore(ctx context.Context, input string, more ...string) error {
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, p.name+"-restore", append([]string{"--noflush", "-w", lockTimeout}, more...)...)
+	args := append([]string{"--noflush", "-w", fmt.Sprint(lockTimeout)}, more...)
+	cmd := exec.CommandContext(ctx, p.name+"-restore", args...)
 	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w: %s", cmd.Path, err, iptables.Explain(firstLines(stderr.String()), input))
 	}
 	return nil
+}
+
+// write runs iptables-restore with a text, unless it is empty. The statistics distinguish failures of texts that have
+// changes alone (partial) from those of whole ones.
+func (b *backend) write(ctx context.Context, p *programs, text string, partial bool) error {
+	if text == "" {
+		return nil
+	}
+	err := p.restore(ctx, text)
+	if err != nil {
+		b.update(p.family, func(s *Stats) {
+			s.RestoreFailures++
+			if partial {
+				s.PartialRestoreFailures++
+			}
+		})
+	}
+	return err
 }
 
 // firstLines keeps an error message of a program short.

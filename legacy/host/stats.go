@@ -61,14 +61,6 @@ func (s *Stats) applied(b *iptables.Batch, full bool) {
 	s.Operations += uint64(size.Chains) + uint64(size.Rules) + uint64(size.Deleted)
 }
 
-// failed counts a run of iptables-restore that failed.
-func (s *Stats) failed(partial bool) {
-	s.RestoreFailures++
-	if partial {
-		s.PartialRestoreFailures++
-	}
-}
-
 // read counts a comparison with the node: whether it found foreign changes, and the growth of the counter of the rule
 // for invalid packets, which begins anew whenever the rule is written again.
 func (s *Stats) read(before, now uint64, foreign bool) {

@@ -82,7 +82,7 @@ func (w *Watch) Look() {
 		w.failed[p.family] = err != nil
 		others := func(rule string) bool { return !iptables.LeadsTo(rule, w.ours) }
 		there := len(slices.DeleteFunc(rules, others))
-		if err != nil || there >= jumps[table+chain] || !w.programmed.Load() {
+		if err != nil || there >= jumps[table+chain] {
 			continue
 		}
 		select {

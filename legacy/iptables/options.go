@@ -59,16 +59,13 @@ func (j Jump) String() string { return j.at(1) }
 
 func (j Jump) at(place int) string { return fmt.Sprintf("-I %s %d %s\n", j.Chain, place, j.Rule) }
 
-// The optional matches, see [Options.NoAffinity] and [Options.NoSCTP].
+// Rules with the optional matches, for iptables-restore --noflush --test, see [Options.NoAffinity] and
+// [Options.NoSCTP].
 const (
-	MatchRecent = "-m recent --update --seconds 1 --name VMAPD-PROBE --rsource"
-	MatchSCTP   = "-p sctp -m sctp --dport 1"
+	ProbeRecent = probe + "-m recent --update --seconds 1 --name VMAPD-PROBE --rsource -j ACCEPT\nCOMMIT\n"
+	ProbeSCTP   = probe + "-p sctp -m sctp --dport 1 -j ACCEPT\nCOMMIT\n"
+	probe       = "*nat\n:VMAPD-PROBE - [0:0]\n-A VMAPD-PROBE "
 )
-
-// ProbeMatch returns a rule with a match, for iptables-restore --noflush --test.
-func ProbeMatch(match string) string {
-	return "*nat\n:VMAPD-PROBE - [0:0]\n-A VMAPD-PROBE " + match + " -j ACCEPT\nCOMMIT\n"
-}
 
 // Probe returns rules with every match and target that the backend depends on, for iptables-restore --noflush --test.
 func Probe(f model.Family) string {
@@ -76,11 +73,10 @@ func Probe(f model.Family) string {
 	if f == model.IPv6 {
 		addr = "[2001:db8::1]"
 	}
-	return "*filter\n:VMAPD-PROBE - [0:0]\n" +
-		"-A VMAPD-PROBE -m conntrack --ctstate NEW -m addrtype --dst-type LOCAL -p tcp -j REJECT --reject-with tcp-reset\n" +
-		"COMMIT\n*nat\n:VMAPD-PROBE - [0:0]\n" +
-		"-A VMAPD-PROBE -m comment --comment probe -m mark --mark 0x4000/0x4000 -j MASQUERADE\n" +
+	return probe + "-m comment --comment probe -m mark --mark 0x4000/0x4000 -j MASQUERADE\n" +
 		"-A VMAPD-PROBE -m statistic --mode random --probability 0.5 -p tcp -j DNAT --to-destination " + addr + ":80\n" +
 		"-A VMAPD-PROBE -j MARK --set-xmark 0x4000/0x4000\n" +
+		"COMMIT\n*filter\n:VMAPD-PROBE - [0:0]\n" +
+		"-A VMAPD-PROBE -m conntrack --ctstate NEW -m addrtype --dst-type LOCAL -p tcp -j REJECT --reject-with tcp-reset\n" +
 		"COMMIT\n"
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,9 +12,13 @@ import (
 
 // Saved is the output of iptables-save or ip6tables-save: all tables, with everybody's rules.
 type Saved struct {
-	rules   map[tableChain][]byte // a line each, as listed, without counters
-	order   []tableChain
-	invalid uint64
+	// Invalid is how many packets our rule for those that connection tracking calls invalid has dropped since it was
+	// written, if the program listed counters.
+	Invalid uint64
+
+	tables []string
+	rules  map[tableChain][]byte // a line each, as listed, without counters
+	order  []tableChain
 }
 
 type tableChain struct{ table, chain string }
@@ -32,6 +35,7 @@ func ParseSaved(r io.Reader) (*Saved, error) {
 		case line == "", line[0] == '#', line == "COMMIT":
 		case line[0] == '*':
 			table = line[1:]
+			s.tables = append(s.tables, table)
 		case line[0] == ':':
 			name, _, _ := strings.Cut(line[1:], " ")
 			s.add(tableChain{table, name}, nil)
@@ -39,7 +43,7 @@ func ParseSaved(r io.Reader) (*Saved, error) {
 			name, _, _ := strings.Cut(line[3:], " ")
 			s.add(tableChain{table, name}, []byte(line+"\n"))
 			if table == filter.String() && line == "-A "+forwardChain+" "+IsInvalid+" "+Drop {
-				s.invalid, _ = strconv.ParseUint(packets, 10, 64) // 0 without counters
+				s.Invalid, _ = strconv.ParseUint(packets, 10, 64) // 0 without counters
 			}
 		default:
 			return nil, fmt.Errorf("unknown line %q", line)
@@ -57,10 +61,6 @@ func cutCounters(line string) (packets, rule string) {
 	packets, _, _ = strings.Cut(counters, ":")
 	return packets, rule
 }
-
-// Invalid returns how many packets our rule for those that connection tracking calls invalid
-// has dropped since it was written, if the program listed counters.
-func (s *Saved) Invalid() uint64 { return s.invalid }
 
 func (s *Saved) add(at tableChain, rule []byte) {
 	if _, ok := s.rules[at]; !ok {
@@ -97,7 +97,7 @@ func (r *Ruleset) Repair(s *Saved) *Batch {
 		}
 	})
 	for t := range tables {
-		for name := range s.Chains(t.String()) {
+		for _, name := range s.Chains(t.String()) {
 			if IsOurs(name) && !wanted[tableChain{t.String(), name}] {
 				b.delete(chain{table: t, name: name})
 			}
@@ -107,21 +107,12 @@ func (r *Ruleset) Repair(s *Saved) *Batch {
 	return b
 }
 
-// Chains yields the names of a table's chains, in the order in which they are listed.
-func (s *Saved) Chains(table string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, at := range s.order {
-			if at.table == table && !yield(at.chain) {
-				return
-			}
-		}
-	}
-}
-
-// All returns the names of all tables' chains.
-func (s *Saved) All() (chains []string) {
+// Chains returns the names of a table's chains, in the order in which they are listed; "" is all tables.
+func (s *Saved) Chains(table string) (chains []string) {
 	for _, at := range s.order {
-		chains = append(chains, at.chain)
+		if table == "" || table == at.table {
+			chains = append(chains, at.chain)
+		}
 	}
 	return chains
 }
@@ -157,7 +148,7 @@ func (s *Saved) HookText() string {
 // Hook compares the jumps of one table with the listing: del deletes what else leads to the given owner's chains, and
 // insert adds what is missing. Both are lines for iptables-restore, with which a table changes at once.
 func (s *Saved) Hook(table string, jumps []Jump, ours func(chain string) bool) (del, insert string) {
-	chains := slices.Collect(s.Chains(table))
+	chains := s.Chains(table)
 	for _, j := range jumps {
 		if j.Table == table && !slices.Contains(chains, j.Chain) {
 			chains = append(chains, j.Chain)
@@ -239,44 +230,28 @@ func (s *Saved) unhook(at tableChain, theirs func(chain string) bool) []string {
 // given owner, and the rules of other chains that lead there; "" if there are none.
 func (s *Saved) RemoveText(theirs func(chain string) bool) string {
 	var all strings.Builder
-	seen := map[string]bool{}
-	for _, at := range s.order {
-		if !seen[at.table] {
-			seen[at.table] = true
-			all.WriteString(s.removeTable(at.table, theirs))
+	for _, table := range s.tables {
+		var declare, unhook, remove strings.Builder
+		for _, at := range s.order {
+			switch {
+			case at.table != table:
+			case theirs(at.chain):
+				fmt.Fprintf(&declare, ":%s - [0:0]\n", at.chain)
+				fmt.Fprintf(&remove, "-X %s\n", at.chain)
+			default:
+				unhook.WriteString(strings.Join(s.unhook(at, theirs), ""))
+			}
+		}
+		if declare.Len()+unhook.Len() > 0 {
+			fmt.Fprintf(&all, "*%s\n%s%s%sCOMMIT\n", table, &declare, &unhook, &remove)
 		}
 	}
 	return all.String()
 }
 
-func (s *Saved) removeTable(table string, theirs func(chain string) bool) string {
-	var declare, unhook, remove strings.Builder
-	for _, at := range s.order {
-		switch {
-		case at.table != table:
-		case theirs(at.chain):
-			fmt.Fprintf(&declare, ":%s - [0:0]\n", at.chain)
-			fmt.Fprintf(&remove, "-X %s\n", at.chain)
-		default:
-			unhook.WriteString(strings.Join(s.unhook(at, theirs), ""))
-		}
-	}
-	if declare.Len() == 0 && unhook.Len() == 0 {
-		return ""
-	}
-	return "*" + table + "\n" + declare.String() + unhook.String() + remove.String() + "COMMIT\n"
-}
-
 // LeadsTo reports whether a rule jumps or goes to one of the given owner's chains.
-func LeadsTo(rule string, theirs func(chain string) bool) bool { return theirs(targetOf(rule)) }
-
-// targetOf returns the chain to which a rule leads, or the name of another target.
-func targetOf(rule string) string {
+func LeadsTo(rule string, theirs func(chain string) bool) bool {
 	words := strings.Fields(rule)
-	for i, word := range words[:max(0, len(words)-1)] {
-		if word == "-j" || word == "-g" {
-			return words[i+1]
-		}
-	}
-	return ""
+	i := slices.IndexFunc(words, func(word string) bool { return word == "-j" || word == "-g" })
+	return i >= 0 && i+1 < len(words) && theirs(words[i+1])
 }

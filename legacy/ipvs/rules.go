@@ -12,7 +12,6 @@ import (
 // Rules are the iptables rules for all that IPVS can't do. They depend on the settings
 // alone: everything about single Services is in the ipsets.
 type Rules struct {
-	Family model.Family
 	Chains []Chain // table by table
 }
 
@@ -22,28 +21,20 @@ type Chain struct {
 	Rules       []string // without "-A" and the name
 }
 
-// ruleTables are the tables with chains of ours.
-var ruleTables = [...]string{"mangle", "filter", "nat"}
-
 // Names of our chains.
 const (
-	servicesChain    = iptables.IPVSPrefix + "SERVICES"
-	outsideChain     = iptables.IPVSPrefix + "OUTSIDE"
-	dropChain        = iptables.IPVSPrefix + "DROP"
-	unallocatedChain = iptables.IPVSPrefix + "UNALLOCATED"
-	filterChain      = iptables.IPVSPrefix + "FILTER"
-	rejectChain      = iptables.IPVSPrefix + "REJECT"
-	forwardChain     = iptables.IPVSPrefix + "FORWARD"
-	acceptChain      = iptables.IPVSPrefix + "ACCEPT"
-	servedChain      = iptables.IPVSPrefix + "SERVED"
-	postroutingChain = iptables.IPVSPrefix + "POSTROUTING"
-	masqueradeChain  = iptables.IPVSPrefix + "MASQ"
-)
-
-// The parts of a packet that -m set looks up.
-const (
-	vipFields    = "dst,dst"
-	sourceFields = "dst,dst,src"
+	prefix           = iptables.IPVSPrefix
+	servicesChain    = prefix + "SERVICES"
+	outsideChain     = prefix + "OUTSIDE"
+	dropChain        = prefix + "DROP"
+	unallocatedChain = prefix + "UNALLOCATED"
+	filterChain      = prefix + "FILTER"
+	rejectChain      = prefix + "REJECT"
+	forwardChain     = prefix + "FORWARD"
+	acceptChain      = prefix + "ACCEPT"
+	servedChain      = prefix + "SERVED"
+	postroutingChain = prefix + "POSTROUTING"
+	masqueradeChain  = prefix + "MASQ"
 )
 
 // Matches that the iptables backend does not need.
@@ -63,23 +54,20 @@ type compiler struct {
 // compileRules returns the rules for settings.
 func compileRules(f model.Family, s *model.Settings, o Options) *Rules {
 	r := compiler{s, f, o}
-	return &Rules{
-		Family: f,
-		Chains: []Chain{
-			{"mangle", servicesChain, r.services()},
-			{"mangle", outsideChain, r.outside()},
-			{"mangle", dropChain, r.dropOutside()},
-			{"mangle", unallocatedChain, r.unallocated(r.in(Addrs, "dst"))},
-			{"filter", filterChain, r.filter()},
-			{"filter", unallocatedChain, r.unallocated("")},
-			{"filter", rejectChain, iptables.RejectRules(f)},
-			{"filter", forwardChain, r.forward()},
-			{"filter", acceptChain, []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}},
-			{"nat", servedChain, r.served()},
-			{"nat", postroutingChain, r.postrouting()},
-			{"nat", masqueradeChain, r.masquerade()},
-		},
-	}
+	return &Rules{Chains: []Chain{
+		{"mangle", servicesChain, r.services()},
+		{"mangle", outsideChain, r.outside()},
+		{"mangle", dropChain, r.dropOutside()},
+		{"mangle", unallocatedChain, r.unallocated(r.in(Addrs, "dst"))},
+		{"filter", filterChain, r.filter()},
+		{"filter", unallocatedChain, r.unallocated("")},
+		{"filter", rejectChain, iptables.RejectRules(f)},
+		{"filter", forwardChain, r.forward()},
+		{"filter", acceptChain, []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}},
+		{"nat", servedChain, r.served()},
+		{"nat", postroutingChain, r.postrouting()},
+		{"nat", masqueradeChain, r.masquerade()},
+	}}
 }
 
 // Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. A packet that IPVS has
@@ -122,14 +110,14 @@ func (r compiler) setMark() string {
 // port has translated them.
 func (r compiler) services() []string {
 	rules := []string{
-		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),
-		iptables.Join(r.in(Discard, vipFields), iptables.Drop),
-		iptables.Join(r.in(DiscardOutside, vipFields), "-j "+dropChain),
-		iptables.Join(r.in(Masquerade, vipFields), r.setMark()),
-		iptables.Join(r.in(MasqueradeNode, vipFields), iptables.FromNode, r.setMark()),
+		iptables.Join(r.in(Restricted, "dst,dst"), r.notIn(Sources, "dst,dst,src"), iptables.Drop),
+		iptables.Join(r.in(Discard, "dst,dst"), iptables.Drop),
+		iptables.Join(r.in(DiscardOutside, "dst,dst"), "-j "+dropChain),
+		iptables.Join(r.in(Masquerade, "dst,dst"), r.setMark()),
+		iptables.Join(r.in(MasqueradeNode, "dst,dst"), iptables.FromNode, r.setMark()),
 	}
 	if r.MasqueradeAll || r.Pods.Known() {
-		rules = append(rules, iptables.Join(r.in(MasqueradeOutside, vipFields), "-j "+outsideChain))
+		rules = append(rules, iptables.Join(r.in(MasqueradeOutside, "dst,dst"), "-j "+outsideChain))
 	}
 	return rules
 }
@@ -169,8 +157,8 @@ func (r compiler) returnPods() (rules []string) {
 // filter refuses connections to ports without endpoints, and to those ports of a Service's address that no Service has.
 func (r compiler) filter() []string {
 	return []string{
-		iptables.Join(r.in(Refuse, vipFields), "-j "+rejectChain),
-		iptables.Join(r.in(Addrs, "dst"), r.notIn(Services, vipFields), "-j "+rejectChain),
+		iptables.Join(r.in(Refuse, "dst,dst"), "-j "+rejectChain),
+		iptables.Join(r.in(Addrs, "dst"), r.notIn(Services, "dst,dst"), "-j "+rejectChain),
 	}
 }
 
@@ -187,7 +175,7 @@ func (r compiler) forward() []string {
 // translates or marks them. Node ports are not among them: what another program does with a port of the node has
 // priority.
 func (r compiler) served() []string {
-	return []string{iptables.Join(r.in(Addrs, "dst"), r.in(Services, vipFields), iptables.Accept)}
+	return []string{iptables.Join(r.in(Addrs, "dst"), r.in(Services, "dst,dst"), iptables.Accept)}
 }
 
 // postrouting masquerades packets that IPVS has sent to a real server.
@@ -228,15 +216,15 @@ func (c *Rules) equal(d *Rules) bool {
 func (c *Rules) String() string { return c.Over(&iptables.Saved{}) }
 
 // Over returns the input of iptables-restore --noflush that replaces listed rules of ours by these, of the tables that
-// differ: our chains with all their rules, and the jumps of built-in chains that are missing or in another place. Each
-// table comes into force at once, its jumps with its chains.
+// differ; "" if none does. It has our chains with all their rules, and the jumps of built-in chains that are missing or
+// in another place. Each table comes into force at once, its jumps with its chains.
 func (c *Rules) Over(s *iptables.Saved) string {
 	var b strings.Builder
-	for _, table := range ruleTables {
+	for _, table := range [...]string{"mangle", "filter", "nat"} {
 		var declare, rules, remove strings.Builder
 		unhook, hook := s.Hook(table, Jumps(), iptables.IsIPVS)
 		differs := unhook+hook != ""
-		listed := slices.Collect(s.Chains(table))
+		listed := s.Chains(table)
 		for _, chain := range c.Chains {
 			if chain.Table != table {
 				continue
@@ -261,6 +249,3 @@ func (c *Rules) Over(s *iptables.Saved) string {
 	}
 	return b.String()
 }
-
-// IsIn reports whether a listing has all rules, and no other chains or jumps of ours.
-func (c *Rules) IsIn(s *iptables.Saved) bool { return c.Over(s) == "" }

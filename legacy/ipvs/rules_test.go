@@ -53,7 +53,7 @@ func TestJumpsAreWrittenOnce(t *testing.T) {
 func TestTheRulesAreMended(t *testing.T) {
 	c := someRules()
 	good := loaded(t, c.String(), "*filter\n-A INPUT -j ACCEPT\nCOMMIT\n").Save()
-	if !c.IsIn(listed(t, good)) {
+	if c.Over(listed(t, good)) != "" {
 		t.Errorf("this is not as it should be:\n%s", good)
 	}
 	jump := "-A FORWARD -m conntrack --ctstate NEW -j VMAPD-IPVS-UNALLOCATED\n"
@@ -71,14 +71,14 @@ func TestTheRulesAreMended(t *testing.T) {
 		if text == good {
 			t.Errorf("%s: nothing to replace", name)
 		}
-		if c.IsIn(listed(t, text)) {
+		if c.Over(listed(t, text)) == "" {
 			t.Errorf("%s, and nobody noticed:\n%s", name, text)
 		}
-		if after := loaded(t, text, c.Over(listed(t, text))).Save(); !c.IsIn(listed(t, after)) {
+		if after := loaded(t, text, c.Over(listed(t, text))).Save(); c.Over(listed(t, after)) != "" {
 			t.Errorf("%s: it is not mended:\n%s", name, after)
 		}
 	}
-	if text := strings.Replace(good, ":VMAPD-IPVS-UNALLOCATED - [0:0]\n", "", 1); c.IsIn(listed(t, text)) {
+	if text := strings.Replace(good, ":VMAPD-IPVS-UNALLOCATED - [0:0]\n", "", 1); c.Over(listed(t, text)) == "" {
 		t.Errorf("a chain is missing, and nobody noticed:\n%s", text)
 	}
 	twice := c.Over(listed(t, strings.Replace(good, jump, jump+jump, 1)))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model/modeltest/testaid"
 	"github.com/vmapd/vmapd/model/nettest"
@@ -131,7 +130,7 @@ func TestTablesThatIPTablesCannotList(t *testing.T) {
 					nettest.Run(t, load, "nft", "-f", "-")
 					path := os.Getenv("PATH")
 					t.Setenv("PATH", "")
-					if n := numberOf(find(t), host.KindNFTChain); n != 3*len(chains) {
+					if n := numberOf(find(t), "iptables-nft chain"); n != 3*len(chains) {
 						t.Errorf("%d chains", n)
 					}
 					if err := Remove(ipvs.Options{}); err != nil {
@@ -170,7 +169,7 @@ func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
 	for _, program := range []string{"iptables-nft", "ip6tables-legacy"} {
 		t.Run(program, func(t *testing.T) {
 			nettest.Enter(t)
-			look := func() int { return numberOf(find(t), host.KindNFTChain, host.KindLegacyChain) }
+			look := func() int { return numberOf(find(t), "iptables-nft chain", "iptables-legacy chain") }
 			if n := look(); n != 0 {
 				t.Errorf("%d chains before there are any", n)
 			}

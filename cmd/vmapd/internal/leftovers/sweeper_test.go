@@ -30,7 +30,7 @@ func newProxied() *proxied {
 			if p.unknown != nil || p.chains == 0 {
 				return nil, p.unknown
 			}
-			return Found{{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain, Number: p.chains, Remove: func() error {
+			return Found{{Owner: host.OwnerKubeProxy, Kind: "iptables-nft chain", Number: p.chains, Remove: func() error {
 				p.removals++
 				if p.stuck == nil {
 					p.chains = 0
@@ -93,7 +93,7 @@ func TestLeftoversThatStay(t *testing.T) {
 	if p.removals < 10 || len(p.events) != 1 || !strings.Contains(p.events[0], "7 × iptables-nft chain") || !strings.Contains(p.events[0], Remedy) {
 		t.Errorf("%d removals, events %q", p.removals, p.events)
 	}
-	if found, back, _ := p.Left(); numberOf(found, host.KindNFTChain) != 7 || back {
+	if found, back, _ := p.Left(); numberOf(found, "iptables-nft chain") != 7 || back {
 		t.Errorf("found %v, came back: %v", found, back)
 	}
 	p.stuck = nil
@@ -131,7 +131,7 @@ func TestTextOfLeftovers(t *testing.T) {
 		{Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1},
 		{Owner: host.OwnerKubeProxy, Kind: kindTable, Number: 1},
 		{Owner: host.OwnerVmapd, Kind: kindTable, Number: 1},
-		{Owner: host.OwnerVmapd, Kind: host.KindLegacyChain, Number: 3},
+		{Owner: host.OwnerVmapd, Kind: "iptables-legacy chain", Number: 3},
 		{Owner: host.OwnerKubeProxy, Kind: host.KindDevice, Number: 1},
 	}
 	const text = "of kube-proxy: 1 × IPVS device, 2 × nftables table; of vmapd: 1 × nftables table, 3 × iptables-legacy chain"
