@@ -52,26 +52,19 @@ type serverFamily struct {
 
 // OpenIPVS checks the features of the kernel and the programs on which the backend depends; an [UnsupportedError] names
 // a missing one. A family without a working variant of iptables is left out.
-func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
+func OpenIPVS(o ipvs.Options, log *slog.Logger) (_ *IPVS, err error) {
 	// This check comes first: without the module, moby/ipvs pretends to work.
-	if err := findIPVS(); err != nil {
+	if err = findIPVS(); err != nil {
 		return nil, &UnsupportedError{"IPVS in the kernel (module ip_vs)", err}
 	}
-	b := &IPVS{backend: backend{log: log}, options: o.WithDefaults()}
-	if err := b.open(); err != nil {
-		return nil, err
-	}
-	return b, nil
-}
-
-func (b *IPVS) open() (err error) {
+	b := &IPVS{backend: backend{log: log}, options: o}
 	if b.sets, err = netlink.NewHandle(unix.NETLINK_NETFILTER); err != nil {
-		return fmt.Errorf("open a socket to ipset: %w", err)
+		return nil, fmt.Errorf("open a socket to ipset: %w", err)
 	}
 	for _, f := range model.Families { // a backend in place of this one removes them with its leftovers
 		for _, name := range ipvs.SetNames {
 			if err := createSet(b.sets, f, name); err != nil {
-				return &UnsupportedError{"ipset", fmt.Errorf("create %s: %w", name.Declaration(f), err)}
+				return nil, &UnsupportedError{"ipset", fmt.Errorf("create %s: %w", name.Declaration(f), err)}
 			}
 		}
 	}
@@ -83,17 +76,17 @@ func (b *IPVS) open() (err error) {
 		return nil
 	})
 	if err != nil {
-		return &UnsupportedError{"iptables with the matches set and ipvs", err}
+		return nil, &UnsupportedError{"iptables with the matches set and ipvs", err}
 	}
 	if b.servers, err = openServers(); err != nil {
-		return err
+		return nil, err
 	}
 	// The device comes last. Where it exists and no IPVS backend runs, the removal of leftovers takes all virtual servers
 	// for ours: a start that fails must not leave it.
 	if _, err := device.Create(ipvs.Device); err != nil {
-		return &UnsupportedError{"dummy devices in the kernel (module dummy)", err}
+		return nil, &UnsupportedError{"dummy devices in the kernel (module dummy)", err}
 	}
-	return nil
+	return b, nil
 }
 
 // rulesProbe returns a rule with the matches that the rules of IPVS use and iptables.Probe does not
@@ -121,13 +114,6 @@ func findIPVS() error {
 		err = fmt.Errorf("%w; modprobe ip_vs: %w: %s", err, probeErr, firstLines(string(out)))
 	}
 	return err
-}
-
-// Close closes the socket. Everything in the kernel stays.
-func (b *IPVS) Close() error {
-	b.servers.Close()
-	b.sets.Close()
-	return nil
 }
 
 // Resync makes the next Apply read the node's state first, and repair differences.
@@ -218,11 +204,14 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 		}
 		c.Sysctls[s.Name] = strings.TrimSpace(string(value))
 	}
-	var err error
-	if c.Timeouts, err = b.servers.timeouts(); err != nil {
+	link, err := device.Find(ipvs.Device)
+	if c.Device = link != nil; c.Device {
+		c.Addrs, err = device.Addrs(link, int(addressFamilies[p.family]))
+	}
+	if err != nil {
 		return nil, nil, err
 	}
-	if err := readDevice(c); err != nil {
+	if c.Timeouts, err = b.servers.timeouts(); err != nil {
 		return nil, nil, err
 	}
 	if c.Sets, err = readSets(p.family); err != nil {
@@ -238,25 +227,12 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 	return c, saved, nil
 }
 
-// readDevice finds the dummy device and its addresses.
-func readDevice(c *ipvs.Content) error {
-	link, err := device.Find(ipvs.Device)
-	if link == nil || err != nil {
-		return err
-	}
-	c.Device = true
-	c.Addrs, err = device.Addrs(link, int(addressFamilies[c.Family]))
-	return err
-}
-
 func sysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(name, ".", "/") }
 
 // meant reports whether this kernel's version needs a sysctl.
 func meant(s ipvs.Sysctl) bool {
 	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return s.Below == ""
-	}
+	_ = unix.Uname(&u) // it can't fail
 	return s.Below == "" || older(unix.ByteSliceToString(u.Release[:]), s.Below)
 }
 

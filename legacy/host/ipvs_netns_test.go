@@ -37,11 +37,6 @@ func openIPVS(t *testing.T, o ipvs.Options) (*host.IPVS, *strings.Builder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return b, &log
 }
 

@@ -71,7 +71,14 @@ func (o object) remove() error {
 	if o.kind == KindDevice {
 		return device.Remove(o.name)
 	}
-	if err := destroySet(o.name); err != nil && !errors.Is(err, unix.ENOENT) {
+	const pause, attempts = 20 * time.Millisecond, 50
+	err := netlink.IpsetDestroy(o.name)
+	// The kernel ends a rule of nftables some time after its removal, and until then the rule's set is in use.
+	for i := 0; i < attempts && errors.Is(err, nl.IPSetError(nl.IPSET_ERR_BUSY)); i++ {
+		time.Sleep(pause)
+		err = netlink.IpsetDestroy(o.name)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("destroy %s: %w", o.name, err)
 	}
 	return nil
@@ -111,19 +118,6 @@ func (l *Leftovers) findIPVS() (found []Leftover, err error) {
 		}
 	}
 	return found, nil
-}
-
-// destroySet destroys a set. The kernel ends a rule of nftables some time after its removal, and
-// until then the rule's set is in use.
-func destroySet(name string) error {
-	const pause, attempts = 20 * time.Millisecond, 50
-	for i := 0; ; i++ {
-		err := netlink.IpsetDestroy(name)
-		if !errors.Is(err, nl.IPSetError(nl.IPSET_ERR_BUSY)) || i == attempts {
-			return err
-		}
-		time.Sleep(pause)
-	}
 }
 
 // removeServers removes all virtual servers that are not foreign, and the UDP flows to them.

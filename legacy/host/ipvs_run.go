@@ -68,7 +68,7 @@ func (r *run) logSetting(setting, why string) {
 	r.log.Info("changing node setting", slog.String("setting", setting), slog.String("reason", why))
 }
 
-// CreateDevice leaves the device down: its addresses are local all the same, and no packet is ever sent by it.
+// CreateDevice leaves the device down: its addresses are local all the same.
 func (r *run) CreateDevice() error {
 	_, err := device.Create(ipvs.Device)
 	return err
@@ -94,9 +94,7 @@ func (r *run) SetRules(rules *ipvs.Rules) error {
 	return r.write(r.ctx, r.f.programs, rules.Over(saved), false)
 }
 
-func (r *run) CreateSet(f model.Family, name ipvs.SetName) error {
-	return createSet(r.sets, f, name)
-}
+func (r *run) CreateSet(name ipvs.SetName) error { return createSet(r.sets, r.f.family, name) }
 
 // AddEntry implements [ipvs.Kernel], but for an entry that would let connections through to a virtual server that could
 // not be added: the node itself would answer.

@@ -33,17 +33,13 @@ const hashed = 0x2
 // addressFamilies are the kernel's numbers of the IP families.
 var addressFamilies = [...]uint16{model.IPv4: unix.AF_INET, model.IPv6: unix.AF_INET6}
 
-// netmask is the netmask of persistence: the client's whole address.
-func netmask(a netip.Addr) uint32 {
-	if a.Is6() {
-		return 128
-	}
-	return 0xffffffff
-}
-
 func service(k ipvs.Key, s ipvs.Server) *moby.Service {
+	netmask := uint32(0xffffffff) // of persistence: the client's whole address
+	if k.Addr.Is6() {
+		netmask = 128
+	}
 	return &moby.Service{
-		AddressFamily: addressFamilies[model.FamilyOf(k.Addr)], Netmask: netmask(k.Addr),
+		AddressFamily: addressFamilies[model.FamilyOf(k.Addr)], Netmask: netmask,
 		Address: net.IP(k.Addr.AsSlice()), Protocol: uint16(k.Protocol), Port: k.Port,
 		SchedName: s.Scheduler, Flags: uint32(s.Flags), Timeout: uint32(s.Timeout / time.Second),
 	}
@@ -116,14 +112,10 @@ func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 		if m.FWMark != 0 || m.AddressFamily != addressFamilies[f] {
 			continue
 		}
-		a, ok := netip.AddrFromSlice(m.Address)
-		if !ok {
-			return nil, fmt.Errorf("virtual server %v: not an address", m.Address)
-		}
+		a, _ := netip.AddrFromSlice(m.Address)
 		k := ipvs.Key{Addr: a, Protocol: model.Protocol(m.Protocol), Port: m.Port}
 		s := ipvs.Server{
-			Scheduler: m.SchedName, Flags: ipvs.Flags(m.Flags &^ hashed), Protocol: k.Protocol,
-			Real: map[netip.AddrPort]int{},
+			Scheduler: m.SchedName, Flags: ipvs.Flags(m.Flags &^ hashed), Real: map[netip.AddrPort]int{},
 		}
 		for a, real := range reals[k] {
 			s.Real[a] = real.Weight

@@ -80,21 +80,14 @@ func Diff(before, after *State) Plan {
 // DiffContent returns the plan from a kernel's content to a State. Virtual servers that may
 // belong to somebody else stay.
 func DiffContent(have *Content, want *State) Plan {
-	c := want.Content()
-	d := &differ{have: have.without(want.Options, c), want: c}
+	d := &differ{have: new(*have), want: want.Content()}
+	d.have.Servers = maps.Clone(have.Servers)
+	maps.DeleteFunc(d.have.Servers, func(k Key, _ Server) bool {
+		_, wanted := d.want.Servers[k]
+		return !wanted && want.Options.Foreign(k)
+	})
 	d.prepare(want.Options.Sysctls(want.Family))
 	return d.plan()
-}
-
-// without leaves out unwanted virtual servers that may belong to somebody else.
-func (c *Content) without(o Options, want *Content) *Content {
-	d := *c
-	d.Servers = maps.Clone(c.Servers)
-	maps.DeleteFunc(d.Servers, func(k Key, _ Server) bool {
-		_, wanted := want.Servers[k]
-		return !wanted && o.Foreign(k)
-	})
-	return &d
 }
 
 func (d *differ) add(p phase, command string, do func(Kernel) error) {
@@ -122,10 +115,10 @@ func (d *differ) prepare(sysctls []Sysctl) {
 		command := fmt.Sprintf("ipvsadm --set %.0f %.0f %.0f", t.TCP.Seconds(), t.TCPFin.Seconds(), t.UDP.Seconds())
 		d.add(prepare, command, func(n Kernel) error { return n.SetTimeouts(t) })
 	}
-	f := d.want.Family
 	for _, name := range SetNames {
 		if d.have.Sets[name] == nil {
-			d.need(prepare, "ipset create "+name.Declaration(f), func(n Kernel) error { return n.CreateSet(f, name) })
+			command := "ipset create " + name.Declaration(d.want.Family)
+			d.need(prepare, command, func(n Kernel) error { return n.CreateSet(name) })
 		}
 	}
 	if !d.have.Device {
@@ -240,10 +233,10 @@ func covers(sources map[Entry]bool, e Entry) bool {
 }
 
 func (d *differ) diffServers() {
-	for _, k := range missing(d.have.Servers, d.want.Servers, compareKeys) {
+	for _, k := range missing(d.have.Servers, d.want.Servers, model.VIPKeys.Compare) {
 		d.server(leave, k, "-D "+keyText(k), func(n Kernel) error { return n.DeleteServer(k) })
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(d.want.Servers), compareKeys) {
+	for _, k := range slices.SortedFunc(maps.Keys(d.want.Servers), model.VIPKeys.Compare) {
 		d.diffServer(k)
 	}
 }
@@ -270,7 +263,7 @@ func (d *differ) diffServer(k Key) {
 	}
 	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
 		switch {
-		case !want.drains():
+		case !drains(k, want):
 			d.server(leave, k, fmt.Sprintf("-d %s -r %v", keyText(k), a), func(n Kernel) error { return n.DeleteReal(k, a) })
 		case have.Real[a] != 0: // otherwise, it drains already
 			command := "-e " + realText(k, a, 0) + ", and when idle -d"

@@ -7,7 +7,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Differences lists those that concern single new connections without a history. The page docs/internals.md has all.
+// Differences lists those from nftables that concern single new connections without a history.
 var Differences = []model.Difference{
 	{
 		What:     "a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset",
@@ -59,10 +59,8 @@ func onDevice(s *model.FamilySnapshot, a netip.Addr) bool {
 	if slices.Contains(s.NodeAddrs, a) {
 		return false
 	}
-	for clusterIP := range s.ClusterIPs.All() {
-		if clusterIP == a {
-			return true
-		}
+	if s.IsClusterIP(a) {
+		return true
 	}
 	for sp := range s.ServicePorts() {
 		if slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Addr == a }) {

@@ -35,5 +35,5 @@
 //
 // Neither IPVS nor ipset has transactions. What a frontend needs is there before
 // the last step that leads packets to it, and goes after the first step that keeps packets away;
-// see phase. The page cmd/vmapd/docs/internals.md lists every difference from nftables.
+// see phase.
 package ipvs

@@ -10,9 +10,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// DefaultScheduler is IPVS's, and kube-proxy's.
-const DefaultScheduler = "rr"
-
 // Device is the name of the dummy device that has the addresses.
 const Device = "vmapd-ipvs0"
 
@@ -22,7 +19,7 @@ var Schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh",
 // Options are settings of an administrator, and abilities of the programs on the node. The
 // zero value means all defaults.
 type Options struct {
-	// Scheduler chooses endpoints of Services without an algorithm of their own.
+	// Scheduler chooses endpoints of Services without an algorithm of their own. "" is rr, IPVS's and kube-proxy's.
 	Scheduler string
 	// StrictARP keeps the node from answering ARP requests for Services' addresses, which it
 	// would otherwise do, because they are on a device.
@@ -40,9 +37,9 @@ type Options struct {
 // Timeouts are IPVS's, in whole seconds.
 type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
 
-// WithDefaults returns the options with defaults in place of zero values.
-func (o Options) WithDefaults() Options {
-	o.Scheduler = cmp.Or(o.Scheduler, DefaultScheduler)
+// withDefaults returns the options with defaults in place of zero values.
+func (o Options) withDefaults() Options {
+	o.Scheduler = cmp.Or(o.Scheduler, "rr")
 	o.MasqueradeMark = cmp.Or(o.MasqueradeMark, iptables.DefaultMasqueradeMark)
 	return o
 }
@@ -50,14 +47,6 @@ func (o Options) WithDefaults() Options {
 // Foreign reports whether an unwanted virtual server may belong to somebody else, and must stay.
 func (o Options) Foreign(k Key) bool {
 	return slices.ContainsFunc(o.ExcludeCIDRs, func(p netip.Prefix) bool { return p.Contains(k.Addr) })
-}
-
-// scheduler returns the kernel's name of a service port's algorithm. IPVS has none that chooses at random.
-func (o Options) scheduler(a model.Algorithm) string {
-	if a.HasTable() {
-		return "mh"
-	}
-	return o.Scheduler
 }
 
 // A Sysctl is a kernel parameter on which connections through IPVS depend.

@@ -40,7 +40,7 @@ type Kernel interface {
 	SetTimeouts(Timeouts) error
 	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may exist by then.
 	CreateDevice() error
-	CreateSet(model.Family, SetName) error
+	CreateSet(SetName) error
 	// SetRules replaces our chains by these, and puts back missing jumps.
 	SetRules(*Rules) error
 	// AddAddress adds an address to the device, as a /32 or /128.

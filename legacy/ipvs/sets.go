@@ -104,8 +104,6 @@ func compareEntries(a, b Entry) int {
 	)
 }
 
-func vipEntry(k Key) Entry { return Entry{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port} }
-
 func hairpinEntry(a netip.Addr) Entry {
 	return Entry{Addr: a, Net: netip.PrefixFrom(a, a.BitLen())}
 }

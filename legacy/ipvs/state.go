@@ -31,7 +31,7 @@ type frontend struct {
 // Compile translates a snapshot. After a State with the same options and settings of the node, the cost depends on the
 // changes between the snapshots. before may be nil.
 func Compile(before *State, s *model.FamilySnapshot, o Options) *State {
-	next := &State{Family: s.Family, Options: o.WithDefaults(), snapshot: s}
+	next := &State{Family: s.Family, Options: o.withDefaults(), snapshot: s}
 	if before != nil && before.snapshot.Settings == s.Settings {
 		next.Rules = before.Rules
 	} else {
@@ -45,12 +45,12 @@ func Compile(before *State, s *model.FamilySnapshot, o Options) *State {
 	// It removes before it adds, because an address may move from one Service to another.
 	for c := range s.ServicePortChanges(before.snapshot) {
 		if c.InOld {
-			e.remove(c.Old)
+			e.count(c.Old, -1)
 		}
 	}
 	for c := range s.ServicePortChanges(before.snapshot) {
 		if c.InNew {
-			e.add(c.New)
+			e.count(c.New, +1)
 		}
 	}
 	for c := range s.ClusterIPs.Changes(model.AddrKeys, before.snapshot.ClusterIPs) {
@@ -71,28 +71,20 @@ type stateEdit struct {
 	addrs                *persist.Edit[netip.Addr, int]
 }
 
-func (e *stateEdit) remove(sp *model.ServicePort) {
-	for _, fe := range sp.Frontends {
-		if fe.Kind != model.NodePort {
-			e.frontends.Delete(fe.VIP)
-			e.countAddr(fe.VIP.Addr, -1)
-			continue
-		}
-		for _, fe.VIP.Addr = range e.NodePortAddrs {
-			e.nodePorts.Delete(fe.VIP)
-		}
-	}
-}
-
-func (e *stateEdit) add(sp *model.ServicePort) {
+// count adds a service port (+1), or removes it (-1).
+func (e *stateEdit) count(sp *model.ServicePort, by int) {
 	for i, fe := range sp.Frontends {
+		edit, addrs := e.nodePorts, e.NodePortAddrs
 		if fe.Kind != model.NodePort {
-			e.frontends.Set(fe.VIP, frontend{sp, i})
-			e.countAddr(fe.VIP.Addr, +1)
-			continue
+			edit, addrs = e.frontends, []netip.Addr{fe.VIP.Addr}
+			e.countAddr(fe.VIP.Addr, by)
 		}
-		for _, fe.VIP.Addr = range e.NodePortAddrs {
-			e.nodePorts.Set(fe.VIP, frontend{sp, i})
+		for _, fe.VIP.Addr = range addrs {
+			if by > 0 {
+				edit.Set(fe.VIP, frontend{sp, i})
+			} else {
+				edit.Delete(fe.VIP)
+			}
 		}
 	}
 }
@@ -134,7 +126,8 @@ func (s *State) addKey(c *Content, k Key) {
 	if !ok {
 		return
 	}
-	sp, fe, e := f.port, f.port.Frontends[f.place], vipEntry(k)
+	sp, fe := f.port, f.port.Frontends[f.place]
+	e := Entry{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port}
 	c.Servers[k] = s.Options.addrServer(sp, fe)
 	c.add(Services, e)
 	switch {
@@ -226,10 +219,7 @@ func (c *Content) add(set SetName, e Entry) {
 // Key identifies a virtual server by its address, protocol and port. Those by packet marks are other programs'.
 type Key = model.VIP
 
-func compareKeys(a, b Key) int { return model.VIPKeys.Compare(a, b) }
-
-// Flags of a virtual server have the kernel's numbers (IP_VS_SVC_F_…). The kernel sets another
-// one, 0x2, which readers must mask out.
+// Flags of a virtual server have the kernel's numbers (IP_VS_SVC_F_…).
 type Flags uint32
 
 // The flags. Those of the schedulers sh and mh have the same numbers.
@@ -239,14 +229,12 @@ const (
 	HashPort   Flags = 1 << 4 // IP_VS_SVC_F_SCHED2: sh-port, mh-port
 )
 
-// A Server is a virtual server. Its persistence is always for the whole client address (IPv4
-// netmask 255.255.255.255, IPv6 128).
+// A Server is a virtual server. Its persistence is always for the whole client address.
 type Server struct {
 	Scheduler string
 	Flags     Flags
 	Timeout   time.Duration          // of persistence; whole seconds, 0 without Persistent
 	Real      map[netip.AddrPort]int // weights of its real servers; all use NAT (ipvsadm -m)
-	Protocol  model.Protocol         // of its connections; 0 if unknown
 }
 
 // sameAs reports whether two servers are configured alike, apart from their real servers.
@@ -257,30 +245,22 @@ func (s Server) sameAs(o Server) bool {
 // weight is the weight of every real server, since Services have no weights. A real server that drains has 0.
 const weight = 1
 
-// schedulerFlags are needed because a real server that drains has weight 0 and stays in
-// the tables of sh and mh: without fallback its clients would be refused
-// (ip_vs_sh_get). As with kube-proxy, mh hashes the client's port as well, except for model.Maglev.
-func schedulerFlags(scheduler string) Flags {
-	switch scheduler {
-	case "sh":
-		return Fallback
-	case "mh":
-		return Fallback | HashPort
-	}
-	return 0
-}
-
 // addrServer returns the virtual server for a frontend's address. A frontend that refuses or drops keeps its virtual
 // server, for the connections of real servers that drain. The rules stop new connections, but those from inside
 // to a frontend with ShortCircuit: they have no endpoint on this node, and get the cluster's.
 func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
-	scheduler := o.scheduler(sp.Algorithm)
-	s := Server{
-		Scheduler: scheduler, Flags: schedulerFlags(scheduler), Timeout: sp.Affinity, Protocol: sp.Name.Protocol,
-		Real: map[netip.AddrPort]int{},
+	// IPVS has no scheduler that chooses at random.
+	s := Server{Scheduler: o.Scheduler, Timeout: sp.Affinity, Real: map[netip.AddrPort]int{}}
+	if sp.Algorithm.HasTable() {
+		s.Scheduler = "mh"
 	}
-	if sp.Algorithm == model.Maglev {
-		s.Flags &^= HashPort
+	if s.Scheduler == "sh" || s.Scheduler == "mh" {
+		// A real server that drains has weight 0 and stays in the table: without it, its clients would be refused
+		// (ip_vs_sh_get).
+		s.Flags |= Fallback
+	}
+	if s.Scheduler == "mh" && sp.Algorithm != model.Maglev {
+		s.Flags |= HashPort // as with kube-proxy
 	}
 	if sp.Affinity > 0 {
 		s.Flags |= Persistent
@@ -300,6 +280,4 @@ func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
 // drains reports whether a real server that leaves may finish its connections. Those of UDP
 // and SCTP have no end to wait for. dh does not look for another real server if its table has
 // one of weight 0, so new clients would be refused meanwhile.
-func (s Server) drains() bool {
-	return s.Protocol != model.UDP && s.Protocol != model.SCTP && s.Scheduler != "dh"
-}
+func drains(k Key, s Server) bool { return k.Protocol == model.TCP && s.Scheduler != "dh" }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
-	"github.com/vmapd/vmapd/model"
 )
 
 var (
@@ -83,7 +82,7 @@ func (c kernel) SetRules(r *ipvs.Rules) error {
 	return nil
 }
 
-func (c kernel) CreateSet(_ model.Family, name ipvs.SetName) error {
+func (c kernel) CreateSet(name ipvs.SetName) error {
 	if c.Sets[name] != nil {
 		return errThere
 	}

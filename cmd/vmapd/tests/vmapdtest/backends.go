@@ -104,11 +104,6 @@ func OpenIPVS(t *testing.T, node *lab.Namespace, log *slog.Logger) *host.IPVS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return b
 }
 
