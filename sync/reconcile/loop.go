@@ -85,7 +85,7 @@ func (l *Loop) Run(ctx context.Context) {
 	l.full = true
 	l.resetBackoff()
 	// A channel is nil while the loop ignores it.
-	changed, foreignChange := l.State.Changed(), l.ForeignChange
+	changed, foreignChange := l.State.changed, l.ForeignChange
 	var retry, rested, calm <-chan time.Time
 	repairs := 0 // in a row, without a pause in which nothing was changed
 	for {
@@ -94,7 +94,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-rested:
-			changed = l.State.Changed()
+			changed = l.State.changed
 			continue
 		case <-calm:
 			if foreignChange = l.ForeignChange; len(foreignChange) == 0 {
@@ -103,7 +103,7 @@ func (l *Loop) Run(ctx context.Context) {
 			continue
 		case <-changed:
 		case <-retry:
-			changed, rested = l.State.Changed(), nil
+			changed, rested = l.State.changed, nil
 		case <-resync.C:
 			l.full = true
 			l.Backend.Resync()
@@ -122,7 +122,7 @@ func (l *Loop) Run(ctx context.Context) {
 		if snapshot, taken, ok := l.State.take(); ok {
 			failed := l.round(ctx, snapshot, taken)
 			pause := l.MinInterval
-			changed, retry, rested = l.State.Changed(), nil, nil
+			changed, retry, rested = l.State.changed, nil, nil
 			if failed > 0 {
 				pause = max(pause, min(failed, changeRetry))
 				retry = time.After(max(pause, failed))

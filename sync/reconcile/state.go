@@ -11,7 +11,7 @@ import (
 // It is safe for concurrent use.
 type State struct {
 	started time.Time
-	changed chan struct{} // capacity 1: a change is pending
+	changed chan struct{} // capacity 1: Snapshot may return something new
 
 	mu      sync.Mutex
 	builder *model.Builder
@@ -52,9 +52,6 @@ func (s *State) Complete() {
 	s.mu.Unlock()
 	Signal(s.changed)
 }
-
-// Changed receives when Snapshot may return something new.
-func (s *State) Changed() <-chan struct{} { return s.changed }
 
 // Snapshot returns the current state, or false while a source is incomplete.
 func (s *State) Snapshot() (*model.Snapshot, bool) {
