@@ -5,9 +5,8 @@
 //	model.FamilySnapshot ─┤                                            ├──> host
 //	                      └─> ipvs ──────> a plan of operations ───────┘
 //
-// Package userspace needs no rules: it accepts connections by listeners, and copies them. It is a
-// backend, and with the others it serves node ports on loopback. So it is here, and not in sync: sync
-// may not import legacy, nor legacy sync, and cmd lets it follow the rounds.
+// Package userspace needs no rules. It is a backend, too, so it is here, and not in sync: sync may not
+// import legacy, nor legacy sync, and cmd lets it follow the rounds.
 //
 // The page cmd/vmapd/docs/internals.md lists every difference from nftables.
 package legacy

@@ -30,10 +30,4 @@
 // A virtual server has one list of real servers, for all clients. With externalTrafficPolicy Local, that is the
 // endpoints on this node or, if there is none, those of the cluster: then pods and the node get these, and others
 // are dropped (DROP-OUTSIDE). The masquerade bit is the only one of the packet mark that is written.
-//
-// # Why the order matters
-//
-// Neither IPVS nor ipset has transactions. What a frontend needs is there before
-// the last step that leads packets to it, and goes after the first step that keeps packets away;
-// see phase.
 package ipvs

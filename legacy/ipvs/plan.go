@@ -10,8 +10,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A Plan turns a kernel's content into the desired one, operation by operation. IPVS has no transactions, so the order
-// is such that every prefix of a plan is safe:
+// A Plan turns a kernel's content into the desired one, operation by operation. Neither IPVS nor ipset has
+// transactions, so the order (see phase) is such that every prefix of a plan is safe:
 //
 //   - no connection is sent to an endpoint, or to a socket on the node, where neither the
 //     state before nor the state after would send it;
