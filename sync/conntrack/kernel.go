@@ -31,8 +31,9 @@ type Table struct {
 	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies
 }
 
-// List calls each with the flows of a family that a filter selects. When ctx ends, it fails. each must not keep the
-// flow. After an error, the next call has new connections, because an answer may not have arrived yet.
+// List calls each with the flows of a family that a filter selects, and on kernels before Linux 5.8 with all others,
+// too. When ctx ends, it fails. each must not keep the flow. After an error, the next call has new connections, because
+// an answer may not have arrived yet.
 func (t *Table) List(ctx context.Context, of model.Family, q Filter, each func(*Flow)) (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -83,7 +83,7 @@ func newFollower(r *resource, s *Source, state *reconcile.State, delivered func(
 	}
 }
 
-// run runs client-go's reflector until ctx ends.
+// run runs client-go's reflector until ctx ends. An informer would keep all objects a second time.
 func (f *follower) run(ctx context.Context) {
 	defer f.delivered()
 	logger := klog.FromContext(ctx)
