@@ -18,8 +18,8 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// backend programs the kernel. Compare returns how the kernel's rules of a family differ from a snapshot; with a service
-// port, those differences alone that its connections meet.
+// backend programs the kernel. Compare returns how the kernel's rules of a family differ from a snapshot; with a
+// service port, those differences alone that its connections meet.
 type backend interface {
 	reconcile.Backend
 	Compare(ctx context.Context, f model.Family, s *model.Snapshot, of *model.ServicePort) ([]string, error)
