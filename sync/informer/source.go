@@ -21,8 +21,8 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// Source follows an API server and writes the objects for this node into a [reconcile.State]. Its methods but Run may be
-// called at any time.
+// Source follows an API server and writes the objects for this node into a [reconcile.State]. All methods but Run may
+// be called at any time.
 type Source struct {
 	Client   *client.Client
 	NodeName string // of the only Node to read
