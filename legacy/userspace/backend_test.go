@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -139,6 +140,15 @@ func TestConnectionsEndAfterTheGrace(t *testing.T) {
 	mustEcho(t, stays)
 }
 
+// A connection may come while its listener closes: nothing is decided about it.
+func TestAListenerThatIsGone(t *testing.T) {
+	r, _ := newBackend(t)
+	r.apply()
+	if d := r.decide(model.VIP{Addr: model.IPv4.Loopback(), Protocol: model.TCP, Port: 1}, netip.MustParseAddrPort("10.0.0.1:1")); d.Port != nil {
+		t.Errorf("got %+v", d)
+	}
+}
+
 // Listeners beyond the limit are left out, with a problem of each Service, and come when there is room.
 func TestTooManyListeners(t *testing.T) {
 	r, _ := newBackend(t)
@@ -149,6 +159,17 @@ func TestTooManyListeners(t *testing.T) {
 	missing, _ := r.Compare(t.Context(), model.IPv4, nil, nil)
 	if n := len(missing); n != all-3 || len(told) != all-3 || !strings.Contains(told[0], "RLIMIT_NOFILE") {
 		t.Errorf("want %d listeners missing and told, got %d, %v", all-3, n, told)
+	}
+	var apart []string
+	for sp := range r.builder.Snapshot().Family(model.IPv4).ServicePorts() {
+		of, _ := r.Compare(t.Context(), model.IPv4, nil, sp)
+		if slices.ContainsFunc(of, func(text string) bool { return !strings.Contains(text, " for "+sp.Name.String()+":") }) {
+			t.Errorf("of %v alone: %v", sp.Name, of)
+		}
+		apart = append(apart, of...)
+	}
+	if slices.Sort(apart); !slices.Equal(apart, missing) {
+		t.Errorf("by service ports: %v, want %v", apart, missing)
 	}
 	_ = r.Apply(t.Context(), r.builder.Snapshot())
 	if again := r.failures(); len(again) > 0 {

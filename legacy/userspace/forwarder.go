@@ -225,9 +225,9 @@ func (f *Forwarder) Compare(
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for vip, err := range f.missing {
-		isOf := func(fe model.Frontend) bool { return fe.VIP == vip }
-		if model.FamilyOf(vip.Addr) == family && (of == nil || slices.ContainsFunc(of.Frontends, isOf)) {
-			list = append(list, fmt.Sprintf("no listener at %v for %v: %v", vip, f.now.Load().places[vip].Name, err))
+		at := f.now.Load().places[vip]
+		if model.FamilyOf(vip.Addr) == family && (of == nil || at.Name == of.Name) {
+			list = append(list, fmt.Sprintf("no listener at %v for %v: %v", vip, at.Name, err))
 		}
 	}
 	slices.Sort(list)

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -9,7 +10,9 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,6 +112,11 @@ func TestServe(t *testing.T) {
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("status %d", response.StatusCode)
+	}
+	at, _ := url.Parse(strings.TrimSpace(address))
+	port, _ := strconv.ParseUint(at.Port(), 10, 16)
+	if err := Serve(ctx, io.Discard, daemon(t), uint16(port)); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a port that is taken: %v", err)
 	}
 	cancel()
 	if err := <-ended; err != nil {
