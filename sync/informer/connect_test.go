@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	config "k8s.io/component-base/config/v1alpha1"
 
@@ -32,7 +33,7 @@ func TestConnect(t *testing.T) {
 			if len(s.Requests("")) != before {
 				t.Error("Connect talks to the server")
 			}
-			if _, err := client.Node(t.Context(), "node1"); err != nil {
+			if _, err := client.Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			last := s.Requests("")[before]

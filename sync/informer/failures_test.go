@@ -1,7 +1,9 @@
 package informer
 
 import (
+	"crypto/tls"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,6 +54,14 @@ func TestAMissingRightIsNamed(t *testing.T) {
 		err := apierrors.NewForbidden(schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}, "", errors.New(tt.user))
 		if got := remedy(err); !strings.Contains(got, tt.want) {
 			t.Errorf("remedy is %q, want %q", got, tt.want)
+		}
+	}
+	for want, err := range map[string]error{
+		"expired, was revoked":  apierrors.NewUnauthorized("no"),
+		"certificate authority": &url.Error{Op: "Get", Err: &tls.CertificateVerificationError{Err: errors.New("unknown authority")}},
+	} {
+		if got := remedy(err); !strings.Contains(got, want) {
+			t.Errorf("remedy of %v is %q, want %q", err, got, want)
 		}
 	}
 	if got := remedy(errSilent); got != "" {

@@ -10,7 +10,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -130,18 +129,6 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	}
 	err := readJSON(ctx, c.core.Get().AbsPath("/version"), &v)
 	return v.GitVersion, err
-}
-
-// Node reads one Node, by a list of one name: the daemon has the right to list, and not that to get one.
-func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
-	list, err := c.Nodes().List(ctx, Named(name))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(list.Items) == 0:
-		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
-	}
-	return &list.Items[0], nil
 }
 
 // CreateEvent writes a new event into the namespace that it names.
