@@ -103,14 +103,14 @@ type Elements map[string]Element
 // Slots are the endpoints in the slots of frontends, as read from the kernel. They are elements of one map, but those
 // of a frontend are kept together: a large cluster has a million, and as single elements these would take 200 MB.
 type Slots struct {
-	size int               // of an endpoint, in bytes
-	data map[string][]byte // by the frontend's key: the endpoints of its slots in turn, zeros for an empty slot
-	n    int               // slots that are not empty
+	size int                // of an endpoint, in bytes
+	data map[string]*[]byte // by the frontend's key: the endpoints of its slots in turn, zeros for an empty slot
+	n    int                // slots that are not empty
 }
 
 // NewSlots returns those of a map of endpoints with nothing in it.
 func NewSlots(f model.Family, s Set) *Slots {
-	return &Slots{size: Width(f, s.Data), data: map[string][]byte{}}
+	return &Slots{size: Width(f, s.Data), data: map[string]*[]byte{}}
 }
 
 // maxSlots is how many slots of a frontend are kept together. A Service has fewer.
@@ -127,11 +127,14 @@ func (s *Slots) add(e Element) bool {
 		return false
 	}
 	list, first := s.data[e.Key[:at]], int(slot)*s.size
-	if missing := first + s.size - len(list); missing > 0 {
-		list = append(list, make([]byte, missing)...)
+	if list == nil {
+		list = new([]byte)
 		s.data[strings.Clone(e.Key[:at])] = list
 	}
-	if have := list[first:][:s.size]; isEmpty(have) {
+	if missing := first + s.size - len(*list); missing > 0 {
+		*list = append(*list, make([]byte, missing)...)
+	}
+	if have := (*list)[first:][:s.size]; isEmpty(have) {
 		copy(have, e.Data)
 		s.n++
 	}
@@ -145,10 +148,10 @@ func (s *Slots) at(key string) []byte {
 		return nil
 	}
 	list, first := s.data[key[:at]], int(decodeSlot(key[at:]))*s.size
-	if first+s.size > len(list) || isEmpty(list[first:][:s.size]) {
+	if list == nil || first+s.size > len(*list) || isEmpty((*list)[first:][:s.size]) {
 		return nil
 	}
-	return list[first:][:s.size]
+	return (*list)[first:][:s.size]
 }
 
 // keys yields the keys of all elements, in any order.
@@ -157,8 +160,8 @@ func (s *Slots) keys(yield func(key string) bool) {
 		return
 	}
 	for frontend, list := range s.data {
-		for i := 0; i < len(list); i += s.size {
-			if !isEmpty(list[i:][:s.size]) && !yield(string(AppendSlot([]byte(frontend), uint32(i/s.size)))) {
+		for i := 0; i < len(*list); i += s.size {
+			if !isEmpty((*list)[i:][:s.size]) && !yield(string(AppendSlot([]byte(frontend), uint32(i/s.size)))) {
 				return
 			}
 		}

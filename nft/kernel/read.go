@@ -260,7 +260,10 @@ func (r *elementReader) add(message []byte) error {
 
 func (r *elementReader) element(b []byte) {
 	text := func(attr uint16) string { return string(nfnl.Value(b, attr)) }
-	e := nft.Element{Key: text(unix.NFTA_SET_ELEM_KEY), End: text(nftables.NFTA_SET_ELEM_KEY_END)}
+	e := nft.Element{Key: text(unix.NFTA_SET_ELEM_KEY)}
+	if r.set.Interval {
+		e.End = text(nftables.NFTA_SET_ELEM_KEY_END)
+	}
 	switch isRange := r.set.Interval && len(r.set.Key) == 1; {
 	case isRange && nfnl.Uint32(nfnl.First(b, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0:
 		r.ends = append(r.ends, e.Key)
