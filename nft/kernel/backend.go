@@ -44,12 +44,13 @@ type Options struct {
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
-// SetDevices, Connections, Table, Ruleset and Stats.
+// ReadAhead, SetDevices, Connections, Table, Ruleset and Stats.
 type Backend struct {
 	wants    Options // with defaults
 	conn     *conn
 	devices  atomic.Pointer[[]string] // of the fast path, wanted
 	families []*familyState
+	ahead    sync.Once // of ReadAhead, unless the first Apply was earlier
 
 	// reader is what Connections and Table read by, beside Apply. It lasts, as the end of a connection waits until the
 	// kernel has freed the objects of the batches before (nft_rcv_nl_event), and no batch is taken meanwhile.
@@ -64,9 +65,10 @@ type familyState struct {
 
 	lacks map[string]error // what the kernel lacks for an option, by the name of the feature
 
-	known   bool    // the kernel has shared.ruleset; else the table is read before the next batch
-	refused refused // at the last Apply
-	owned   bool    // the table is claimed
+	known   bool       // the kernel has shared.ruleset; else the table is read before the next batch
+	refused refused    // at the last Apply
+	owned   bool       // the table is claimed
+	ahead   *nft.Table // as ReadAhead has read it, for the first batch; nil: it has not
 	purges  []compile.Purge
 	devices *[]string // of the flowtable; nil: unknown
 
@@ -159,12 +161,25 @@ func (b *Backend) Resync() {
 	}
 }
 
+// ReadAhead reads the tables for the first Apply, while the caller finds out what to apply: those that an earlier
+// process left, once they are claimed, as nobody else can change them then. After an error, Apply reads them.
+func (b *Backend) ReadAhead() {
+	b.ahead.Do(func() {
+		for _, st := range b.families {
+			if b.claim(st) == nil && st.owned {
+				st.ahead, _ = b.conn.readTable(st.family)
+			}
+		}
+	})
+}
+
 // Apply makes the kernel's tables match s. A failure in one family, a [model.FamilyError], leaves its rules as they
 // were and does not affect the other; the next Apply reads the table and repairs it. Of a large batch, the pieces
 // before the failed one stay. A service port that the kernel refuses stays as it was, and the error has it in Ports.
 //
 // At last, it deletes the clients of endpoints that were removed.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
+	b.ahead.Do(func() {}) // waits for one that has begun
 	var errs []error
 	for _, st := range b.families {
 		if err := ctx.Err(); err != nil {
@@ -211,12 +226,14 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 		changes = slices.Values([]*batch.Batch{batch.Diff(before, want)})
 	} else {
 		st.purges, st.devices = nil, nil // the batch has all maps
-		if err := b.claim(st); err != nil {
-			return nil, err
-		}
-		table, err := b.conn.readTable(st.family)
-		if err != nil {
-			return nil, err
+		table := st.ahead
+		if st.ahead = nil; table == nil {
+			if err := b.claim(st); err != nil {
+				return nil, err
+			}
+			if table, err = b.conn.readTable(st.family); err != nil {
+				return nil, err
+			}
 		}
 		want = b.options(st).Adopt(table, before, s)
 		changes = batch.Pieces(table, want, b.wants.PieceSize)

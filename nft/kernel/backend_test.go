@@ -148,6 +148,40 @@ func TestRestartWritesNothing(t *testing.T) {
 	testaid.Equal(t, "the listing after a restart", withoutOwner(before), withoutOwner(n.nft(t, "", "-a", "list", "ruleset")))
 }
 
+// A table that is claimed is read ahead, and not again. One without an owner may change until it is applied to.
+func TestReadAhead(t *testing.T) {
+	n, builder := newNetNS(t), exampleBuilder()
+	first := open(t, n)
+	apply(t, first, builder.Snapshot())
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, n)
+	second.ReadAhead()
+	for _, st := range second.families {
+		if (st.ahead != nil) != second.Owned() {
+			t.Errorf("the %v table is owned: %t; it was read: %t", st.family, second.Owned(), st.ahead != nil)
+		}
+	}
+	builder.SetEndpointSlice(exampleSlice("IPv4", 4))
+	apply(t, second, builder.Snapshot())
+	if second.ReadAhead(); second.families[0].ahead != nil {
+		t.Error("the table is read after Apply")
+	}
+	mustMatch(t, n, builder.Snapshot())
+	if got := second.Stats(model.IPv6).Operations; got != 0 {
+		t.Errorf("%d operations for a family that did not change", got)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	third := openUnowned(t, n)
+	third.ReadAhead()
+	n.nft(t, "flush map ip vmapd service-ips\n", "-f", "-")
+	apply(t, third, builder.Snapshot())
+	mustMatch(t, n, builder.Snapshot())
+}
+
 // mustMatch reads the kernel's tables with a new connection and compares.
 func mustMatch(t testing.TB, n netns, s *model.Snapshot) {
 	t.Helper()

@@ -64,6 +64,7 @@ func (w *world) start() {
 	if b.Owned() == unowned {
 		w.fail("the daemon takes a fault for a kernel without owners")
 	}
+	b.ReadAhead() // what happens before the first round must not make it wrong
 	const sources = 2
 	d.backend, d.state = b, reconcile.NewState(model.NewBuilder(w.node.Config), sources)
 	missing := len(kinds)

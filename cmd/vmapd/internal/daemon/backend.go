@@ -85,6 +85,7 @@ func (d *Daemon) openNFT(why string) (*dataplane, error) {
 	}
 	p := &dataplane{backend: b, nft: b, name: string(config.NFTables), why: why}
 	p.watchTables(b, d.Log)
+	d.run(func(context.Context) { b.ReadAhead() })
 	return p, nil
 }
 
