@@ -85,8 +85,9 @@ func TestDiffTurnsOneStateIntoTheNext(t *testing.T) {
 
 // A real server that leaves may finish its connections, and gets its weight back if it returns.
 func TestARealServerThatLeavesDrains(t *testing.T) {
-	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).UDP("dns", 53)
-	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 5353)
+	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).UDP("dns", 53).
+		Port(model.Port{Name: "sctp", Protocol: "SCTP", Port: 99})
+	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 5353).Port("sctp", "SCTP", 9999)
 	b := modeltest.Builder(modeltest.Config(), service, slice.Ready("10.0.0.2", "10.0.0.3"))
 	both := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	slice.Ready("10.0.0.2").Set(b)
@@ -96,14 +97,16 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 
 	plan := ipvs.Diff(both, one)
 	testaid.Equal(t, "plan when one leaves", "ipvsadm -e -t 172.30.0.41:80 -r 10.0.0.3:8080 -m -w 0, and when idle -d\n"+
-		"ipvsadm -d -u 172.30.0.41:53 -r 10.0.0.3:5353\n", ipvssim.Text(plan))
+		"ipvsadm -d -u 172.30.0.41:53 -r 10.0.0.3:5353\nipvsadm -d --sctp-service 172.30.0.41:99 -r 10.0.0.3:9999\n",
+		ipvssim.Text(plan))
 	content := both.Content()
 	apply(t, content, plan)
 	testaid.Equal(t, "weight of what drains", 0, content.Servers[web].Real[gone])
 
 	plan = ipvs.Diff(one, both)
 	testaid.Equal(t, "plan when it comes back", "ipvsadm -a -t 172.30.0.41:80 -r 10.0.0.3:8080 -m -w 1\n"+
-		"ipvsadm -a -u 172.30.0.41:53 -r 10.0.0.3:5353 -m -w 1\n", ipvssim.Text(plan))
+		"ipvsadm -a -u 172.30.0.41:53 -r 10.0.0.3:5353 -m -w 1\n"+
+		"ipvsadm -a --sctp-service 172.30.0.41:99 -r 10.0.0.3:9999 -m -w 1\n", ipvssim.Text(plan))
 	apply(t, content, plan)
 	testaid.Equal(t, "weight of what is back", 1, content.Servers[web].Real[gone])
 

@@ -106,6 +106,18 @@ func masked(t *testing.T, r request) request {
 	return r
 }
 
+// kubectl shows events that are no trouble as Normal.
+func TestTypes(t *testing.T) {
+	for reason, want := range map[string]string{
+		ReasonStarting: "Normal", ReasonNodeEligible: "Normal", ReasonNodeNotEligible: "Warning", ReasonOtherProxy: "Warning",
+		ReasonOverBudget: "Warning",
+	} {
+		if got := eventType(reason); got != want {
+			t.Errorf("%s: %s, want %s", reason, got, want)
+		}
+	}
+}
+
 func TestSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := inMemory(t)
