@@ -149,6 +149,16 @@ func TestAListenerThatIsGone(t *testing.T) {
 	}
 }
 
+// A pod is recognized by the interface by which packets to it leave.
+func TestInterfaceTo(t *testing.T) {
+	if got := interfaceTo(model.IPv4.Loopback()); got != "lo" {
+		t.Errorf("127.0.0.1: %q, want lo", got)
+	}
+	if got := interfaceTo(netip.Addr{}); got != "" {
+		t.Errorf("no address: %q", got)
+	}
+}
+
 // Listeners beyond the limit are left out, with a problem of each Service, and come when there is room.
 func TestTooManyListeners(t *testing.T) {
 	r, _ := newBackend(t)
