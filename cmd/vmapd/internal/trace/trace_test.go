@@ -3,13 +3,10 @@ package trace
 import (
 	"cmp"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
@@ -347,22 +344,6 @@ func TestLoopbackIsOneWay(t *testing.T) {
 func TestNothingSeenIsNoPanic(t *testing.T) {
 	if s := NewStory(Input{}); s.Verdict != "" || s.Conclusion == "" {
 		t.Errorf("got %+v", s)
-	}
-}
-
-// No hook has seen the connection that vmapd made: how it ended says why.
-func TestUnseen(t *testing.T) {
-	w := Watch{Filter: tracer.Filter{Dest: vip}}
-	for want, err := range map[string]error{
-		"no packet was sent: this node has no route to 172.30.0.10": unix.ENETUNREACH,
-		"no packet was sent: operation not permitted":               unix.EPERM,
-		"saw the connection (it succeeded)":                         nil,
-		"saw the connection (refused)":                              unix.ECONNREFUSED,
-		"saw the connection (no answer in time)":                    os.ErrDeadlineExceeded,
-	} {
-		if got := w.unseen(err).Error(); !strings.Contains(got, want) {
-			t.Errorf("%v: %q, want %q", err, got, want)
-		}
 	}
 }
 
