@@ -152,15 +152,17 @@ func (s *Server) list(x *exchange) {
 	if x.query.Get("resourceVersion") != "" {
 		rv = s.cached()
 	}
-	entries := s.selected(rv, x.selects)
+	stored := s.at(rv)
 	s.mu.Unlock()
 	if x.from > rv {
 		x.refuse(tooLarge(x.from, rv))
 		return
 	}
-	objects := make([]runtime.Object, 0, len(entries))
-	for _, e := range entries {
-		objects = append(objects, e.object)
+	var objects []runtime.Object
+	for e := range of(stored, x.Resource) {
+		if x.selects(e) {
+			objects = append(objects, e.object)
+		}
 	}
 	kind := kinds[x.Resource]
 	kind.Kind += "List"
@@ -174,7 +176,8 @@ func (s *Server) list(x *exchange) {
 func (s *Server) change(x *exchange) {
 	body, err := io.ReadAll(http.MaxBytesReader(x.w, x.Body, 3<<20)) // as the real server
 	s.mu.Lock()
-	old, status := s.objects[key{x.Resource, x.namespace, x.Name}], http.StatusCreated
+	old, _ := s.objects.Get(&entry{key: key{x.Resource, x.namespace, x.Name}})
+	status := http.StatusCreated
 	if x.Verb == "patch" && err == nil && old != nil {
 		status = http.StatusOK
 		before := encode(serializer(runtime.ContentTypeJSON), old.object)

@@ -3,7 +3,7 @@ package apitest
 import (
 	"cmp"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"strconv"
 
@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
 // Resource is the plural name of a kind in URLs.
@@ -46,6 +47,11 @@ var kinds = map[Resource]schema.GroupVersionKind{
 type key struct {
 	resource        Resource
 	namespace, name string
+}
+
+func (k key) compare(other key) int {
+	return cmp.Or(cmp.Compare(k.resource, other.resource), cmp.Compare(k.namespace, other.namespace),
+		cmp.Compare(k.name, other.name))
 }
 
 // object has the methods that all objects have.
@@ -116,8 +122,8 @@ func (s *Server) Set(obj runtime.Object) string {
 
 func (s *Server) set(obj runtime.Object) *entry {
 	e := newEntry(obj, s.rv+1)
-	s.append(event{old: s.objects[e.key], now: e})
-	s.objects[e.key] = e
+	old, _ := s.objects.ReplaceOrInsert(e)
+	s.append(event{old: old, now: e})
 	return e
 }
 
@@ -125,9 +131,8 @@ func (s *Server) set(obj runtime.Object) *entry {
 func (s *Server) Delete(obj runtime.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := newEntry(obj, 0).key
-	s.append(event{old: s.objects[key]})
-	delete(s.objects, key)
+	old, _ := s.objects.Delete(newEntry(obj, 0))
+	s.append(event{old: old})
 }
 
 // DropWatches ends all watches of now in an orderly manner, as a server does when their
@@ -151,32 +156,34 @@ func (s *Server) Expire() {
 func (s *Server) Events() (all []eventsv1.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.selected(s.rv, func(e *entry) bool { return e.key.resource == events }) {
+	for e := range of(s.objects, events) {
 		all = append(all, *e.object.(*eventsv1.Event).DeepCopy())
 	}
 	return all
 }
 
-// selected returns entries of a version by namespace and name.
-func (s *Server) selected(version uint64, is func(*entry) bool) (all []*entry) {
-	objects := maps.Clone(s.objects)
+// at returns the objects of a version. The copy costs nothing, as in a real server's watch cache: a list of a large
+// cluster begins at once.
+func (s *Server) at(version uint64) *btree.BTree[*entry] {
+	objects := s.objects.Clone()
 	for _, e := range slices.Backward(s.log[len(s.log)-int(s.rv-version):]) { //nolint:gosec // few
 		switch {
 		case e.old != nil:
-			objects[e.old.key] = e.old
+			objects.ReplaceOrInsert(e.old)
 		case e.now != nil:
-			delete(objects, e.now.key)
+			objects.Delete(e.now)
 		}
 	}
-	for _, e := range objects {
-		if is(e) {
-			all = append(all, e)
-		}
+	return objects
+}
+
+// of returns the objects of a resource by namespace and name.
+func of(objects *btree.BTree[*entry], r Resource) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		objects.AscendGreaterOrEqual(&entry{key: key{resource: r}}, func(e *entry) bool {
+			return e.key.resource == r && yield(e)
+		})
 	}
-	slices.SortFunc(all, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.key.namespace, b.key.namespace), cmp.Compare(a.key.name, b.key.name))
-	})
-	return all
 }
 
 func must(err error) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
 // Options choose between versions and configurations of the real API server.
@@ -45,7 +46,7 @@ type Server struct {
 	mu       sync.Mutex
 	http     *httptest.Server
 	away     Outage
-	objects  map[key]*entry
+	objects  *btree.BTree[*entry]
 	rv       uint64
 	cache    uint64  // the version that the watch cache has; 0: the last one
 	log      []event // the last one has the version rv, and each one before it one less
@@ -60,7 +61,8 @@ type Server struct {
 func NewServer(o Options) (*Server, error) {
 	s := &Server{
 		opts: o, token: rand.Text(),
-		objects: map[key]*entry{}, rv: firstVersion, changed: make(chan struct{}),
+		objects: btree.New(16, func(a, b *entry) bool { return a.key.compare(b.key) < 0 }),
+		rv:      firstVersion, changed: make(chan struct{}),
 		faults: map[Resource]Fault{}, watching: map[Resource]int{},
 	}
 	return s, s.listen("127.0.0.1:0")

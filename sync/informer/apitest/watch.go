@@ -25,9 +25,9 @@ func (s *Server) watch(x *exchange) {
 		wanted = s.rv // of etcd
 	}
 	expired := !initial && x.from != 0 && x.from < began-uint64(len(s.log))
-	var entries []*entry
+	stored := func(func(*entry) bool) {} // none
 	if initial || x.from == 0 {
-		entries, next = s.selected(began, x.selects), began+1
+		stored, next = of(s.at(began), x.Resource), began+1
 	}
 	s.watching[x.Resource]++
 	s.mu.Unlock()
@@ -46,8 +46,10 @@ func (s *Server) watch(x *exchange) {
 	}
 
 	out := x.stream()
-	for _, e := range entries {
-		out.sendEntry(watch.Added, e)
+	for e := range stored {
+		if x.selects(e) {
+			out.sendEntry(watch.Added, e)
+		}
 	}
 	if initial && bookmarks && x.fault != NoBookmark {
 		out.bookmark(began)
@@ -91,6 +93,7 @@ func (s *Server) watch(x *exchange) {
 type stream struct {
 	*bufio.Writer
 	*exchange
+	encoder streaming.Encoder
 }
 
 func (x *exchange) stream() stream {
@@ -101,7 +104,8 @@ func (x *exchange) stream() stream {
 	x.w.Header().Set("Content-Type", mediaType)
 	x.w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(x.w).Flush()
-	return stream{bufio.NewWriterSize(x, 64<<10), x} // the client reads while the rest is made
+	w, format := bufio.NewWriterSize(x, 64<<10), x.format.StreamSerializer // the client reads while the rest is made
+	return stream{w, x, streaming.NewEncoder(format.NewFrameWriter(w), format.Serializer)}
 }
 
 // change sends what an event means to this watch, if anything: an object that is selected no longer is deleted as far
@@ -135,7 +139,5 @@ func (o stream) sendEntry(kind watch.EventType, e *entry) {
 }
 
 func (o stream) send(kind watch.EventType, object []byte) {
-	frames := o.format.StreamSerializer
-	_ = streaming.NewEncoder(frames.NewFrameWriter(o.Writer), frames.Serializer).
-		Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}})
+	_ = o.encoder.Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}})
 }
