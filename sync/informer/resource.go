@@ -35,7 +35,7 @@ type resource struct {
 
 // resources returns the kinds that the proxy of one node reads, by name.
 func resources(c *client.Client, node string) []*resource {
-	services := newResource[*corev1.Service](c.Services())
+	services := newResource[*corev1.Service](c.SlimServices())
 	services.labels = "!" + model.LabelServiceProxyName
 	// In some clusters most Services are headless.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()

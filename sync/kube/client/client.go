@@ -25,7 +25,7 @@ import (
 type Client struct {
 	core, discovery, networking, events rest.Interface
 
-	slim rest.Interface // it reads EndpointSlices as package slim does
+	slimCore, slimDiscovery rest.Interface // they read Services and EndpointSlices as package slim does
 
 	options   runtime.ParameterCodec
 	conf      *rest.Config
@@ -69,11 +69,12 @@ func (c *Client) Apart() (*Client, error) {
 		by    runtime.NegotiatedSerializer
 		to    *rest.Interface
 	}{
-		{corev1.SchemeGroupVersion, slim.New(whole), &out.core},
+		{corev1.SchemeGroupVersion, whole, &out.core},
 		{discoveryv1.SchemeGroupVersion, whole, &out.discovery},
 		{networkingv1.SchemeGroupVersion, whole, &out.networking},
 		{eventsv1.SchemeGroupVersion, whole, &out.events},
-		{discoveryv1.SchemeGroupVersion, slim.New(whole), &out.slim},
+		{corev1.SchemeGroupVersion, slim.New(whole), &out.slimCore},
+		{discoveryv1.SchemeGroupVersion, slim.New(whole), &out.slimDiscovery},
 	} {
 		conf.GroupVersion, conf.NegotiatedSerializer = &of.group, of.by
 		conf.APIPath = "/apis"

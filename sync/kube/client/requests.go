@@ -33,9 +33,14 @@ func (r Resource[L]) In(namespace string) Resource[L] {
 	return r
 }
 
-// Services of all namespaces, without managed fields.
+// Services of all namespaces.
 func (c *Client) Services() Resource[*corev1.ServiceList] {
 	return resource[*corev1.ServiceList](c, c.core, "services")
+}
+
+// SlimServices are the Services of all namespaces, without the parts that no proxy reads.
+func (c *Client) SlimServices() Resource[*corev1.ServiceList] {
+	return resource[*corev1.ServiceList](c, c.slimCore, "services")
 }
 
 // EndpointSlices of all namespaces.
@@ -45,7 +50,7 @@ func (c *Client) EndpointSlices() Resource[*discoveryv1.EndpointSliceList] {
 
 // SlimEndpointSlices are the EndpointSlices of all namespaces, without the parts that no proxy reads.
 func (c *Client) SlimEndpointSlices() Resource[*discoveryv1.EndpointSliceList] {
-	return resource[*discoveryv1.EndpointSliceList](c, c.slim, "endpointslices")
+	return resource[*discoveryv1.EndpointSliceList](c, c.slimDiscovery, "endpointslices")
 }
 
 // Nodes of the cluster.

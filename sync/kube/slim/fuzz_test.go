@@ -15,12 +15,12 @@ func FuzzProtobuf(f *testing.F) {
 	}
 	its := serializer(f, standard)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, kind, err := read(data)
+		got, kind, err := newReader().read(data)
 		if err != nil {
 			return
 		}
 		full, itsKind, err := its.Decode(data, nil, nil)
-		if err != nil || *itsKind != kind {
+		if err != nil || *itsKind != *kind {
 			return
 		}
 		if diff := cmp.Diff(wanted(full), got, cmpopts.EquateEmpty()); diff != "" {

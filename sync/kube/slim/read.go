@@ -3,7 +3,6 @@ package slim
 import (
 	"bytes"
 	"errors"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -20,42 +19,84 @@ var magic = []byte("k8s\x00")
 
 var errOther = errors.New("not of our kinds")
 
+// reader knows what to read.
+type reader struct {
+	kinds map[string]*kind // by the runtime.TypeMeta of their messages
+
+	// The keys, each also as the value, so that an object takes no copy.
+	labels, annotations map[string]string
+}
+
+type kind struct {
+	schema.GroupVersionKind
+	read func(message []byte) (runtime.Object, error)
+}
+
+func newReader() *reader {
+	r := &reader{kinds: map[string]*kind{}, labels: map[string]string{}, annotations: map[string]string{}}
+	for _, k := range []kind{
+		{corev1.SchemeGroupVersion.WithKind("Service"), one(r.readService)},
+		{corev1.SchemeGroupVersion.WithKind("ServiceList"), func(data []byte) (_ runtime.Object, err error) {
+			out := new(corev1.ServiceList)
+			out.Items, err = readList(data, &out.ListMeta, r.readService)
+			return out, err
+		}},
+		{discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), one(r.readSlice)},
+		{discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"), func(data []byte) (_ runtime.Object, err error) {
+			out := new(discoveryv1.EndpointSliceList)
+			out.Items, err = readList(data, &out.ListMeta, r.readSlice)
+			return out, err
+		}},
+	} {
+		var meta runtime.TypeMeta
+		meta.APIVersion, meta.Kind = k.ToAPIVersionAndKind()
+		text, _ := meta.Marshal() // it has no error
+		r.kinds[string(text)] = &k
+	}
+	for _, name := range []string{model.LabelServiceName, model.LabelHeadless, model.LabelServiceProxyName} {
+		r.labels[name] = name
+	}
+	for _, name := range []string{
+		corev1.EndpointsLastChangeTriggerTime, metav1.InitialEventsAnnotationKey, // the latter is a bookmark's
+	} {
+		r.annotations[name] = name
+	}
+	for _, a := range model.Annotations {
+		r.annotations[a.Name] = a.Name
+	}
+	return r
+}
+
+func one[T any, P interface {
+	*T
+	runtime.Object
+}](read func([]byte, *T) error) func([]byte) (runtime.Object, error) {
+	return func(message []byte) (runtime.Object, error) {
+		out := P(new(T))
+		return out, read(message, out)
+	}
+}
+
 // read reads an object or a list of our kinds, in an apimachinery runtime.Unknown. The numbers of fields, here and
 // below, are those in the generated.proto of k8s.io/api and k8s.io/apimachinery.
-func read(data []byte) (runtime.Object, schema.GroupVersionKind, error) {
-	envelope, _ := bytes.CutPrefix(data, magic)
-	var kind runtime.TypeMeta
-	var content []byte
+func (r *reader) read(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
+	envelope, encoded := bytes.CutPrefix(data, magic)
+	var typeMeta, content []byte
 	err := walk(envelope, func(field int, value []byte) error {
 		switch field {
 		case 1:
-			return kind.Unmarshal(value)
+			typeMeta = value
 		case 2:
 			content = value
 		}
 		return nil
 	})
-	k := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
-	if err != nil || len(envelope) == len(data) {
-		return nil, k, errors.Join(err, errOther)
+	k := r.kinds[string(typeMeta)]
+	if err != nil || !encoded || k == nil {
+		return nil, nil, errors.Join(err, errOther)
 	}
-	switch k {
-	case corev1.SchemeGroupVersion.WithKind("Service"):
-		out := new(corev1.Service)
-		return out, k, readService(content, out)
-	case corev1.SchemeGroupVersion.WithKind("ServiceList"):
-		out := new(corev1.ServiceList)
-		out.Items, err = readList(content, &out.ListMeta, readService)
-		return out, k, err
-	case discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):
-		out := new(discoveryv1.EndpointSlice)
-		return out, k, readSlice(content, out)
-	case discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"):
-		out := new(discoveryv1.EndpointSliceList)
-		out.Items, err = readList(content, &out.ListMeta, readSlice)
-		return out, k, err
-	}
-	return nil, k, errOther
+	out, err := k.read(content)
+	return out, &k.GroupVersionKind, err
 }
 
 func readList[T any](data []byte, meta *metav1.ListMeta, item func([]byte, *T) error) ([]T, error) {
@@ -72,13 +113,13 @@ func readList[T any](data []byte, meta *metav1.ListMeta, item func([]byte, *T) e
 	})
 }
 
-func readService(data []byte, out *corev1.Service) error {
+func (r *reader) readService(data []byte, out *corev1.Service) error {
 	return walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1: // metadata
-			return readMeta(value, &out.ObjectMeta)
+			return r.readMeta(value, &out.ObjectMeta)
 		case 2:
-			return out.Spec.Unmarshal(value)
+			return without(value, 2, out.Spec.Unmarshal) // selector
 		case 3:
 			return out.Status.Unmarshal(value)
 		}
@@ -86,12 +127,12 @@ func readService(data []byte, out *corev1.Service) error {
 	})
 }
 
-func readSlice(data []byte, out *discoveryv1.EndpointSlice) error {
+func (r *reader) readSlice(data []byte, out *discoveryv1.EndpointSlice) error {
 	out.Endpoints = make([]discoveryv1.Endpoint, 0, count(data, 2))
 	return walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1: // metadata
-			return readMeta(value, &out.ObjectMeta)
+			return r.readMeta(value, &out.ObjectMeta)
 		case 2: // endpoints
 			out.Endpoints = append(out.Endpoints, discoveryv1.Endpoint{})
 			return readEndpoint(value, &out.Endpoints[len(out.Endpoints)-1])
@@ -105,7 +146,7 @@ func readSlice(data []byte, out *discoveryv1.EndpointSlice) error {
 	})
 }
 
-func readMeta(data []byte, out *metav1.ObjectMeta) error {
+func (r *reader) readMeta(data []byte, out *metav1.ObjectMeta) error {
 	return walk(data, func(field int, value []byte) error {
 		switch field {
 		case 1:
@@ -119,34 +160,16 @@ func readMeta(data []byte, out *metav1.ObjectMeta) error {
 		case 8:
 			return out.CreationTimestamp.Unmarshal(value)
 		case 11:
-			return readEntry(value, &out.Labels, isLabel)
+			return readEntry(value, &out.Labels, r.labels)
 		case 12:
-			return readEntry(value, &out.Annotations, isAnnotation)
+			return readEntry(value, &out.Annotations, r.annotations)
 		}
 		return nil
 	})
 }
 
-// isLabel reports whether a key is that of a label that the proxy reads.
-func isLabel(key []byte) bool {
-	switch string(key) {
-	case model.LabelServiceName, model.LabelHeadless, model.LabelServiceProxyName:
-		return true
-	}
-	return false
-}
-
-// isAnnotation reports whether a key is that of an annotation that the proxy reads.
-func isAnnotation(key []byte) bool {
-	switch string(key) {
-	case corev1.EndpointsLastChangeTriggerTime, metav1.InitialEventsAnnotationKey: // of the bookmark after these events
-		return true
-	}
-	return slices.ContainsFunc(model.Annotations[:], func(a model.Annotation) bool { return a.Name == string(key) })
-}
-
-// readEntry reads an entry of a map, if somebody wants its key.
-func readEntry(data []byte, to *map[string]string, isWanted func(key []byte) bool) error {
+// readEntry reads an entry of a map, if its key is wanted.
+func readEntry(data []byte, to *map[string]string, wanted map[string]string) error {
 	var key, text []byte
 	err := walk(data, func(field int, value []byte) error {
 		switch field {
@@ -157,11 +180,11 @@ func readEntry(data []byte, to *map[string]string, isWanted func(key []byte) boo
 		}
 		return nil
 	})
-	if isWanted(key) {
+	if name, ok := wanted[string(key)]; ok {
 		if *to == nil {
 			*to = map[string]string{}
 		}
-		(*to)[string(key)] = string(text)
+		(*to)[name] = string(text)
 	}
 	return err
 }

@@ -19,7 +19,7 @@ func New(standard runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 		}
 		stream := *f.StreamSerializer
 		stream.Serializer = events{stream.Serializer}
-		f.Serializer, f.StreamSerializer = objects{f.Serializer}, &stream
+		f.Serializer, f.StreamSerializer = objects{f.Serializer, newReader()}, &stream
 	}
 	return serializers{standard, formats}
 }
@@ -33,14 +33,17 @@ type serializers struct {
 func (s serializers) SupportedMediaTypes() []runtime.SerializerInfo { return s.formats }
 
 // objects decodes objects and lists.
-type objects struct{ runtime.Serializer }
+type objects struct {
+	runtime.Serializer
+	*reader
+}
 
 // Decode implements [runtime.Decoder]. The result shares nothing with data.
 func (o objects) Decode(
 	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
 ) (runtime.Object, *schema.GroupVersionKind, error) {
-	if out, k, err := read(data); err == nil {
-		return out, &k, nil
+	if out, k, err := o.read(data); err == nil {
+		return out, k, nil
 	}
 	return o.Serializer.Decode(data, defaults, into)
 }

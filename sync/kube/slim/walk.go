@@ -39,3 +39,23 @@ func count(message []byte, wanted int) (n int) {
 	})
 	return n
 }
+
+// without calls read with the parts of a message that lack a field, one after the other: generated functions add each
+// to what they have read.
+func without(message []byte, omitted protowire.Number, read func([]byte) error) error {
+	part := message // from here
+	for rest := message; len(rest) > 0; {
+		field, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if field == omitted {
+			if err := read(part[:len(part)-len(rest)]); err != nil {
+				return err
+			}
+			part = rest[n:]
+		}
+		rest = rest[n:]
+	}
+	return read(part)
+}
