@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync"
 
@@ -26,9 +27,14 @@ func LimitMemory(log *slog.Logger) {
 	}
 }
 
-// startGCPercent is GOGC until everything is programmed once. Most allocations until then are answers of the API
-// server, garbage as soon as they are decoded: a larger heap would hardly save time, and the process would keep it.
-const startGCPercent = 40
+// Until everything is programmed once, most allocations are answers of the API server, garbage as soon as they are
+// decoded. A larger heap would hardly save time, and the process would keep it: so GOGC is less until then. It is a
+// percentage of the heap with a ballast, memory that nobody touches, which takes none: while the heap is small, garbage
+// is collected less often. With 44,000 Services, the heap ends as large as with 40 % and no ballast.
+const (
+	startGCPercent = 27
+	startBallast   = 32 << 20 // bytes
+)
 
 // newStartThrift returns an observer that returns the memory that only the start needed. It is nil if the environment
 // sets GOGC or GOMEMLIMIT.
@@ -36,9 +42,14 @@ func newStartThrift() observer {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	before := debug.SetGCPercent(startGCPercent)
+	percent, limit, ballast := debug.SetGCPercent(startGCPercent), debug.SetMemoryLimit(-1), make([]byte, startBallast)
+	if limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit + startBallast)
+	}
 	end := sync.OnceFunc(func() {
-		debug.SetGCPercent(before)
+		runtime.KeepAlive(ballast)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
 		go debug.FreeOSMemory() // takes a while, and nothing depends on it
 	})
 	return func(r reconcile.Round) {

@@ -17,14 +17,24 @@ func TestGarbageIsCollectedMoreOftenUntilTheFirstRound(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Setenv(name, "")
 	}
-	before := percent()
+	limit := func() int64 { return debug.SetMemoryLimit(-1) }
+	before, most := percent(), limit()
+	defer debug.SetMemoryLimit(most)
+	const ofGroup = 1 << 30
+	debug.SetMemoryLimit(ofGroup)
 	thrift := newStartThrift()
 	defer debug.SetGCPercent(before)
 	thrift.Done(reconcile.Round{Err: errors.New("no")})
 	if got := percent(); got != startGCPercent {
 		t.Errorf("%d until a round goes well, want %d", got, startGCPercent)
 	}
+	if got := limit() - startBallast; got != ofGroup {
+		t.Errorf("memory limit without the ballast %d until a round goes well, want %d", got, ofGroup)
+	}
 	thrift.Done(reconcile.Round{})
+	if got := limit(); got != ofGroup {
+		t.Errorf("memory limit %d afterwards, want %d as before", got, ofGroup)
+	}
 	if got := percent(); got != before {
 		t.Errorf("%d afterwards, want %d as before", got, before)
 	}
