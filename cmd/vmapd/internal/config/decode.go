@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,15 +68,17 @@ type both struct {
 }
 
 // field returns a field. Path has the names in a file.
-func (b both) field(path string) reflect.Value {
-	v := reflect.ValueOf(b)
+func (b both) field(path string) (v reflect.Value) {
+	in := []reflect.Value{reflect.ValueOf(b.KubeProxyConfiguration).Elem(), reflect.ValueOf(b.VmapdConfiguration).Elem()}
 	for name := range strings.SplitSeq(path, ".") {
-		fields := reflect.VisibleFields(v.Type())
-		i := slices.IndexFunc(fields, func(f reflect.StructField) bool {
-			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			return tag == name
-		})
-		v = v.FieldByIndex(fields[i].Index)
+		for _, of := range in {
+			for f, value := range of.Fields() {
+				if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
+					v = value
+				}
+			}
+		}
+		in = []reflect.Value{v}
 	}
 	return v
 }
