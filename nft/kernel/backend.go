@@ -236,7 +236,7 @@ func (b *Backend) reach(st *familyState, s *model.FamilySnapshot) (want *compile
 			}
 		}
 		want = b.options(st).Adopt(table, before, s)
-		changes = batch.Pieces(table, want, b.wants.PieceSize)
+		changes = prepared(batch.Pieces(table, want, b.wants.PieceSize))
 		isOurs = before == nil || s != st.refused.s
 	}
 	operations := 0

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/google/nftables"
@@ -41,6 +42,30 @@ func (b *Backend) send(st *familyState, changes *batch.Batch) (operations int, e
 		}
 	}
 	return operations, nil
+}
+
+// prepared yields the same batches, each made while the kernel carries out the one before.
+func prepared(batches iter.Seq[*batch.Batch]) iter.Seq[*batch.Batch] {
+	return func(yield func(*batch.Batch) bool) {
+		next, stop := make(chan *batch.Batch), make(chan struct{})
+		go func() {
+			defer close(next)
+			for b := range batches {
+				select {
+				case next <- b:
+				case <-stop:
+					return
+				}
+			}
+		}()
+		isWanted := true
+		for b := range next { // to its end: the table is free then
+			if isWanted && !yield(b) {
+				isWanted = false
+				close(stop)
+			}
+		}
+	}
 }
 
 // carryOut commits a batch as one transaction. The kernel carries out all of it or nothing.
