@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"slices"
 	"strconv"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -49,6 +50,11 @@ func (f *follower) Resync() error { return nil }
 
 // Replace takes a list, of objects or of the names of a streamed list. What it lacks has been deleted.
 func (f *follower) Replace(list []any, _ string) error {
+	isObject := func(o any) bool { _, streamed := o.(model.NamespacedName); return !streamed }
+	if len(list) == len(f.known) && !slices.ContainsFunc(list, isObject) {
+		f.listed() // nothing is lacking: streamed names differ, and put knows each
+		return nil
+	}
 	next := make(map[model.NamespacedName]bool, len(list))
 	for _, o := range list {
 		name, streamed := o.(model.NamespacedName)
