@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -80,7 +81,7 @@ func (b *Builder) record(name NamespacedName) *record {
 
 // forget removes an empty record: clusters create and delete Services for years.
 func (b *Builder) forget(r *record) {
-	if r.service == nil && r.was == nil && len(r.slices) == 0 && !r.dirty {
+	if !r.known && r.was == nil && len(r.slices) == 0 && !r.dirty {
 		delete(b.records, r.name)
 	}
 }
@@ -88,12 +89,14 @@ func (b *Builder) forget(r *record) {
 // SetService adds or replaces a Service.
 func (b *Builder) SetService(in Service) {
 	r := b.record(in.NamespacedName)
+	r.known, r.version = true, in.Version
 	b.replaceService(r, parseService(in, r, b.config.Budgets))
 }
 
 // DeleteService removes a Service. It may be unknown.
 func (b *Builder) DeleteService(name NamespacedName) {
 	if r := b.records[name]; r != nil {
+		r.known, r.version = false, 0
 		b.replaceService(r, nil)
 	}
 }
@@ -104,6 +107,49 @@ func (b *Builder) ServiceUID(name NamespacedName) string {
 		return r.service.uid
 	}
 	return ""
+}
+
+// Version returns the version with which a Service or an EndpointSlice was set, served or not, and whether the builder
+// has the object. The versions of other kinds are unknown: 0.
+func (b *Builder) Version(of ObjectRef) (version uint64, known bool) {
+	switch of.Kind {
+	case "Service":
+		if r := b.records[of.NamespacedName]; r != nil {
+			return r.version, r.known
+		}
+	case "EndpointSlice":
+		if s := b.slices[of.NamespacedName]; s != nil {
+			return s.version, true
+		}
+	case "Node":
+		known = b.node != nil && b.node.Name == of.Name
+	case "ServiceCIDR":
+		_, known = b.cidrs[of.Name]
+	}
+	return 0, known
+}
+
+// Names returns the names of the objects of a kind, served or not.
+func (b *Builder) Names(kind string) (all []NamespacedName) {
+	switch kind {
+	case "Service":
+		for name, r := range b.records {
+			if r.known {
+				all = append(all, name)
+			}
+		}
+	case "EndpointSlice":
+		all = slices.Collect(maps.Keys(b.slices))
+	case "Node":
+		if b.node != nil {
+			all = append(all, NamespacedName{Name: b.node.Name})
+		}
+	case "ServiceCIDR":
+		for name := range b.cidrs {
+			all = append(all, NamespacedName{Name: name})
+		}
+	}
+	return all
 }
 
 func (b *Builder) replaceService(r *record, s *service) {
@@ -155,20 +201,18 @@ func (b *Builder) markDirty(r *record) {
 
 // SetEndpointSlice adds or replaces an EndpointSlice.
 func (b *Builder) SetEndpointSlice(in EndpointSlice) {
-	s, problems := parseEndpointSlice(in, b.config.NodeName)
+	s, service, problems := parseEndpointSlice(in, b.config.NodeName)
 	b.removeSlice(in.NamespacedName)
-	if s != nil {
-		name := in.NamespacedName
-		if s.service != (NamespacedName{}) {
-			r := b.record(s.service)
-			s.service, name.Namespace = r.name, r.name.Namespace // the same strings
-			i, _ := r.find(s.name)
-			s.sharePorts(r.slices[max(0, i-1):min(i+1, len(r.slices))])
-			r.slices = slices.Insert(r.slices, i, s)
-			b.markDirty(r)
-		}
-		b.slices[name] = s
+	name := in.NamespacedName
+	if service != "" {
+		r := b.record(NamespacedName{in.Namespace, service})
+		s.record, name.Namespace = r, r.name.Namespace // the same string
+		i, _ := r.find(s.name)
+		s.sharePorts(r.slices[max(0, i-1):min(i+1, len(r.slices))])
+		r.slices = slices.Insert(r.slices, i, s)
+		b.markDirty(r)
 	}
+	b.slices[name] = s
 	b.setProblems(ObjectRef{"EndpointSlice", in.NamespacedName}, problems)
 }
 
@@ -184,7 +228,7 @@ func (b *Builder) removeSlice(name NamespacedName) {
 		return
 	}
 	delete(b.slices, name)
-	if r := b.records[s.service]; r != nil && s.service != (NamespacedName{}) {
+	if r := s.record; r != nil {
 		if i, ok := r.find(s.name); ok {
 			r.slices = slices.Delete(r.slices, i, i+1)
 		}

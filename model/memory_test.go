@@ -74,6 +74,7 @@ func TestNothingStaysBehind(t *testing.T) {
 			e.Labels = nil
 			b.SetEndpointSlice(e)
 			b.Snapshot()
+			b.DeleteService(s.NamespacedName)
 			b.DeleteEndpointSlice(e.NamespacedName)
 		}},
 	} {
@@ -93,6 +94,7 @@ func TestNothingStaysBehind(t *testing.T) {
 			}
 			for i := 2; i < 10; i++ {
 				order.gone(b, i)
+				b.DeleteService(service(i + 100).NamespacedName)
 				if i%2 == 0 {
 					b.Snapshot()
 				}

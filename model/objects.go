@@ -40,6 +40,7 @@ func compareNames(a, b NamespacedName) int {
 // [Builder.SetService] checks them and keeps no reference to the value.
 type Service struct {
 	NamespacedName
+	Version               uint64    // metadata.resourceVersion, see Builder.Version; 0: unknown
 	UID                   string    // of the object; events name it
 	Created               time.Time // metadata.creationTimestamp, in seconds; the oldest of two claimants wins
 	Labels                map[string]string
@@ -74,6 +75,7 @@ type Port struct {
 // EndpointSlice holds the fields of a discovery/v1 EndpointSlice that the proxy needs, unchecked.
 type EndpointSlice struct {
 	NamespacedName
+	Version     uint64 // as a Service's
 	Labels      map[string]string
 	AddressType string // IPv4 or IPv6; the proxy ignores others
 	Ports       []SlicePort

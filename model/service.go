@@ -101,7 +101,9 @@ type record struct {
 	slices  []*endpointSlice // sorted by name
 	// unserved are the endpoints of was that are beyond its budget.
 	unserved [len(Families)]int
-	dirty    bool // it is in Builder.dirty
+	dirty    bool   // it is in Builder.dirty
+	known    bool   // there is a Service, served or not
+	version  uint64 // of that
 }
 
 func (r *record) object() ObjectRef { return ObjectRef{"Service", r.name} }

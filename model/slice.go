@@ -12,8 +12,9 @@ import (
 
 // endpointSlice is a checked EndpointSlice.
 type endpointSlice struct {
-	name    string         // in the namespace of its Service
-	service NamespacedName // zero: unknown
+	name    string  // in the namespace of its Service
+	version uint64  // 0: unknown
+	record  *record // of its Service; nil: unknown, or the slice is not served
 	family  Family
 	ports   []slicePort // sorted by name and protocol
 	// packed are the endpoints, of which there may be a million: of each the address, in 4 or
@@ -30,12 +31,14 @@ type slicePort struct {
 	port     uint16
 }
 
-// parseEndpointSlice checks an EndpointSlice. It returns nil for one that this proxy does not serve.
-func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, found problemList) {
+// parseEndpointSlice checks an EndpointSlice. The Service is "" if this proxy does not serve the slice.
+func parseEndpointSlice(
+	in EndpointSlice, nodeName string,
+) (s *endpointSlice, service string, found problemList) {
+	s = &endpointSlice{name: in.Name, version: in.Version}
 	if _, headless := in.Labels[LabelHeadless]; headless || in.AddressType == "FQDN" {
-		return nil, found
+		return s, "", found
 	}
-	s := &endpointSlice{name: in.Name}
 	found.object = ObjectRef{"EndpointSlice", in.NamespacedName}
 	switch in.AddressType {
 	case "IPv4":
@@ -44,12 +47,11 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 		s.family = IPv6
 	default:
 		found.add("addressType", "%q is none of IPv4, IPv6, FQDN", in.AddressType)
-		return s, found
+		return s, "", found
 	}
-	name := in.Labels[LabelServiceName]
-	if name == "" {
+	if service = in.Labels[LabelServiceName]; service == "" {
 		found.add("metadata.labels", "the label %s is missing: its Service is unknown", LabelServiceName)
-		return s, found
+		return s, "", found
 	}
 	s.ports = make([]slicePort, 0, len(in.Ports))
 	for i, p := range in.Ports {
@@ -62,8 +64,7 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 	for i, e := range in.Endpoints {
 		s.parseEndpoint(i, e, nodeName, &found)
 	}
-	s.service = NamespacedName{in.Namespace, name}
-	return s, found
+	return s, service, found
 }
 
 // sharePorts takes the list of ports from another slice if it is the same. Those of a Service mostly have

@@ -21,6 +21,7 @@ type Random struct {
 	objects map[model.ObjectRef]Object
 	nodes   []Change // all of them: a Builder remembers the Node's former addresses
 	host    []netip.Addr
+	version uint64 // of the last Service or EndpointSlice
 }
 
 // NewRandom returns a generator that has made no objects yet.
@@ -121,6 +122,8 @@ func (r *Random) node() Node {
 
 func (r *Random) service() Service {
 	s := NewService(r.name()).CreatedAt(r.IntN(3))
+	r.version++
+	s.Version = r.version
 	s.Type = pick(r, []string{"ClusterIP", "ClusterIP", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", ""})
 	var ips []string
 	if r.IntN(8) != 0 {
@@ -245,6 +248,8 @@ func (r *Random) slice() Slice {
 	service := pick(r, []string{"web", "db", "dns", "api"})
 	namespace := pick(r, []string{"ns1", "ns2"})
 	s := NewSlice(fmt.Sprintf("%s/%s-%d", namespace, service, r.IntN(3)), service)
+	r.version++
+	s.Version = r.version
 	pods := "10.0.0."
 	if r.IntN(3) == 0 {
 		s, pods = s.IPv6(), "fd00:10::"

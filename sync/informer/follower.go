@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -61,9 +60,8 @@ type follower struct {
 	pace      *rate.Limiter
 
 	// The rest of these is the reflector's, which calls one function after the other.
-	known    map[model.NamespacedName]uint64 // the versions that the state has; 0: not known
-	noFields bool                            // the server doesn't know our field selector
-	objects  int                             // of the streamed list
+	noFields bool // the server doesn't know our field selector
+	objects  int  // of the streamed list
 
 	mu       sync.Mutex  // also while logging, for the order of messages
 	complete bool        // the initial list is in the state
@@ -79,7 +77,6 @@ func newFollower(r *resource, s *Source, state *reconcile.State, delivered func(
 	return &follower{
 		resource: r, state: state, log: s.Log.With(slog.String("resource", r.name)), delivered: delivered,
 		plain: s.Plain, quiet: cmp.Or(s.quiet, slow), pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
-		known: map[model.NamespacedName]uint64{},
 	}
 }
 

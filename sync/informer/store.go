@@ -1,18 +1,16 @@
 package informer
 
 import (
-	"slices"
-	"strconv"
-
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
 )
 
-// A follower is the store of its reflector: it keeps names and versions, and writes the content into the state.
+// A follower is the store of its reflector: it writes what is new into the state, and keeps nothing.
 var (
 	_ cache.TransformingStore      = (*follower)(nil)
 	_ cache.ReflectorBookmarkStore = (*follower)(nil)
@@ -50,21 +48,17 @@ func (f *follower) Resync() error { return nil }
 
 // Replace takes a list, of objects or of the names of a streamed list. What it lacks has been deleted.
 func (f *follower) Replace(list []any, _ string) error {
-	isObject := func(o any) bool { _, streamed := o.(model.NamespacedName); return !streamed }
-	if len(list) == len(f.known) && !slices.ContainsFunc(list, isObject) {
-		f.listed() // nothing is lacking: streamed names differ, and put knows each
-		return nil
-	}
-	next := make(map[model.NamespacedName]bool, len(list))
-	for _, o := range list {
-		name, streamed := o.(model.NamespacedName)
-		if !streamed {
-			name = f.put(o)
+	for i, o := range list {
+		if _, streamed := o.(model.NamespacedName); !streamed {
+			list[i] = f.put(o)
 		}
-		next[name] = true
 	}
-	for name := range f.known {
-		if !next[name] {
+	if has := f.state.Names(f.kind); len(has) > len(list) { // the state has each of the list, in which none is twice
+		lacking := sets.New(has...)
+		for _, name := range list {
+			lacking.Delete(name.(model.NamespacedName))
+		}
+		for name := range lacking {
 			f.drop(name)
 		}
 	}
@@ -75,28 +69,28 @@ func (f *follower) Replace(list []any, _ string) error {
 // put writes an object into the state, unless the state has this version. It ends the use of the object.
 func (f *follower) put(o any) model.NamespacedName {
 	m := o.(metav1.Object)
-	name, change := nameOf(m), f.counts
+	ref, change := f.ref(nameOf(m)), f.counts
 	if slice, ok := o.(*discoveryv1.EndpointSlice); ok {
 		change.Trigger = kube.Triggered(slice)
 		if slice.AddressType == discoveryv1.AddressTypeIPv6 {
 			change.Family = model.IPv6
 		}
 	}
-	// Versions of all our kinds are numbers that grow (KEP-5504). 0: not known.
-	version, _ := strconv.ParseUint(m.GetResourceVersion(), 10, 64)
-	if had, ok := f.known[name]; !ok || had != version || version == 0 {
-		f.known[name] = version
+	if had, _ := f.state.Version(ref); had == 0 || had != kube.Version(m) {
 		f.state.Update(change, func(b *model.Builder) { kube.Set(b, o) })
 	}
-	return name
+	return ref.NamespacedName
 }
 
 func (f *follower) drop(name model.NamespacedName) {
-	if _, ok := f.known[name]; ok {
-		delete(f.known, name)
-		ref := model.ObjectRef{Kind: f.kind, NamespacedName: name}
+	ref := f.ref(name)
+	if _, known := f.state.Version(ref); known {
 		f.state.Update(f.counts, func(b *model.Builder) { kube.Delete(b, ref) })
 	}
+}
+
+func (f *follower) ref(name model.NamespacedName) model.ObjectRef {
+	return model.ObjectRef{Kind: f.kind, NamespacedName: name}
 }
 
 func nameOf(o metav1.Object) model.NamespacedName {

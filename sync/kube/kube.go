@@ -2,11 +2,13 @@ package kube
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/model"
@@ -40,12 +42,19 @@ func Delete(b *model.Builder, o model.ObjectRef) {
 	}
 }
 
+// Version returns the version of an object. Those of all our kinds are numbers that grow (KEP-5504). 0: unknown.
+func Version(o metav1.Object) uint64 {
+	n, _ := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+	return n
+}
+
 // Service copies the fields of a v1 Service that the proxy needs. An unset field stays empty: the API server has set
 // its defaults, and the builder sets the same ones for objects from files. The result shares the object's maps and
 // slices; neither may be changed.
 func Service(s *corev1.Service) model.Service {
 	out := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
+		Version:               Version(s),
 		Labels:                s.Labels,
 		UID:                   string(s.UID),
 		Created:               s.CreationTimestamp.Time,
@@ -86,6 +95,7 @@ func Service(s *corev1.Service) model.Service {
 func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 	out := model.EndpointSlice{
 		NamespacedName: model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
+		Version:        Version(s),
 		Labels:         s.Labels,
 		AddressType:    string(s.AddressType),
 	}

@@ -112,6 +112,7 @@ func node() *corev1.Node {
 func TestService(t *testing.T) {
 	want := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: "ns1", Name: "svc1"},
+		Version:               7,
 		UID:                   "u1",
 		Created:               created,
 		Labels:                map[string]string{model.LabelServiceProxyName: "other"},
@@ -144,6 +145,7 @@ func TestOnlyTheSingularField(t *testing.T) {
 func TestEndpointSlice(t *testing.T) {
 	want := model.EndpointSlice{
 		NamespacedName: model.NamespacedName{Namespace: "ns1", Name: "svc1-a"},
+		Version:        7,
 		Labels:         map[string]string{model.LabelServiceName: "svc1", "app": "web"},
 		AddressType:    "IPv4",
 		Ports:          []model.SlicePort{{Name: new("p80"), Protocol: new("TCP"), Port: new(int32(8080))}, {}},

@@ -87,6 +87,20 @@ func (s *State) Claimants(v model.VIP) []model.ServicePortName {
 	return s.builder.Claimants(v)
 }
 
+// Version returns the version of an object, see [model.Builder.Version].
+func (s *State) Version(of model.ObjectRef) (version uint64, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.builder.Version(of)
+}
+
+// Names returns the names of a kind's objects, see [model.Builder.Names].
+func (s *State) Names(kind string) []model.NamespacedName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.builder.Names(kind)
+}
+
 // ServiceUID returns the UID of a Service, or "" if it is not known.
 func (s *State) ServiceUID(name model.NamespacedName) string {
 	s.mu.Lock()
