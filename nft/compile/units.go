@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -30,7 +29,9 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 		if !yield(first) {
 			return
 		}
-		ports := r.byClusterIP()
+		ports := slices.SortedStableFunc(r.snapshot.ServicePorts(), func(a, b *model.ServicePort) int {
+			return clusterIPOf(a).Compare(clusterIPOf(b))
+		})
 		urgent := make(map[netip.Addr]bool, len(ports)) // each Service, by its cluster IP
 		var together []*model.ServicePort
 		var services [][]*model.ServicePort
@@ -60,25 +61,6 @@ func (r *Ruleset) Units() iter.Seq[Unit] {
 		}
 		yield(Unit{Elements: func(add AddFunc) { r.sharedLast(none, urgent, add) }})
 	}
-}
-
-// byClusterIP returns the service ports by their cluster IP, those of one in the order of the snapshot.
-func (r *Ruleset) byClusterIP() []*model.ServicePort {
-	type port struct {
-		ip netip.Addr
-		n  int
-		*model.ServicePort
-	}
-	all := make([]port, 0, r.snapshot.NumServicePorts())
-	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, port{clusterIPOf(sp), len(all), sp})
-	}
-	slices.SortFunc(all, func(a, b port) int { return cmp.Or(a.ip.Compare(b.ip), a.n-b.n) })
-	ports := make([]*model.ServicePort, len(all))
-	for i, p := range all {
-		ports[i] = p.ServicePort
-	}
-	return ports
 }
 
 // service compiles the service ports of a Service, or of several, and their cluster IPs.

@@ -1,9 +1,8 @@
 // Package informer is the source of objects from an API server. client-go's reflectors read them, and each event is
 // written into a [reconcile.State] at once.
 //
-//	          list, watch                store
-//	API server ─────────> reflector ─────────────> reconcile.State
-//	                                 (names, versions)
+//	          list, watch            store
+//	API server ─────────> reflector ───────> reconcile.State
 //
 // Only the state keeps the content of an object: an informer's store would keep a second copy. The state coalesces
 // events.

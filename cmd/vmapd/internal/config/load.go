@@ -192,15 +192,13 @@ func setDefaults(c both) {
 	c.KubeProxyConfiguration.APIVersion, c.KubeProxyConfiguration.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
 	c.VmapdConfiguration.APIVersion, c.VmapdConfiguration.Kind = ownVersion.String(), ownKind
 	for _, s := range settings {
-		if s.def == nil || !c.field(s.field).IsZero() {
-			continue
+		if f := c.field(s.field); s.def != nil && f.IsZero() {
+			if f.Kind() == reflect.Pointer {
+				f.Set(reflect.New(f.Type().Elem()))
+				f = f.Elem()
+			}
+			f.Set(reflect.ValueOf(s.def).Convert(f.Type()))
 		}
-		f := c.field(s.field)
-		if f.Kind() == reflect.Pointer {
-			f.Set(reflect.New(f.Type().Elem()))
-			f = f.Elem()
-		}
-		f.Set(reflect.ValueOf(s.def).Convert(f.Type()))
 	}
 	anywhere, here := "0.0.0.0", "127.0.0.1"
 	if a, _ := model.ParseAddr(c.BindAddress); a.Is6() {

@@ -187,15 +187,12 @@ func (d *Daemon) observe() {
 	})
 	problems := &events.Problems{Recorder: d.events}
 	d.sweeper = d.newSweeper()
-	d.observers = append(d.observers, d.tracker, d.metrics, services, &d.view, problems)
+	d.observers = append(d.observers, d.tracker, d.metrics, services, &d.view, problems, newStartThrift())
 	d.run(services.Run, problems.Run, localhost.Run, d.notice)
 	if p.userspace == nil && p.ipvs == nil { // which has a connection table of its own
 		flows := conntrack.New(d.Log, new(conntrack.Table), d.metrics.Conntrack)
 		d.observers = append(d.observers, flows)
 		d.run(flows.Run)
-	}
-	if t := newStartThrift(); t != nil {
-		d.observers = append(d.observers, t)
 	}
 	if doctor.HasNetAdmin() { // without, nothing can be looked for or removed
 		d.observers = append(d.observers, d.sweeper)

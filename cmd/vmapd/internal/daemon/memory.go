@@ -18,8 +18,7 @@ import (
 // A part is for memory that the runtime does not know: the program itself, and that of the kernel for sockets and,
 // since Linux 5.17, for nftables' elements. With 5,000 Services of 50 endpoints, the kernel's was 20 MB.
 func LimitMemory(log *slog.Logger) {
-	const heap = 0.85
-	switch limit, err := memlimit.Set(memlimit.WithRatio(heap)); {
+	switch limit, err := memlimit.Set(memlimit.WithRatio(0.85)); {
 	case err != nil:
 		log.Warn("memory limit of the control group unknown", slog.Any("err", err))
 	case limit != math.MaxInt64:
@@ -28,24 +27,18 @@ func LimitMemory(log *slog.Logger) {
 }
 
 // Until everything is programmed once, most allocations are answers of the API server, garbage as soon as they are
-// decoded. A larger heap would hardly save time, and the process would keep it: so GOGC is less until then. It is a
-// percentage of the heap with a ballast, memory that nobody touches, which takes none: while the heap is small, garbage
-// is collected less often. With 44,000 Services, the heap ends as large as with 53 % and no ballast.
-const (
-	startGCPercent = 35
-	startBallast   = 32 << 20 // bytes
-)
+// decoded, and the process would keep a large heap: so GOGC is less until then. It is a percentage of the heap and the
+// ballast, which nobody touches and which takes no memory: while the heap is small, garbage is collected less often.
+const startGCPercent, startBallast = 35, 32 << 20
 
-// newStartThrift returns an observer that returns the memory that only the start needed. It is nil if the environment
-// sets GOGC or GOMEMLIMIT.
+// newStartThrift returns an observer that returns the memory that only the start needed. It does nothing if the
+// environment sets GOGC or GOMEMLIMIT.
 func newStartThrift() observer {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return nil
+		return func(reconcile.Round) {}
 	}
 	percent, limit, ballast := debug.SetGCPercent(startGCPercent), debug.SetMemoryLimit(-1), make([]byte, startBallast)
-	if limit < math.MaxInt64 {
-		debug.SetMemoryLimit(limit + startBallast)
-	}
+	debug.SetMemoryLimit(min(limit, math.MaxInt64-startBallast) + startBallast)
 	end := sync.OnceFunc(func() {
 		runtime.KeepAlive(ballast)
 		debug.SetGCPercent(percent)
