@@ -29,7 +29,7 @@ func LimitMemory(log *slog.Logger) {
 // Until everything is programmed once, most allocations are answers of the API server, garbage as soon as they are
 // decoded, and the process would keep a large heap: so GOGC is less until then. It is a percentage of the heap and the
 // ballast, which nobody touches and which takes no memory: while the heap is small, garbage is collected less often.
-const startGCPercent, startBallast = 35, 32 << 20
+const startGCPercent, startBallast = 30, 28 << 20
 
 // newStartThrift returns an observer that returns the memory that only the start needed. It does nothing if the
 // environment sets GOGC or GOMEMLIMIT.
