@@ -267,3 +267,23 @@ func TestPiecesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A process may end between two pieces. Endpoints to which no frontend leads can't be asked for at the next start: a map
+// of many must be listed, for which the kernel walks it from its beginning for each piece of the list.
+func TestAServiceIsInOnePieceIfItFits(t *testing.T) {
+	const services, endpoints, size = 50, 30, 100
+	builder := model.NewBuilder(modeltest.Config())
+	modeltest.Feed(builder, modeltest.Cluster(services, endpoints))
+	want := compile.Options{}.Compile(nil, builder.Snapshot().Family(model.IPv4))
+	pieces, total := 0, 0
+	for p := range batch.Pieces(nil, want, size) {
+		n := len(elementsIn(p, nft.FrontendsOf(model.ClusterIP).Endpoints[model.Cluster]))
+		if n%endpoints != 0 {
+			t.Errorf("a piece has %d endpoints, %d of a Service", n, n%endpoints)
+		}
+		pieces, total = pieces+1, total+n
+	}
+	if total != services*endpoints || pieces < total/2/size {
+		t.Errorf("%d endpoints in %d pieces, want %d", total, pieces, services*endpoints)
+	}
+}

@@ -205,7 +205,7 @@ func (w *writer) unit(u compile.Unit) {
 		w.chain(c)
 		delete(w.chains, c.Name)
 	}
-	isLate := false
+	isLate, begin := false, w.count
 	u.Elements(func(set string, e nft.Element) {
 		switch {
 		case w.ranges[set]:
@@ -216,8 +216,12 @@ func (w *writer) unit(u compile.Unit) {
 		case nft.Leads(set):
 			w.leads.add(set, e)
 		default:
-			w.element(set, e)
-			w.flush()
+			// What no element leads to must be listed at the next start, which takes the kernel long: a Service is in one
+			// piece if it fits into one.
+			if w.element(set, e); w.count-begin >= w.size {
+				w.flush()
+				begin = 0
+			}
 		}
 	})
 	if isLate {
