@@ -104,8 +104,8 @@ func whole(pieces iter.Seq[*Batch], f model.Family) *Batch {
 	return &Batch{Family: f}
 }
 
-// Pieces is DiffTable in batches of about size elements: during a transaction the kernel does nothing else for the
-// table, and it needs memory for each operation.
+// Pieces is DiffTable in batches of about size elements, at most twice as many: during a transaction the kernel does
+// nothing else for the table, and it needs memory for each operation.
 //
 //	1st      shared sets, timeout policies, chains that are new, also base chains; elements that all Services need
 //	to n-th  the Services, the API server and DNS first. Of each: own sets and chains, what can be looked up, and then,
@@ -216,8 +216,8 @@ func (w *writer) unit(u compile.Unit) {
 		case nft.Leads(set):
 			w.leads.add(set, e)
 		default:
-			// What no element leads to must be listed at the next start, which takes the kernel long: a Service is in one
-			// piece if it fits into one.
+			// If the process ends now, endpoints to which nothing leads must be listed at the next start, for which the
+			// kernel needs long: a Service is in one piece if it fits into one. Its node ports may come late.
 			if w.element(set, e); w.count-begin >= w.size {
 				w.flush()
 				begin = 0
